@@ -1,0 +1,122 @@
+//! One error type: what failed, why, and what to do about it.
+//!
+//! The first and the last are for people and end up in the part of a GStreamer error that `gst-launch-1.0` prints; the
+//! cause (often another library's words) goes to the debug part. [`Kind`] chooses the GStreamer error domain, here and
+//! nowhere else.
+
+use std::fmt;
+
+/// What sort of thing went wrong; decides domain and code of the GStreamer error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A property or combination of properties makes no sense: `resource/settings`.
+    Settings,
+    /// A file is not there: `resource/not-found`.
+    NotFound,
+    /// A file is there but cannot be read: `resource/open-read`.
+    Read,
+    /// A model file is broken, or not one that can be used here: `library/init`.
+    Model,
+    /// A library that is needed is missing or refuses to start: `library/init`.
+    Library,
+    /// A backend failed on a frame: `library/failed`.
+    Run,
+    /// A buffer carries the wrong thing, or lacks something: `stream/wrong-type`.
+    WrongType,
+    /// Formats that cannot go together: `core/negotiation`.
+    Negotiation,
+}
+
+/// What failed, the cause, and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    kind: Kind,
+    what: String,
+    remedy: String,
+    cause: String,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// `what` is a sentence without its full stop: "Cannot read the model x.onnx".
+    pub fn new(kind: Kind, what: impl Into<String>) -> Self {
+        Error { kind, what: what.into(), remedy: String::new(), cause: String::new() }
+    }
+
+    /// What the user can do, as a sentence without its full stop.
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = remedy.into();
+        self
+    }
+
+    /// Why it failed, in the words of whoever noticed.
+    pub fn cause(mut self, cause: impl fmt::Display) -> Self {
+        self.cause = cause.to_string();
+        self
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What failed and what to do: the text for people.
+    pub fn message(&self) -> String {
+        let mut text = self.what.clone();
+        // A cause of one line reads as part of the sentence; longer ones only go to the debug part.
+        if !self.cause.is_empty() && !self.cause.contains('\n') {
+            text = format!("{text}: {}", self.cause.trim_end_matches('.'));
+        }
+        text.push('.');
+        if !self.remedy.is_empty() {
+            text = format!("{text} {}.", self.remedy);
+        }
+        text
+    }
+
+    /// The message that an element posts, or returns from `start()`.
+    pub fn to_gst(&self) -> gst::ErrorMessage {
+        let (text, debug) = (self.message(), self.cause.clone());
+        macro_rules! message {
+            ($code:expr) => {
+                gst::error_msg!($code, ("{text}"), ["{debug}"])
+            };
+        }
+        match self.kind {
+            Kind::Settings => message!(gst::ResourceError::Settings),
+            Kind::NotFound => message!(gst::ResourceError::NotFound),
+            Kind::Read => message!(gst::ResourceError::OpenRead),
+            Kind::Model | Kind::Library => message!(gst::LibraryError::Init),
+            Kind::Run => message!(gst::LibraryError::Failed),
+            Kind::WrongType => message!(gst::StreamError::WrongType),
+            Kind::Negotiation => message!(gst::CoreError::Negotiation),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message())
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_has_what_cause_and_remedy() {
+        let error = Error::new(Kind::Read, "Cannot read the model a.onnx")
+            .cause("permission denied")
+            .remedy("Make it readable for this user");
+        assert_eq!(error.message(), "Cannot read the model a.onnx: permission denied. Make it readable for this user.");
+    }
+
+    #[test]
+    fn long_causes_stay_out_of_the_message() {
+        let error = Error::new(Kind::Run, "Inference failed").cause("line 1\nline 2");
+        assert_eq!(error.message(), "Inference failed.");
+    }
+}

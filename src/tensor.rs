@@ -1,0 +1,344 @@
+//! Tensors: element type, dimensions, description, and memory that is used again.
+//!
+//! [`TensorDesc`] has a text form (`images f32 1x3x640x640`) that logs, errors and caps share. [`Tensor`] is a description
+//! with its bytes; the bytes come from a [`Pool`] and return to it when the last owner lets go.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, Weak};
+
+use half::f16;
+use smallvec::SmallVec;
+
+use crate::error::{Error, Kind, Result};
+
+/// Type of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DType {
+    F32,
+    F16,
+    U8,
+    I8,
+    I32,
+    I64,
+    Bool,
+}
+
+impl DType {
+    pub const ALL: [DType; 7] = [DType::F32, DType::F16, DType::U8, DType::I8, DType::I32, DType::I64, DType::Bool];
+
+    /// Bytes of one element.
+    pub const fn size(self) -> usize {
+        match self {
+            DType::U8 | DType::I8 | DType::Bool => 1,
+            DType::F16 => 2,
+            DType::F32 | DType::I32 => 4,
+            DType::I64 => 8,
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::F16 => "f16",
+            DType::U8 => "u8",
+            DType::I8 => "i8",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::Bool => "bool",
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for DType {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        DType::ALL
+            .into_iter()
+            .find(|dtype| dtype.name() == text)
+            .ok_or_else(|| Error::new(Kind::Settings, format!("“{text}” is no element type")))
+    }
+}
+
+/// A Rust type that tensors hold.
+pub trait Element: bytemuck::Pod {
+    const DTYPE: DType;
+    fn to_f32(self) -> f32;
+}
+
+macro_rules! element {
+    ($($rust:ty => $dtype:ident, $self:ident $to_f32:expr;)*) => {$(
+        impl Element for $rust {
+            const DTYPE: DType = DType::$dtype;
+            #[inline(always)]
+            fn to_f32($self) -> f32 {
+                $to_f32
+            }
+        }
+    )*};
+}
+
+element! {
+    f32 => F32, self self;
+    f16 => F16, self f16::to_f32(self);
+    u8 => U8, self self as f32;
+    i8 => I8, self self as f32;
+    i32 => I32, self self as f32;
+    i64 => I64, self self as f32;
+}
+
+/// Dimensions of a tensor, outermost first; [`Dims::DYNAMIC`] where the model leaves one open.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Dims(pub SmallVec<[i64; 6]>);
+
+impl Dims {
+    pub const DYNAMIC: i64 = -1;
+
+    pub fn new(dims: &[i64]) -> Self {
+        Dims(SmallVec::from_slice(dims))
+    }
+
+    pub fn is_static(&self) -> bool {
+        self.0.iter().all(|&dim| dim >= 0)
+    }
+
+    /// Number of elements; `None` where a dimension is open or the product does not fit.
+    pub fn elements(&self) -> Option<usize> {
+        self.0.iter().try_fold(1usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?))
+    }
+
+    /// Whether a tensor of these dimensions may be given where `wanted` is asked for: same rank, open ones take anything.
+    pub fn fits(&self, wanted: &Dims) -> bool {
+        self.0.len() == wanted.0.len()
+            && self.0.iter().zip(&wanted.0).all(|(have, want)| *want == Dims::DYNAMIC || have == want)
+    }
+}
+
+impl std::ops::Deref for Dims {
+    type Target = [i64];
+
+    fn deref(&self) -> &[i64] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Dims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("scalar");
+        }
+        for (i, &dim) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "x" };
+            match dim {
+                Dims::DYNAMIC => write!(f, "{separator}?")?,
+                dim => write!(f, "{separator}{dim}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Dims {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "scalar" {
+            return Ok(Dims::default());
+        }
+        text.split('x')
+            .map(|dim| match dim {
+                "?" => Some(Dims::DYNAMIC),
+                dim => dim.parse().ok().filter(|&dim: &i64| dim >= 0),
+            })
+            .collect::<Option<_>>()
+            .map(Dims)
+            .ok_or_else(|| Error::new(Kind::Settings, format!("“{text}” are no dimensions like 1x3x640x640")))
+    }
+}
+
+/// Name, element type and dimensions of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TensorDesc {
+    pub name: String,
+    pub dtype: DType,
+    pub dims: Dims,
+}
+
+impl TensorDesc {
+    pub fn new(name: impl Into<String>, dtype: DType, dims: &[i64]) -> Self {
+        TensorDesc { name: name.into(), dtype, dims: Dims::new(dims) }
+    }
+
+    /// Bytes of the whole tensor; `None` where a dimension is open or the size does not fit.
+    pub fn bytes(&self) -> Option<usize> {
+        self.dims.elements()?.checked_mul(self.dtype.size())
+    }
+}
+
+impl fmt::Display for TensorDesc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.name, self.dtype, self.dims)
+    }
+}
+
+/// A list of descriptions, as errors and `model-info` print it.
+pub fn list(descs: &[TensorDesc]) -> String {
+    descs.iter().map(TensorDesc::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A cache line: blocks start on one, so that every element type is aligned and SIMD loads never split.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Memory from a [`Pool`]; goes back there when dropped.
+pub struct Block {
+    lines: Vec<Line>,
+    bytes: usize,
+    home: Weak<Mutex<Vec<Vec<Line>>>>,
+}
+
+impl Block {
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines)[..self.bytes]
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.bytes]
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.upgrade() {
+            home.lock().unwrap().push(std::mem::take(&mut self.lines));
+        }
+    }
+}
+
+/// Blocks of host memory that are used again, so that a running pipeline allocates nothing of frame or tensor size.
+///
+/// It grows to the number of blocks in flight and keeps them until it is dropped. Contents of a block are whatever its
+/// last user wrote.
+#[derive(Clone, Default)]
+pub struct Pool {
+    free: Arc<Mutex<Vec<Vec<Line>>>>,
+}
+
+impl Pool {
+    pub fn take(&self, bytes: usize) -> Block {
+        let count = bytes.div_ceil(size_of::<Line>());
+        let mut free = self.free.lock().unwrap();
+        let fitting = free.iter().rposition(|lines| lines.len() == count);
+        let lines = fitting.map(|i| free.swap_remove(i));
+        drop(free);
+        let lines = lines.unwrap_or_else(|| vec![Line([0; 64]); count]);
+        Block { lines, bytes, home: Arc::downgrade(&self.free) }
+    }
+}
+
+/// A named array on the host. Written once, then only read.
+pub struct Tensor {
+    desc: TensorDesc,
+    block: Block,
+}
+
+impl Tensor {
+    /// Takes a block of the right size from `pool` and lets `fill` write all of it.
+    ///
+    /// # Panics
+    /// If `desc` has open dimensions.
+    pub fn fill<E>(
+        pool: &Pool,
+        desc: TensorDesc,
+        fill: impl FnOnce(&mut [u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Self, E> {
+        let mut block = pool.take(desc.bytes().expect("a tensor has fixed dimensions"));
+        fill(block.bytes_mut())?;
+        Ok(Tensor { desc, block })
+    }
+
+    /// A tensor outside any pool, for tests and one-off inputs.
+    ///
+    /// # Panics
+    /// If the number of values is not what `dims` say.
+    pub fn from_slice<T: Element>(name: &str, dims: &[i64], values: &[T]) -> Self {
+        let desc = TensorDesc::new(name, T::DTYPE, dims);
+        Tensor::fill(&Pool::default(), desc, |bytes| {
+            bytes.copy_from_slice(bytemuck::cast_slice(values));
+            Ok::<_, std::convert::Infallible>(())
+        })
+        .unwrap_or_else(|never| match never {})
+    }
+
+    pub fn desc(&self) -> &TensorDesc {
+        &self.desc
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        self.block.bytes()
+    }
+
+    /// The elements, if `T` is their type.
+    pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
+        (T::DTYPE == self.desc.dtype).then(|| bytemuck::cast_slice(self.bytes()))
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({})", self.desc)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_forms_round_trip() {
+        for text in ["1x3x640x640", "?x3x?x?", "scalar", "0x6"] {
+            assert_eq!(text.parse::<Dims>().unwrap().to_string(), text);
+        }
+        for text in ["", "1x", "x1", "-1x3", "1×3", "axb"] {
+            assert!(text.parse::<Dims>().is_err(), "{text}");
+        }
+        for dtype in DType::ALL {
+            assert_eq!(dtype.name().parse::<DType>().unwrap(), dtype);
+        }
+    }
+
+    #[test]
+    fn open_dimensions_take_anything() {
+        let wanted: Dims = "?x3x?x?".parse().unwrap();
+        assert!("1x3x64x32".parse::<Dims>().unwrap().fits(&wanted));
+        assert!(!"1x4x64x32".parse::<Dims>().unwrap().fits(&wanted));
+        assert!(!"3x64x32".parse::<Dims>().unwrap().fits(&wanted));
+    }
+
+    #[test]
+    fn blocks_come_back() {
+        let pool = Pool::default();
+        let first = pool.take(100).bytes().as_ptr();
+        assert_eq!(pool.take(100).bytes().as_ptr(), first, "the same block again");
+        let (a, b) = (pool.take(100), pool.take(100));
+        assert_ne!(a.bytes().as_ptr(), b.bytes().as_ptr());
+        drop(pool);
+        drop((a, b)); // a block may outlive its pool
+    }
+
+    #[test]
+    fn elements_are_typed() {
+        let tensor = Tensor::from_slice("t", &[2], &[1i64, 2]);
+        assert_eq!(tensor.as_slice::<i64>(), Some(&[1, 2][..]));
+        assert_eq!(tensor.as_slice::<f32>(), None);
+        assert_eq!(tensor.desc().to_string(), "t i64 2");
+    }
+}

@@ -1,0 +1,140 @@
+//! One decoded picture in host memory: pixel format, planes with strides, colorimetry.
+
+use smallvec::SmallVec;
+
+/// Pixel formats that frames come in, named as GStreamer names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PixelFormat {
+    Nv12,
+    I420,
+    Rgb,
+    Bgr,
+    Rgba,
+    Bgra,
+    Rgbx,
+    Bgrx,
+    Gray8,
+}
+
+impl PixelFormat {
+    pub const ALL: [PixelFormat; 9] = [
+        PixelFormat::Nv12,
+        PixelFormat::I420,
+        PixelFormat::Rgb,
+        PixelFormat::Bgr,
+        PixelFormat::Rgba,
+        PixelFormat::Bgra,
+        PixelFormat::Rgbx,
+        PixelFormat::Bgrx,
+        PixelFormat::Gray8,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            PixelFormat::Nv12 => "NV12",
+            PixelFormat::I420 => "I420",
+            PixelFormat::Rgb => "RGB",
+            PixelFormat::Bgr => "BGR",
+            PixelFormat::Rgba => "RGBA",
+            PixelFormat::Bgra => "BGRA",
+            PixelFormat::Rgbx => "RGBx",
+            PixelFormat::Bgrx => "BGRx",
+            PixelFormat::Gray8 => "GRAY8",
+        }
+    }
+
+    /// Bytes of one pixel in the first plane.
+    pub const fn pixel_bytes(self) -> usize {
+        match self {
+            PixelFormat::Nv12 | PixelFormat::I420 | PixelFormat::Gray8 => 1,
+            PixelFormat::Rgb | PixelFormat::Bgr => 3,
+            PixelFormat::Rgba | PixelFormat::Bgra | PixelFormat::Rgbx | PixelFormat::Bgrx => 4,
+        }
+    }
+
+    /// Byte offsets of red, green and blue in a pixel of the packed RGB formats.
+    pub const fn rgb_offsets(self) -> Option<[usize; 3]> {
+        match self {
+            PixelFormat::Rgb | PixelFormat::Rgba | PixelFormat::Rgbx => Some([0, 1, 2]),
+            PixelFormat::Bgr | PixelFormat::Bgra | PixelFormat::Bgrx => Some([2, 1, 0]),
+            PixelFormat::Nv12 | PixelFormat::I420 | PixelFormat::Gray8 => None,
+        }
+    }
+
+    /// Width in bytes and height in rows of each plane of a `width` × `height` picture.
+    pub fn planes(self, width: usize, height: usize) -> SmallVec<[(usize, usize); 3]> {
+        let (half_width, half_height) = (width.div_ceil(2), height.div_ceil(2));
+        let mut planes = SmallVec::from_slice(&[(width * self.pixel_bytes(), height)]);
+        match self {
+            PixelFormat::Nv12 => planes.push((half_width * 2, half_height)),
+            PixelFormat::I420 => planes.extend([(half_width, half_height); 2]),
+            _ => {}
+        }
+        planes
+    }
+}
+
+/// Which weights of red and blue make luma.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Matrix {
+    #[default]
+    Bt601,
+    Bt709,
+    Bt2020,
+}
+
+impl Matrix {
+    /// Kr and Kb of ITU-R BT.601, BT.709 and BT.2020 (non-constant luminance).
+    pub const fn kr_kb(self) -> (f32, f32) {
+        match self {
+            Matrix::Bt601 => (0.299, 0.114),
+            Matrix::Bt709 => (0.2126, 0.0722),
+            Matrix::Bt2020 => (0.2627, 0.0593),
+        }
+    }
+}
+
+/// How sample values of a frame become colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Colorimetry {
+    pub matrix: Matrix,
+    /// 0..255 for luma and chroma; otherwise 16..235 and 16..240.
+    pub full_range: bool,
+    /// Chroma samples sit on the left luma column of their pair (MPEG-2, H.264's default), not between the two (JPEG).
+    pub chroma_left: bool,
+    /// Chroma samples sit on the upper luma row of their pair, not between the two.
+    pub chroma_top: bool,
+}
+
+/// A plane to read: bytes, and bytes from one row to the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Plane<'a> {
+    pub data: &'a [u8],
+    pub stride: usize,
+}
+
+/// A plane to draw on.
+#[derive(Debug)]
+pub struct PlaneMut<'a> {
+    pub data: &'a mut [u8],
+    pub stride: usize,
+}
+
+/// A picture to read.
+#[derive(Clone, Debug)]
+pub struct Frame<'a> {
+    pub format: PixelFormat,
+    pub width: usize,
+    pub height: usize,
+    pub planes: SmallVec<[Plane<'a>; 3]>,
+}
+
+/// A picture to draw on.
+#[derive(Debug)]
+pub struct FrameMut<'a> {
+    pub format: PixelFormat,
+    pub width: usize,
+    pub height: usize,
+    pub color: Colorimetry,
+    pub planes: SmallVec<[PlaneMut<'a>; 3]>,
+}

@@ -1,0 +1,1 @@
+//! Frame to tensor in one pass.

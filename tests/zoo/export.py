@@ -1,0 +1,252 @@
+# Exports one ONNX file of every Ultralytics architecture we promise to run, from its yaml: no weights are downloaded.
+#
+#   python tests/zoo/export.py OUTDIR [NAME...]        all rows of ROWS that belong to the installed release, or those named
+#
+# The export itself is Ultralytics' own, untouched. Only the weights are ours: random ones give the same tiny score for every
+# anchor, which would test nothing, so `awaken` gives a freshly built model useful activations first. A file that is already in
+# OUTDIR is kept as long as this script and the packages that made it are unchanged (see `stamp`).
+# Beside NAME.onnx lies NAME.json: what made it, how long it took, and what the file says about its inputs and outputs.
+import argparse
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+# Ultralytics would look for updates, install packages by itself and write to the home directory.
+os.environ.update(YOLO_OFFLINE="true", YOLO_AUTOINSTALL="false", YOLO_VERBOSE="false")
+
+SEED = 20
+PACKAGES = ("ultralytics", "torch", "onnx", "onnxslim", "onnxruntime")
+
+# Labels that a careless reader of metadata_props["names"] (the repr of a Python dict) trips over.
+AWKWARD = {0: "it's", 1: 'say "hi"', 2: "both ' and \"", 3: "a, b: c", 4: "{4: 'x'}", 5: "naïve ☃", 6: "back\\slash", 7: " "}
+
+
+def row(yaml, labels=None, classes=None, asked=None, **arguments):
+    """One export: the yaml, its arguments, and what differs from the defaults. Most are 320x320, which is four times quicker."""
+    return {"yaml": yaml, "labels": labels, "classes": classes, "asked": asked, "arguments": {"imgsz": 320, **arguments}}
+
+
+# name -> how to make it. `asked="gpu-half"`: see `halve_as_on_a_gpu`.
+ROWS = {
+    "yolov5nu": row("yolov5n.yaml"),
+    "yolov8n": row("yolov8n.yaml", imgsz=640),
+    "yolov9t": row("yolov9t.yaml"),
+    "yolov10n": row("yolov10n.yaml"),
+    "yolo11n": row("yolo11n.yaml", labels=AWKWARD),
+    "yolo12n": row("yolo12n.yaml"),
+    "yolo26n": row("yolo26n.yaml"),
+    "rtdetr-l": row("rtdetr-l.yaml"),
+    # nms=False asks for the heads that need no suppression, nms=True puts the suppression into the graph.
+    "yolov10n-e2e": row("yolov10n.yaml", nms=False),
+    "yolo26n-e2e": row("yolo26n.yaml", nms=False),
+    "yolo11n-nms": row("yolo11n.yaml", nms=True),
+    "yolo11n-256x448": row("yolo11n.yaml", imgsz=[256, 448]),
+    "yolo11n-dynamic": row("yolo11n.yaml", dynamic=True),
+    "yolo11n-1class": row("yolo11n.yaml", classes=1),
+    "yolov8n-half": row("yolov8n.yaml", half=True),
+    "yolov8n-gpu-half": row("yolov8n.yaml", asked="gpu-half", half=True),
+    "yolo26n-gpu-half": row("yolo26n.yaml", asked="gpu-half", half=True),
+    "yolo26n-e2e-gpu-half": row("yolo26n.yaml", asked="gpu-half", half=True, nms=False),
+    # Tasks that trtnms does not do: it must refuse them and say which one it met.
+    "yolo11n-seg": row("yolo11n-seg.yaml"),
+    "yolo11n-pose": row("yolo11n-pose.yaml"),
+    "yolo11n-obb": row("yolo11n-obb.yaml"),
+    "yolo11n-cls": row("yolo11n-cls.yaml"),
+}
+
+
+def stamp(name):
+    """What a kept file must have been made with: this script, its row, and the packages."""
+    return {
+        "script": hashlib.sha256(Path(__file__).read_bytes()).hexdigest(),
+        "row": json.loads(json.dumps(ROWS[name])),
+        "packages": {package: version(package) for package in PACKAGES},
+    }
+
+
+def pictures(count, size, generator):
+    """Random pictures with structure at every scale: noise at growing grid sizes, summed and brought to 0..1."""
+    import torch
+
+    total = torch.zeros(count, 3, size, size)
+    for cells in (2, 5, 11, 40, size):
+        noise = torch.rand(count, 3, cells, cells, generator=generator)
+        total += torch.nn.functional.interpolate(noise, size, mode="bilinear", align_corners=False)
+    low, high = total.amin((1, 2, 3), keepdim=True), total.amax((1, 2, 3), keepdim=True)
+    return (total - low) / (high - low)
+
+
+def settle_batch_norm(model, generator):
+    """Sets every BatchNorm's running statistics from a few batches, so that activations neither die out nor explode."""
+    import torch
+
+    layers = [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    kept = [layer.momentum for layer in layers]
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # plain average over the batches
+        layer.train()
+    for _ in range(3):
+        model(pictures(4, 320, generator))
+    for layer, momentum in zip(layers, kept):
+        layer.momentum = momentum
+        layer.eval()
+
+
+def spread(model, layer, mean, std, generator):
+    """Rescales `layer` so that its outputs over a picture have the given mean and standard deviation."""
+    import torch
+
+    seen = []
+    hook = layer.register_forward_hook(lambda _module, _inputs, output: seen.append(output.detach()))
+    torch.nn.init.normal_(layer.weight, std=0.05, generator=generator)
+    torch.nn.init.zeros_(layer.bias)
+    model(pictures(2, 320, generator))
+    hook.remove()
+    output = seen[-1]
+    scale = std / output.std()
+    layer.weight.mul_(scale)
+    layer.bias.fill_(mean - scale * output.mean())
+
+
+def output_layers(head):
+    """(layer, mean, std) of what each last layer of a detection head shall put out, scores as logits."""
+    if type(head).__name__ == "RTDETRDecoder":
+        yield head.enc_score_head, -3.0, 1.5
+        yield head.enc_bbox_head.layers[-1], 0.0, 0.5
+        for boxes in head.dec_bbox_head:
+            yield boxes.layers[-1], 0.1, 0.3
+        yield head.dec_score_head[-1], -4.0, 1.5  # the scores of the other decoder layers are for training
+        return
+    # Sides are in strides: an expectation over 16 bins, or for reg_max 1 the distance itself.
+    sides = (0.0, 2.0) if head.reg_max > 1 else (5.0, 1.5)
+    for boxes, scores in (("cv2", "cv3"), ("one2one_cv2", "one2one_cv3")):
+        for sequence in getattr(head, boxes, None) or ():
+            yield sequence[-1], *sides
+        for sequence in getattr(head, scores, None) or ():
+            yield sequence[-1], -5.0, 1.5
+
+
+def awaken(model):
+    """Gives a freshly built model scores and boxes of many sizes, the same ones on every run."""
+    import torch
+
+    generator = torch.Generator().manual_seed(SEED)
+    with torch.no_grad():
+        model.eval()
+        settle_batch_norm(model, generator)
+        if model.task in ("detect", "segment", "pose", "obb"):
+            for layer, mean, std in output_layers(model.model[-1]):
+                spread(model, layer, mean, std, generator)
+
+
+def build(name):
+    """The Ultralytics model object of a row, with random but useful weights."""
+    import torch
+    from ultralytics import RTDETR, YOLO
+
+    torch.manual_seed(SEED)
+    wanted = ROWS[name]
+    yolo = (RTDETR if wanted["yaml"].startswith("rtdetr") else YOLO)(wanted["yaml"])
+    if wanted["classes"]:
+        fewer = type(yolo.model)(wanted["yaml"], nc=wanted["classes"], verbose=False)
+        fewer.args, fewer.task = yolo.model.args, yolo.task
+        yolo.model = fewer
+    if wanted["labels"]:
+        yolo.model.names = {**yolo.model.names, **wanted["labels"]}
+    awaken(yolo.model)
+    return yolo
+
+
+def halve_as_on_a_gpu(exporter):
+    """Export callback: traces the model in half precision, as Ultralytics does where it finds a GPU.
+
+    On a CPU half=True converts the finished file instead and keeps f32 inputs and outputs; a GPU's file has f16 ones.
+    """
+    import torch
+
+    exporter.im, exporter.model = exporter.im.half(), exporter.model.half()
+    exporter.device = torch.device("mps")  # any that is not "cpu": only asked whether the conversion is still to be done
+
+
+def describe(path):
+    """Inputs, outputs and metadata_props of an ONNX file as plain data."""
+    import onnx
+
+    model = onnx.load(path, load_external_data=False)
+
+    def values(items):
+        return [
+            {
+                "name": item.name,
+                "dtype": onnx.TensorProto.DataType.Name(item.type.tensor_type.elem_type),
+                "shape": [d.dim_param or d.dim_value for d in item.type.tensor_type.shape.dim],
+            }
+            for item in items
+        ]
+
+    return {
+        "inputs": values(model.graph.input),
+        "outputs": values(model.graph.output),
+        "metadata": {entry.key: entry.value for entry in model.metadata_props},
+        "opset": {entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
+        "operators": sorted({node.op_type for node in model.graph.node}),
+    }
+
+
+def export(name, directory):
+    """Makes DIRECTORY/NAME.onnx and its NAME.json; returns the seconds it took."""
+    started = time.monotonic()
+    yolo = build(name)
+    if ROWS[name]["asked"] == "gpu-half":
+        yolo.add_callback("on_export_start", halve_as_on_a_gpu)
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory(dir=directory) as work:
+        os.chdir(work)  # Ultralytics writes beside the yaml's name, that is into the current directory
+        try:
+            made = Path(yolo.export(format="onnx", device="cpu", **ROWS[name]["arguments"])).resolve()
+        finally:
+            os.chdir(here)
+        os.replace(made, directory / f"{name}.onnx")
+    seconds = round(time.monotonic() - started, 1)
+    facts = {"stamp": stamp(name), "seconds": seconds, **describe(directory / f"{name}.onnx")}
+    (directory / f"{name}.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False))
+    return seconds
+
+
+def fresh(name, directory):
+    """Whether NAME is there already, made by the same script and packages."""
+    try:
+        kept = json.loads((directory / f"{name}.json").read_text())["stamp"]
+    except (OSError, ValueError, KeyError):
+        return False
+    return kept == stamp(name) and (directory / f"{name}.onnx").exists()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    asked = parser.parse_args()
+    unknown = set(asked.names) - set(ROWS)
+    if unknown:
+        sys.exit(f"export: no such row: {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")
+    directory = asked.directory.resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    os.environ["YOLO_CONFIG_DIR"] = str(directory)
+    for name in asked.names or ROWS:
+        if fresh(name, directory):
+            print(f"export: {name}: kept", flush=True)
+            continue
+        seconds = export(name, directory)
+        size = (directory / f"{name}.onnx").stat().st_size / 1e6
+        print(f"export: {name}: {seconds} s, {size:.1f} MB", flush=True)
+
+
+if __name__ == "__main__":
+    main()
