@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# Finds objects in a video file: installs what is missing, builds the plugin, runs examples/detect.rs.
+set -euo pipefail
+
+# shellcheck source=pipelines/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+usage() {
+    cat <<'END'
+Finds objects in a video: writes the video with boxes drawn on it, and the boxes as JSON lines.
+
+Usage: pipelines/detect.sh [options] [INPUT [MODEL]]
+
+  INPUT   a video file                           (default: tests/data/sample.mp4)
+  MODEL   an .onnx model, or a TensorRT .engine  (default: tests/models/shapes.onnx)
+
+Options:
+  --output FILE.mp4      the video with boxes     (default: ./NAME-boxes.mp4, NAME from INPUT)
+  --json FILE.jsonl      one line of JSON a frame (default: ./NAME-boxes.jsonl)
+  --labels FILE          names of the classes, one a line, if the model has none of its own
+  --backend BACKEND      auto, tensorrt or cpu    (default: auto = the GPU where there is one)
+  --preprocess "P=V …"   more properties of trtpreprocess, as in a launch line
+  --infer "P=V …"        … of trtinfer
+  --nms "P=V …"          … of trtnms
+  --no-video             write only the JSON lines
+  --help                 show this
+
+Examples:
+  pipelines/detect.sh
+  pipelines/detect.sh street.mp4 yolo11n.onnx
+  pipelines/detect.sh --backend cpu --no-video --json street.jsonl street.mp4 yolo11n.onnx
+  pipelines/detect.sh --nms "confidence-threshold=0.5 iou-threshold=0.6" street.mp4 yolo11n.onnx
+
+The first run installs missing Debian packages (needs root or sudo) and builds for some minutes.
+`gst-inspect-1.0 trtnms` lists properties; README.md says how to load the plugin.
+END
+}
+
+misused() {
+    fail "$1; see: pipelines/detect.sh --help"
+}
+
+need_file() {
+    [ -f "$2" ] || fail "the $1 $2 does not exist${3:+; $3}."
+    [ -r "$2" ] || fail "the $1 $2 cannot be read; check its permissions."
+}
+
+# A folder that is missing would be noticed only at the end of the build.
+need_folder_of() {
+    [ -d "$(dirname "$1")" ] || fail "the folder of $1 does not exist; make it or choose another name."
+}
+
+input='' model='' output='' json='' labels='' no_video=''
+passed_on=()
+
+while [ $# -gt 0 ]; do
+    case $1 in
+        --help | -h) usage; exit 0 ;;
+        --no-video) no_video=yes; shift ;;
+        --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
+        --output | --json | --labels | --backend | --preprocess | --infer | --nms)
+            [ $# -ge 2 ] || misused "$1 needs a value"
+            case $1 in
+                --output) output=$2 ;;
+                --json) json=$2 ;;
+                --labels) labels=$2 ;;
+                --backend)
+                    [[ $2 =~ ^(auto|tensorrt|cpu)$ ]] || misused "--backend is auto, tensorrt or cpu, not \"$2\""
+                    passed_on+=("$1" "$2") ;;
+                *) passed_on+=("$1" "$2") ;;
+            esac
+            shift 2 ;;
+        -*) misused "unknown option $1" ;;
+        *)
+            if [ -z "$input" ]; then input=$1
+            elif [ -z "$model" ]; then model=$1
+            else misused "one INPUT and one MODEL at most, \"$1\" is too many"
+            fi
+            shift ;;
+    esac
+done
+
+input=${input:-$ROOT/tests/data/sample.mp4}
+model=${model:-$ROOT/tests/models/shapes.onnx}
+name=$(basename "${input%.*}")
+output=${output:-./$name-boxes.mp4}
+json=${json:-./$name-boxes.jsonl}
+
+need_file video "$input"
+need_file model "$model" "give one as the second argument"
+need_folder_of "$output"
+need_folder_of "$json"
+[ ! "$output" -ef "$input" ] || fail "--output would overwrite the input $input; choose another name."
+if [ -n "$labels" ]; then
+    need_file "label file" "$labels"
+    passed_on+=(--labels "$labels")
+fi
+[ -z "$no_video" ] || passed_on+=(--no-video)
+
+setup_build
+quietly "Building the plugin (some minutes the first time)" \
+    cargo build --manifest-path "$ROOT/Cargo.toml" --locked --release --lib --example detect
+exec "$TARGET/release/examples/detect" "$input" "$model" --output "$output" --json "$json" "${passed_on[@]}"

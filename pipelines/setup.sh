@@ -1,0 +1,164 @@
+# shellcheck shell=bash
+# Set-up shared by pipelines/detect.sh, tests/run.sh and tests/compat.sh, which source this file.
+#
+# It asks dpkg first and installs only what is missing, so a second run needs neither
+# network nor root.  Debian 12 and 13 and Ubuntu 24.04 have every package under these names.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck disable=SC2034  # read by the scripts that source this file
+TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
+ME=$(basename "$0")
+
+BUILD_PACKAGES=(
+    build-essential pkg-config
+    libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
+)
+RUN_PACKAGES=(
+    gstreamer1.0-tools
+    gstreamer1.0-plugins-base gstreamer1.0-plugins-good
+    gstreamer1.0-plugins-bad gstreamer1.0-plugins-ugly
+    gstreamer1.0-libav
+)
+TEST_PACKAGES=(
+    python3 python3-numpy python3-venv python3-gi python3-gst-1.0
+    gir1.2-gst-plugins-base-1.0
+)
+LINT_PACKAGES=(shellcheck)
+# The analytics library that the features v1_24 and later bind; it draws in OpenCV, so only there.
+ANALYTICS_PACKAGES=(libgstreamer-plugins-bad1.0-dev)
+
+# Ends the script with one sentence: what is wrong and what to do.
+fail() {
+    echo "$ME: $*" >&2
+    exit 1
+}
+
+# quietly WHAT COMMAND…: says WHAT, shows the command's output only when it fails.
+quietly() {
+    local what=$1 log
+    shift
+    log=$(mktemp)
+    echo "$what"
+    if ! "$@" >"$log" 2>&1 </dev/null; then
+        cat "$log" >&2
+        rm -f "$log"
+        fail "\"$what\" failed; its output is above."
+    fi
+    rm -f "$log"
+}
+
+# ---------------------------------------------------------------------------- steps of a test run
+
+STEPS_PASSED=0 STEP='' STEP_STARTED=0
+
+# step HEADING COMMAND…: a failing command ends the script, and count_steps says where.
+step() {
+    STEP=$1 STEP_STARTED=$SECONDS
+    shift
+    printf '\n== %s\n' "$STEP"
+    "$@" </dev/null
+    echo "== $STEP: $((SECONDS - STEP_STARTED)) s"
+    STEPS_PASSED=$((STEPS_PASSED + 1)) STEP=''
+}
+
+# The last line of a test run; for: trap count_steps EXIT
+count_steps() {
+    local status=$?
+    if [ "$status" = 0 ]; then
+        printf '\n%s: %d passed, 0 failed in %d s\n' "$ME" "$STEPS_PASSED" "$SECONDS"
+    else
+        printf '\n%s: %d passed, 1 failed: %s\n' "$ME" "$STEPS_PASSED" "${STEP:-set-up}"
+    fi
+}
+
+# ---------------------------------------------------------------------------- Debian packages
+
+missing_packages() {
+    local package
+    for package in "$@"; do
+        dpkg-query --show --showformat='${db:Status-Status}\n' "$package" 2>/dev/null |
+            grep -qx installed || echo "$package"
+    done
+}
+
+# Runs apt-get as root, without questions.
+apt() {
+    local as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo)
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get --yes --quiet "$@"
+}
+
+# A third party's broken package list must not stop us, so a failed update alone is no failure.
+apt_install() {
+    apt update || true
+    apt install --no-install-recommends "$@"
+}
+
+# need_packages WHY PACKAGE…
+need_packages() {
+    local why=$1 missing
+    shift
+    command -v apt-get >/dev/null ||
+        fail "this system has no apt; install what these Debian packages hold and set TRT_SETUP=skip: $*"
+    mapfile -t missing < <(missing_packages "$@")
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    [ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
+        fail "packages are missing and need root; run as root or with sudo: apt-get install ${missing[*]}"
+    quietly "Installing $why: ${missing[*]}" apt_install "${missing[@]}"
+}
+
+# ---------------------------------------------------------------------------- Rust
+
+rust_version_wanted() {
+    sed -n 's/^rust-version *= *"\(.*\)"/\1/p' "$ROOT/Cargo.toml"
+}
+
+need_cargo() {
+    local wanted found
+    # A shell that did not read the user's profile does not have rustup's folder on its path.
+    [ ! -d "${CARGO_HOME:-$HOME/.cargo}/bin" ] || PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
+    command -v cargo >/dev/null ||
+        fail "cargo is missing; install Rust with rustup (https://rustup.rs) and try again."
+    wanted=$(rust_version_wanted)
+    found=$(cargo --version | cut -d' ' -f2) || fail "cargo does not run; try: rustup default stable"
+    [ "$(printf '%s\n' "$wanted" "${found%%-*}" | sort -V | head -n 1)" = "$wanted" ] ||
+        fail "Rust $found is too old, $wanted or newer is needed; run: rustup update stable"
+}
+
+need_cargo_tools() {
+    if ! cargo clippy --version >/dev/null 2>&1 || ! cargo fmt --version >/dev/null 2>&1; then
+        command -v rustup >/dev/null || fail "clippy and rustfmt are missing; install them next to cargo."
+        quietly "Installing clippy and rustfmt" rustup component add clippy rustfmt
+    fi
+    cargo nextest --version >/dev/null 2>&1 ||
+        quietly "Installing cargo-nextest, which runs the tests (some minutes)" \
+            cargo install --locked cargo-nextest
+}
+
+# ---------------------------------------------------------------------------- the two set-ups
+
+need_gstreamer() {
+    pkg-config --atleast-version=1.22 gstreamer-1.0 ||
+        fail "GStreamer 1.22 or newer is needed, found $(pkg-config --modversion gstreamer-1.0 2>&1 | head -n 1)."
+}
+
+# All that building and running the plugin needs.
+setup_build() {
+    need_cargo
+    [ "${TRT_SETUP:-}" = skip ] ||
+        need_packages "what builds and runs GStreamer plugins" "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}"
+    need_gstreamer
+}
+
+# The same, and all that the tests need.
+setup_tests() {
+    setup_build
+    if [ "${TRT_SETUP:-}" != skip ]; then
+        need_packages "what the tests need" "${TEST_PACKAGES[@]}" "${LINT_PACKAGES[@]}"
+        ! pkg-config --atleast-version=1.24 gstreamer-1.0 ||
+            need_packages "GStreamer's analytics library" "${ANALYTICS_PACKAGES[@]}"
+    fi
+    need_cargo_tools
+    # apt's Python modules belong to /usr/bin/python3: it goes before any other python3, but after cargo.
+    PATH=$(dirname "$(command -v cargo)"):/usr/bin:$PATH
+}

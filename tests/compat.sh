@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# Builds and tests on Debian 13, for GStreamer 1.26 and its analytics library, on any Debian or Ubuntu.
+#
+#   tests/compat.sh          needs root or sudo; later runs reuse the folder and the build
+#
+# Debian 13 is a folder in the user's cache, made by debootstrap.  This machine's Rust, its
+# downloaded crates and this checkout are mounted into it read-only.  The mounts live in a
+# mount namespace of this script, so they end with it, however it ends.  Where mounts are not
+# permitted (some containers) the three are copied instead.
+set -euo pipefail
+
+# shellcheck source=pipelines/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../pipelines/setup.sh"
+
+CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/gst-plugin-trt
+FOLDER=$CACHE/trixie
+FEATURE=v1_26
+
+# ------------------------------------------------------------- first part: as the user, outside
+
+# Run before anything needs root, so that no file of the user's cargo comes to belong to root.
+prepare() {
+    setup_tests
+    [ "${TRT_SETUP:-}" = skip ] ||
+        need_packages "what makes the Debian 13 folder" debootstrap debian-archive-keyring
+    COMPAT_RUST=$(rustc --print sysroot)
+    [ "$COMPAT_RUST" != /usr ] ||
+        fail "Rust from Debian packages does not run in the Debian 13 folder; install it with rustup."
+    COMPAT_CRATES=${CARGO_HOME:-$HOME/.cargo}/registry
+    COMPAT_NEXTEST=$(command -v cargo-nextest)
+    cargo fetch --manifest-path "$ROOT/Cargo.toml" --locked --quiet
+    mkdir -p "$CACHE" "$ROOT/target"
+}
+
+# Starts this script again as root and, where that is permitted, in a mount namespace of its own.
+start_second_part() {
+    local as_root=() private=() mounts=no
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null || fail "the Debian 13 folder needs root; run this as root or install sudo."
+        as_root=(sudo)
+    fi
+    if "${as_root[@]}" unshare --mount true 2>/dev/null; then
+        private=(unshare --mount --propagation private) mounts=yes
+    fi
+    exec "${as_root[@]}" env "HOME=$HOME" "PATH=$PATH" "XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}" \
+        "CI=${CI:-}" "COMPAT_RUST=$COMPAT_RUST" "COMPAT_CRATES=$COMPAT_CRATES" \
+        "COMPAT_NEXTEST=$COMPAT_NEXTEST" "COMPAT_MOUNTS=$mounts" "${private[@]}" "$ROOT/tests/compat.sh"
+}
+
+# ------------------------------------------------------------- second part: as root
+
+only_one_at_a_time() {
+    exec 9>"$CACHE/lock"
+    flock --nonblock 9 || fail "another run uses $FOLDER; wait for its end."
+}
+
+# The mirror that this machine takes Debian from; nothing on other distributions, where
+# debootstrap's own default is right.
+debian_mirror() {
+    # shellcheck disable=SC2016  # apt expands REPO_URI
+    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' |
+        grep -m 1 '^https\?:' || true
+}
+
+# What reaches the mirror from this machine (name servers, proxies, certificates) does so in the folder.
+share_network_settings() {
+    local settings=$1/etc/apt/apt.conf.d/90host certificates=/etc/ssl/certs/ca-certificates.crt
+    cp --dereference /etc/resolv.conf "$1/etc/resolv.conf"
+    apt-config dump | grep -E '^Acquire::(https?::|Check-)' >"$settings" || true
+    [ ! -e $certificates ] || install -D -m 644 $certificates "$1$certificates"
+}
+
+# Made under another name first: a folder named trixie is always a whole one.
+make_folder() {
+    local new=$FOLDER.new mirror
+    [ ! -d "$FOLDER" ] || return 0
+    rm -rf --one-file-system "$new"
+    mirror=$(debian_mirror)
+    quietly "Debian 13 goes into $FOLDER" debootstrap --variant=minbase trixie "$new" ${mirror:+"$mirror"}
+    # Nothing here must survive a power cut, and nobody reads manuals here.
+    printf '%s\n' force-unsafe-io 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/*' \
+        >"$new/etc/dpkg/dpkg.cfg.d/test-folder"
+    mv "$new" "$FOLDER"
+}
+
+inside() {
+    chroot "$FOLDER" env --ignore-environment \
+        HOME=/root LANG=C.UTF-8 PATH=/opt/rust/bin:/usr/local/bin:/usr/bin:/usr/sbin \
+        CARGO_HOME=/opt/cargo CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never "CI=${CI:-}" \
+        sh -c 'cd /project 2>/dev/null || cd /; exec "$@"' sh "$@"
+}
+
+missing_inside() {
+    local package
+    for package in "$@"; do
+        # shellcheck disable=SC2016  # dpkg expands Status
+        inside dpkg-query --show --showformat='${db:Status-Status}\n' "$package" 2>/dev/null |
+            grep -qx installed || echo "$package"
+    done
+}
+
+install_inside() {
+    inside apt-get --yes --quiet update
+    inside env DEBIAN_FRONTEND=noninteractive apt-get --yes --quiet install --no-install-recommends "$@"
+    inside apt-get clean
+}
+
+fill_folder() {
+    local missing
+    mapfile -t missing < <(missing_inside \
+        "${BUILD_PACKAGES[@]}" "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}" "${ANALYTICS_PACKAGES[@]}")
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    share_network_settings "$FOLDER"
+    quietly "Installing in it: ${missing[*]}" install_inside "${missing[@]}"
+}
+
+# lend SOURCE PLACE: SOURCE is to be read, not written, at PLACE in the folder.
+lend() {
+    mkdir -p "$FOLDER$2"
+    if [ "$COMPAT_MOUNTS" = yes ]; then
+        mount --bind "$1" "$FOLDER$2"
+        mount -o remount,bind,ro "$FOLDER$2"
+    else
+        rm -rf --one-file-system "${FOLDER:?}$2"
+        mkdir -p "$FOLDER$2"
+        tar -C "$1" --exclude=./target --exclude=./.git -c . | tar -C "$FOLDER$2" -x
+    fi
+}
+
+# The folder's own build is where the tests look for it; the host's is hidden.
+own_build() {
+    mkdir -p "$FOLDER/build"
+    if [ "$COMPAT_MOUNTS" = yes ]; then
+        mount --bind "$FOLDER/build" "$FOLDER/project/target"
+    else
+        ln -s /build "$FOLDER/project/target"
+    fi
+}
+
+kernel_files() {
+    if [ "$COMPAT_MOUNTS" = yes ]; then
+        mount -t proc proc "$FOLDER/proc"
+        mount --rbind /sys "$FOLDER/sys"
+        mount --rbind /dev "$FOLDER/dev"
+    fi
+}
+
+furnish_folder() {
+    make_folder
+    kernel_files
+    fill_folder
+    lend "$COMPAT_RUST" /opt/rust
+    lend "$COMPAT_CRATES" /opt/cargo/registry
+    lend "$ROOT" /project
+    own_build
+    cp "$COMPAT_NEXTEST" "$FOLDER/usr/local/bin/cargo-nextest"
+    echo "GStreamer $(inside pkg-config --modversion gstreamer-1.0)"
+}
+
+run_tests() {
+    if inside cargo-nextest --version >/dev/null 2>&1; then
+        inside cargo nextest run --locked --features "$FEATURE"
+    else
+        echo "This machine's cargo-nextest does not run in Debian 13; cargo test does the same, slower."
+        inside cargo test --locked --features "$FEATURE" --all-targets
+    fi
+}
+
+if [ -z "${COMPAT_MOUNTS:-}" ]; then
+    prepare
+    start_second_part
+fi
+trap count_steps EXIT
+only_one_at_a_time
+step "Debian 13" furnish_folder
+step "clippy on Debian 13, $FEATURE" \
+    inside cargo clippy --locked --all-targets --features "$FEATURE" -- --deny warnings
+step "tests on Debian 13, $FEATURE" run_tests

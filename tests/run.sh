@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Every check of this repository that one machine can do; tests/compat.sh does newer GStreamers.
+#
+#   tests/run.sh          everything
+#   tests/run.sh quick    without the model zoo and the 1080p clip
+#
+# TRT_SETUP=skip installs no Debian packages.  The first failing step ends the run.
+set -euo pipefail
+
+# shellcheck source=pipelines/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../pipelines/setup.sh"
+
+case ${1:-full} in
+    full | quick) MODE=${1:-full} ;;
+    --help | -h) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) fail "the argument is quick or nothing, not \"$1\"." ;;
+esac
+
+SCRATCH=$TARGET/end-to-end
+
+# Each GStreamer version brings its feature; the crate cannot be built with one of a later version.
+features_here() {
+    local version
+    for version in 1.24 1.26 1.28; do
+        ! pkg-config --atleast-version=$version gstreamer-1.0 || echo "v${version/./_}"
+    done
+}
+
+files_ending_in() {
+    find "$ROOT" -path "$TARGET" -prune -o -path "$ROOT/target" -prune -o -name .git -prune -o \
+        -type f -name "*$1" -print
+}
+
+check_scripts() {
+    local scripts
+    mapfile -t scripts < <(files_ending_in .sh)
+    (cd "$ROOT" && shellcheck --external-sources "${scripts[@]}" .ci/run)
+}
+
+check_python() {
+    local scripts
+    mapfile -t scripts < <(files_ending_in .py)
+    python3 -c '
+import ast, sys
+for path in sys.argv[1:]:
+    ast.parse(open(path, encoding="utf-8").read(), path)
+' "${scripts[@]}"
+}
+
+clippy() {
+    cargo clippy --locked --all-targets "$@" -- --deny warnings
+}
+
+lint() {
+    local feature
+    step "clippy" clippy
+    for feature in $(features_here); do
+        step "clippy, $feature" clippy --features "$feature"
+    done
+}
+
+# detect_and_score NAME CLIP TRUTH: the main job on a clip, its boxes compared with the true ones.
+detect_and_score() {
+    local boxes=$SCRATCH/$1.jsonl
+    pipelines/detect.sh --output "$SCRATCH/$1.mp4" --json "$boxes" "$2"
+    python3 tests/data/score.py "$boxes" "$3" --min-precision 0.98 --min-recall 0.98 --min-iou 0.85
+}
+
+detect_sample() {
+    detect_and_score sample tests/data/sample.mp4 tests/data/sample.json
+}
+
+detect_1080p() {
+    python3 tests/data/render.py --size 1920x1080 "$SCRATCH/hd-clip.mp4" "$SCRATCH/hd-clip.json"
+    detect_and_score hd "$SCRATCH/hd-clip.mp4" "$SCRATCH/hd-clip.json"
+}
+
+trap count_steps EXIT
+setup_tests
+cd "$ROOT"
+mkdir -p "$SCRATCH"
+
+step "format" cargo fmt --check
+step "shell scripts" check_scripts
+step "Python scripts" check_python
+lint
+step "tests" cargo nextest run --locked
+step "examples in the documentation" cargo test --locked --doc --quiet
+step "detect.sh on the sample clip" detect_sample
+if [ "$MODE" = full ]; then
+    step "detect.sh on a 1080p clip" detect_1080p
+    step "model zoo" tests/zoo/run.sh
+fi
