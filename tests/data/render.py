@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# Renders a clip of moving discs and boxes as H.264 in MP4, and its ground truth as JSON.
+# Needs python3-numpy and gst-launch-1.0 with x264enc, h264parse and mp4mux.
+#
+# The committed sample (640x360, 10 s):
+#   python3 tests/data/render.py --out tests/data/sample.mp4 --truth tests/data/sample.json
+# A larger clip for a test:
+#   python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 \
+#       --kbps 6000 --out /tmp/hd.mp4 --truth /tmp/hd.json
+#
+# Ground truth: {"width","height","fps","frames":[[{"class_id","label","x","y","w","h",
+# "ignore"}, ...], ...]}, pixels of the frame; what `ignore` means is told in
+# ../models/scenes.py, whose renderer this uses.
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
+import scenes
+
+
+class Mover:
+    """A shape on its way: it bounces off the edges, or leaves and comes back opposite."""
+
+    def __init__(self, rng, shape, width, height, unit):
+        self.shape, self.size = shape, (width, height)
+        self.bounces = rng.random() < 0.6
+        angle, speed = rng.uniform(0, 2 * math.pi), rng.uniform(25, 110) * unit
+        self.start = (shape.cx, shape.cy)
+        self.velocity = (speed * math.cos(angle), speed * math.sin(angle))
+
+    def move(self, seconds):
+        """Puts the shape where it is after some seconds; no state, so no drift."""
+        self.shape.cx, self.shape.cy = (
+            self.along(start, velocity * seconds, length, side)
+            for start, velocity, length, side in zip(
+                self.start, self.velocity, self.size, (self.shape.w, self.shape.h)))
+
+    def along(self, start, way, length, side):
+        if self.bounces:
+            # Centres stay side/2 - 15 % off the edges: bouncing objects dip out a little.
+            low, high = side * 0.35, length - side * 0.35
+            phase = (start - low + way) % (2 * (high - low))
+            return low + min(phase, 2 * (high - low) - phase)
+        span = length + 1.3 * side
+        return (start + 0.65 * side + way) % span - 0.65 * side
+
+
+class Backdrop:
+    """A textured picture larger than the frame, panned slowly and changing in brightness."""
+
+    def __init__(self, rng, width, height, unit, fps):
+        self.width, self.height, self.fps = width, height, fps
+        self.margin = max(8, round(24 * unit))
+        big = (height + 2 * self.margin, width + 2 * self.margin)
+        picture = scenes.background(rng, *big, unit=unit, strength=0.6)
+        # Room at both ends, so that the change of brightness never clips.
+        self.picture = np.clip(picture, 12, 243).astype(np.uint8)
+        self.mean = self.picture[::8, ::8].reshape(-1, 3).mean(0)
+
+    def frame(self, number):
+        seconds = number / self.fps
+        x = round(self.margin * (1 + math.sin(seconds * 0.31)))
+        y = round(self.margin * (1 + math.cos(seconds * 0.23)))
+        # In steps of one grey level, by integer addition: fast, and kind to the encoder.
+        shift = round(10 * math.sin(seconds * 0.5))
+        view = self.picture[y:y + self.height, x:x + self.width]
+        return view + np.uint8(shift) if shift >= 0 else view - np.uint8(-shift)
+
+
+def make_movers(rng, count, backdrop, unit):
+    """Objects of both classes, large ones first so that they lie below the small ones."""
+    sizes = np.exp(np.linspace(math.log(190), math.log(18), count))
+    movers, shapes = [], []
+    for index, size in enumerate(sizes):
+        class_id = (index + index // 2) % 2
+        w, h = scenes.random_size(rng, class_id, unit, size * 0.9, size * 1.1)
+        h, w = min(h, 0.7 * backdrop.height), min(w, 0.7 * backdrop.width)
+        if class_id == scenes.DISC:
+            w = h = min(w, h)
+        for _ in range(200):
+            cx, cy = rng.uniform(0, 1, 2) * (backdrop.width, backdrop.height)
+            shape = scenes.Shape(class_id, cx, cy, w, h)
+            if scenes.overlap(shape, shapes) < 0.1:
+                break
+        shapes.append(shape.paint(rng, backdrop.mean, 60.0))
+        movers.append(Mover(rng, shape, backdrop.width, backdrop.height, unit))
+    return movers
+
+
+def render(options):
+    """Yields each frame (uint8 RGB) with its ground truth."""
+    rng = np.random.default_rng([3, options.seed])  # 1 and 2 are the seeds of the training
+    width, height = options.width, options.height
+    unit = 1 / scenes.letterbox_geometry(width, height)[0]
+    backdrop = Backdrop(rng, width, height, unit, options.fps)
+    movers = make_movers(rng, options.objects, backdrop, unit)
+    owner = np.zeros((height, width), np.int16)
+    for number in range(options.frames):
+        frame = backdrop.frame(number)
+        owner[:] = 0
+        for index, mover in enumerate(movers):
+            mover.move(number / options.fps)
+            mover.shape.draw(frame, owner, index)
+        yield frame, scenes.ground_truth([m.shape for m in movers], owner)
+
+
+def encoder(options):
+    """gst-launch-1.0 that takes raw RGB frames on its standard input."""
+    colorimetry = "bt709" if options.height >= 720 else "bt601"
+    pipeline = (
+        f"fdsrc fd=0 blocksize={options.width * options.height * 3} ! "
+        f"rawvideoparse format=rgb width={options.width} height={options.height} "
+        f"framerate={options.fps}/1 ! videoconvert ! "
+        f"video/x-raw,format=I420,colorimetry={colorimetry} ! "
+        f"x264enc bitrate={options.kbps} speed-preset={options.preset} key-int-max=60 "
+        f"bframes={options.bframes} ! video/x-h264,profile=high ! h264parse ! mp4mux ! "
+        f"filesink location={options.out}")
+    return subprocess.Popen(["gst-launch-1.0", "-q", *pipeline.split()], stdin=subprocess.PIPE)
+
+
+def rounded(truth):
+    return [{k: round(v, 2) if isinstance(v, float) else v for k, v in t.items()} for t in truth]
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description="Renders a clip and its ground truth.")
+    parser.add_argument("--width", type=int, default=640)
+    parser.add_argument("--height", type=int, default=360)
+    parser.add_argument("--frames", type=int, default=300)
+    parser.add_argument("--fps", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--objects", type=int, default=9)
+    parser.add_argument("--kbps", type=int, default=800, help="bit rate of the video")
+    parser.add_argument("--preset", default="medium", help="speed preset of x264enc")
+    parser.add_argument("--bframes", type=int, default=2)
+    parser.add_argument("--out", required=True, help="the MP4 file")
+    parser.add_argument("--truth", required=True, help="the JSON file")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_options()
+    if options.width % 2 or options.height % 2:
+        raise SystemExit("width and height must be even: the video is 4:2:0")
+    process, frames = encoder(options), []
+    for frame, truth in render(options):
+        process.stdin.write(frame.tobytes())
+        frames.append(rounded(truth))
+    process.stdin.close()
+    if process.wait():
+        raise SystemExit("encoding failed")
+    with open(options.truth, "w") as file:
+        json.dump({"width": options.width, "height": options.height, "fps": options.fps,
+                   "frames": frames}, file, separators=(",", ":"))
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()

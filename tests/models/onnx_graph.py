@@ -1,0 +1,201 @@
+# ONNX side of the test detector: a small graph builder, the head's decoding, the
+# metadata, and the three other models made from shapes.onnx.  Needs numpy and the onnx
+# package only (no PyTorch).  Not run by itself; see train.py:
+#   python3 tests/models/train.py export --from tests/models/shapes.onnx
+#
+# The graph is written node by node instead of by an exporter, so that it holds only
+# plain operators of opset 17 and the same weights give the same bytes.
+
+import os
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from scenes import CLASSES, NET
+
+OPSET = 17
+STRIDES = (8, 16, 32)
+# Side of the square anchors, three a stride; steps of 1.5 suit boxes of up to 1:4.
+ANCHORS = ((12, 18, 27), (40, 58, 84), (120, 175, 260))
+FIELDS = 5 + len(CLASSES)
+ROWS = sum(3 * (NET // s) ** 2 for s in STRIDES)
+E2E_ROWS = 300
+E2E_SCORE = 0.01
+E2E_IOU = 0.45
+
+
+# ------------------------------------------------------------------- builder
+
+class Graph:
+    """Collects nodes and weights; every method returns the name of its result."""
+
+    def __init__(self):
+        self.nodes, self.weights, self.count = [], [], 0
+
+    def constant(self, array, name=None):
+        name = name or f"c{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def op(self, kind, *inputs, outputs=1, name=None, **attributes):
+        inputs = [i if isinstance(i, str) else self.constant(i) for i in inputs]
+        names = [name] if name else [f"t{self.count + i}" for i in range(outputs)]
+        self.count += outputs
+        self.nodes.append(helper.make_node(kind, inputs, names, f"{kind}_{self.count}", **attributes))
+        return names[0] if len(names) == 1 else names
+
+    def conv(self, x, weight, bias, stride, relu):
+        pad = weight.shape[2] // 2
+        x = self.op("Conv", x, weight, bias, kernel_shape=weight.shape[2:],
+                    strides=[stride] * 2, pads=[pad] * 4)
+        return self.op("Relu", x) if relu else x
+
+    def double(self, x):
+        scales = np.array([1, 1, 2, 2], np.float32)
+        return self.op("Resize", x, "", scales, mode="nearest", nearest_mode="floor",
+                       coordinate_transformation_mode="asymmetric")
+
+    def pool(self, x, size):
+        return self.op("MaxPool", x, kernel_shape=[size] * 2, strides=[1, 1],
+                       pads=[size // 2] * 4)
+
+    def decode(self, maps):
+        """Raw head maps [1,21,ny,nx] -> output0 [1,16128,7] in pixels and probabilities."""
+        rows = []
+        for x, stride, anchors in zip(maps, STRIDES, ANCHORS):
+            n = NET // stride
+            x = self.op("Reshape", x, np.array([1, 3, FIELDS, n, n]))
+            x = self.op("Sigmoid", self.op("Transpose", x, perm=[0, 1, 3, 4, 2]))
+            xy, wh, scores = self.op("Split", x, np.array([2, 2, FIELDS - 4]), axis=4, outputs=3)
+            iy, ix = np.mgrid[0:n, 0:n]
+            corner = (np.stack([ix, iy], -1)[None, None] - 0.5) * stride
+            xy = self.op("Mul", xy, np.array(2 * stride, np.float32))
+            xy = self.op("Add", xy, corner.astype(np.float32))
+            sides = 4 * np.array(anchors, np.float32).reshape(1, 3, 1, 1, 1)
+            wh = self.op("Mul", self.op("Mul", wh, wh), sides)
+            row = self.op("Concat", xy, wh, scores, axis=4)
+            rows.append(self.op("Reshape", row, np.array([1, 3 * n * n, FIELDS])))
+        return self.op("Concat", *rows, axis=1, name="output0")
+
+    def finish(self, shape, float_type=TensorProto.FLOAT):
+        """The model with input `images` and output `output0`."""
+        image = helper.make_tensor_value_info("images", float_type, [1, 3, NET, NET])
+        output = helper.make_tensor_value_info("output0", float_type, shape)
+        graph = helper.make_graph(self.nodes, "shapes", [image], [output], self.weights)
+        model = helper.make_model(graph, producer_name="shapes", ir_version=8,
+                                  opset_imports=[helper.make_opsetid("", OPSET)])
+        onnx.checker.check_model(model, full_check=True)
+        return model
+
+
+def continued(model):
+    """A Graph that starts with the nodes of a model; `rows` stands for its old output."""
+    g = Graph()
+    g.nodes = [onnx.NodeProto.FromString(n.SerializeToString()) for n in model.graph.node]
+    g.weights = list(model.graph.initializer)
+    g.count = 1000  # clear of the names in use
+    g.nodes[-1].output[0] = "rows"
+    return g
+
+
+# ------------------------------------------------------------------ variants
+
+def tag(model, **arguments):
+    """Adds metadata the way the Ultralytics exporter writes it."""
+    end2end = arguments.pop("end2end", False)
+    args = {"batch": 1, "half": False, "dynamic": False, "simplify": True, "nms": end2end}
+    args.update(arguments)
+    entries = {
+        "description": "Detector of synthetic discs and boxes, for tests",
+        "author": "gst-plugin-trt",
+        "version": "1.0.0",
+        "license": "MPL-2.0",
+        "stride": str(STRIDES[-1]),
+        "task": "detect",
+        "batch": "1",
+        "imgsz": str([NET, NET]),
+        "names": str(dict(enumerate(CLASSES))),
+        "args": str(args),
+        "end2end": str(end2end),
+    }
+    helper.set_model_props(model, entries)
+    return model
+
+
+def boxes_and_scores(g):
+    """Splits rows [1,N,7] into boxes [1,N,4] and scores [1,N,2] = objectness x class."""
+    parts = np.array([4, 1, len(CLASSES)])
+    boxes, objectness, classes = g.op("Split", "rows", parts, axis=2, outputs=3)
+    return boxes, g.op("Mul", objectness, classes)
+
+
+def make_v8(model):
+    """Rows as columns, without objectness: [1, 4 + classes, N]."""
+    g = continued(model)
+    merged = g.op("Concat", *boxes_and_scores(g), axis=2)
+    g.op("Transpose", merged, perm=[0, 2, 1], name="output0")
+    return tag(g.finish([1, 4 + len(CLASSES), ROWS]))
+
+
+def make_e2e(model):
+    """[1,300,6] = x1,y1,x2,y2,score,class: NMS inside, best first, padded with zeros."""
+    g = continued(model)
+    boxes, scores = boxes_and_scores(g)
+    scores = g.op("Transpose", scores, perm=[0, 2, 1])
+    picked = g.op("NonMaxSuppression", boxes, scores, np.array([E2E_ROWS]),
+                  np.array([E2E_IOU], np.float32), np.array([E2E_SCORE], np.float32),
+                  center_point_box=1)  # [n,3] = batch, class, row
+    score = g.op("Unsqueeze", g.op("GatherND", scores, picked), np.array([1]))
+    _, class_id, row = g.op("Split", picked, np.array([1, 1, 1]), axis=1, outputs=3)
+    row = g.op("Squeeze", row, np.array([1]))
+    flat = g.op("Squeeze", boxes, np.array([0]))
+    centre, size = g.op("Split", g.op("Gather", flat, row, axis=0), np.array([2, 2]),
+                        axis=1, outputs=2)
+    half = g.op("Mul", size, np.array(0.5, np.float32))
+    found = g.op("Concat", g.op("Sub", centre, half), g.op("Add", centre, half), score,
+                 g.op("Cast", class_id, to=TensorProto.FLOAT), axis=1)
+    # Padding first lets TopK find its 300 rows even when nothing was detected.
+    found = g.op("Concat", found, np.zeros((E2E_ROWS, 6), np.float32), axis=0)
+    score = g.op("Gather", found, np.array(4), axis=1)
+    _, order = g.op("TopK", score, np.array([E2E_ROWS]), axis=0, outputs=2)
+    best = g.op("Gather", found, order, axis=0)
+    g.op("Unsqueeze", best, np.array([0]), name="output0")
+    return tag(g.finish([1, E2E_ROWS, 6]), end2end=True)
+
+
+def make_f16(model):
+    """Input, weights and output in half precision."""
+    g = continued(model)
+    g.nodes[-1].output[0] = "output0"
+    # Resize takes its scales as f32 whatever the type of its data.
+    keep = {n.input[2] for n in g.nodes if n.op_type == "Resize"}
+    for index, weight in enumerate(g.weights):
+        if weight.data_type == TensorProto.FLOAT and weight.name not in keep:
+            half = numpy_helper.to_array(weight).astype(np.float16)
+            g.weights[index] = numpy_helper.from_array(half, weight.name)
+    return tag(g.finish([1, ROWS, FIELDS], TensorProto.FLOAT16), half=True)
+
+
+def export_variants(source):
+    """Writes the three other models beside shapes.onnx."""
+    model = onnx.load(source)
+    stem = os.path.splitext(source)[0]
+    for suffix, make in (("-f16", make_f16), ("-v8", make_v8), ("-e2e", make_e2e)):
+        onnx.save(make(model), stem + suffix + ".onnx")
+    return stem
+
+
+def count_work(model):
+    """Number of convolution weights and multiply-accumulates."""
+    inferred = onnx.shape_inference.infer_shapes(model)
+    sizes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim]
+             for v in inferred.graph.value_info}
+    weights = {w.name: w.dims for w in model.graph.initializer}
+    parameters = macs = 0
+    for node in model.graph.node:
+        if node.op_type == "Conv":
+            kernel = int(np.prod(weights[node.input[1]]))
+            parameters += kernel + weights[node.input[1]][0]
+            macs += kernel * int(np.prod(sizes[node.output[0]][2:]))
+    return parameters, macs
