@@ -5,6 +5,7 @@
 //! nowhere else.
 
 use std::fmt;
+use std::panic::Location;
 
 /// What sort of thing went wrong; decides domain and code of the GStreamer error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,20 +29,23 @@ pub enum Kind {
 }
 
 /// What failed, the cause, and the remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Error {
     kind: Kind,
     what: String,
     remedy: String,
     cause: String,
+    /// Where in our code it was noticed; goes to the debug part.
+    place: &'static Location<'static>,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     /// `what` is a sentence without its full stop: "Cannot read the model x.onnx".
+    #[track_caller]
     pub fn new(kind: Kind, what: impl Into<String>) -> Self {
-        Error { kind, what: what.into(), remedy: String::new(), cause: String::new() }
+        Error { kind, what: what.into(), remedy: String::new(), cause: String::new(), place: Location::caller() }
     }
 
     /// What the user can do, as a sentence without its full stop.
@@ -56,8 +60,22 @@ impl Error {
         self
     }
 
+    /// The same failure seen from further out: `what` becomes the headline, what it was so far the cause.
+    pub fn about(self, what: &str) -> Self {
+        let cause = match self.cause.is_empty() {
+            true => self.what,
+            false => format!("{}: {}", self.what, self.cause),
+        };
+        Error { what: what.to_string(), cause, ..self }
+    }
+
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// The cause alone, where a message puts it into words of its own.
+    pub fn cause_text(&self) -> &str {
+        &self.cause
     }
 
     /// What failed and what to do: the text for people.
@@ -76,21 +94,20 @@ impl Error {
 
     /// The message that an element posts, or returns from `start()`.
     pub fn to_gst(&self) -> gst::ErrorMessage {
-        let (text, debug) = (self.message(), self.cause.clone());
-        macro_rules! message {
-            ($code:expr) => {
-                gst::error_msg!($code, ("{text}"), ["{debug}"])
-            };
-        }
         match self.kind {
-            Kind::Settings => message!(gst::ResourceError::Settings),
-            Kind::NotFound => message!(gst::ResourceError::NotFound),
-            Kind::Read => message!(gst::ResourceError::OpenRead),
-            Kind::Model | Kind::Library => message!(gst::LibraryError::Init),
-            Kind::Run => message!(gst::LibraryError::Failed),
-            Kind::WrongType => message!(gst::StreamError::WrongType),
-            Kind::Negotiation => message!(gst::CoreError::Negotiation),
+            Kind::Settings => self.in_domain(gst::ResourceError::Settings),
+            Kind::NotFound => self.in_domain(gst::ResourceError::NotFound),
+            Kind::Read => self.in_domain(gst::ResourceError::OpenRead),
+            Kind::Model | Kind::Library => self.in_domain(gst::LibraryError::Init),
+            Kind::Run => self.in_domain(gst::LibraryError::Failed),
+            Kind::WrongType => self.in_domain(gst::StreamError::WrongType),
+            Kind::Negotiation => self.in_domain(gst::CoreError::Negotiation),
         }
+    }
+
+    fn in_domain(&self, code: impl gst::MessageErrorDomain) -> gst::ErrorMessage {
+        let debug = (!self.cause.is_empty()).then_some(self.cause.as_str());
+        gst::ErrorMessage::new(&code, Some(&self.message()), debug, self.place.file(), "", self.place.line())
     }
 }
 

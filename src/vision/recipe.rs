@@ -178,6 +178,19 @@ fn parse(text: &str) -> Option<InputSpec> {
     (desc.dims.len() == 4).then_some(InputSpec { place, desc, order, recipe })
 }
 
+/// Width and height from `640x480`; `None` from nothing. `property` is named in the error.
+pub fn parse_size(property: &str, text: &str) -> Result<Option<(u32, u32)>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let size = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    let possible = |&(width, height): &(u32, u32)| (1..=16384).contains(&width) && (1..=16384).contains(&height);
+    size.filter(possible).map(Some).ok_or_else(|| {
+        Error::new(Kind::Settings, format!("{property}={text} is no size"))
+            .remedy("Write width and height like 640x640, each from 1 to 16384")
+    })
+}
+
 /// Three finite numbers, or one for all three.
 pub fn parse_triple(text: &str, separator: char) -> Option<[f32; 3]> {
     let mut values = text.split(separator).map(|value| value.trim().parse().ok().filter(|v: &f32| v.is_finite()));
