@@ -1,0 +1,303 @@
+//! What a model file says about itself, read without loading the model: inputs, outputs, labels, task, stride, and from
+//! these the tensor that it wants for a frame.
+//!
+//! ONNX files carry a graph signature; Ultralytics adds `metadata_props` (names, stride, imgsz, task, …), which is all
+//! that a launch line needs to leave out.
+
+mod onnx;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use py_literal::Value;
+
+use crate::error::{Error, Kind, Result};
+use crate::tensor::{self, DType, Dims, Tensor, TensorDesc};
+use crate::vision::layout::{self, Hints};
+use crate::vision::recipe::{Colors, InputSpec, Order, Recipe};
+
+/// A model file's own description.
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub path: PathBuf,
+    /// Who wrote the file, as the file says; may be empty.
+    pub producer: String,
+    pub inputs: Vec<TensorDesc>,
+    pub outputs: Vec<TensorDesc>,
+    /// Class names by class id; empty where the file has none.
+    pub labels: Vec<String>,
+    /// `detect`, `segment`, …; `None` where the file does not say.
+    pub task: Option<String>,
+    /// Input width and height must be multiples of this.
+    pub stride: Option<u32>,
+    /// Width and height the model was trained or exported for.
+    pub image_size: Option<(u32, u32)>,
+    /// Every key and value that the file carries.
+    pub metadata: BTreeMap<String, String>,
+    /// Which of `inputs` takes the picture, and how its channels lie.
+    image: usize,
+    order: Order,
+}
+
+impl Model {
+    /// Reads the description from an ONNX file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let name = path.display();
+        let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::new(Kind::NotFound, format!("There is no model file {name}"))
+                .remedy("Check the path given as model-file"),
+            _ => Error::new(Kind::Read, format!("Cannot read the model file {name}"))
+                .cause(error)
+                .remedy("Check that it is a file that this user may read"),
+        })?;
+        if bytes.is_empty() {
+            return Err(Error::new(Kind::Model, format!("The model file {name} is empty"))
+                .remedy("Export or copy the model again"));
+        }
+        if path.extension().is_some_and(|extension| extension == "engine" || extension == "plan") {
+            return Err(Error::new(Kind::Library, format!("{name} is a TensorRT engine, and this version runs ONNX only"))
+                .remedy("Give the .onnx file that the engine was built from"));
+        }
+        onnx::read(&bytes)
+            .and_then(|header| Model::from_header(path, header))
+            .map_err(|error| error.about(&format!("Cannot use the model file {name}")))
+    }
+
+    fn from_header(path: &Path, header: onnx::Header) -> Result<Self> {
+        let (image, order) = image_input(&header.inputs)?;
+        let literal = |key: &str| header.metadata.get(key).and_then(|text| text.parse::<Value>().ok());
+        let number = |key: &str| literal(key).as_ref().and_then(as_u32);
+        let image_size = literal("imgsz").and_then(|value| match value {
+            // Ultralytics writes [height, width].
+            Value::List(list) | Value::Tuple(list) => Some((as_u32(list.get(1)?)?, as_u32(list.first()?)?)),
+            value => as_u32(&value).map(|size| (size, size)),
+        });
+        let labels = match header.metadata.get("names") {
+            None => Vec::new(),
+            Some(text) => parse_names(text).ok_or_else(|| {
+                Error::new(Kind::Model, "its class names cannot be read")
+                    .cause(format!("names = {}", text.chars().take(80).collect::<String>()))
+                    .remedy("They should be a Python dictionary like {0: 'person', 1: 'car'}")
+            })?,
+        };
+        Ok(Model {
+            path: path.to_path_buf(),
+            producer: header.metadata.get("description").cloned().unwrap_or(header.producer),
+            task: header.metadata.get("task").cloned(),
+            stride: number("stride"),
+            inputs: header.inputs,
+            outputs: header.outputs,
+            metadata: header.metadata,
+            labels,
+            image_size,
+            image,
+            order,
+        })
+    }
+
+    /// Refuses models whose outputs are not boxes of a detector, by the name of their task.
+    pub fn check_task(&self) -> Result<()> {
+        match self.task.as_deref() {
+            None | Some("detect") => Ok(()),
+            Some(task) => Err(Error::new(
+                Kind::Model,
+                format!("{} is a {task} model, and only detect models are supported", self.path.display()),
+            )
+            .remedy("Use the detect model of the same family")),
+        }
+    }
+
+    /// The input that takes the picture.
+    pub fn image_input(&self) -> &TensorDesc {
+        &self.inputs[self.image]
+    }
+
+    /// What helps to recognise the head's layout.
+    pub fn hints(&self, (width, height): (u32, u32)) -> Hints {
+        let yes = |key: &str| match self.metadata.get(key)?.as_str() {
+            "True" => Some(true),
+            "False" => Some(false),
+            _ => None,
+        };
+        Hints {
+            classes: (!self.labels.is_empty()).then_some(self.labels.len()),
+            input_width: width as usize,
+            input_height: height as usize,
+            end_to_end: yes("end2end"),
+            head: self.metadata.get("head").cloned(),
+            ..Hints::default()
+        }
+    }
+
+    /// The tensor that the model wants for a frame, in the memory that `place` names.
+    ///
+    /// `size` is the user's wish for width and height, needed where the file leaves them open and says nothing of the size
+    /// it was made for.
+    pub fn input_spec(&self, size: Option<(u32, u32)>, place: &str) -> Result<InputSpec> {
+        let input = self.image_input();
+        let (h, w, c) = match self.order {
+            Order::Nchw => (2, 3, 1),
+            Order::Nhwc => (1, 2, 3),
+        };
+        let fixed = |i: usize| (input.dims[i] != Dims::DYNAMIC).then_some(input.dims[i] as u32);
+        let wanted = size.or(self.image_size);
+        let width = fixed(w).or(wanted.map(|(width, _)| width));
+        let height = fixed(h).or(wanted.map(|(_, height)| height));
+        let (Some(width), Some(height)) = (width, height) else {
+            return Err(Error::new(Kind::Settings, format!("The model leaves the size of its input open ({input})"))
+                .remedy("Set input-size on trtinfer, such as input-size=640x640"));
+        };
+        if let Some(wish) = size.filter(|&wish| wish != (width, height)) {
+            return Err(Error::new(
+                Kind::Settings,
+                format!("input-size is {}x{}, but the model's input is fixed ({input})", wish.0, wish.1),
+            )
+            .remedy("Leave input-size unset, or export the model with that size or with dynamic dimensions"));
+        }
+        let stride = self.stride.unwrap_or(1).max(1);
+        if !width.is_multiple_of(stride) || !height.is_multiple_of(stride) {
+            return Err(Error::new(
+                Kind::Settings,
+                format!("An input of {width}x{height} does not suit the model, whose stride is {stride}"),
+            )
+            .remedy("Set input-size to multiples of the stride"));
+        }
+        if input.dims[0] > 1 {
+            return Err(Error::new(
+                Kind::Model,
+                format!("The model takes batches of {} frames ({input}), and frames come one by one", input.dims[0]),
+            )
+            .remedy("Export it with batch=1, or with a dynamic batch"));
+        }
+
+        let mut dims = input.dims.clone();
+        (dims.0[0], dims.0[h], dims.0[w]) = (1, height.into(), width.into());
+        // What fits no layout is for trtnms to complain about, with its properties; the tensors may have another reader.
+        let mut recipe = layout::recognise(&self.outputs, &self.hints((width, height)))
+            .map_or_else(|_| Recipe::default(), |layout| layout.recipe());
+        if dims[c] == 1 {
+            recipe.colors = Colors::Gray;
+        }
+        if input.dtype == DType::U8 {
+            recipe.scale = 1.0; // such models normalise by themselves
+        }
+        Ok(InputSpec {
+            place: place.to_string(),
+            desc: TensorDesc { name: input.name.clone(), dtype: input.dtype, dims },
+            order: self.order,
+            recipe,
+        })
+    }
+
+    /// Tensors for the inputs beside the picture, in the order of `inputs`; `None` at the picture's place.
+    pub fn side_inputs(&self, spec: &InputSpec) -> Result<Vec<Option<Tensor>>> {
+        let (_, height, width) = spec.chw();
+        let tensor = |(i, input)| {
+            if i == self.image { Ok(None) } else { side_input(input, width, height).map(Some) }
+        };
+        self.inputs.iter().enumerate().map(tensor).collect()
+    }
+}
+
+/// Finds the input that takes a picture: 4 dimensions, of which one is 1 or 3 channels.
+fn image_input(inputs: &[TensorDesc]) -> Result<(usize, Order)> {
+    let order = |desc: &TensorDesc| {
+        let channels = |i: usize| matches!(desc.dims[i], 1 | 3);
+        let picture = desc.dims.len() == 4 && matches!(desc.dtype, DType::F32 | DType::F16 | DType::U8);
+        match picture {
+            true if channels(1) => Some(Order::Nchw),
+            true if channels(3) => Some(Order::Nhwc),
+            _ => None,
+        }
+    };
+    let none = || {
+        Error::new(Kind::Model, "it has no input for a picture")
+            .cause(format!("its inputs are: {}", tensor::list(inputs)))
+            .remedy("It needs one of f32, f16 or u8 with 4 dimensions, 1x3xHxW or 1xHxWx3")
+    };
+    let (image, order) =
+        inputs.iter().enumerate().find_map(|(i, desc)| Some((i, order(desc)?))).ok_or_else(none)?;
+    match inputs.iter().find(|desc| desc.dims.contains(&0)) {
+        Some(empty) => Err(Error::new(Kind::Model, format!("its input {empty} has no elements"))),
+        None => Ok((image, order)),
+    }
+}
+
+/// The few other inputs that exported detectors have. Sizes are those of the model's input, so that boxes come back in its
+/// pixels and are mapped to the frame like any others.
+fn side_input(desc: &TensorDesc, width: usize, height: usize) -> Result<Tensor> {
+    let values = match desc.name.as_str() {
+        "orig_target_sizes" => [width, height], // RT-DETR, D-FINE
+        "im_shape" => [height, width],          // PaddleDetection
+        "scale_factor" => [1, 1],
+        _ => {
+            return Err(Error::new(Kind::Model, format!("The model has an input that nobody fills: {desc}"))
+                .remedy("Export it with the picture as its only input"));
+        }
+    };
+    match desc.dtype {
+        DType::I64 => Ok(Tensor::from_slice(&desc.name, &[1, 2], &values.map(|value| value as i64))),
+        DType::I32 => Ok(Tensor::from_slice(&desc.name, &[1, 2], &values.map(|value| value as i32))),
+        DType::F32 => Ok(Tensor::from_slice(&desc.name, &[1, 2], &values.map(|value| value as f32))),
+        _ => Err(Error::new(Kind::Model, format!("The model's input {desc} is of an unexpected type"))),
+    }
+}
+
+fn as_u32(value: &Value) -> Option<u32> {
+    value.as_integer().and_then(|integer| integer.try_into().ok())
+}
+
+/// Class names as Ultralytics writes them: `{0: 'person', 1: 'bicycle'}`, ids from 0 without gaps; or a list.
+fn parse_names(text: &str) -> Option<Vec<String>> {
+    let names = match text.parse::<Value>().ok()? {
+        Value::Dict(entries) => {
+            let mut names: Vec<(u32, Value)> = Vec::with_capacity(entries.len());
+            for (id, name) in entries {
+                names.push((as_u32(&id)?, name));
+            }
+            names.sort_by_key(|(id, _)| *id);
+            let gapless = names.iter().enumerate().all(|(i, (id, _))| i as u32 == *id);
+            gapless.then(|| names.into_iter().map(|(_, name)| name).collect())?
+        }
+        Value::List(names) | Value::Tuple(names) => names,
+        _ => return None,
+    };
+    names.into_iter().map(|name| name.as_string().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_python() {
+        assert_eq!(parse_names("{0: 'disc', 1: 'box'}").unwrap(), ["disc", "box"]);
+        assert_eq!(parse_names(r#"{0: 'a, b', 1: "it's", 2: 'x{}:\'"'}"#).unwrap(), ["a, b", "it's", "x{}:'\""]);
+        assert_eq!(parse_names("['a', 'b']").unwrap(), ["a", "b"]);
+        assert_eq!(parse_names("{1: 'b', 0: 'ä'}").unwrap(), ["ä", "b"]);
+        for text in ["", "{", "{1: 'gap'}", "{0: 1}", "7", "{-1: 'a'}"] {
+            assert_eq!(parse_names(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_picture_is_found_among_inputs() {
+        let sizes = TensorDesc::new("orig_target_sizes", DType::I64, &[-1, 2]);
+        let nchw = TensorDesc::new("images", DType::F32, &[1, 3, 64, 64]);
+        let nhwc = TensorDesc::new("image", DType::U8, &[-1, 64, 64, 3]);
+        assert_eq!(image_input(&[sizes.clone(), nchw]).unwrap(), (1, Order::Nchw));
+        assert_eq!(image_input(&[nhwc]).unwrap(), (0, Order::Nhwc));
+        assert!(image_input(std::slice::from_ref(&sizes)).unwrap_err().message().contains("orig_target_sizes i64 ?x2"));
+        let rank3 = TensorDesc::new("images", DType::F32, &[3, 64, 64]);
+        assert!(image_input(&[rank3]).is_err());
+        let empty = TensorDesc::new("images", DType::F32, &[1, 3, 0, 64]);
+        assert!(image_input(&[empty]).unwrap_err().message().contains("no elements"));
+    }
+
+    #[test]
+    fn side_inputs_hold_the_input_size() {
+        let sizes = TensorDesc::new("orig_target_sizes", DType::I64, &[-1, 2]);
+        assert_eq!(side_input(&sizes, 640, 480).unwrap().as_slice::<i64>().unwrap(), [640, 480]);
+        assert!(side_input(&TensorDesc::new("prompt", DType::I64, &[1, 7]), 1, 1).is_err());
+    }
+}

@@ -1,0 +1,144 @@
+//! The few fields of an ONNX file that say what goes in and out; weights and nodes are skipped, not read.
+//!
+//! Field numbers are those of onnx.proto3 (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3>).
+
+use std::collections::{BTreeMap, HashSet};
+
+use prost::Message;
+
+use crate::error::{Error, Kind, Result};
+use crate::tensor::{DType, Dims, TensorDesc};
+
+/// What an ONNX file says about itself.
+pub struct Header {
+    pub producer: String,
+    pub inputs: Vec<TensorDesc>,
+    pub outputs: Vec<TensorDesc>,
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Reads the header from the bytes of a whole file. Errors carry a cause; the caller says which file.
+pub fn read(bytes: &[u8]) -> Result<Header> {
+    let broken = |cause: String| {
+        Error::new(Kind::Model, "this is not a whole ONNX model")
+            .cause(cause)
+            .remedy("Check that it is an ONNX file and was copied or exported completely")
+    };
+    let model = ModelProto::decode(bytes).map_err(|error| broken(error.to_string()))?;
+    // Random bytes may well be valid protobuf; a model has at least these.
+    let graph = model.graph.filter(|_| model.ir_version > 0).ok_or_else(|| broken("it has no graph".into()))?;
+    if graph.output.is_empty() {
+        return Err(broken("its graph has no outputs".into()));
+    }
+
+    // Files before IR version 4 list the weights among the inputs.
+    let weights: HashSet<String> = graph.initializer.into_iter().map(|weight| weight.name).collect();
+    let inputs = graph.input.into_iter().filter(|input| !weights.contains(&input.name));
+    Ok(Header {
+        producer: format!("{} {}", model.producer_name, model.producer_version).trim().to_string(),
+        inputs: inputs.map(describe).collect::<Result<_>>()?,
+        outputs: graph.output.into_iter().map(describe).collect::<Result<_>>()?,
+        metadata: model.metadata_props.into_iter().map(|entry| (entry.key, entry.value)).collect(),
+    })
+}
+
+fn describe(value: ValueInfoProto) -> Result<TensorDesc> {
+    let tensor = value.r#type.and_then(|t| t.tensor_type).ok_or_else(|| {
+        Error::new(Kind::Model, format!("{} is no tensor", value.name))
+            .remedy("Export it without sequences, maps and optional values at its inputs and outputs")
+    })?;
+    let dtype = dtype(tensor.elem_type).ok_or_else(|| {
+        Error::new(Kind::Model, format!("the tensor {} has ONNX element type {}", value.name, tensor.elem_type))
+            .remedy("Export it with f32, f16, u8, i8, i32, i64 or bool at its inputs and outputs")
+    })?;
+    let dims = tensor.shape.unwrap_or_default().dim.into_iter();
+    // A dimension with a name instead of a value is open; some exporters write -1.
+    let dims = dims.map(|dim| dim.dim_value.filter(|&dim| dim >= 0).unwrap_or(Dims::DYNAMIC)).collect();
+    Ok(TensorDesc { name: value.name, dtype, dims: Dims(dims) })
+}
+
+/// `TensorProto.DataType`.
+fn dtype(code: i32) -> Option<DType> {
+    Some(match code {
+        1 => DType::F32,
+        2 => DType::U8,
+        3 => DType::I8,
+        6 => DType::I32,
+        7 => DType::I64,
+        9 => DType::Bool,
+        10 => DType::F16,
+        _ => return None,
+    })
+}
+
+#[derive(Message)]
+struct ModelProto {
+    #[prost(int64, tag = "1")]
+    ir_version: i64,
+    #[prost(string, tag = "2")]
+    producer_name: String,
+    #[prost(string, tag = "3")]
+    producer_version: String,
+    #[prost(message, optional, tag = "7")]
+    graph: Option<GraphProto>,
+    #[prost(message, repeated, tag = "14")]
+    metadata_props: Vec<StringStringEntryProto>,
+}
+
+#[derive(Message)]
+struct StringStringEntryProto {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
+
+#[derive(Message)]
+struct GraphProto {
+    #[prost(message, repeated, tag = "5")]
+    initializer: Vec<TensorProto>,
+    #[prost(message, repeated, tag = "11")]
+    input: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "12")]
+    output: Vec<ValueInfoProto>,
+}
+
+#[derive(Message)]
+struct TensorProto {
+    #[prost(string, tag = "8")]
+    name: String,
+}
+
+#[derive(Message)]
+struct ValueInfoProto {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, optional, tag = "2")]
+    r#type: Option<TypeProto>,
+}
+
+#[derive(Message)]
+struct TypeProto {
+    #[prost(message, optional, tag = "1")]
+    tensor_type: Option<TensorType>,
+}
+
+#[derive(Message)]
+struct TensorType {
+    #[prost(int32, tag = "1")]
+    elem_type: i32,
+    #[prost(message, optional, tag = "2")]
+    shape: Option<TensorShapeProto>,
+}
+
+#[derive(Message)]
+struct TensorShapeProto {
+    #[prost(message, repeated, tag = "1")]
+    dim: Vec<Dimension>,
+}
+
+#[derive(Message)]
+struct Dimension {
+    #[prost(int64, optional, tag = "1")]
+    dim_value: Option<i64>,
+}
