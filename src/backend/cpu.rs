@@ -1,0 +1,123 @@
+//! Models on the CPU, by rten.
+//!
+//! rten computes in f32 and i32: f16 goes in and comes out converted, i64 and bool come out widened and narrowed, so that
+//! tensors have the types that the model file declares. It allocates its intermediate tensors itself, for each run.
+
+use std::sync::Arc;
+
+use half::slice::HalfFloatSliceExt;
+use rten::{ModelOptions, NodeId, Value, ValueOrView};
+use rten_tensor::prelude::*;
+use rten_tensor::{Tensor as RtenTensor, TensorView};
+
+use super::Backend;
+use crate::error::{Error, Kind, Result};
+use crate::model::Model;
+use crate::tensor::{DType, Element, Pool, Tensor, TensorDesc};
+use crate::vision::recipe::InputSpec;
+
+pub struct Cpu {
+    model: Arc<Model>,
+    net: rten::Model,
+    inputs: Vec<NodeId>,
+    outputs: Vec<NodeId>,
+    /// What goes in beside the picture, in the order of `inputs`; nothing at the picture's own place.
+    side_inputs: Vec<Option<Value>>,
+    /// The picture in f32, where the model wants f16.
+    widened: Vec<f32>,
+    pool: Pool,
+}
+
+impl Cpu {
+    pub fn open(model: Arc<Model>, spec: &InputSpec) -> Result<Self> {
+        let mut options = ModelOptions::with_all_ops();
+        options.prepack_weights(true);
+        let net = options.load_file(&model.path).map_err(|error| {
+            Error::new(Kind::Model, format!("The CPU backend cannot load {}", model.path.display()))
+                .cause(error)
+                .remedy("Export the model with other operators, or run it with TensorRT")
+        })?;
+        let node = |desc: &TensorDesc| {
+            net.node_id(&desc.name).map_err(|error| {
+                Error::new(Kind::Model, format!("The CPU backend does not find the tensor {}", desc.name)).cause(error)
+            })
+        };
+        let inputs = model.inputs.iter().map(node).collect::<Result<_>>()?;
+        let outputs = model.outputs.iter().map(node).collect::<Result<_>>()?;
+        let side_inputs = model.side_inputs(spec)?.iter().map(|tensor| tensor.as_ref().map(to_value)).collect();
+        Ok(Cpu { model, net, inputs, outputs, side_inputs, widened: Vec::new(), pool: Pool::default() })
+    }
+}
+
+impl Backend for Cpu {
+    fn run(&mut self, picture: &Tensor) -> Result<Vec<Tensor>> {
+        let shape: Vec<usize> = picture.desc().dims.iter().map(|&dim| dim as usize).collect();
+        let view: ValueOrView = match picture.desc().dtype {
+            DType::U8 => TensorView::from_data(&shape, typed::<u8>(picture)).into(),
+            DType::F16 => {
+                self.widened.resize(shape.iter().product(), 0.0);
+                typed::<half::f16>(picture).convert_to_f32_slice(&mut self.widened);
+                TensorView::from_data(&shape, &self.widened[..]).into()
+            }
+            _ => TensorView::from_data(&shape, typed::<f32>(picture)).into(),
+        };
+        let mut view = Some(view);
+        let values = self.inputs.iter().zip(&self.side_inputs).filter_map(|(&node, side)| {
+            let value = side.as_ref().map(Into::into).or_else(|| view.take())?;
+            Some((node, value))
+        });
+        let outputs = self.net.run(values.collect(), &self.outputs, None).map_err(|error| {
+            Error::new(Kind::Run, format!("The CPU backend failed to run {}", self.model.path.display()))
+                .cause(error)
+                .remedy("Check that the model runs with this input size")
+        })?;
+        self.model.outputs.iter().zip(outputs).map(|(desc, value)| to_tensor(&self.pool, desc, value)).collect()
+    }
+}
+
+/// The elements of a tensor whose type was checked by whoever made it.
+fn typed<T: Element>(tensor: &Tensor) -> &[T] {
+    tensor.as_slice().unwrap_or_default()
+}
+
+fn to_value(tensor: &Tensor) -> Value {
+    let shape: Vec<usize> = tensor.desc().dims.iter().map(|&dim| dim as usize).collect();
+    match tensor.desc().dtype {
+        DType::I64 => {
+            let narrow = typed::<i64>(tensor).iter().map(|&value| value as i32).collect();
+            RtenTensor::<i32>::from_data(&shape, narrow).into()
+        }
+        DType::I32 => RtenTensor::<i32>::from_data(&shape, typed(tensor).to_vec()).into(),
+        _ => RtenTensor::<f32>::from_data(&shape, typed(tensor).to_vec()).into(),
+    }
+}
+
+/// Copies what rten computed into a pooled tensor of the declared type.
+fn to_tensor(pool: &Pool, declared: &TensorDesc, value: Value) -> Result<Tensor> {
+    let shape: Vec<i64> = value.shape().iter().map(|&dim| dim as i64).collect();
+    let desc = TensorDesc::new(declared.name.as_str(), declared.dtype, &shape);
+    let unexpected = || Error::new(Kind::Run, format!("The CPU backend computed {desc} in an unexpected type"));
+    let copy = |bytes: &mut [u8]| {
+        match (declared.dtype, &value) {
+            (DType::F32, Value::FloatTensor(tensor)) => bytes.copy_from_slice(bytemuck::cast_slice(&tensor.to_slice())),
+            (DType::F16, Value::FloatTensor(tensor)) => {
+                bytemuck::cast_slice_mut::<_, half::f16>(bytes).convert_from_f32_slice(&tensor.to_slice())
+            }
+            (DType::I32, Value::Int32Tensor(tensor)) => {
+                bytes.copy_from_slice(bytemuck::cast_slice(&tensor.to_slice()))
+            }
+            (DType::I64, Value::Int32Tensor(tensor)) => {
+                let wide = bytemuck::cast_slice_mut::<_, i64>(bytes).iter_mut();
+                wide.zip(tensor.iter()).for_each(|(wide, &value)| *wide = value.into());
+            }
+            (DType::Bool, Value::Int32Tensor(tensor)) => {
+                bytes.iter_mut().zip(tensor.iter()).for_each(|(byte, &value)| *byte = (value != 0).into());
+            }
+            (DType::I8, Value::Int8Tensor(tensor)) => bytes.copy_from_slice(bytemuck::cast_slice(&tensor.to_slice())),
+            (DType::U8, Value::UInt8Tensor(tensor)) => bytes.copy_from_slice(&tensor.to_slice()),
+            _ => return Err(unexpected()),
+        }
+        Ok(())
+    };
+    Tensor::fill(pool, desc.clone(), copy)
+}

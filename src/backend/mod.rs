@@ -1,0 +1,61 @@
+//! What runs models. A backend is one file behind the [`Backend`] trait and one arm of [`open`].
+
+mod cpu;
+
+use std::sync::Arc;
+
+use crate::error::{Error, Kind, Result};
+use crate::model::Model;
+use crate::tensor::Tensor;
+use crate::vision::recipe::InputSpec;
+
+/// A loaded model. One frame at a time; another thread needs another one.
+pub trait Backend: Send {
+    /// Runs the model on the picture's tensor and returns all outputs, in the model's order, each in its own type.
+    fn run(&mut self, picture: &Tensor) -> Result<Vec<Tensor>>;
+}
+
+/// Which backend the user asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstTrtBackend")]
+pub enum Choice {
+    #[default]
+    #[enum_value(name = "TensorRT where it can run the model, else the CPU", nick = "auto")]
+    Auto,
+    #[enum_value(name = "TensorRT on an NVIDIA GPU", nick = "tensorrt")]
+    TensorRt,
+    #[enum_value(name = "CPU, without further libraries", nick = "cpu")]
+    Cpu,
+}
+
+/// The backend that [`Choice`] comes to on this machine: its name, the place where it wants tensors (as in
+/// [`InputSpec::place`]), and for `auto`, why it was not the better one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    pub name: &'static str,
+    pub place: &'static str,
+    pub reason: Option<String>,
+}
+
+/// Decides without loading anything.
+pub fn choose(choice: Choice) -> Result<Chosen> {
+    let cpu = |reason| Ok(Chosen { name: "cpu", place: "cpu", reason });
+    match (choice, tensorrt_available()) {
+        (Choice::Cpu, _) => cpu(None),
+        (Choice::Auto, Err(missing)) => cpu(Some(missing.cause_text().to_string())),
+        (Choice::TensorRt, Err(missing)) => Err(missing),
+        (Choice::Auto | Choice::TensorRt, Ok(never)) => match never {},
+    }
+}
+
+/// Loads the model; this is the slow part.
+pub fn open(_chosen: &Chosen, model: Arc<Model>, spec: &InputSpec) -> Result<Box<dyn Backend>> {
+    cpu::Cpu::open(model, spec).map(|cpu| Box::new(cpu) as Box<dyn Backend>)
+}
+
+/// TensorRT comes in here.
+fn tensorrt_available() -> Result<std::convert::Infallible> {
+    Err(Error::new(Kind::Library, "Cannot run models with TensorRT")
+        .cause("this version of the plugin has no TensorRT backend")
+        .remedy("Use backend=cpu or backend=auto"))
+}
