@@ -1,0 +1,4 @@
+//! What our elements hang on buffers: tensors for each other, detections for everybody.
+
+pub mod detection;
+pub mod tensor;
