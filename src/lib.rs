@@ -1,5 +1,42 @@
-//! GStreamer elements that detect objects: `trtpreprocess ! trtinfer ! trtnms`.
+//! GStreamer elements that detect objects in video: `trtpreprocess ! trtinfer ! trtnms`.
+//!
+//! # Layout
+//!
+//! * [`error`]: what failed, why, and what to do; [`tensor`]: named arrays and the memory they live in.
+//! * [`vision`]: the image side of detection, pure: preprocess, head layouts, suppression, drawing.
+//! * [`model`]: what a model file says about itself; [`backend`]: what runs it.
+//! * [`meta`]: what the elements hang on buffers; [`video`]: the door between GStreamer's video and [`vision`].
+//! * [`trtpreprocess`], [`trtinfer`], [`trtnms`]: the elements, thin: settings, caps, one call per frame.
+//!
+//! Arrows run one way: elements use everything, `backend`, `model` and `meta` use `vision`, and `vision` uses only `tensor`
+//! and `error`.
 
+pub mod backend;
 pub mod error;
+pub mod meta;
+pub mod model;
 pub mod tensor;
+pub mod trtinfer;
+pub mod trtnms;
+pub mod trtpreprocess;
+pub mod video;
 pub mod vision;
+
+fn plugin_init(plugin: &gst::Plugin) -> Result<(), gst::glib::BoolError> {
+    trtpreprocess::register(plugin)?;
+    trtinfer::register(plugin)?;
+    trtnms::register(plugin)
+}
+
+gst::plugin_define!(
+    trt,
+    env!("CARGO_PKG_DESCRIPTION"),
+    plugin_init,
+    concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID")),
+    // GStreamer 1.22 knows the licence by this name.
+    "MPL-2.0",
+    env!("CARGO_PKG_NAME"),
+    env!("CARGO_PKG_NAME"),
+    env!("CARGO_PKG_REPOSITORY"),
+    env!("BUILD_REL_DATE")
+);

@@ -1,0 +1,425 @@
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+use gst::glib;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use gst_base::subclass::BaseTransformMode;
+use gst_base::subclass::prelude::*;
+
+use super::opening::Opening;
+use crate::backend::{self, Backend, Choice, Chosen};
+use crate::error::{Error, Kind, Result};
+use crate::meta::tensor::{Payload, TensorMeta};
+use crate::model::Model;
+use crate::video;
+use crate::vision::recipe::{InputSpec, parse_size};
+
+static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new("trtinfer", gst::DebugColorFlags::empty(), Some("Models on tensors"))
+});
+
+/// What the user typed.
+#[derive(Clone)]
+struct Settings {
+    model_file: Option<PathBuf>,
+    backend: Choice,
+    input_size: String,
+    batch_size: u32,
+    interval: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { model_file: None, backend: Choice::Auto, input_size: String::new(), batch_size: 1, interval: 1 }
+    }
+}
+
+/// What start() read; does not change until stop().
+#[derive(Clone)]
+struct Session {
+    model: Arc<Model>,
+    chosen: Chosen,
+    spec: InputSpec,
+    opening: Arc<Opening>,
+}
+
+/// What the streaming thread works with.
+#[derive(Default)]
+struct Running {
+    backend: Option<Box<dyn Backend>>,
+    /// Frames since the last one that was inferred.
+    passed: Option<u32>,
+}
+
+#[derive(Clone, Default)]
+struct Stats {
+    inferred: u64,
+    skipped: u64,
+    busy: Duration,
+    last: Duration,
+}
+
+/// Lock order: running, then any one of the others. Only `running` is held while a model runs.
+#[derive(Default)]
+pub struct TrtInfer {
+    settings: Mutex<Settings>,
+    session: Mutex<Option<Session>>,
+    running: Mutex<Running>,
+    stats: Mutex<Stats>,
+}
+
+impl TrtInfer {
+    fn session(&self) -> Option<Session> {
+        self.session.lock().unwrap().clone()
+    }
+
+    /// Reads the model's description and decides where it runs.
+    fn open_session(&self) -> Result<Session> {
+        let settings = self.settings.lock().unwrap().clone();
+        let path = settings.model_file.ok_or_else(|| {
+            Error::new(Kind::Settings, "trtinfer has no model").remedy("Set model-file to an ONNX file of a detector")
+        })?;
+        if settings.batch_size != 1 {
+            return Err(Error::new(Kind::Settings, format!("batch-size={} is not supported yet", settings.batch_size))
+                .remedy("Leave batch-size at 1"));
+        }
+        let chosen = backend::choose(settings.backend)?;
+        let model = Arc::new(Model::read(&path)?);
+        model.check_task()?;
+        let spec = model.input_spec(parse_size("input-size", &settings.input_size)?, chosen.place)?;
+        Ok(Session { model, chosen, spec, opening: Arc::default() })
+    }
+
+    /// Loads the model in a thread of GStreamer's pool, so that the application stays responsive.
+    fn load(&self, session: Session) {
+        self.obj().call_async(move |element| {
+            let Session { model, chosen, spec, opening } = session;
+            let name = model.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let progress = |kind, text: String| {
+                let message = gst::message::Progress::builder(kind, "model-load", &text).src(element).build();
+                let _ = element.post_message(message);
+            };
+            progress(gst::ProgressType::Start, format!("Loading {name} for the {} backend", chosen.name));
+            let begun = Instant::now();
+            let outcome = backend::open(&chosen, model, &spec);
+            if opening.is_cancelled() {
+                progress(gst::ProgressType::Canceled, format!("Loading {name} was cancelled"));
+                return;
+            }
+            let outcome = match outcome {
+                Ok(backend) => {
+                    let text = format!("Loaded {name} in {} ms", begun.elapsed().as_millis());
+                    progress(gst::ProgressType::Complete, text);
+                    Ok(backend)
+                }
+                Err(error) => {
+                    progress(gst::ProgressType::Error, format!("Loading {name} failed"));
+                    element.post_error_message(error.to_gst());
+                    Err(())
+                }
+            };
+            opening.finish(outcome);
+        });
+    }
+
+    fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Failure> {
+        let session = self.session().ok_or(Failure::Flow(gst::FlowError::Flushing))?;
+        let mut running = self.running.lock().unwrap();
+        let Some(payload) = TensorMeta::take(buffer) else {
+            return Err(missing_tensor("trtinfer got a frame without a tensor").into());
+        };
+        let Payload::Input { tensor, letterbox, recipe } = &*payload else {
+            return Err(missing_tensor("trtinfer got a frame that another trtinfer has already handled").into());
+        };
+
+        let interval = self.settings.lock().unwrap().interval;
+        let passed = running.passed.map_or(interval, |passed| passed + 1);
+        if passed < interval {
+            running.passed = Some(passed);
+            self.stats.lock().unwrap().skipped += 1;
+            TensorMeta::set(buffer, Arc::new(Payload::Skipped));
+            return Ok(());
+        }
+        running.passed = Some(0);
+
+        let wanted = session.model.image_input();
+        if tensor.desc().dtype != wanted.dtype || !tensor.desc().dims.fits(&wanted.dims) {
+            let error = Error::new(Kind::WrongType, "The tensor does not fit the model")
+                .cause(format!("it is {}, and the model wants {wanted}", tensor.desc()))
+                .remedy("Leave the tensor-… properties of trtpreprocess unset");
+            return Err(error.into());
+        }
+
+        let backend = match &mut running.backend {
+            Some(backend) => backend,
+            none => none.insert(session.opening.wait().map_err(Failure::Flow)?),
+        };
+        let begun = Instant::now();
+        let tensors = backend.run(tensor)?;
+        let took = begun.elapsed();
+        gst::trace!(CAT, imp = self, "inferred in {took:?}");
+        let mut stats = self.stats.lock().unwrap();
+        stats.inferred += 1;
+        stats.busy += took;
+        stats.last = took;
+        drop(stats);
+
+        let (letterbox, recipe, model) = (*letterbox, *recipe, session.model);
+        TensorMeta::set(buffer, Arc::new(Payload::Output { tensors, letterbox, recipe, model }));
+        Ok(())
+    }
+}
+
+/// Why a frame was not inferred.
+enum Failure {
+    /// To be reported here.
+    Error(Error),
+    /// Reported elsewhere, or no failure of ours.
+    Flow(gst::FlowError),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Error(error)
+    }
+}
+
+fn missing_tensor(what: &str) -> Error {
+    Error::new(Kind::WrongType, what).remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …, once each for a model")
+}
+
+impl Session {
+    /// What was read from the file, for applications and for `gst-launch-1.0 -v`.
+    fn info(&self) -> gst::Structure {
+        let descs = |descs: &[crate::tensor::TensorDesc]| gst::Array::new(descs.iter().map(|desc| desc.to_string()));
+        let mut metadata = gst::Structure::new_empty("metadata");
+        for (key, value) in self.model.metadata.iter().filter(|(_, value)| value.len() < 4096) {
+            metadata.set(key.replace(|c: char| !c.is_ascii_alphanumeric(), "-"), value);
+        }
+        gst::Structure::builder("model-info")
+            .field("file", self.model.path.display().to_string())
+            .field("producer", &self.model.producer)
+            .field("backend", self.chosen.name)
+            .field("task", self.model.task.as_deref())
+            .field("stride", self.model.stride.unwrap_or(0))
+            .field("labels", gst::Array::new(&self.model.labels))
+            .field("inputs", descs(&self.model.inputs))
+            .field("outputs", descs(&self.model.outputs))
+            .field("tensor", self.spec.to_string())
+            .field("metadata", metadata)
+            .build()
+    }
+}
+
+impl Stats {
+    fn structure(&self) -> gst::Structure {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        gst::Structure::builder("stats")
+            .field("frames", self.inferred + self.skipped)
+            .field("inferred", self.inferred)
+            .field("skipped", self.skipped)
+            .field("mean-ms", if self.inferred > 0 { ms(self.busy) / self.inferred as f64 } else { 0.0 })
+            .field("last-ms", ms(self.last))
+            .build()
+    }
+}
+
+#[glib::object_subclass]
+impl ObjectSubclass for TrtInfer {
+    const NAME: &'static str = "GstTrtInfer";
+    type Type = super::TrtInfer;
+    type ParentType = gst_base::BaseTransform;
+}
+
+impl ObjectImpl for TrtInfer {
+    fn properties() -> &'static [glib::ParamSpec] {
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
+            let default = Settings::default();
+            vec![
+                glib::ParamSpecString::builder("model-file")
+                    .nick("Model file")
+                    .blurb("ONNX file of the detector")
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecEnum::builder_with_default("backend", default.backend)
+                    .nick("Backend")
+                    .blurb("What runs the model")
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecString::builder("input-size")
+                    .nick("Input size")
+                    .blurb("Width and height like 640x640, for models that leave them open (unset = as the file says)")
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecUInt::builder("batch-size")
+                    .nick("Batch size")
+                    .blurb("Frames that are inferred at once")
+                    .minimum(1)
+                    .maximum(1024)
+                    .default_value(default.batch_size)
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecUInt::builder("interval")
+                    .nick("Interval")
+                    .blurb("Infer every n-th frame and let the others pass")
+                    .minimum(1)
+                    .maximum(u32::MAX)
+                    .default_value(default.interval)
+                    .mutable_playing()
+                    .build(),
+                glib::ParamSpecBoxed::builder::<gst::Structure>("model-info")
+                    .nick("Model information")
+                    .blurb("What was read from the model file; NULL until the element has started")
+                    .read_only()
+                    .build(),
+                glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
+                    .nick("Statistics")
+                    .blurb("Frames inferred and skipped, and milliseconds of inference")
+                    .read_only()
+                    .build(),
+            ]
+        });
+        &PROPERTIES
+    }
+
+    fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
+        gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
+        let mut settings = self.settings.lock().unwrap();
+        match pspec.name() {
+            "model-file" => settings.model_file = value.get::<Option<PathBuf>>().expect("checked by GObject"),
+            "backend" => settings.backend = value.get().expect("checked by GObject"),
+            "input-size" => settings.input_size = value.get::<Option<String>>().expect("checked by GObject").unwrap_or_default(),
+            "batch-size" => settings.batch_size = value.get().expect("checked by GObject"),
+            "interval" => settings.interval = value.get().expect("checked by GObject"),
+            other => unreachable!("property {other}"),
+        }
+    }
+
+    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
+        match pspec.name() {
+            "model-info" => return self.session().map(|session| session.info()).to_value(),
+            "stats" => return self.stats.lock().unwrap().structure().to_value(),
+            _ => {}
+        }
+        let settings = self.settings.lock().unwrap();
+        match pspec.name() {
+            "model-file" => settings.model_file.as_deref().to_value(),
+            "backend" => settings.backend.to_value(),
+            "input-size" => (!settings.input_size.is_empty()).then_some(&settings.input_size).to_value(),
+            "batch-size" => settings.batch_size.to_value(),
+            "interval" => settings.interval.to_value(),
+            other => unreachable!("property {other}"),
+        }
+    }
+}
+
+impl GstObjectImpl for TrtInfer {}
+
+impl ElementImpl for TrtInfer {
+    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+            gst::subclass::ElementMetadata::new(
+                "TensorRT inference",
+                "Filter/Analyzer/Video",
+                "Runs a detection model on the tensor of each frame",
+                env!("CARGO_PKG_REPOSITORY"),
+            )
+        });
+        Some(&METADATA)
+    }
+
+    fn pad_templates() -> &'static [gst::PadTemplate] {
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
+        &TEMPLATES
+    }
+
+    fn change_state(
+        &self,
+        transition: gst::StateChange,
+    ) -> std::result::Result<gst::StateChangeSuccess, gst::StateChangeError> {
+        // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the model.
+        if transition == gst::StateChange::PausedToReady
+            && let Some(session) = self.session()
+        {
+            session.opening.cancel();
+        }
+        self.parent_change_state(transition)
+    }
+}
+
+impl BaseTransformImpl for TrtInfer {
+    const MODE: BaseTransformMode = BaseTransformMode::AlwaysInPlace;
+    const PASSTHROUGH_ON_SAME_CAPS: bool = false;
+    const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
+
+    fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
+        let session = self.open_session().map_err(|error| error.to_gst())?;
+        gst::info!(CAT, imp = self, "{}", session.info());
+        if let Some(reason) = &session.chosen.reason {
+            gst::element_imp_info!(self, gst::LibraryError::Init, ("Running the model on the {}: {reason}.", session.chosen.name));
+        }
+        *self.stats.lock().unwrap() = Stats::default();
+        *self.session.lock().unwrap() = Some(session.clone());
+        self.load(session);
+        Ok(())
+    }
+
+    fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
+        if let Some(session) = self.session.lock().unwrap().take() {
+            session.opening.cancel();
+        }
+        *self.running.lock().unwrap() = Running::default();
+        Ok(())
+    }
+
+    /// The sink asks for the model's tensor by name; the picture's caps pass.
+    fn transform_caps(
+        &self,
+        direction: gst::PadDirection,
+        caps: &gst::Caps,
+        filter: Option<&gst::Caps>,
+    ) -> Option<gst::Caps> {
+        let caps = video::without_tensor(&video::usable(caps));
+        let caps = match self.session() {
+            Some(session) if direction == gst::PadDirection::Src => video::with_tensor(&caps, &session.spec),
+            _ => caps,
+        };
+        Some(match filter {
+            Some(filter) => filter.intersect_with_mode(&caps, gst::CapsIntersectMode::First),
+            None => caps,
+        })
+    }
+
+    /// Caps without a tensor come from a line without trtpreprocess. They are let in, because the error that their first
+    /// frame brings says so, and a refusal here would only be "not negotiated".
+    fn accept_caps(&self, direction: gst::PadDirection, caps: &gst::Caps) -> bool {
+        match direction {
+            gst::PadDirection::Sink => video::usable(&video::template_caps()).can_intersect(&video::without_tensor(caps)),
+            _ => self.parent_accept_caps(direction, caps),
+        }
+    }
+
+    fn sink_event(&self, event: gst::Event) -> bool {
+        if let Some(session) = self.session() {
+            match event.view() {
+                gst::EventView::FlushStart(_) => session.opening.set_flushing(true),
+                gst::EventView::FlushStop(_) => session.opening.set_flushing(false),
+                _ => {}
+            }
+        }
+        self.parent_sink_event(event)
+    }
+
+    fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
+        match self.infer(buffer) {
+            Ok(()) => Ok(gst::FlowSuccess::Ok),
+            Err(Failure::Flow(flow)) => Err(flow),
+            Err(Failure::Error(error)) => {
+                self.obj().post_error_message(error.to_gst());
+                Err(gst::FlowError::Error)
+            }
+        }
+    }
+}

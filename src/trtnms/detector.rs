@@ -1,0 +1,102 @@
+//! From a model's outputs to boxes on the frame, with what is kept from frame to frame.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::classes::{read_labels, thresholds};
+use crate::error::Result;
+use crate::model::Model;
+use crate::tensor::{Tensor, TensorDesc};
+use crate::vision::Detection;
+use crate::vision::geometry::Letterbox;
+use crate::vision::layout::{Decoder, Layout, Thresholds};
+use crate::vision::nms::Nms;
+
+/// What the user says about boxes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wishes {
+    pub layout: Option<Layout>,
+    pub label_file: Option<PathBuf>,
+    pub score_threshold: f32,
+    pub class_thresholds: String,
+    pub classes: String,
+    pub iou_threshold: f32,
+    pub max_detections: usize,
+    pub class_agnostic: bool,
+}
+
+/// Made for one model; made again when its outputs change.
+pub struct Detector {
+    model: Arc<Model>,
+    outputs: Vec<TensorDesc>,
+    pub labels: Arc<[String]>,
+    pub decoder: Decoder,
+    wishes: Wishes,
+    thresholds: Thresholds,
+    nms: Nms,
+    detections: Vec<Detection>,
+}
+
+impl Detector {
+    pub fn new(wishes: Wishes, model: &Arc<Model>, tensors: &[Tensor], letterbox: &Letterbox) -> Result<Self> {
+        let labels = match &wishes.label_file {
+            Some(path) => read_labels(path)?,
+            None => model.labels.clone(),
+        };
+        let mut hints = model.hints((letterbox.tensor_width, letterbox.tensor_height));
+        hints.classes = (!labels.is_empty()).then_some(labels.len());
+        let outputs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
+        let decoder = Decoder::new(wishes.layout, &outputs, &hints)?;
+        let mut detector = Detector {
+            model: model.clone(),
+            outputs,
+            labels: labels.into(),
+            decoder,
+            thresholds: Thresholds::uniform(wishes.score_threshold),
+            nms: Nms::default(),
+            detections: Vec::new(),
+            wishes: wishes.clone(),
+        };
+        detector.adjust(wishes)?;
+        Ok(detector)
+    }
+
+    /// Whether this was made for such outputs of that model.
+    pub fn suits(&self, model: &Arc<Model>, tensors: &[Tensor]) -> bool {
+        Arc::ptr_eq(&self.model, model)
+            && self.outputs.len() == tensors.len()
+            && self.outputs.iter().zip(tensors).all(|(desc, tensor)| desc == tensor.desc())
+    }
+
+    /// Takes over wishes that changed while playing. What cannot be taken over leaves everything as it was.
+    pub fn adjust(&mut self, wishes: Wishes) -> Result<()> {
+        let count = self.decoder.classes();
+        self.thresholds =
+            thresholds(wishes.score_threshold, &wishes.classes, &wishes.class_thresholds, &self.labels, count)?;
+        self.nms.iou_threshold = wishes.iou_threshold;
+        self.nms.max_detections = wishes.max_detections;
+        self.nms.class_agnostic = wishes.class_agnostic;
+        self.wishes = wishes;
+        Ok(())
+    }
+
+    pub fn wishes(&self) -> &Wishes {
+        &self.wishes
+    }
+
+    /// The objects in pixels of the frame, the best score first.
+    pub fn detect(&mut self, tensors: &[Tensor], letterbox: &Letterbox) -> Result<&[Detection]> {
+        self.detections.clear();
+        self.decoder.decode(tensors, &self.thresholds, &mut self.detections)?;
+        match self.decoder.needs_nms() {
+            true => self.nms.suppress(&mut self.detections),
+            false => self.nms.rank(&mut self.detections),
+        }
+        // What lies in the padding alone is no object of the frame.
+        self.detections.retain_mut(|detection| {
+            detection.bbox = letterbox.to_frame(&detection.bbox);
+            detection.bbox.is_valid()
+        });
+        Ok(&self.detections)
+    }
+}

@@ -1,0 +1,239 @@
+use std::sync::{Arc, LazyLock, Mutex};
+
+use gst::glib;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use gst_base::prelude::*;
+use gst_base::subclass::BaseTransformMode;
+use gst_base::subclass::prelude::*;
+
+use super::overrides::Overrides;
+use super::{Resize, TensorColors, TensorOrder, TensorType};
+use crate::error::{Error, Result};
+use crate::meta::tensor::{Payload, TensorMeta};
+use crate::tensor::{Pool, Tensor};
+use crate::video::{self, Format};
+use crate::vision::preprocess::Preprocess;
+use crate::vision::recipe::InputSpec;
+
+static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new("trtpreprocess", gst::DebugColorFlags::empty(), Some("Frames to tensors"))
+});
+
+/// What set_caps() made.
+struct State {
+    format: Format,
+    spec: InputSpec,
+    preprocess: Preprocess,
+    pool: Pool,
+}
+
+/// Lock order: overrides before state; never both across a frame.
+#[derive(Default)]
+pub struct TrtPreprocess {
+    overrides: Mutex<Overrides>,
+    state: Mutex<Option<State>>,
+}
+
+impl TrtPreprocess {
+    fn configure(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<State> {
+        let format = Format::from_caps(incaps)?;
+        let spec = self.overrides.lock().unwrap().apply(video::tensor_of(outcaps)?.as_ref())?;
+        let (width, height) = (format.info.width() as usize, format.info.height() as usize);
+        let preprocess = Preprocess::new(format.pixels, width, height, format.color, &spec)?;
+        Ok(State { format, spec, preprocess, pool: Pool::default() })
+    }
+}
+
+impl State {
+    fn tensor_for(&mut self, buffer: &gst::BufferRef) -> Result<Payload> {
+        let tensor = Tensor::fill(&self.pool, self.spec.desc.clone(), |bytes| {
+            self.format.read(buffer, |frame| self.preprocess.run(frame, bytes))
+        })?;
+        Ok(Payload::Input { tensor, letterbox: *self.preprocess.letterbox(), recipe: self.spec.recipe })
+    }
+}
+
+#[glib::object_subclass]
+impl ObjectSubclass for TrtPreprocess {
+    const NAME: &'static str = "GstTrtPreprocess";
+    type Type = super::TrtPreprocess;
+    type ParentType = gst_base::BaseTransform;
+}
+
+impl ObjectImpl for TrtPreprocess {
+    fn properties() -> &'static [glib::ParamSpec] {
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
+            let default = Overrides::default();
+            vec![
+                glib::ParamSpecEnum::builder_with_default("resize", default.resize)
+                    .nick("Resize")
+                    .blurb("How the frame is laid into the tensor")
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecInt::builder("pad-value")
+                    .nick("Padding value")
+                    .blurb("Sample value of the letterbox padding (-1 = as the model wants it)")
+                    .minimum(-1)
+                    .maximum(255)
+                    .default_value(default.pad_value)
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecEnum::builder_with_default("tensor-colors", default.colors)
+                    .nick("Tensor colours")
+                    .blurb("Colours in the channels of the tensor")
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecDouble::builder("scale")
+                    .nick("Scale")
+                    .blurb("Element = (sample in 0..255 × scale - mean) / std (0 = as the model wants it)")
+                    .minimum(0.0)
+                    .maximum(f64::from(f32::MAX))
+                    .default_value(default.scale)
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecString::builder("mean")
+                    .nick("Mean")
+                    .blurb("Subtracted after scaling: one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecString::builder("std")
+                    .nick("Standard deviation")
+                    .blurb("Divides last: one number, or one per channel like 0.229,0.224,0.225 (unset = as the model wants it)")
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecEnum::builder_with_default("tensor-order", default.order)
+                    .nick("Tensor order")
+                    .blurb("Order of the tensor's dimensions")
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecEnum::builder_with_default("tensor-type", default.dtype)
+                    .nick("Tensor type")
+                    .blurb("Type of the tensor's elements")
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecString::builder("tensor-size")
+                    .nick("Tensor size")
+                    .blurb("Width and height of the tensor like 640x640 (unset = as the model wants it)")
+                    .mutable_ready()
+                    .build(),
+            ]
+        });
+        &PROPERTIES
+    }
+
+    fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
+        gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
+        let mut overrides = self.overrides.lock().unwrap();
+        let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
+        match pspec.name() {
+            "resize" => overrides.resize = value.get::<Resize>().expect("checked by GObject"),
+            "pad-value" => overrides.pad_value = value.get().expect("checked by GObject"),
+            "tensor-colors" => overrides.colors = value.get::<TensorColors>().expect("checked by GObject"),
+            "scale" => overrides.scale = value.get().expect("checked by GObject"),
+            "mean" => overrides.mean = text(),
+            "std" => overrides.std = text(),
+            "tensor-order" => overrides.order = value.get::<TensorOrder>().expect("checked by GObject"),
+            "tensor-type" => overrides.dtype = value.get::<TensorType>().expect("checked by GObject"),
+            "tensor-size" => overrides.size = text(),
+            other => unreachable!("property {other}"),
+        }
+    }
+
+    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
+        let overrides = self.overrides.lock().unwrap();
+        let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
+        match pspec.name() {
+            "resize" => overrides.resize.to_value(),
+            "pad-value" => overrides.pad_value.to_value(),
+            "tensor-colors" => overrides.colors.to_value(),
+            "scale" => overrides.scale.to_value(),
+            "mean" => text(&overrides.mean),
+            "std" => text(&overrides.std),
+            "tensor-order" => overrides.order.to_value(),
+            "tensor-type" => overrides.dtype.to_value(),
+            "tensor-size" => text(&overrides.size),
+            other => unreachable!("property {other}"),
+        }
+    }
+}
+
+impl GstObjectImpl for TrtPreprocess {}
+
+impl ElementImpl for TrtPreprocess {
+    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+            gst::subclass::ElementMetadata::new(
+                "TensorRT preprocessor",
+                "Filter/Analyzer/Video",
+                "Makes the input tensor of a detection model from each frame",
+                env!("CARGO_PKG_REPOSITORY"),
+            )
+        });
+        Some(&METADATA)
+    }
+
+    fn pad_templates() -> &'static [gst::PadTemplate] {
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
+        &TEMPLATES
+    }
+}
+
+impl BaseTransformImpl for TrtPreprocess {
+    const MODE: BaseTransformMode = BaseTransformMode::AlwaysInPlace;
+    const PASSTHROUGH_ON_SAME_CAPS: bool = false;
+    const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
+
+    /// The picture's caps are the same on both sides; only downstream's name a tensor.
+    fn transform_caps(
+        &self,
+        _direction: gst::PadDirection,
+        caps: &gst::Caps,
+        filter: Option<&gst::Caps>,
+    ) -> Option<gst::Caps> {
+        let caps = video::without_tensor(&video::usable(caps));
+        Some(match filter {
+            Some(filter) => filter.intersect_with_mode(&caps, gst::CapsIntersectMode::First),
+            None => caps,
+        })
+    }
+
+    fn fixate_caps(&self, direction: gst::PadDirection, caps: &gst::Caps, othercaps: gst::Caps) -> gst::Caps {
+        let othercaps = self.parent_fixate_caps(direction, caps, othercaps);
+        let unnamed = othercaps.structure(0).is_some_and(|structure| !structure.has_field(video::TENSOR_FIELD));
+        // Without trtinfer the tensor is named for whoever else reads it. If it cannot be, set_caps() says so.
+        let own = unnamed.then(|| self.overrides.lock().unwrap().apply(None));
+        match own {
+            Some(Ok(spec)) if direction == gst::PadDirection::Sink => video::with_tensor(&othercaps, &spec),
+            _ => othercaps,
+        }
+    }
+
+    fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
+        let state = self.configure(incaps, outcaps).map_err(|error| {
+            self.obj().post_error_message(error.to_gst());
+            gst::loggable_error!(CAT, "{error}")
+        })?;
+        gst::info!(CAT, imp = self, "{} of {} into {}", state.format.pixels.name(), incaps, state.spec);
+        *self.state.lock().unwrap() = Some(state);
+        Ok(())
+    }
+
+    fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
+        let payload = match self.state.lock().unwrap().as_mut() {
+            Some(state) => state.tensor_for(buffer),
+            None => return Err(gst::FlowError::NotNegotiated),
+        };
+        let payload = payload.map_err(|error: Error| {
+            self.obj().post_error_message(error.to_gst());
+            gst::FlowError::Error
+        })?;
+        TensorMeta::set(buffer, Arc::new(payload));
+        Ok(gst::FlowSuccess::Ok)
+    }
+
+    fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
+        *self.state.lock().unwrap() = None;
+        Ok(())
+    }
+}
