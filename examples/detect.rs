@@ -1,0 +1,313 @@
+//! Detects objects in a video file: writes an annotated MP4 and a JSON-lines file, shows progress, prints a summary.
+//!
+//! `pipelines/detect.sh` builds and runs it. It is also the example of an application: the pipeline is one launch line, and
+//! detections are read from the buffers behind trtnms (see `detections`).
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use gst::prelude::*;
+use serde_json::{Value, json};
+
+const USAGE: &str = "\
+Usage: detect INPUT MODEL [options]
+
+  --output FILE.mp4     annotated video (default: NAME-boxes.mp4)
+  --json FILE.jsonl     detections, one JSON object a frame (default: NAME-boxes.jsonl)
+  --labels FILE         class names, one a line (default: names in the model file)
+  --backend NAME        auto, tensorrt or cpu (default: auto)
+  --preprocess PROPS    further properties of trtpreprocess, as in gst-launch-1.0
+  --infer PROPS         … of trtinfer
+  --nms PROPS           … of trtnms, such as \"score-threshold=0.5 classes=person\"
+  --no-video            write no annotated video";
+
+type Failure = Box<dyn std::error::Error>;
+
+#[derive(Default)]
+struct Options {
+    input: PathBuf,
+    model: PathBuf,
+    output: Option<PathBuf>,
+    json: PathBuf,
+    labels: Option<PathBuf>,
+    backend: Option<String>,
+    preprocess: String,
+    infer: String,
+    nms: String,
+}
+
+/// `None` is a wish for help.
+fn options() -> Result<Option<Options>, Failure> {
+    use lexopt::prelude::*;
+
+    let mut options = Options::default();
+    let (mut paths, mut output, mut json, mut video) = (Vec::new(), None, None, true);
+    let mut args = lexopt::Parser::from_env();
+    while let Some(arg) = args.next()? {
+        match arg {
+            Long("help") | Short('h') => return Ok(None),
+            Long("output") => output = Some(PathBuf::from(args.value()?)),
+            Long("json") => json = Some(PathBuf::from(args.value()?)),
+            Long("labels") => options.labels = Some(args.value()?.into()),
+            Long("backend") => options.backend = Some(args.value()?.string()?),
+            Long("preprocess") => options.preprocess = args.value()?.string()?,
+            Long("infer") => options.infer = args.value()?.string()?,
+            Long("nms") => options.nms = args.value()?.string()?,
+            Long("no-video") => video = false,
+            Value(path) => paths.push(PathBuf::from(path)),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let [input, model] = <[PathBuf; 2]>::try_from(paths).map_err(|_| format!("Give an input and a model.\n{USAGE}"))?;
+    for path in [Some(&input), Some(&model), options.labels.as_ref()].into_iter().flatten() {
+        if !path.is_file() {
+            return Err(format!("There is no file {}.", path.display()).into());
+        }
+    }
+    let name = input.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    options.output = video.then(|| output.unwrap_or_else(|| format!("{name}-boxes.mp4").into()));
+    options.json = json.unwrap_or_else(|| format!("{name}-boxes.jsonl").into());
+    (options.input, options.model) = (input, model);
+    Ok(Some(options))
+}
+
+/// What the frames told on their way.
+#[derive(Default)]
+struct Report {
+    frames: u64,
+    first: Option<Instant>,
+    last: Option<Instant>,
+    /// When the frame that is on its way came to each stage; the three elements run in one thread.
+    entered: [Option<Instant>; 3],
+    stages: [Duration; 3],
+    objects: BTreeMap<String, u64>,
+    failure: Option<String>,
+}
+
+const STAGES: [&str; 3] = ["preprocess", "infer", "nms"];
+
+impl Report {
+    fn fps(&self) -> f64 {
+        match (self.first, self.last) {
+            (Some(first), Some(last)) if last > first => (self.frames - 1) as f64 / (last - first).as_secs_f64(),
+            _ => 0.0,
+        }
+    }
+}
+
+/// The detections that trtnms hung on a buffer, in pixels of the frame.
+fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
+    let metas = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
+    let detection = |meta: gst::MetaRef<gst_video::VideoRegionOfInterestMeta>| {
+        let params = meta.param("detection")?;
+        let [x1, y1, x2, y2] = ["x_min", "y_min", "x_max", "y_max"].map(|field| params.get::<f64>(field).unwrap_or(0.0));
+        let round = |value: f64, digits: i32| (value * 10f64.powi(digits)).round() / 10f64.powi(digits);
+        Some(json!({
+            "label": meta.roi_type(),
+            "class_id": params.get::<i32>("label_id").ok()?,
+            "confidence": round(params.get::<f64>("confidence").ok()?, 6),
+            "x": round(x1 * width, 3),
+            "y": round(y1 * height, 3),
+            "w": round((x2 - x1) * width, 3),
+            "h": round((y2 - y1) * height, 3),
+        }))
+    };
+    metas.filter_map(detection).collect()
+}
+
+fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
+    let Options { preprocess, infer, nms, .. } = options;
+    // Whole programs of work on both sides of the three elements: queues let them run beside.
+    let tail = match options.output {
+        Some(_) => "videoconvert ! x264enc speed-preset=veryfast ! h264parse ! mp4mux ! filesink name=sink",
+        None => "fakesink name=sink sync=false",
+    };
+    let line = format!(
+        "filesrc name=source ! decodebin ! videoconvert ! queue \
+         ! trtpreprocess name=preprocess {preprocess} ! trtinfer name=infer {infer} ! trtnms name=nms {nms} ! queue ! {tail}"
+    );
+    let pipeline = gst::parse::launch(&line).map_err(|error| format!("Cannot make the pipeline: {error}"))?;
+    let pipeline = pipeline.downcast::<gst::Pipeline>().expect("a launch line of several elements is a pipeline");
+    let element = |name| pipeline.by_name(name).expect("named in the launch line");
+    element("source").set_property("location", &options.input);
+    element("infer").set_property("model-file", &options.model);
+    if let Some(backend) = &options.backend {
+        element("infer").set_property_from_str("backend", backend);
+    }
+    if let Some(labels) = &options.labels {
+        element("nms").set_property("label-file", labels);
+    }
+    if let Some(output) = &options.output {
+        element("sink").set_property("location", output);
+    }
+    Ok(pipeline)
+}
+
+/// Watches frames enter and leave the three elements.
+fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
+    let report = Arc::new(Mutex::new(Report::default()));
+    for (stage, name) in STAGES.into_iter().enumerate() {
+        let pad = pipeline.by_name(name).and_then(|element| element.static_pad("sink")).expect("named in the launch line");
+        let report = report.clone();
+        pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+            report.lock().unwrap().entered[stage] = Some(Instant::now());
+            gst::PadProbeReturn::Ok
+        });
+    }
+
+    let mut json = BufWriter::new(json);
+    let shared = report.clone();
+    let pad = pipeline.by_name("nms").and_then(|nms| nms.static_pad("src")).expect("named in the launch line");
+    pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |pad, info| {
+        let mut report = shared.lock().unwrap();
+        if let Some(event) = info.event() {
+            if event.type_() == gst::EventType::Eos && let Err(error) = json.flush() {
+                report.failure = Some(format!("Cannot write the JSON file: {error}."));
+            }
+            return gst::PadProbeReturn::Ok;
+        }
+        let (Some(buffer), Some(caps)) = (info.buffer(), pad.current_caps()) else { return gst::PadProbeReturn::Ok };
+        let now = Instant::now();
+        // The first frame waits for the model to load, which is no stage's time.
+        if report.frames > 0
+            && let [Some(preprocess), Some(infer), Some(nms)] = report.entered
+        {
+            for (total, took) in report.stages.iter_mut().zip([infer - preprocess, nms - infer, now - nms]) {
+                *total += took;
+            }
+        }
+        let size = |field| caps.structure(0).and_then(|caps| caps.get::<i32>(field).ok()).unwrap_or(0);
+        let (width, height) = (size("width"), size("height"));
+        let detections = detections(buffer, width.into(), height.into());
+        for detection in &detections {
+            *report.objects.entry(detection["label"].as_str().unwrap_or_default().to_string()).or_default() += 1;
+        }
+        let line = json!({
+            "pts": buffer.pts().map(|pts| pts.nseconds()),
+            "frame": report.frames,
+            "width": width,
+            "height": height,
+            "detections": detections,
+        });
+        if let Err(error) = writeln!(json, "{line}") {
+            report.failure = Some(format!("Cannot write the JSON file: {error}."));
+        }
+        report.frames += 1;
+        report.first.get_or_insert(now);
+        report.last = Some(now);
+        gst::PadProbeReturn::Ok
+    });
+    report
+}
+
+/// Runs to the end of the file; the error is the first that an element posts.
+fn run(pipeline: &gst::Pipeline, report: &Mutex<Report>) -> Result<(), Failure> {
+    let bus = pipeline.bus().expect("a pipeline has a bus");
+    // An error message says more than the failed state change, so it is looked for first.
+    let started = pipeline.set_state(gst::State::Playing);
+    let terminal = std::io::stderr().is_terminal();
+    let mut shown = Instant::now();
+    loop {
+        let message = bus.timed_pop(gst::ClockTime::from_mseconds(200));
+        match message.as_ref().map(|message| message.view()) {
+            Some(gst::MessageView::Eos(_)) => break,
+            Some(gst::MessageView::Error(error)) => return Err(sentence(error).into()),
+            Some(gst::MessageView::Warning(warning)) => eprintln!("Warning: {}", warning.error()),
+            Some(gst::MessageView::Info(info)) => eprintln!("{}", info.error()),
+            Some(gst::MessageView::Progress(progress)) => eprintln!("{}", progress.get().2),
+            None if started.is_err() => return Err("The pipeline does not start.".into()),
+            _ => {}
+        }
+        if let Some(failure) = report.lock().unwrap().failure.take() {
+            return Err(failure.into());
+        }
+        if shown.elapsed() >= Duration::from_millis(if terminal { 250 } else { 5000 }) {
+            shown = Instant::now();
+            show(pipeline, report, terminal);
+        }
+    }
+    if terminal {
+        eprint!("\r\x1b[K");
+    }
+    match report.lock().unwrap().frames {
+        0 => Err("There is no video in the input.".into()),
+        _ => Ok(()),
+    }
+}
+
+/// What an error message says, in one sentence.
+fn sentence(error: &gst::message::Error) -> String {
+    let element = error.src().map(|source| source.name()).unwrap_or_default();
+    let text = error.error().to_string();
+    match error.error().kind::<gst::CoreError>() {
+        Some(gst::CoreError::MissingPlugin) => format!("{text} Install the GStreamer plugin for this kind of file."),
+        _ => format!("{element}: {text}"),
+    }
+}
+
+fn show(pipeline: &gst::Pipeline, report: &Mutex<Report>, terminal: bool) {
+    let position = pipeline.query_position::<gst::ClockTime>();
+    let duration = pipeline.query_duration::<gst::ClockTime>();
+    let report = report.lock().unwrap();
+    let percent = match (position, duration) {
+        (Some(position), Some(duration)) if !duration.is_zero() => {
+            format!(", {:3.0} %", 100.0 * position.nseconds() as f64 / duration.nseconds() as f64)
+        }
+        _ => String::new(),
+    };
+    let line = format!("{} frames, {:.1} fps{percent}", report.frames, report.fps());
+    if terminal { eprint!("\r\x1b[K{line}") } else { eprintln!("{line}") }
+}
+
+fn summary(options: &Options, report: &Report) {
+    println!("frames      {}", report.frames);
+    println!("fps         {:.1}", report.fps());
+    let frames = report.frames.saturating_sub(1).max(1) as f64;
+    for (name, total) in STAGES.into_iter().zip(report.stages) {
+        println!("{name:<11} {:.2} ms", total.as_secs_f64() * 1e3 / frames);
+    }
+    let objects: Vec<String> = report.objects.iter().map(|(label, count)| format!("{label} {count}")).collect();
+    println!("detections  {}", if objects.is_empty() { "none".into() } else { objects.join(", ") });
+    for path in options.output.iter().chain([&options.json]) {
+        println!("wrote       {}", path.display());
+    }
+}
+
+fn detect(options: &Options) -> Result<(), Failure> {
+    gst::init()?;
+    gsttrt::plugin_register_static()?;
+    let json = File::create(&options.json).map_err(|error| format!("Cannot write {}: {error}.", options.json.display()))?;
+    let pipeline = pipeline(options)?;
+    let report = watch(&pipeline, json);
+    let outcome = run(&pipeline, &report);
+    pipeline.set_state(gst::State::Null)?;
+    match outcome {
+        Ok(()) => summary(options, &report.lock().unwrap()),
+        // Half a file would look like a result.
+        Err(_) => options.output.iter().chain([&options.json]).for_each(|path: &PathBuf| drop(std::fs::remove_file(Path::new(path)))),
+    }
+    outcome
+}
+
+fn main() -> ExitCode {
+    let outcome = match options() {
+        Ok(None) => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        Ok(Some(options)) => detect(&options),
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
