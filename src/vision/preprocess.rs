@@ -1,1 +1,0 @@
-//! Frame to tensor in one pass.
