@@ -12,6 +12,8 @@ mod color;
 mod font;
 mod paint;
 mod plan;
+#[cfg(test)]
+mod tests;
 
 pub use color::{Sample, class_color};
 pub use font::Font;
