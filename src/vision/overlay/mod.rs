@@ -1,0 +1,55 @@
+//! Boxes and labels on a frame, in place.
+//!
+//! In two steps. [`Overlay::plan`] turns detections into [`Mark`]s: rectangles clipped to the frame, bytes ready to be
+//! stored, glyphs to look up; all that needs floats or strings happens there. [`paint()`] then only fills and blends bytes.
+//! The CUDA kernel takes the same plan and is compared with [`paint()`] bit by bit, which is easy to hold because **no mark
+//! reads the frame: every sample takes the value of the last mark that touches it**, whoever computes it in which order.
+//!
+//! The order is: outlines from the weakest detection to the strongest, then tags likewise. So strong boxes lie on weak
+//! ones, and no outline ever crosses a text.
+
+mod color;
+mod font;
+mod paint;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+pub use color::{Sample, class_color};
+pub use font::Font;
+pub use paint::paint;
+pub use plan::{Mark, Plan, Rect, Target};
+
+use super::Detection;
+use super::frame::FrameMut;
+
+/// What to draw of each detection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Write class and score in a tag at each box.
+    pub labels: bool,
+    /// Pixels; 0 takes 1/360 of the frame's shorter side, at least 2: 2 at 720p, 3 at 1080p, 6 at 2160p.
+    pub line_width: u32,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Style { labels: true, line_width: 0 }
+    }
+}
+
+/// Draws detections; keeps its scratch, so that nothing is allocated once the busiest frame has passed.
+#[derive(Debug, Default)]
+pub struct Overlay {
+    marks: Vec<Mark>,
+    text: Vec<u16>,
+    label: String,
+    font: Option<Font>,
+}
+
+impl Overlay {
+    /// `detections` in pixels of the frame, the best score first; `labels` by class, `#7` where there is none.
+    pub fn draw(&mut self, frame: &mut FrameMut, detections: &[Detection], labels: &[String], style: &Style) {
+        paint(frame, &self.plan(Target::of(frame), detections, labels, style));
+    }
+}
