@@ -63,7 +63,7 @@ lint() {
 detect_and_score() {
     local boxes=$SCRATCH/$1.jsonl
     pipelines/detect.sh --output "$SCRATCH/$1.mp4" --json "$boxes" "$2"
-    python3 tests/data/score.py "$boxes" "$3" --min-precision 0.98 --min-recall 0.98 --min-iou 0.85
+    python3 tests/data/score.py "$3" "$boxes" --min-precision 0.98 --min-recall 0.98 --min-iou 0.85
 }
 
 detect_sample() {
@@ -71,7 +71,8 @@ detect_sample() {
 }
 
 detect_1080p() {
-    python3 tests/data/render.py --size 1920x1080 "$SCRATCH/hd-clip.mp4" "$SCRATCH/hd-clip.json"
+    python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 --kbps 6000 \
+        --out "$SCRATCH/hd-clip.mp4" --truth "$SCRATCH/hd-clip.json"
     detect_and_score hd "$SCRATCH/hd-clip.mp4" "$SCRATCH/hd-clip.json"
 }
 
