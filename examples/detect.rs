@@ -77,8 +77,8 @@ fn options() -> Result<Option<Options>, Failure> {
 }
 
 /// What the frames told on their way.
-#[derive(Default)]
 struct Report {
+    json: BufWriter<File>,
     frames: u64,
     first: Option<Instant>,
     last: Option<Instant>,
@@ -92,6 +92,19 @@ struct Report {
 const STAGES: [&str; 3] = ["preprocess", "infer", "nms"];
 
 impl Report {
+    fn new(json: File) -> Self {
+        Report {
+            json: BufWriter::new(json),
+            frames: 0,
+            first: None,
+            last: None,
+            entered: [None; 3],
+            stages: [Duration::ZERO; 3],
+            objects: BTreeMap::new(),
+            failure: None,
+        }
+    }
+
     fn fps(&self) -> f64 {
         match (self.first, self.last) {
             (Some(first), Some(last)) if last > first => (self.frames - 1) as f64 / (last - first).as_secs_f64(),
@@ -105,7 +118,8 @@ fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
     let metas = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
     let detection = |meta: gst::MetaRef<gst_video::VideoRegionOfInterestMeta>| {
         let params = meta.param("detection")?;
-        let [x1, y1, x2, y2] = ["x_min", "y_min", "x_max", "y_max"].map(|field| params.get::<f64>(field).unwrap_or(0.0));
+        let [x1, y1, x2, y2] =
+            ["x_min", "y_min", "x_max", "y_max"].map(|field| params.get::<f64>(field).unwrap_or(0.0));
         let round = |value: f64, digits: i32| (value * 10f64.powi(digits)).round() / 10f64.powi(digits);
         Some(json!({
             "label": meta.roi_type(),
@@ -150,9 +164,10 @@ fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
 
 /// Watches frames enter and leave the three elements.
 fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
-    let report = Arc::new(Mutex::new(Report::default()));
+    let report = Arc::new(Mutex::new(Report::new(json)));
     for (stage, name) in STAGES.into_iter().enumerate() {
-        let pad = pipeline.by_name(name).and_then(|element| element.static_pad("sink")).expect("named in the launch line");
+        let pad =
+            pipeline.by_name(name).and_then(|element| element.static_pad("sink")).expect("named in the launch line");
         let report = report.clone();
         pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
             report.lock().unwrap().entered[stage] = Some(Instant::now());
@@ -160,17 +175,10 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
         });
     }
 
-    let mut json = BufWriter::new(json);
     let shared = report.clone();
     let pad = pipeline.by_name("nms").and_then(|nms| nms.static_pad("src")).expect("named in the launch line");
-    pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |pad, info| {
+    pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
         let mut report = shared.lock().unwrap();
-        if let Some(event) = info.event() {
-            if event.type_() == gst::EventType::Eos && let Err(error) = json.flush() {
-                report.failure = Some(format!("Cannot write the JSON file: {error}."));
-            }
-            return gst::PadProbeReturn::Ok;
-        }
         let (Some(buffer), Some(caps)) = (info.buffer(), pad.current_caps()) else { return gst::PadProbeReturn::Ok };
         let now = Instant::now();
         // The first frame waits for the model to load, which is no stage's time.
@@ -194,7 +202,7 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
             "height": height,
             "detections": detections,
         });
-        if let Err(error) = writeln!(json, "{line}") {
+        if let Err(error) = writeln!(report.json, "{line}") {
             report.failure = Some(format!("Cannot write the JSON file: {error}."));
         }
         report.frames += 1;
@@ -234,7 +242,9 @@ fn run(pipeline: &gst::Pipeline, report: &Mutex<Report>) -> Result<(), Failure> 
     if terminal {
         eprint!("\r\x1b[K");
     }
-    match report.lock().unwrap().frames {
+    let mut report = report.lock().unwrap();
+    report.json.flush().map_err(|error| format!("Cannot write the JSON file: {error}."))?;
+    match report.frames {
         0 => Err("There is no video in the input.".into()),
         _ => Ok(()),
     }
@@ -281,7 +291,8 @@ fn summary(options: &Options, report: &Report) {
 fn detect(options: &Options) -> Result<(), Failure> {
     gst::init()?;
     gsttrt::plugin_register_static()?;
-    let json = File::create(&options.json).map_err(|error| format!("Cannot write {}: {error}.", options.json.display()))?;
+    let json =
+        File::create(&options.json).map_err(|error| format!("Cannot write {}: {error}.", options.json.display()))?;
     let pipeline = pipeline(options)?;
     let report = watch(&pipeline, json);
     let outcome = run(&pipeline, &report);
@@ -289,7 +300,11 @@ fn detect(options: &Options) -> Result<(), Failure> {
     match outcome {
         Ok(()) => summary(options, &report.lock().unwrap()),
         // Half a file would look like a result.
-        Err(_) => options.output.iter().chain([&options.json]).for_each(|path: &PathBuf| drop(std::fs::remove_file(Path::new(path)))),
+        Err(_) => options
+            .output
+            .iter()
+            .chain([&options.json])
+            .for_each(|path: &PathBuf| drop(std::fs::remove_file(Path::new(path)))),
     }
     outcome
 }

@@ -30,8 +30,7 @@ const CUDA_FORMATS: [VideoFormat; 7] = [
 pub fn template_caps() -> gst::Caps {
     static CAPS: LazyLock<gst::Caps> = LazyLock::new(|| {
         let system = PixelFormat::ALL.map(|format| VideoFormat::from_string(format.name()));
-        let mut caps =
-            gst_video::VideoCapsBuilder::new().features([CUDA_MEMORY]).format_list(CUDA_FORMATS).build();
+        let mut caps = gst_video::VideoCapsBuilder::new().features([CUDA_MEMORY]).format_list(CUDA_FORMATS).build();
         caps.merge(gst_video::VideoCapsBuilder::new().format_list(system).build());
         caps
     });
@@ -146,7 +145,11 @@ impl Format {
             (offset + stride * (rows - 1) + width <= buffer_size).then_some(stride)
         });
         strides.collect::<Option<_>>().ok_or_else(|| {
-            unmappable(format!("its strides or offsets do not hold a {}x{} picture", self.info.width(), self.info.height()))
+            unmappable(format!(
+                "its strides or offsets do not hold a {}x{} picture",
+                self.info.width(),
+                self.info.height()
+            ))
         })
     }
 }
@@ -160,7 +163,9 @@ pub struct FramePool {
 impl FramePool {
     pub fn new(format: &Format) -> Result<Self> {
         let failed = |cause: String| {
-            Error::new(Kind::Negotiation, "Cannot make a pool of frames").cause(cause).remedy("Check the size of the frames")
+            Error::new(Kind::Negotiation, "Cannot make a pool of frames")
+                .cause(cause)
+                .remedy("Check the size of the frames")
         };
         let pool = gst_video::VideoBufferPool::new().upcast::<gst::BufferPool>();
         let caps = format.info.to_caps().map_err(|error| failed(error.to_string()))?;
@@ -175,7 +180,8 @@ impl FramePool {
     /// A buffer of its own with the same picture, times, flags and metas.
     pub fn copy(&self, buffer: &gst::BufferRef) -> Result<gst::Buffer> {
         let failed = |error: gst::glib::BoolError| unmappable(error.to_string());
-        let mut copy = self.pool.acquire_buffer(None).map_err(|flow| unmappable(format!("no buffer in the pool: {flow}")))?;
+        let mut copy =
+            self.pool.acquire_buffer(None).map_err(|flow| unmappable(format!("no buffer in the pool: {flow}")))?;
         let target = copy.get_mut().expect("a buffer from a pool is writable");
         {
             let from = gst_video::VideoFrameRef::from_buffer_ref_readable(buffer, &self.info).map_err(failed)?;
@@ -241,7 +247,10 @@ mod tests {
             Format::from_caps(&caps).unwrap().color
         };
         let bt709 = format(",colorimetry=bt709,chroma-site=mpeg2");
-        assert_eq!((bt709.matrix, bt709.full_range, bt709.chroma_left, bt709.chroma_top), (Matrix::Bt709, false, true, false));
+        assert_eq!(
+            (bt709.matrix, bt709.full_range, bt709.chroma_left, bt709.chroma_top),
+            (Matrix::Bt709, false, true, false)
+        );
         let jpeg = format(",colorimetry=1:4:0:0,chroma-site=jpeg");
         assert_eq!((jpeg.matrix, jpeg.full_range, jpeg.chroma_left), (Matrix::Bt601, true, false));
     }

@@ -84,11 +84,11 @@ fn to_value(tensor: &Tensor) -> Value {
     let shape: Vec<usize> = tensor.desc().dims.iter().map(|&dim| dim as usize).collect();
     match tensor.desc().dtype {
         DType::I64 => {
-            let narrow = typed::<i64>(tensor).iter().map(|&value| value as i32).collect();
-            RtenTensor::<i32>::from_data(&shape, narrow).into()
+            let narrow: Vec<i32> = typed::<i64>(tensor).iter().map(|&value| value as i32).collect();
+            RtenTensor::from_data(&shape, narrow).into()
         }
-        DType::I32 => RtenTensor::<i32>::from_data(&shape, typed(tensor).to_vec()).into(),
-        _ => RtenTensor::<f32>::from_data(&shape, typed(tensor).to_vec()).into(),
+        DType::I32 => RtenTensor::from_data(&shape, typed::<i32>(tensor).to_vec()).into(),
+        _ => RtenTensor::from_data(&shape, typed::<f32>(tensor).to_vec()).into(),
     }
 }
 
@@ -103,9 +103,7 @@ fn to_tensor(pool: &Pool, declared: &TensorDesc, value: Value) -> Result<Tensor>
             (DType::F16, Value::FloatTensor(tensor)) => {
                 bytemuck::cast_slice_mut::<_, half::f16>(bytes).convert_from_f32_slice(&tensor.to_slice())
             }
-            (DType::I32, Value::Int32Tensor(tensor)) => {
-                bytes.copy_from_slice(bytemuck::cast_slice(&tensor.to_slice()))
-            }
+            (DType::I32, Value::Int32Tensor(tensor)) => bytes.copy_from_slice(bytemuck::cast_slice(&tensor.to_slice())),
             (DType::I64, Value::Int32Tensor(tensor)) => {
                 let wide = bytemuck::cast_slice_mut::<_, i64>(bytes).iter_mut();
                 wide.zip(tensor.iter()).for_each(|(wide, &value)| *wide = value.into());

@@ -4,6 +4,8 @@ mod cpu;
 
 use std::sync::Arc;
 
+use gst::glib;
+
 use crate::error::{Error, Kind, Result};
 use crate::model::Model;
 use crate::tensor::Tensor;

@@ -55,8 +55,11 @@ impl Model {
                 .remedy("Export or copy the model again"));
         }
         if path.extension().is_some_and(|extension| extension == "engine" || extension == "plan") {
-            return Err(Error::new(Kind::Library, format!("{name} is a TensorRT engine, and this version runs ONNX only"))
-                .remedy("Give the .onnx file that the engine was built from"));
+            return Err(Error::new(
+                Kind::Library,
+                format!("{name} is a TensorRT engine, and this version runs ONNX only"),
+            )
+            .remedy("Give the .onnx file that the engine was built from"));
         }
         onnx::read(&bytes)
             .and_then(|header| Model::from_header(path, header))
@@ -113,19 +116,16 @@ impl Model {
     }
 
     /// What helps to recognise the head's layout.
-    pub fn hints(&self, (width, height): (u32, u32)) -> Hints {
-        let yes = |key: &str| match self.metadata.get(key)?.as_str() {
-            "True" => Some(true),
-            "False" => Some(false),
-            _ => None,
-        };
+    pub fn hints(&self, input: (u32, u32)) -> Hints {
+        let text = |key: &str| self.metadata.get(key).cloned().unwrap_or_default();
         Hints {
             classes: (!self.labels.is_empty()).then_some(self.labels.len()),
-            input_width: width as usize,
-            input_height: height as usize,
-            end_to_end: yes("end2end"),
-            head: self.metadata.get("head").cloned(),
-            ..Hints::default()
+            input: Some(input),
+            end_to_end: text("end2end") == "True" || text("args").contains("'nms': True"),
+            ultralytics: text("author") == "Ultralytics",
+            description: text("description"),
+            head: text("head"),
+            task: self.task.clone().unwrap_or_default(),
         }
     }
 
@@ -173,7 +173,7 @@ impl Model {
         let mut dims = input.dims.clone();
         (dims.0[0], dims.0[h], dims.0[w]) = (1, height.into(), width.into());
         // What fits no layout is for trtnms to complain about, with its properties; the tensors may have another reader.
-        let mut recipe = layout::recognise(&self.outputs, &self.hints((width, height)))
+        let mut recipe = layout::recognise(None, &self.outputs, &self.hints((width, height)))
             .map_or_else(|_| Recipe::default(), |layout| layout.recipe());
         if dims[c] == 1 {
             recipe.colors = Colors::Gray;
@@ -215,8 +215,7 @@ fn image_input(inputs: &[TensorDesc]) -> Result<(usize, Order)> {
             .cause(format!("its inputs are: {}", tensor::list(inputs)))
             .remedy("It needs one of f32, f16 or u8 with 4 dimensions, 1x3xHxW or 1xHxWx3")
     };
-    let (image, order) =
-        inputs.iter().enumerate().find_map(|(i, desc)| Some((i, order(desc)?))).ok_or_else(none)?;
+    let (image, order) = inputs.iter().enumerate().find_map(|(i, desc)| Some((i, order(desc)?))).ok_or_else(none)?;
     match inputs.iter().find(|desc| desc.dims.contains(&0)) {
         Some(empty) => Err(Error::new(Kind::Model, format!("its input {empty} has no elements"))),
         None => Ok((image, order)),

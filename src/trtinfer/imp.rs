@@ -16,9 +16,8 @@ use crate::model::Model;
 use crate::video;
 use crate::vision::recipe::{InputSpec, parse_size};
 
-static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
-    gst::DebugCategory::new("trtinfer", gst::DebugColorFlags::empty(), Some("Models on tensors"))
-});
+static CAT: LazyLock<gst::DebugCategory> =
+    LazyLock::new(|| gst::DebugCategory::new("trtinfer", gst::DebugColorFlags::empty(), Some("Models on tensors")));
 
 /// What the user typed.
 #[derive(Clone)]
@@ -187,7 +186,8 @@ impl From<Error> for Failure {
 }
 
 fn missing_tensor(what: &str) -> Error {
-    Error::new(Kind::WrongType, what).remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …, once each for a model")
+    Error::new(Kind::WrongType, what)
+        .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …, once each for a model")
 }
 
 impl Session {
@@ -290,7 +290,9 @@ impl ObjectImpl for TrtInfer {
         match pspec.name() {
             "model-file" => settings.model_file = value.get::<Option<PathBuf>>().expect("checked by GObject"),
             "backend" => settings.backend = value.get().expect("checked by GObject"),
-            "input-size" => settings.input_size = value.get::<Option<String>>().expect("checked by GObject").unwrap_or_default(),
+            "input-size" => {
+                settings.input_size = value.get::<Option<String>>().expect("checked by GObject").unwrap_or_default()
+            }
             "batch-size" => settings.batch_size = value.get().expect("checked by GObject"),
             "interval" => settings.interval = value.get().expect("checked by GObject"),
             other => unreachable!("property {other}"),
@@ -358,7 +360,11 @@ impl BaseTransformImpl for TrtInfer {
         let session = self.open_session().map_err(|error| error.to_gst())?;
         gst::info!(CAT, imp = self, "{}", session.info());
         if let Some(reason) = &session.chosen.reason {
-            gst::element_imp_info!(self, gst::LibraryError::Init, ("Running the model on the {}: {reason}.", session.chosen.name));
+            gst::element_imp_info!(
+                self,
+                gst::LibraryError::Init,
+                ("Running the model on the {}: {reason}.", session.chosen.name)
+            );
         }
         *self.stats.lock().unwrap() = Stats::default();
         *self.session.lock().unwrap() = Some(session.clone());
@@ -396,7 +402,9 @@ impl BaseTransformImpl for TrtInfer {
     /// frame brings says so, and a refusal here would only be "not negotiated".
     fn accept_caps(&self, direction: gst::PadDirection, caps: &gst::Caps) -> bool {
         match direction {
-            gst::PadDirection::Sink => video::usable(&video::template_caps()).can_intersect(&video::without_tensor(caps)),
+            gst::PadDirection::Sink => {
+                video::usable(&video::template_caps()).can_intersect(&video::without_tensor(caps))
+            }
             _ => self.parent_accept_caps(direction, caps),
         }
     }

@@ -14,7 +14,8 @@ pub fn read_labels(path: &Path) -> Result<Vec<String>> {
         _ => Error::new(Kind::Read, format!("Cannot read the label file {name}")).cause(error),
     })?;
     let text = String::from_utf8(bytes).map_err(|error| {
-        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|&&byte| byte == b'\n').count() + 1;
+        let line =
+            error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|&&byte| byte == b'\n').count() + 1;
         Error::new(Kind::Settings, format!("The label file {name} is not UTF-8"))
             .cause(format!("line {line} has other bytes"))
             .remedy("Save it as UTF-8 text with one label a line")
@@ -39,7 +40,9 @@ pub fn thresholds(
     count: Option<usize>,
 ) -> Result<Thresholds> {
     let id = |property: &str, name: &str| class_id(property, name, labels, count);
-    let entries = |text: &str| text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_string).collect::<Vec<_>>();
+    let entries = |text: &str| {
+        text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_string).collect::<Vec<_>>()
+    };
 
     let wanted = entries(classes).iter().map(|name| id("classes", name)).collect::<Result<Vec<_>>>()?;
     let beyond = if wanted.is_empty() { score } else { Thresholds::NEVER };

@@ -53,7 +53,7 @@ impl Detector {
             labels: labels.into(),
             decoder,
             thresholds: Thresholds::uniform(wishes.score_threshold),
-            nms: Nms::default(),
+            nms: Nms::new(wishes.iou_threshold, wishes.max_detections, wishes.class_agnostic),
             detections: Vec::new(),
             wishes: wishes.clone(),
         };

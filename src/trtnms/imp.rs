@@ -1,11 +1,11 @@
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex};
 
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::BaseTransformMode;
+use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::prelude::*;
 
 use super::LayoutChoice;
@@ -17,9 +17,8 @@ use crate::video::{self, Format, FramePool};
 use crate::vision::Detection;
 use crate::vision::overlay::{Overlay, Style};
 
-static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
-    gst::DebugCategory::new("trtnms", gst::DebugColorFlags::empty(), Some("Model outputs to boxes"))
-});
+static CAT: LazyLock<gst::DebugCategory> =
+    LazyLock::new(|| gst::DebugCategory::new("trtnms", gst::DebugColorFlags::empty(), Some("Model outputs to boxes")));
 
 /// What the user typed.
 #[derive(Clone)]
@@ -110,9 +109,15 @@ impl TrtNms {
         let wishes = settings.wishes();
         let detector = match &mut state.detector {
             Some(detector) if detector.suits(model, tensors) => {
-                if *detector.wishes() != wishes && let Err(error) = detector.adjust(wishes) {
+                if *detector.wishes() != wishes
+                    && let Err(error) = detector.adjust(wishes)
+                {
                     // A slip of the hand in a running pipeline must not end it: say so once, and go on as before.
-                    gst::element_imp_warning!(self, gst::ResourceError::Settings, ("{error} The settings stay as they were."));
+                    gst::element_imp_warning!(
+                        self,
+                        gst::ResourceError::Settings,
+                        ("{error} The settings stay as they were.")
+                    );
                     self.restore(detector.wishes());
                 }
                 detector
@@ -154,7 +159,14 @@ impl TrtNms {
         settings.class_thresholds.clone_from(&wishes.class_thresholds);
     }
 
-    fn post(&self, pts: Option<gst::ClockTime>, frame: u64, detections: &[Detection], labels: &[String], size: (u32, u32)) {
+    fn post(
+        &self,
+        pts: Option<gst::ClockTime>,
+        frame: u64,
+        detections: &[Detection],
+        labels: &[String],
+        size: (u32, u32),
+    ) {
         let objects = detections.iter().map(|detection| {
             let bbox = &detection.bbox;
             gst::Structure::builder("detection")
@@ -389,14 +401,17 @@ impl BaseTransformImpl for TrtNms {
 
     /// A frame that others share is copied before it is drawn on, into a pool of our own: decoders keep the frames that they
     /// predict from, so this is the usual case and must not allocate.
-    fn prepare_output_buffer(&self, inbuf: InputBuffer) -> std::result::Result<PrepareOutputBufferSuccess, gst::FlowError> {
+    fn prepare_output_buffer(
+        &self,
+        inbuf: InputBuffer,
+    ) -> std::result::Result<PrepareOutputBufferSuccess, gst::FlowError> {
         let draw = self.settings.lock().unwrap().draw;
         let buffer: &gst::BufferRef = match &inbuf {
             InputBuffer::Writable(buffer) => buffer,
             InputBuffer::Readable(buffer) => buffer,
         };
         let skipped = matches!(TensorMeta::get(buffer).as_deref(), Some(Payload::Skipped));
-        let shared = buffer.iter_memories().any(|memory| !memory.is_writable());
+        let shared = !buffer.is_all_memory_writable();
         if !draw || skipped || (!shared && matches!(inbuf, InputBuffer::Writable(_))) {
             return self.parent_prepare_output_buffer(inbuf);
         }

@@ -3,7 +3,6 @@ use std::sync::{Arc, LazyLock, Mutex};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
@@ -36,6 +35,14 @@ pub struct TrtPreprocess {
 }
 
 impl TrtPreprocess {
+    /// The tensor to name in the source's caps: what downstream asks for, else what the properties say by themselves. If
+    /// they do not say enough, set_caps() complains.
+    fn tensor(&self, caps: &gst::Caps) -> Option<String> {
+        let peer = self.obj().static_pad("src")?.peer_query_caps(Some(caps));
+        let wanted = peer.iter().find_map(|structure| structure.get::<String>(video::TENSOR_FIELD).ok());
+        wanted.or_else(|| Some(self.overrides.lock().unwrap().apply(None).ok()?.to_string()))
+    }
+
     fn configure(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<State> {
         let format = Format::from_caps(incaps)?;
         let spec = self.overrides.lock().unwrap().apply(video::tensor_of(outcaps)?.as_ref())?;
@@ -184,29 +191,27 @@ impl BaseTransformImpl for TrtPreprocess {
     const PASSTHROUGH_ON_SAME_CAPS: bool = false;
     const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
 
-    /// The picture's caps are the same on both sides; only downstream's name a tensor.
+    /// The picture's caps are the same on both sides; those of the source also name the tensor.
+    ///
+    /// The base class asks the peer only while caps are open, and fixed video caps are closed but for the tensor. So it is
+    /// asked here.
     fn transform_caps(
         &self,
-        _direction: gst::PadDirection,
+        direction: gst::PadDirection,
         caps: &gst::Caps,
         filter: Option<&gst::Caps>,
     ) -> Option<gst::Caps> {
-        let caps = video::without_tensor(&video::usable(caps));
+        let mut caps = video::without_tensor(&video::usable(caps));
+        if direction == gst::PadDirection::Sink
+            && caps.is_fixed()
+            && let Some(tensor) = self.tensor(&caps)
+        {
+            caps.make_mut().set(video::TENSOR_FIELD, tensor);
+        }
         Some(match filter {
             Some(filter) => filter.intersect_with_mode(&caps, gst::CapsIntersectMode::First),
             None => caps,
         })
-    }
-
-    fn fixate_caps(&self, direction: gst::PadDirection, caps: &gst::Caps, othercaps: gst::Caps) -> gst::Caps {
-        let othercaps = self.parent_fixate_caps(direction, caps, othercaps);
-        let unnamed = othercaps.structure(0).is_some_and(|structure| !structure.has_field(video::TENSOR_FIELD));
-        // Without trtinfer the tensor is named for whoever else reads it. If it cannot be, set_caps() says so.
-        let own = unnamed.then(|| self.overrides.lock().unwrap().apply(None));
-        match own {
-            Some(Ok(spec)) if direction == gst::PadDirection::Sink => video::with_tensor(&othercaps, &spec),
-            _ => othercaps,
-        }
     }
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {

@@ -103,8 +103,7 @@ mod tests {
 
     #[test]
     fn each_override_shows() {
-        let wanted: InputSpec =
-            "cpu f32 1x3x32x64 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
+        let wanted: InputSpec = "cpu f32 1x3x32x64 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
         assert_eq!(Overrides::default().apply(Some(&wanted)).unwrap(), wanted);
         let all = Overrides {
             resize: Resize::Stretch,
