@@ -150,9 +150,9 @@ mod reference {
             if colors == Colors::Bgr {
                 pixel.reverse();
             }
-            for c in 0..channels {
-                let (factor, addend) = spec.recipe.normalisation()[c];
-                let element = pixel[c].clamp(0.0, 255.0) * factor + addend;
+            let normalised = pixel.into_iter().zip(spec.recipe.normalisation());
+            for (c, (sample, (factor, addend))) in normalised.enumerate().take(channels) {
+                let element = sample.clamp(0.0, 255.0) * factor + addend;
                 let at = match spec.order {
                     Order::Nchw => (c * height + y) * width + x,
                     Order::Nhwc => (y * width + x) * channels + c,

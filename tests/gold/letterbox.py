@@ -1,0 +1,62 @@
+"""Gold tensors of Ultralytics' letterbox, made by OpenCV: python tests/gold/letterbox.py
+
+Needs opencv-python-headless==5.0.0 and numpy==2.4.6. Writes, beside itself, letterbox/NAME.frame (RGB, height × width × 3
+bytes) and letterbox/NAME.tensor (the same form, after cv2.resize INTER_LINEAR and cv2.copyMakeBorder with 114), and
+letterbox/index.txt, a line for each case: NAME fit frame_width frame_height tensor_width tensor_height.
+"""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+CASES = [  # fit, frame (w, h), tensor (w, h)
+    ("letterbox", (160, 90), (64, 64)),
+    ("letterbox", (37, 61), (96, 64)),
+    ("letterbox", (31, 17), (96, 96)),
+    ("letterbox", (90, 90), (30, 30)),
+    ("letterbox", (7, 3), (33, 32)),
+    ("letterbox-top-left", (101, 67), (64, 64)),
+    ("letterbox-top-left", (20, 45), (72, 96)),
+    ("stretch", (96, 54), (48, 27)),
+    ("stretch", (83, 90), (96, 40)),
+    ("stretch", (13, 11), (50, 77)),
+    ("stretch", (1, 1), (5, 4)),
+]
+
+
+def scene(width, height, seed):
+    """Smooth ramps, hard edges and noise, so that a wrong phase or a wrong edge shows."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[0:height, 0:width]
+    ramps = np.stack([255 * x / max(width - 1, 1), 255 * y / max(height - 1, 1), 127 * (np.sin(x / 3) + 1)], axis=-1)
+    frame = np.where((x // 5 + y // 4)[..., None] % 3 == 0, rng.integers(0, 256, (height, width, 3)), ramps)
+    return frame.astype(np.uint8)
+
+
+def letterbox(frame, fit, width, height):
+    """As ultralytics.data.augment.LetterBox with auto=False, center=(fit is letterbox), scale_fill=(fit is stretch)."""
+    rows, columns = frame.shape[:2]
+    if fit == "stretch":
+        return cv2.resize(frame, (width, height), interpolation=cv2.INTER_LINEAR)
+    ratio = min(height / rows, width / columns)
+    scaled = max(round(columns * ratio), 1), max(round(rows * ratio), 1)
+    if (columns, rows) != scaled:
+        frame = cv2.resize(frame, scaled, interpolation=cv2.INTER_LINEAR)
+    across, down = width - scaled[0], height - scaled[1]
+    left, top = (across // 2, down // 2) if fit == "letterbox" else (0, 0)
+    border = top, down - top, left, across - left
+    return cv2.copyMakeBorder(frame, *border, cv2.BORDER_CONSTANT, value=(114, 114, 114))
+
+
+folder = Path(__file__).parent / "letterbox"
+folder.mkdir(exist_ok=True)
+index = []
+for i, (fit, (frame_width, frame_height), (width, height)) in enumerate(CASES):
+    frame = scene(frame_width, frame_height, i)
+    tensor = letterbox(frame, fit, width, height)
+    assert tensor.shape == (height, width, 3)
+    (folder / f"{i:02}.frame").write_bytes(frame.tobytes())
+    (folder / f"{i:02}.tensor").write_bytes(tensor.tobytes())
+    index.append(f"{i:02} {fit} {frame_width} {frame_height} {width} {height}\n")
+(folder / "index.txt").write_text("".join(index))

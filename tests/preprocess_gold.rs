@@ -1,0 +1,46 @@
+//! The resampler against OpenCV's: tests/gold/letterbox.py made the files.
+
+use std::path::Path;
+
+use gsttrt::tensor::{DType, TensorDesc};
+use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt::vision::geometry::Fit;
+use gsttrt::vision::preprocess::Preprocess;
+use gsttrt::vision::recipe::{InputSpec, Order, Recipe};
+
+#[test]
+fn tensors_are_those_of_opencv() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gold/letterbox");
+    let index = std::fs::read_to_string(folder.join("index.txt")).unwrap();
+    for case in index.lines() {
+        let words: Vec<&str> = case.split(' ').collect();
+        let fit = Fit::ALL.into_iter().find(|fit| fit.name() == words[1]).unwrap();
+        let sizes: Vec<usize> = words[2..].iter().map(|word| word.parse().unwrap()).collect();
+        let &[frame_width, frame_height, width, height] = &sizes[..] else { panic!("{case}") };
+        let data = std::fs::read(folder.join(words[0]).with_extension("frame")).unwrap();
+        let gold = std::fs::read(folder.join(words[0]).with_extension("tensor")).unwrap();
+
+        let spec = InputSpec {
+            place: "cpu".into(),
+            desc: TensorDesc::new("images", DType::F32, &[1, height as i64, width as i64, 3]),
+            order: Order::Nhwc,
+            recipe: Recipe { fit, ..Recipe::default() },
+        };
+        let frame = Frame {
+            format: PixelFormat::Rgb,
+            width: frame_width,
+            height: frame_height,
+            planes: [Plane { data: &data, stride: frame_width * 3 }].into_iter().collect(),
+        };
+        let mut preprocess =
+            Preprocess::new(frame.format, frame_width, frame_height, Colorimetry::default(), &spec).unwrap();
+        let mut tensor = vec![0.0f32; gold.len()];
+        preprocess.run(&frame, bytemuck::cast_slice_mut(&mut tensor)).unwrap();
+
+        // OpenCV rounds samples to bytes, with weights of 11 bits.
+        let difference = tensor.iter().zip(&gold).map(|(ours, &gold)| (ours * 255.0 - f32::from(gold)).abs());
+        let greatest = difference.fold(0.0, f32::max);
+        println!("{case}: differs by {greatest:.3} of 255 at most");
+        assert!(greatest <= 1.0, "{case}: {greatest}");
+    }
+}
