@@ -5,8 +5,10 @@ use std::ops::Range;
 
 use crate::vision::Detection;
 
-/// Cells of the grid in each direction.
+/// Most cells of the grid in each direction.
 const CELLS: usize = 32;
+/// Layers of the grid that classes are spread over.
+const LAYERS: u32 = 16;
 /// The end of a chain.
 const NONE: u32 = u32::MAX;
 
@@ -43,17 +45,18 @@ impl Nms {
             order: Vec::new(),
             kept: Vec::new(),
             next: Vec::new(),
-            cells: vec![NONE; CELLS * CELLS],
+            cells: Vec::new(),
         }
     }
 
     /// Orders, drops what repeats something better, and stops at the limit.
     pub fn suppress(&mut self, detections: &mut Vec<Detection>) {
         self.sort(detections);
-        let grid = Grid::new(detections, self.iou_threshold);
+        let grid = Grid::new(detections, self.iou_threshold, self.class_agnostic);
         self.kept.clear();
         self.next.clear();
-        self.cells.fill(NONE);
+        self.cells.clear();
+        self.cells.resize(grid.cells(), NONE);
         for &key in &self.order {
             if self.kept.len() >= self.max_detections {
                 break;
@@ -89,20 +92,17 @@ impl Nms {
 
     /// Whether a kept box covers the candidate.
     fn repeats(&self, candidate: &Detection, grid: &Grid) -> bool {
-        let (columns, rows) = grid.near(candidate);
-        for row in rows {
-            for column in columns.clone() {
-                let mut index = self.cells[row * CELLS + column];
-                while let Some(kept) = self.kept.get(index as usize) {
-                    let rivals = self.class_agnostic || kept.class == candidate.class;
-                    if rivals && candidate.bbox.iou(&kept.bbox) > self.iou_threshold {
-                        return true;
-                    }
-                    index = self.next[index as usize];
+        grid.near(candidate).flatten().any(|cell| {
+            let mut index = self.cells[cell];
+            while let Some(kept) = self.kept.get(index as usize) {
+                let rivals = self.class_agnostic || kept.class == candidate.class;
+                if rivals && candidate.bbox.iou(&kept.bbox) > self.iou_threshold {
+                    return true;
                 }
+                index = self.next[index as usize];
             }
-        }
-        false
+            false
+        })
     }
 }
 
@@ -113,60 +113,84 @@ fn descending(score: f32) -> u32 {
     if bits >> 31 == 0 { !bits & 0x7fff_ffff } else { bits }
 }
 
-/// Cells over the centres of all detections.
+/// Cells over the centres of all detections, one layer of them for every few classes.
 struct Grid {
     x: Axis,
     y: Axis,
     /// Distance to the farthest centre that matters, in sizes of the box.
     reach: f32,
+    layers: u32,
 }
 
 /// From a coordinate to a cell: never falls where the coordinate grows, whatever is rounded.
 struct Axis {
     origin: f32,
     cells_per_pixel: f32,
+    cells: usize,
 }
 
 impl Grid {
-    fn new(detections: &[Detection], iou_threshold: f32) -> Self {
+    fn new(detections: &[Detection], iou_threshold: f32, class_agnostic: bool) -> Self {
         // A computed IoU is less than this off.
         let iou = iou_threshold - 1e-5;
+        let reach = if iou > 0.0 { (1.0 - iou) / (2.0 * iou) } else { f32::INFINITY };
         Grid {
-            x: Axis::over(detections.iter().map(|detection| center(detection).0)),
-            y: Axis::over(detections.iter().map(|detection| center(detection).1)),
-            reach: if iou > 0.0 { (1.0 - iou) / (2.0 * iou) } else { f32::INFINITY },
+            x: Axis::over(detections.iter().map(|d| (center(d).0, d.bbox.width() * reach))),
+            y: Axis::over(detections.iter().map(|d| (center(d).1, d.bbox.height() * reach))),
+            reach,
+            layers: if class_agnostic { 1 } else { LAYERS },
         }
+    }
+
+    fn cells(&self) -> usize {
+        self.x.cells * self.y.cells * self.layers as usize
+    }
+
+    fn row(&self, class: u32, row: usize) -> usize {
+        ((class % self.layers) as usize * self.y.cells + row) * self.x.cells
     }
 
     fn cell(&self, detection: &Detection) -> usize {
         let (x, y) = center(detection);
-        self.y.cell(y) * CELLS + self.x.cell(x)
+        self.row(detection.class, self.y.cell(y)) + self.x.cell(x)
     }
 
-    /// Columns and rows in which kept boxes may cover this one.
-    fn near(&self, detection: &Detection) -> (Range<usize>, Range<usize>) {
+    /// Cells in which a kept box may cover this one, by rows.
+    fn near(&self, detection: &Detection) -> impl Iterator<Item = Range<usize>> {
+        let Detection { bbox, class, .. } = *detection;
         let (x, y) = center(detection);
         // An area that is about to vanish has no digits left to reckon with.
-        let reach = if detection.bbox.area() > 1e-30 { self.reach } else { f32::INFINITY };
-        (self.x.near(x, detection.bbox.width() * reach), self.y.near(y, detection.bbox.height() * reach))
+        let reach = if bbox.area() > 1e-30 { self.reach } else { f32::INFINITY };
+        let columns = self.x.near(x, bbox.width() * reach);
+        self.y.near(y, bbox.height() * reach).map(move |row| {
+            let start = self.row(class, row);
+            start + columns.start..start + columns.end
+        })
     }
 }
 
 impl Axis {
-    fn over(values: impl Iterator<Item = f32>) -> Self {
-        let (low, high) = values.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), v| (v.min(low), v.max(high)));
-        Axis { origin: low, cells_per_pixel: CELLS as f32 / (high - low) }
+    /// `boxes` are centres, and the distances to the farthest centres that matter to them.
+    fn over(boxes: impl ExactSizeIterator<Item = (f32, f32)>) -> Self {
+        let count = boxes.len() as f32;
+        let (low, high, sum) = boxes
+            .fold((f32::INFINITY, f32::NEG_INFINITY, 0.0), |(low, high, sum), (at, distance)| {
+                (at.min(low), at.max(high), sum + distance)
+            });
+        // Half the usual distance is a good size for a cell: fewer boxes are looked at, and few empty cells.
+        let cells = (((high - low) / (sum / count) * 2.0) as usize).clamp(1, CELLS);
+        Axis { origin: low, cells_per_pixel: cells as f32 / (high - low), cells }
     }
 
-    fn cell(&self, value: f32) -> usize {
+    fn cell(&self, at: f32) -> usize {
         // The cast takes what is below the first cell, and NaN, to 0.
-        (((value - self.origin) * self.cells_per_pixel) as usize).min(CELLS - 1)
+        (((at - self.origin) * self.cells_per_pixel) as usize).min(self.cells - 1)
     }
 
-    fn near(&self, value: f32, distance: f32) -> Range<usize> {
+    fn near(&self, at: f32, distance: f32) -> Range<usize> {
         // Centres are rounded too. NaN, from a size of nothing, becomes everywhere.
-        let distance = (distance + value.abs() * 1e-6).min(f32::INFINITY);
-        self.cell(value - distance)..self.cell(value + distance) + 1
+        let distance = (distance + at.abs() * 1e-6).min(f32::INFINITY);
+        self.cell(at - distance)..self.cell(at + distance) + 1
     }
 }
 

@@ -83,14 +83,20 @@ impl Sink<'_> {
 }
 
 /// Element types of dense heads.
-trait Float: Element {
+trait Float: Element + PartialEq {
     /// As f32, in `buffer` where that needs room.
     fn widen<'a>(values: &'a [Self], buffer: &'a mut [f32; BLOCK]) -> &'a [f32];
+    /// Back again, exactly.
+    fn narrow(value: f32) -> Self;
 }
 
 impl Float for f32 {
     fn widen<'a>(values: &'a [f32], _: &'a mut [f32; BLOCK]) -> &'a [f32] {
         values
+    }
+
+    fn narrow(value: f32) -> f32 {
+        value
     }
 }
 
@@ -99,6 +105,10 @@ impl Float for f16 {
         let buffer = &mut buffer[..values.len()];
         values.convert_to_f32_slice(buffer);
         buffer
+    }
+
+    fn narrow(value: f32) -> f16 {
+        f16::from_f32(value)
     }
 }
 
@@ -261,10 +271,11 @@ fn channels_first<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
             }
         }
         for (anchor, &score) in (start..).zip(&*maxima).filter(|(_, score)| **score >= least) {
-            let mut column = values[anchor..].iter().step_by(head.rows).map(|value| value.to_f32());
-            let mut next = || column.next().unwrap_or(f32::NAN);
+            let mut column = values[anchor..].iter().step_by(head.rows);
+            let mut next = || column.next().map_or(f32::NAN, |value| value.to_f32());
             let bbox = BBox::from_center(next(), next(), next(), next());
-            if let Some(class) = column.position(|value| value == score) {
+            let wanted = T::narrow(score);
+            if let Some(class) = column.position(|value| *value == wanted) {
                 sink.push(anchor, bbox, score, class);
             }
         }

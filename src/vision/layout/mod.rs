@@ -116,7 +116,7 @@ static TABLE: [Row; Layout::ALL.len()] = [
             Cells::One if sight.name == "output" => None, // YOLOX
             Cells::One if sight.name == "outputs" => Some(Evidence::Sign), // YOLOv6
             Cells::One | Cells::Unknown => Some(Evidence::Shape),
-            Cells::Other => None,
+            Cells::Few | Cells::Other => None,
         },
         decode: decode::yolov5,
     },
@@ -131,7 +131,7 @@ static TABLE: [Row; Layout::ALL.len()] = [
         likely: |sight| match sight.cells {
             Cells::One | Cells::Unknown if sight.hints.ultralytics => Some(Evidence::Sign),
             Cells::One | Cells::Unknown => Some(Evidence::Shape),
-            Cells::Three | Cells::Other => None,
+            Cells::Three | Cells::Few | Cells::Other => None,
         },
         decode: decode::yolov8,
     },
@@ -146,7 +146,7 @@ static TABLE: [Row; Layout::ALL.len()] = [
         likely: |sight| match sight.cells {
             _ if sight.hints.ultralytics => None,
             Cells::One | Cells::Unknown => Some(Evidence::Shape),
-            Cells::Three | Cells::Other => None,
+            Cells::Three | Cells::Few | Cells::Other => None,
         },
         decode: decode::yolov8_transposed,
     },
@@ -161,8 +161,8 @@ static TABLE: [Row; Layout::ALL.len()] = [
         likely: |sight| match sight.cells {
             _ if sight.hints.rtdetr() => None,
             _ if sight.hints.end_to_end || sight.hints.ultralytics => Some(Evidence::Sign),
-            Cells::Other | Cells::Unknown => Some(Evidence::Shape),
-            Cells::One | Cells::Three => None,
+            Cells::Few | Cells::Unknown => Some(Evidence::Shape),
+            Cells::One | Cells::Three | Cells::Other => None,
         },
         decode: decode::end_to_end,
     },
@@ -222,7 +222,8 @@ static TABLE: [Row; Layout::ALL.len()] = [
             // Releases that write only the best class say which head they have.
             _ if sight.hints.rtdetr() && sight.hints.head.is_empty() => Some(Evidence::Sign),
             _ if sight.hints.rtdetr() => Some(Evidence::Shape),
-            Cells::Other | Cells::Unknown if sight.columns != 6 && !sight.hints.ultralytics => Some(Evidence::Shape),
+            _ if sight.hints.ultralytics || sight.columns == 6 || sight.columns >= sight.rows => None,
+            Cells::Few => Some(Evidence::Shape),
             _ => None,
         },
         decode: decode::detr_ultralytics,

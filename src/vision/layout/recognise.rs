@@ -11,6 +11,9 @@ use super::{Batch, Classes, Is, Layout, Numbers, Output, Row, Rows, TABLE};
 use crate::error::{Error, Kind, Result};
 use crate::tensor::{DType, Dims, TensorDesc, list};
 
+/// Most boxes that heads choose themselves; 300 is usual.
+const MOST_CHOSEN: u64 = 1000;
+
 /// What is known about a model beside its outputs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hints {
@@ -38,7 +41,9 @@ impl Hints {
 pub(super) struct Sight<'a> {
     pub name: &'a str,
     pub cells: Cells,
-    /// Elements of a row, or -1.
+    /// -1 where that is open.
+    pub rows: i64,
+    /// Elements of a row.
     pub columns: i64,
     pub hints: &'a Hints,
 }
@@ -48,7 +53,9 @@ pub(super) struct Sight<'a> {
 pub(super) enum Cells {
     One,
     Three,
-    /// Not so many: these are no anchors.
+    /// These are no anchors, but as few as the boxes of a head that chooses some itself.
+    Few,
+    /// These are no anchors of a grid that is known here.
     Other,
     /// The input's size or the number of rows is not known.
     Unknown,
@@ -94,11 +101,13 @@ pub(super) fn find(choice: Option<Layout>, outputs: &[TensorDesc], hints: &Hints
     };
     match (found.classes, hints.classes) {
         (Some(classes), Some(labels)) if classes != labels => {
-            let output = &outputs[found.outputs[0]];
+            let (output, layout) = (&outputs[found.outputs[0]], found.row.name);
+            let classes = counted(classes, "class", "classes");
             let what =
-                format!("Output {output} has {classes} classes as {}, but there are {labels} labels", found.row.name);
-            Err(Error::new(Kind::Settings, what)
-                .remedy("Use the label file that belongs to the model, one line for each class, or set another layout on trtnms"))
+                format!("Output {output} has {classes} as {layout}, against {}", counted(labels, "label", "labels"));
+            Err(Error::new(Kind::Settings, what).remedy(
+                "Use the label file that belongs to the model, one line for each class, or set another layout on trtnms",
+            ))
         }
         _ => Ok(found),
     }
@@ -134,7 +143,7 @@ fn guessed(outputs: &[TensorDesc], hints: &Hints) -> Result<Found> {
     found.retain(|found| Some(found.evidence) == strongest);
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => Err(unknown(outputs)),
+        0 => Err(unknown(outputs, hints)),
         _ => Err(ambiguous(&found, outputs, hints)),
     }
 }
@@ -165,12 +174,14 @@ fn alone(row: &'static Row, outputs: &[TensorDesc], hints: &Hints) -> Option<Fou
             (Some(input), Ok(rows)) => match rows_per_cell(rows, input) {
                 Some(1) => Cells::One,
                 Some(_) => Cells::Three,
+                None if rows <= MOST_CHOSEN => Cells::Few,
                 None => Cells::Other,
             },
             (None, Ok(_)) if found.rows <= found.columns => return None,
             _ => Cells::Unknown,
         };
-        found.evidence = (row.likely)(&Sight { name: &desc.name, cells, columns: found.columns, hints })?;
+        let Found { rows, columns, .. } = found;
+        found.evidence = (row.likely)(&Sight { name: &desc.name, cells, rows, columns, hints })?;
         Some(found)
     })
 }
@@ -209,25 +220,28 @@ fn fit(row: &'static Row, outputs: &[TensorDesc], indices: SmallVec<[usize; 4]>)
     Some(Found { row, outputs: indices, rows, columns, classes, evidence: Evidence::Sign })
 }
 
-fn unknown(outputs: &[TensorDesc]) -> Error {
-    let layouts: Vec<_> = Layout::ALL.iter().map(|layout| layout.name()).collect();
-    let what = format!("No layout fits the model's outputs {}", list(outputs));
-    Error::new(Kind::Model, what)
-        .remedy(format!("If one of these does, set it as layout on trtnms: {}", layouts.join(", ")))
+fn unknown(outputs: &[TensorDesc], hints: &Hints) -> Error {
+    let input = hints.input.map_or(String::new(), |(width, height)| format!(" for an input of {width}x{height}"));
+    let layouts = Layout::ALL.iter().map(|layout| layout.name().to_string());
+    Error::new(Kind::Model, format!("No layout fits the model's outputs {}{input}", list(outputs)))
+        .remedy(format!("If it has one of these, set it as layout on trtnms: {}", join(layouts, "or")))
 }
 
 fn ambiguous(found: &[Found], outputs: &[TensorDesc], hints: &Hints) -> Error {
     let readings = found.iter().map(|found| match found.classes {
-        Some(1) => format!("{} with 1 class", found.row.name),
-        Some(classes) => format!("{} with {classes} classes", found.row.name),
+        Some(classes) => format!("{} with {}", found.row.name, counted(classes, "class", "classes")),
         None => found.row.name.to_string(),
     });
     let output = &outputs[found[0].outputs[0]];
     let count = ["two", "three", "four"].get(found.len() - 2).unwrap_or(&"several");
-    let labels = hints.classes.map_or(String::new(), |labels| format!("; there are {labels} labels"));
+    let labels = hints.classes.map_or(String::new(), |labels| format!(", for {}", counted(labels, "label", "labels")));
     let what = format!("Output {output} fits {count} layouts: {}{labels}", join(readings, "and"));
     let choices = found.iter().map(|found| format!("layout={}", found.row.name));
     Error::new(Kind::Settings, what).remedy(format!("Set {} on trtnms", join(choices, "or")))
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// `a, b or c`

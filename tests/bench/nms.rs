@@ -1,0 +1,164 @@
+//! Medians of decoding and suppression on one core, and the best, which a busy machine spoils less:
+//!
+//! `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench nms`
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use gsttrt::tensor::{Element, Tensor};
+use gsttrt::vision::Detection;
+use gsttrt::vision::geometry::BBox;
+use gsttrt::vision::layout::{Decoder, Hints, Layout, Thresholds};
+use gsttrt::vision::nms::Nms;
+use half::f16;
+
+/// A small generator (splitmix64), so that figures are of the same data everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn unit(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1u64 << 24) as f32
+    }
+
+    fn between(&mut self, low: f32, high: f32) -> f32 {
+        low + (high - low) * self.unit()
+    }
+}
+
+fn report(name: &str, mut run: impl FnMut() -> usize) {
+    let mut left = 0;
+    let mut times: Vec<Duration> = (0..51)
+        .map(|_| {
+            let start = Instant::now();
+            left = black_box(run());
+            start.elapsed()
+        })
+        .collect();
+    times.sort();
+    let [median, best] = [times[times.len() / 2], times[0]].map(|time| time.as_secs_f64() * 1e6);
+    println!("{name:<60} {median:>9.1} µs, best {best:>9.1}; {left} boxes");
+}
+
+/// A head of random boxes, of which about `passing` rows score above 0.5.
+fn head<T: Element>(
+    layout: Layout,
+    anchors: usize,
+    classes: usize,
+    passing: usize,
+    from: fn(f32) -> T,
+) -> (Decoder, Vec<Tensor>) {
+    let mut random = Random(7);
+    let columns = classes + if layout == Layout::Yolov5 { 5 } else { 4 };
+    let mut rows = vec![0.0f32; anchors * columns];
+    for (anchor, row) in rows.chunks_exact_mut(columns).enumerate() {
+        let passes = anchor * passing / anchors != (anchor + 1) * passing / anchors;
+        row[..4].copy_from_slice(&[(); 4].map(|()| random.between(20.0, 500.0)));
+        row[4..].iter_mut().for_each(|score| *score = random.between(0.0, 0.2));
+        if passes {
+            row[columns - 1] = random.between(0.75, 1.0);
+            if layout == Layout::Yolov5 {
+                row[4] = random.between(0.75, 1.0);
+            }
+        }
+    }
+    let (dims, values) = match layout {
+        Layout::Yolov8 => {
+            let columns_first = (0..rows.len()).map(|i| rows[i % anchors * columns + i / anchors]);
+            ([1, columns as i64, anchors as i64], columns_first.map(from).collect::<Vec<_>>())
+        }
+        _ => ([1, anchors as i64, columns as i64], rows.into_iter().map(from).collect()),
+    };
+    let tensors = vec![Tensor::from_slice("output0", &dims, &values)];
+    let descs: Vec<_> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
+    let hints = Hints { input: Some((512, 512)), ..Hints::default() };
+    (Decoder::new(Some(layout), &descs, &hints).unwrap(), tensors)
+}
+
+fn decode<T: Element>(layout: Layout, anchors: usize, classes: usize, from: fn(f32) -> T) {
+    for passing in [20, 2000] {
+        let (decoder, tensors) = head(layout, anchors, classes, passing, from);
+        let (thresholds, mut out) = (Thresholds::uniform(0.5), Vec::new());
+        let name = format!("decode {layout}, {} {}, {passing} pass", tensors[0].desc().dtype, tensors[0].desc().dims);
+        report(&name, || {
+            out.clear();
+            decoder.decode(&tensors, &thresholds, &mut out).unwrap();
+            out.len()
+        });
+    }
+}
+
+/// `objects` things in a picture of 640x640, and their boxes as a dense head sees them: many, all a little off.
+fn scene(boxes: usize, objects: usize, classes: u32, sizes: (f32, f32)) -> Vec<Detection> {
+    let mut random = Random(11);
+    let things: Vec<_> = (0..objects)
+        .map(|_| {
+            let (width, height) = (random.between(sizes.0, sizes.1), random.between(sizes.0, sizes.1));
+            let class = random.next() as u32 % classes;
+            (random.between(0.0, 640.0), random.between(0.0, 640.0), width, height, class)
+        })
+        .collect();
+    (0..boxes)
+        .map(|anchor| {
+            let (cx, cy, width, height, class) = things[anchor % objects];
+            let mut off = |size: f32| size * random.between(-0.1, 0.1);
+            let bbox = BBox::from_center(cx + off(width), cy + off(height), width + off(width), height + off(height));
+            Detection { bbox, score: random.unit(), class, anchor: anchor as u32 }
+        })
+        .collect()
+}
+
+fn suppress(name: &str, scene: impl Fn(usize) -> Vec<Detection>, limit: usize) {
+    for boxes in [500, 2000, 8000] {
+        let (given, mut nms, mut detections) = (scene(boxes), Nms::new(0.45, limit, false), Vec::new());
+        report(&format!("nms {boxes}: {name}"), || {
+            detections.clear();
+            detections.extend_from_slice(&given);
+            nms.suppress(&mut detections);
+            detections.len()
+        });
+    }
+}
+
+fn main() {
+    decode(Layout::Yolov5, 16128, 2, |v| v);
+    decode(Layout::Yolov5, 16128, 2, f16::from_f32);
+    decode(Layout::Yolov5, 16128, 80, |v| v);
+    decode(Layout::Yolov8, 8400, 80, |v| v);
+    decode(Layout::Yolov8, 8400, 80, f16::from_f32);
+    decode(Layout::Yolov8Transposed, 8400, 80, |v| v);
+    decode(Layout::Yolov8Transposed, 8400, 80, f16::from_f32);
+
+    for (classes, of) in [(1, "1 class"), (80, "80 classes")] {
+        suppress(&format!("60 objects, {of}, at most 300"), |n| scene(n, 60, classes, (20.0, 200.0)), 300);
+        suppress(
+            &format!("one object, {of}"),
+            |n| {
+                let mut random = Random(3);
+                let mut boxes = scene(n, 1, 1, (200.0, 200.0));
+                boxes.iter_mut().for_each(|detection| detection.class = random.next() as u32 % classes);
+                boxes
+            },
+            usize::MAX,
+        );
+        suppress(
+            &format!("none overlap, {of}"),
+            |n| {
+                let mut boxes = scene(n, n, classes, (3.0, 6.0));
+                for (i, Detection { bbox, .. }) in boxes.iter_mut().enumerate() {
+                    *bbox =
+                        BBox::from_center((i % 90) as f32 * 7.0, (i / 90) as f32 * 7.0, bbox.width(), bbox.height());
+                }
+                boxes
+            },
+            usize::MAX,
+        );
+        suppress(&format!("anything anywhere, {of}"), |n| scene(n, n, classes, (5.0, 300.0)), usize::MAX);
+    }
+}

@@ -1,0 +1,219 @@
+//! Writes small ONNX files, so that tests say in place which model they mean.
+//!
+//! ```ignore
+//! Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("output0", &[1, 2, 6], &values).save(&path);
+//! ```
+
+use std::path::Path;
+
+use prost::Message;
+
+pub const F32: i32 = 1;
+pub const U8: i32 = 2;
+pub const I32: i32 = 6;
+pub const I64: i32 = 7;
+pub const F16: i32 = 10;
+pub const BF16: i32 = 16;
+
+/// A graph in the making.
+#[derive(Default)]
+pub struct Graph {
+    model: ModelProto,
+}
+
+impl Graph {
+    pub fn new() -> Self {
+        let opset = vec![OperatorSetIdProto { domain: String::new(), version: 17 }];
+        let model =
+            ModelProto { ir_version: 8, opset_import: opset, graph: Some(GraphProto::default()), ..Default::default() };
+        Graph { model }
+    }
+
+    fn graph(&mut self) -> &mut GraphProto {
+        self.model.graph.as_mut().unwrap()
+    }
+
+    /// An input; dimensions that are no numbers are open.
+    pub fn input(mut self, name: &str, elem_type: i32, dims: &[&str]) -> Self {
+        self.graph().input.push(value(name, elem_type, dims));
+        self
+    }
+
+    /// Declares an output that some node makes.
+    pub fn output(mut self, name: &str, elem_type: i32, dims: &[&str]) -> Self {
+        self.graph().output.push(value(name, elem_type, dims));
+        self
+    }
+
+    pub fn node(mut self, op_type: &str, inputs: &[&str], outputs: &[&str], attributes: Vec<AttributeProto>) -> Self {
+        let strings = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+        self.graph().node.push(NodeProto {
+            name: format!("node_{}", outputs.join("_")),
+            op_type: op_type.into(),
+            input: strings(inputs),
+            output: strings(outputs),
+            attribute: attributes,
+        });
+        self
+    }
+
+    /// An output that is always the same: an f32 tensor.
+    pub fn constant(mut self, name: &str, dims: &[i64], values: &[f32]) -> Self {
+        let weight = format!("{name}_value");
+        let raw = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self = self.weight(&weight, F32, dims, raw);
+        let texts: Vec<String> = dims.iter().map(i64::to_string).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        self.node("Identity", &[&weight], &[name], Vec::new()).output(name, F32, &texts)
+    }
+
+    /// A weight, as its little-endian bytes.
+    pub fn weight(mut self, name: &str, data_type: i32, dims: &[i64], raw_data: Vec<u8>) -> Self {
+        self.graph().initializer.push(TensorProto { dims: dims.to_vec(), data_type, name: name.into(), raw_data });
+        self
+    }
+
+    pub fn metadata(mut self, key: &str, text: &str) -> Self {
+        self.model.metadata_props.push(StringStringEntryProto { key: key.into(), value: text.into() });
+        self
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        self.model.encode_to_vec()
+    }
+
+    /// Writes the file and returns its path as text.
+    pub fn save(&self, path: &Path) -> String {
+        std::fs::write(path, self.bytes()).unwrap();
+        path.display().to_string()
+    }
+}
+
+/// Attribute `name` with the number `i`, as Cast's `to`.
+pub fn int(name: &str, i: i64) -> AttributeProto {
+    AttributeProto { name: name.into(), i, r#type: 2 }
+}
+
+fn value(name: &str, elem_type: i32, dims: &[&str]) -> ValueInfoProto {
+    let dim = |text: &&str| match text.parse() {
+        Ok(number) => Dimension { dim_value: Some(number), dim_param: None },
+        Err(_) => Dimension { dim_value: None, dim_param: Some(text.to_string()) },
+    };
+    let shape = Some(TensorShapeProto { dim: dims.iter().map(dim).collect() });
+    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(TensorType { elem_type, shape }) }) }
+}
+
+// Field numbers are those of onnx.proto3.
+
+#[derive(Clone, PartialEq, Message)]
+struct ModelProto {
+    #[prost(int64, tag = "1")]
+    ir_version: i64,
+    #[prost(message, repeated, tag = "8")]
+    opset_import: Vec<OperatorSetIdProto>,
+    #[prost(message, optional, tag = "7")]
+    graph: Option<GraphProto>,
+    #[prost(message, repeated, tag = "14")]
+    metadata_props: Vec<StringStringEntryProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct OperatorSetIdProto {
+    #[prost(string, tag = "1")]
+    domain: String,
+    #[prost(int64, tag = "2")]
+    version: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StringStringEntryProto {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct GraphProto {
+    #[prost(message, repeated, tag = "1")]
+    node: Vec<NodeProto>,
+    #[prost(message, repeated, tag = "5")]
+    initializer: Vec<TensorProto>,
+    #[prost(message, repeated, tag = "11")]
+    input: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "12")]
+    output: Vec<ValueInfoProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NodeProto {
+    #[prost(string, repeated, tag = "1")]
+    input: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    output: Vec<String>,
+    #[prost(string, tag = "3")]
+    name: String,
+    #[prost(string, tag = "4")]
+    op_type: String,
+    #[prost(message, repeated, tag = "5")]
+    attribute: Vec<AttributeProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct AttributeProto {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(int64, tag = "3")]
+    i: i64,
+    #[prost(int32, tag = "20")]
+    r#type: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TensorProto {
+    #[prost(int64, repeated, packed = "false", tag = "1")] // onnx.proto is proto2, and rten reads it so
+    dims: Vec<i64>,
+    #[prost(int32, tag = "2")]
+    data_type: i32,
+    #[prost(string, tag = "8")]
+    name: String,
+    #[prost(bytes = "vec", tag = "9")]
+    raw_data: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ValueInfoProto {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, optional, tag = "2")]
+    r#type: Option<TypeProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TypeProto {
+    #[prost(message, optional, tag = "1")]
+    tensor_type: Option<TensorType>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TensorType {
+    #[prost(int32, tag = "1")]
+    elem_type: i32,
+    #[prost(message, optional, tag = "2")]
+    shape: Option<TensorShapeProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TensorShapeProto {
+    #[prost(message, repeated, tag = "1")]
+    dim: Vec<Dimension>,
+}
+
+/// A oneof in the schema; exactly one field is set.
+#[derive(Clone, PartialEq, Message)]
+struct Dimension {
+    #[prost(int64, optional, tag = "1")]
+    dim_value: Option<i64>,
+    #[prost(string, optional, tag = "2")]
+    dim_param: Option<String>,
+}
