@@ -111,6 +111,14 @@ impl Error {
     }
 }
 
+/// Equal where they say the same, wherever they were noticed.
+impl PartialEq for Error {
+    fn eq(&self, other: &Self) -> bool {
+        let said = |error: &Error| (error.kind, error.what.clone(), error.remedy.clone(), error.cause.clone());
+        said(self) == said(other)
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message())

@@ -77,8 +77,8 @@ class Chain(nn.Sequential):
 class Detector(nn.Module):
     def __init__(self):
         super().__init__()
-        self.fine = Chain(Conv(3, 16, 3, 2), Conv(16, 32, 3, 2), Residual(32),
-                          Conv(32, 48, 3, 2), Residual(48), Residual(48))
+        self.fine = Chain(Conv(3, 16, 3, 2), Conv(16, 32, 3, 2), Residual(32), Residual(32),
+                          Conv(32, 48, 3, 2), Residual(48), Residual(48), Residual(48))
         self.mid = Chain(Conv(48, 64, 3, 2), Residual(64), Residual(64))
         self.coarse = Chain(Conv(64, 80, 3, 2), Residual(80), Context(80))
         # Down to the fine scale and up again, as in a path aggregation network.
@@ -241,4 +241,4 @@ def detection_loss(logits, targets, grid):
     weight = 1 - hidden * (wanted == 0) * 1.0
     object_loss = F.binary_cross_entropy_with_logits(logits[..., 4], wanted, reduction="none")
     object_loss = (object_loss * weight).sum() / total
-    return 5 * box_loss + object_loss + 0.5 * class_loss, box_loss, object_loss, class_loss
+    return 5 * box_loss + object_loss + class_loss, box_loss, object_loss, class_loss

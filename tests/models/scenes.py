@@ -237,8 +237,8 @@ def background(rng, height, width, unit=1.0, strength=1.0, distractors=True):
         noise = noise_like(rng, -(-height // grain), -(-width // grain))
         noise = noise.repeat(grain, 0).repeat(grain, 1) if grain > 1 else noise
         canvas += noise[:height, :width] * np.float32(rng.uniform(2, 14) * strength)
-    if distractors and rng.random() < 0.65:
-        for _ in range(rng.integers(1, 9)):
+    if distractors and rng.random() < 0.75:
+        for _ in range(rng.integers(1, 11)):
             draw_distractor(rng, canvas, unit)
     return np.clip(canvas, 0, 255, out=canvas)
 
@@ -281,7 +281,7 @@ def line_field(rng, centre, unit):
 
 
 def triangle_field(rng, centre, unit):
-    size = math.exp(rng.uniform(math.log(10), math.log(160))) * unit
+    size = math.exp(rng.uniform(math.log(8), math.log(160))) * unit
     turn, inner = rng.uniform(0, 6.28), rng.uniform(1.5, 2.6)
     angles = turn + np.array([0.0, inner, inner + rng.uniform(1.5, 2.6)])
     corners = centre + size / 2 * np.stack([np.cos(angles), np.sin(angles)], 1)
@@ -404,7 +404,7 @@ def place(rng, width, height, unit, others):
     """A shape somewhere in the frame, mostly clear of the others, sometimes cut by an edge."""
     class_id = int(rng.integers(0, 2))
     w, h = random_size(rng, class_id, unit, 10.0, 300.0 if rng.random() < 0.2 else 160.0)
-    tolerated = 2.0 if rng.random() < 0.3 else 0.15
+    tolerated = 2.0 if rng.random() < 0.5 else 0.15
     reach = rng.choice([-0.5, 0.4], p=[0.7, 0.3])  # inside the frame, or past its edge
     for _ in range(8):
         ranges = ((width, w), (height, h))

@@ -221,6 +221,16 @@ def run_epochs(options, network, average, grid, pool):
         mean = [round(v, 4) for v in (sums / options.steps).tolist()]
         print(f"round {number + 1}/{options.rounds}: {filled} scenes, loss {mean}, "
               f"{time.time() - started:.0f} s, waited {waiting:.1f} s", flush=True)
+        if number % 6 == 5:
+            save(average.network, options.out)  # something to keep should the run be cut
+
+
+def save(network, folder):
+    import copy
+    import onnx
+    path = os.path.join(folder, "shapes.onnx")
+    onnx.save(copy.deepcopy(network).cpu().to_onnx(), path)
+    return path
 
 
 def train(options):
@@ -239,8 +249,7 @@ def train(options):
     pool.terminate()
     images, targets = (np.concatenate([p[i] for p in parts]) for i in range(2))
     print("unseen scenes:", show(figures_of(average.network, grid, images, targets)), flush=True)
-    path = os.path.join(options.out, "shapes.onnx")
-    onnx.save(average.network.cpu().to_onnx(), path)
+    path = save(average.network, options.out)
     onnx_graph.export_variants(path)
     print(path, "parameters and MACs:", onnx_graph.count_work(onnx.load(path)))
 
@@ -280,12 +289,12 @@ def main():
     commands = parser.add_subparsers(dest="command", required=True)
     sub = commands.add_parser("train")
     sub.add_argument("--out", required=True)
-    sub.add_argument("--rounds", type=int, default=48)
-    sub.add_argument("--fresh", type=int, default=24, help="chunks of 64 new scenes a round")
+    sub.add_argument("--rounds", type=int, default=42)
+    sub.add_argument("--fresh", type=int, default=20, help="chunks of 64 new scenes a round")
     sub.add_argument("--steps", type=int, default=200, help="steps a round")
     sub.add_argument("--batch", type=int, default=128)
     sub.add_argument("--rate", type=float, default=4e-3)
-    sub.add_argument("--workers", type=int, default=15)
+    sub.add_argument("--workers", type=int, default=14)
     sub.add_argument("--check", type=int, default=16, help="chunks of unseen scenes")
     sub.set_defaults(run=train)
     sub = commands.add_parser("export")

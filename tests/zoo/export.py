@@ -16,10 +16,14 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 # Ultralytics would look for updates, install packages by itself and write to the home directory.
 os.environ.update(YOLO_OFFLINE="true", YOLO_AUTOINSTALL="false", YOLO_VERBOSE="false")
 
 SEED = 20
+DETAIL = float(os.environ.get('DETAIL', 0.5))
+SHIFT = float(os.environ.get('SHIFT', 1.0))
 PACKAGES = ("ultralytics", "torch", "onnx", "onnxslim", "onnxruntime")
 
 # Labels that a careless reader of metadata_props["names"] (the repr of a Python dict) trips over.
@@ -69,19 +73,40 @@ def stamp(name):
     }
 
 
-def pictures(count, size, generator):
-    """Random pictures with structure at every scale: noise at growing grid sizes, summed and brought to 0..1."""
+def batch(first, count=4, size=320):
+    """A batch of pictures like those that compare.py shows the model, numbered from `first`."""
+    import torch
+    from pictures import picture, placement, tensor
+
+    shapes = ((640, 360), (405, 720))
+    made = []
+    for seed in range(first, first + count):
+        frame = shapes[seed % 2]
+        made.append(tensor(picture(*frame, seed), (size, size), placement(frame, (size, size))))
+    return torch.from_numpy(np.concatenate(made))
+
+
+def calm(model, generator):
+    """Makes the network answer smoothly to its input, as a trained one does.
+
+    Purely random weights amplify the rounding of one pixel from layer to layer until the scores are different ones. Kernels that
+    are blurs at heart average such noise out, and a normalisation that shifts the activations keeps them where SiLU is nearly
+    straight.
+    """
     import torch
 
-    total = torch.zeros(count, 3, size, size)
-    for cells in (2, 5, 11, 40, size):
-        noise = torch.rand(count, 3, cells, cells, generator=generator)
-        total += torch.nn.functional.interpolate(noise, size, mode="bilinear", align_corners=False)
-    low, high = total.amin((1, 2, 3), keepdim=True), total.amax((1, 2, 3), keepdim=True)
-    return (total - low) / (high - low)
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Conv2d) and layer.weight.shape[-1] > 1:
+            fan = layer.weight[0].numel()
+            blur = torch.randn(*layer.weight.shape[:2], 1, 1, generator=generator)
+            detail = torch.randn(layer.weight.shape, generator=generator)
+            layer.weight.copy_((blur + DETAIL * detail) / fan**0.5)
+        elif isinstance(layer, torch.nn.BatchNorm2d):
+            layer.weight.fill_(1.0)
+            layer.bias.fill_(SHIFT)
 
 
-def settle_batch_norm(model, generator):
+def settle_batch_norm(model):
     """Sets every BatchNorm's running statistics from a few batches, so that activations neither die out nor explode."""
     import torch
 
@@ -91,8 +116,8 @@ def settle_batch_norm(model, generator):
         layer.reset_running_stats()
         layer.momentum = None  # plain average over the batches
         layer.train()
-    for _ in range(3):
-        model(pictures(4, 320, generator))
+    for number in range(1, 5):
+        model(batch(number * 4))
     for layer, momentum in zip(layers, kept):
         layer.momentum = momentum
         layer.eval()
@@ -106,7 +131,7 @@ def spread(model, layer, mean, std, generator):
     hook = layer.register_forward_hook(lambda _module, _inputs, output: seen.append(output.detach()))
     torch.nn.init.normal_(layer.weight, std=0.05, generator=generator)
     torch.nn.init.zeros_(layer.bias)
-    model(pictures(2, 320, generator))
+    model(batch(4))
     hook.remove()
     output = seen[-1]
     scale = std / output.std()
@@ -139,7 +164,8 @@ def awaken(model):
     generator = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
         model.eval()
-        settle_batch_norm(model, generator)
+        calm(model, generator)
+        settle_batch_norm(model)
         if model.task in ("detect", "segment", "pose", "obb"):
             for layer, mean, std in output_layers(model.model[-1]):
                 spread(model, layer, mean, std, generator)
