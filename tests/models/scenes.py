@@ -109,13 +109,16 @@ def contrast(a, b):
 
 
 def pick_colour(rng, against, least):
-    """A random colour that stands out from all colours in `against`."""
+    """A random colour that stands out from all in `against`, or the best of 60 tries."""
+    best, best_margin = None, -1.0
     for _ in range(60):
         colour = rng.uniform(0, 255, 3).astype(np.float32)
-        if all(contrast(colour, other) >= least for other in against):
-            return colour
-    darkest = np.mean(against) > 127
-    return np.full(3, 10 if darkest else 245, np.float32)
+        margin = min(contrast(colour, other) for other in against)
+        if margin > best_margin:
+            best, best_margin = colour, margin
+        if margin >= least:
+            break
+    return best
 
 
 # ------------------------------------------------------------------- objects
@@ -125,12 +128,12 @@ class Shape:
 
     def __init__(self, class_id, cx, cy, w, h):
         self.class_id, self.cx, self.cy, self.w, self.h = class_id, cx, cy, w, h
-        self.patch = None
+        self.patch = self.colour = None
         self.outline, self.outline_colour = 0.0, None
 
-    def paint(self, rng, backdrop, least=45.0):
-        """Chooses the fill, at a safe contrast to the mean colour of the backdrop."""
-        colour = pick_colour(rng, [backdrop], least)
+    def paint(self, rng, backdrop, least=45.0, others=()):
+        """Chooses the fill, at a safe contrast to the backdrop's mean and to other colours."""
+        colour = self.colour = pick_colour(rng, [backdrop, *others], least)
         margin = contrast(colour, backdrop)
         height, width = math.ceil(self.h) + 4, math.ceil(self.w) + 4
         self.patch = np.empty((height, width, 3), np.float32)
