@@ -27,10 +27,9 @@ import onnxruntime
 from pictures import picture, placement, tensor
 
 IOU_THRESHOLD = 0.45
-IOU_DOUBT = 0.02  # overlaps this close to the threshold may fall on either side
 # How many candidates the score threshold may leave; the later ones are tried where too few boxes survive suppression.
 CANDIDATES = ((40, 120), (120, 300), (300, 700))
-ENOUGH = 15  # fewer undoubted boxes than this would make an agreement worthless
+ENOUGH = 12  # fewer undoubted boxes than this would make an agreement worthless
 TASKS = {"segment": "segment", "pose": "pose", "obb": r"obb|oriented", "classify": "classif"}
 SHAPES = ((640, 360), (405, 720))  # width, height of the test pictures: a downscale by 2 or 1, and an odd portrait one
 
@@ -41,17 +40,18 @@ CERTAIN, DOUBTFUL, GONE = "certain", "doubtful", "gone"
 class Tolerance:
     """How far our answer may be from the reference; half precision is coarser by its nature.
 
-    `doubt` is how near two scores must be for their order to be open. It is smaller than what a score may be off by: a runtime
-    that is off by more, yet within `score`, is told so by a box that is missing.
+    `score` and `iou` bound the difference of a pair of boxes. `order` is how near two scores must be for their order to be open, and
+    `edge` how near an overlap must be to the IoU threshold for its side to be open; they are smaller, or nothing would be certain.
     """
 
     score: float
     iou: float
-    doubt: float
+    order: float
+    edge: float
 
 
-FULL = Tolerance(score=5e-3, iou=0.95, doubt=5e-4)
-HALF = Tolerance(score=2e-2, iou=0.90, doubt=4e-3)
+FULL = Tolerance(score=5e-3, iou=0.95, order=5e-4, edge=0.005)
+HALF = Tolerance(score=2e-2, iou=0.90, order=4e-3, edge=0.02)
 
 
 @dataclass
@@ -135,8 +135,8 @@ def corners_of(centred):
     return np.concatenate([middle - half, middle + half], axis=1)
 
 
-def decode(raw, layout, size, doubt):
-    """All candidates in input pixels. Where two classes of an anchor score alike within `doubt`, both are put forward."""
+def decode(raw, layout, size, order):
+    """All candidates in input pixels. Where two classes of an anchor score alike within `order`, both are put forward."""
     if layout in ("final rows", "rtdetr rows"):
         corners, scores, classes = raw[:, :4], raw[:, 4], raw[:, 5].round().astype(int)
         if layout == "rtdetr rows":
@@ -147,10 +147,9 @@ def decode(raw, layout, size, doubt):
     if layout == "rtdetr classes":
         corners = corners * np.tile(size, 2)
     scores = table[:, 4:]
-    anchors, classes = np.nonzero(scores >= scores.max(axis=1, keepdims=True) - 2 * doubt)
+    anchors, classes = np.nonzero(scores >= scores.max(axis=1, keepdims=True) - order)
     best = scores[anchors, classes]
-    order = np.lexsort((classes, anchors))
-    return Boxes(corners[anchors], best, classes, anchors).take(order)
+    return Boxes(corners[anchors], best, classes, anchors)
 
 
 def choose_threshold(scores, least, most):
@@ -181,34 +180,34 @@ def overlaps(one, many):
     return shared / np.maximum(union, 1e-9)
 
 
-def judge(boxes, threshold, doubt, suppress):
+def judge(boxes, threshold, tolerance, suppress):
     """The boxes that reach the threshold, by falling score, each with its standing: certain, doubtful or gone.
 
     Ordinary class-aware greedy suppression, except that a box is only surely gone if a sure, surely better box overlaps it surely
     enough. Whatever could go the other way within the tolerated differences is doubtful.
     """
-    boxes = boxes.take(boxes.scores >= threshold - doubt)
+    boxes = boxes.take(boxes.scores >= threshold - tolerance.order)
     boxes = boxes.take(np.lexsort((boxes.anchors, -boxes.scores)))
     rivals = np.bincount(boxes.anchors)[boxes.anchors] > 1  # another class of this anchor scores alike
     boxes.standing = [DOUBTFUL] * len(boxes)
     for this in range(len(boxes)):
-        near_threshold = boxes.scores[this] < threshold + doubt
+        near_threshold = boxes.scores[this] < threshold + tolerance.order
         standing = DOUBTFUL if near_threshold or rivals[this] else CERTAIN
         if suppress:
-            standing = stand_against_better(boxes, this, standing, doubt)
+            standing = stand_against_better(boxes, this, standing, tolerance)
         boxes.standing[this] = standing
     return boxes
 
 
-def stand_against_better(boxes, this, standing, doubt):
+def stand_against_better(boxes, this, standing, tolerance):
     """The standing of one box given the boxes that come, or might come, before it."""
     overlap = overlaps(boxes.corners[this], boxes.corners)
     others = (boxes.classes == boxes.classes[this]) & (boxes.anchors != boxes.anchors[this])
-    for other in np.nonzero(others & (overlap > IOU_THRESHOLD - IOU_DOUBT))[0]:
-        if boxes.scores[other] < boxes.scores[this] - doubt or boxes.standing[other] == GONE:
+    for other in np.nonzero(others & (overlap > IOU_THRESHOLD - tolerance.edge))[0]:
+        if boxes.scores[other] < boxes.scores[this] - tolerance.order or boxes.standing[other] == GONE:
             continue
-        surely_better = boxes.scores[other] > boxes.scores[this] + doubt
-        surely_over = overlap[other] > IOU_THRESHOLD + IOU_DOUBT
+        surely_better = boxes.scores[other] > boxes.scores[this] + tolerance.order
+        surely_over = overlap[other] > IOU_THRESHOLD + tolerance.edge
         if boxes.standing[other] == CERTAIN and surely_better and surely_over:
             return GONE
         standing = DOUBTFUL
@@ -222,6 +221,13 @@ def to_frame(corners, place, frame):
     if (width, height) != frame and abs(scale[0] / scale[1] - 1) < 0.05:
         scale[:] = scale.min()  # a letterbox has one ratio; the rounding of its sides is not part of it
     return np.clip((corners - np.array([x, y, x, y])) * scale, 0, np.tile(frame, 2))
+
+
+def pardon_slivers(boxes):
+    """Boxes of which the frame shows less than a pixel, because they lie in the padding, need not be reported."""
+    sides = (boxes.corners[:, 2:] - boxes.corners[:, :2]).min(axis=1)
+    for index in np.nonzero(sides < 1)[0]:
+        boxes.standing[index] = DOUBTFUL if boxes.standing[index] == CERTAIN else boxes.standing[index]
 
 
 # ---------------------------------------------------------------- our program
@@ -321,15 +327,16 @@ def compare(model, program, frame, size, infer_properties, folder, timeout):
     raw = infer(model, tensor(image, size, place).astype(dtype))
 
     result.layout = layout_of(model, raw)
-    boxes = decode(raw, result.layout, size, model.tolerance.doubt)
+    boxes = decode(raw, result.layout, size, model.tolerance.order)
     for least, most in CANDIDATES:
         threshold = choose_threshold(best_per_anchor(boxes), least, most)
-        reference = judge(boxes, threshold, model.tolerance.doubt, suppress=result.layout == "channels first")
+        reference = judge(boxes, threshold, model.tolerance, suppress=result.layout == "channels first")
+        reference.corners = to_frame(reference.corners, place, frame)
+        pardon_slivers(reference)
         result.candidates = len(reference)
         result.certain, result.doubtful = reference.standing.count(CERTAIN), reference.standing.count(DOUBTFUL)
         if result.certain >= ENOUGH:
             break
-    reference.corners = to_frame(reference.corners, place, frame)
 
     started = time.monotonic()
     done, frames = ask(program, model, png, threshold, infer_properties, folder, timeout)
