@@ -40,8 +40,9 @@ CERTAIN, DOUBTFUL, GONE = "certain", "doubtful", "gone"
 class Tolerance:
     """How far our answer may be from the reference; half precision is coarser by its nature.
 
-    `score` and `iou` bound the difference of a pair of boxes. `order` is how near two scores must be for their order to be open, and
-    `edge` how near an overlap must be to the IoU threshold for its side to be open; they are smaller, or nothing would be certain.
+    `score` and `iou` bound the difference of a pair of boxes. `order` is how near two scores must be for their order to be open,
+    and `edge` how near an overlap must be to the IoU threshold for its side to be open; they are smaller, or nothing would be
+    certain.
     """
 
     score: float
@@ -405,6 +406,7 @@ def run(model, program, folder, timeout):
         return [Result(model.name, "", faults=[f"{type(error).__name__}: {error}"])]
 
 
+HEADINGS = ("model", "case", "layout", "candidates", "certain", "doubtful", "ours", "worst IoU", "worst score", "s", "")
 COLUMNS = "{:24} {:22} {:15} {:>10} {:>8} {:>9} {:>5} {:>9} {:>11} {:>7}  {}"
 
 
@@ -426,14 +428,14 @@ def main():
     parser.add_argument("folders", nargs="+", type=Path, metavar="OUTDIR")
     parser.add_argument("--detect", required=True, metavar="PROGRAM")
     parser.add_argument("--only", nargs="+", metavar="NAME")
-    parser.add_argument("--half", action="store_true", help="PROGRAM computes in half precision: the wider tolerances for every model")
+    parser.add_argument("--half", action="store_true", help="PROGRAM computes in half precision: wider tolerances throughout")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep pictures and the last answer here")
     parser.add_argument("--timeout", type=float, default=300, help="seconds our program may take (an engine build takes minutes)")
     asked = parser.parse_args()
     models = load(asked.folders, asked.only, asked.half)
     if not models:
         sys.exit(f"compare: no models in {', '.join(map(str, asked.folders))}")
-    print(COLUMNS.format("model", "case", "layout", "candidates", "certain", "doubtful", "ours", "worst IoU", "worst score", "s", ""))
+    print(COLUMNS.format(*HEADINGS))
     failed = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.keep or Path(temporary)

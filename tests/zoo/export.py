@@ -36,8 +36,8 @@ def row(yaml, labels=None, classes=None, asked=None, old=False, **arguments):
     return {**made, "arguments": {"imgsz": 320, **arguments}}
 
 
-# name -> how to make it. `asked="gpu-half"`: see `halve_as_on_a_gpu`. `old`: made by release 8.4.0 (run.sh installs it beside the
-# newest): until some release after it, YOLOv10 and YOLO26 exported their end-to-end heads by default, and RT-DETR one column a class.
+# name -> how to make it. `asked="gpu-half"`: see `halve_as_on_a_gpu`. `old`: made by release 8.4.0, which run.sh installs
+# beside the newest: there YOLOv10 and YOLO26 export their end-to-end heads by default, and RT-DETR a column for each class.
 ROWS = {
     "yolov5nu": row("yolov5n.yaml"),
     "yolov8n": row("yolov8n.yaml", imgsz=640),
@@ -130,7 +130,7 @@ def settle_batch_norm(model):
 
 
 def spread(model, layer, mean, std, generator):
-    """Rescales `layer` so that its outputs over a picture have the given standard deviation around `mean` (one, or one a channel)."""
+    """Rescales `layer` so that its outputs over a picture spread by `std` around `mean`, a number or a list of one a channel."""
     import torch
 
     seen = []
@@ -154,7 +154,7 @@ def output_layers(head):
             yield boxes.layers[-1], 0.1, 0.3
         yield head.dec_score_head[-1], -4.0, 1.5  # the scores of the other decoder layers are for training
         return
-    # A side is counted in strides: the expectation over 16 bins, of which the near ones are favoured, or with one bin the number itself.
+    # A side is counted in strides: the expectation over 16 bins, the near ones favoured, or with a single bin the number itself.
     sides = ([-0.3 * bin for bin in range(head.reg_max)] * 4, 2.0) if head.reg_max > 1 else (3.0, 0.8)
     for boxes, scores in (("cv2", "cv3"), ("one2one_cv2", "one2one_cv3")):
         for sequence in getattr(head, boxes, None) or ():

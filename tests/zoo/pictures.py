@@ -1,4 +1,6 @@
-# The deterministic pictures of the zoo, and Ultralytics' letterbox in OpenCV. Imported by export.py and compare.py; not run by itself.
+# The deterministic pictures of the zoo, and Ultralytics' letterbox in OpenCV.
+#
+# Imported by export.py and compare.py; not run by itself.
 import cv2
 import numpy as np
 
