@@ -7,12 +7,15 @@ use crate::vision::frame::{Colorimetry, Frame, PixelFormat};
 use crate::vision::geometry::Letterbox;
 use crate::vision::recipe::Colors;
 
-/// `(s, c)` of the module's arithmetic: how many pixels one sample stands for, and where among them it lies.
+/// `(s, c)` of the module's arithmetic: how many pixels a sample stands for, and where among them it lies.
 type Siting = (u32, u32);
-const FULL: Siting = (1, 1);
 
-const fn chroma(on_first: bool) -> Siting {
-    if on_first { (2, 1) } else { (2, 2) }
+/// Along a row and down the rows, for planes with a sample for each pixel.
+const FULL: [Siting; 2] = [(1, 1); 2];
+
+/// The same for chroma.
+fn chroma(color: Colorimetry) -> [Siting; 2] {
+    [color.chroma_left, color.chroma_top].map(|on_first| if on_first { (2, 1) } else { (2, 2) })
 }
 
 /// Where one axis is sampled: between `near` and the sample after it, which counts `weight`; 0 at the last.
@@ -45,12 +48,12 @@ impl Axis {
     }
 }
 
-/// Two neighbouring pixels of a row, of `PIXEL` bytes each, in a form that vectorises.
+/// Two neighbouring pixels of a row, of `PIXEL` bytes each, in words that vectorise.
 trait Pair<const PIXEL: usize>: Pod {
     /// From 2 × `PIXEL` bytes.
     fn read(bytes: &[u8]) -> Self;
-    /// Byte `offset` of either pixel.
-    fn bytes(self, offset: usize) -> (u8, u8);
+    /// Byte `i` of either pixel.
+    fn bytes(self, i: usize) -> (u8, u8);
 }
 
 impl Pair<1> for u16 {
@@ -72,32 +75,23 @@ impl Pair<2> for u32 {
     }
 
     #[inline(always)]
-    fn bytes(self, offset: usize) -> (u8, u8) {
-        ((self >> (8 * offset)) as u8, (self >> (8 * offset + 16)) as u8)
+    fn bytes(self, i: usize) -> (u8, u8) {
+        ((self >> (8 * i)) as u8, (self >> (8 * i + 16)) as u8)
     }
 }
 
-impl Pair<3> for [u32; 2] {
+/// Pixels of 3 or 4 bytes: a word each.
+impl<const PIXEL: usize> Pair<PIXEL> for [u32; 2] {
     #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
-        [<u32 as Pair<2>>::read(bytes), <u32 as Pair<2>>::read(&bytes[2..]) >> 8]
+        // Whole words that overlap; a load of three bytes would be two.
+        let word = |at| <u32 as Pair<2>>::read(&bytes[at..]);
+        [word(0), word(2 * PIXEL - 4) >> (8 * (4 - PIXEL))]
     }
 
     #[inline(always)]
-    fn bytes(self, offset: usize) -> (u8, u8) {
-        ((self[0] >> (8 * offset)) as u8, (self[1] >> (8 * offset)) as u8)
-    }
-}
-
-impl Pair<4> for [u32; 2] {
-    #[inline(always)]
-    fn read(bytes: &[u8]) -> Self {
-        [<u32 as Pair<2>>::read(bytes), <u32 as Pair<2>>::read(&bytes[4..])]
-    }
-
-    #[inline(always)]
-    fn bytes(self, offset: usize) -> (u8, u8) {
-        <Self as Pair<3>>::bytes(self, offset)
+    fn bytes(self, i: usize) -> (u8, u8) {
+        ((self[0] >> (8 * i)) as u8, (self[1] >> (8 * i)) as u8)
     }
 }
 
@@ -126,30 +120,29 @@ pub(super) struct Sampler {
 impl Sampler {
     /// Those that `colors` need of `format`, in the order of their channels.
     pub fn all(format: PixelFormat, color: Colorimetry, colors: Colors, letterbox: &Letterbox) -> Vec<Sampler> {
-        let new = |plane, pixel, offsets: &[usize], x, y| Sampler::new(format, letterbox, plane, pixel, offsets, x, y);
-        let (x, y) = (chroma(color.chroma_left), chroma(color.chroma_top));
-        let luma = || new(0, 1, &[0], FULL, FULL);
+        let planes = format.planes(letterbox.frame_width as usize, letterbox.frame_height as usize);
+        let new = |i, pixel, offsets: &[_], sitings| Sampler::new(letterbox, i, planes[i], pixel, offsets, sitings);
+        let (luma, chroma) = (|| new(0, 1, &[0], FULL), chroma(color));
         match (format, format.rgb_offsets()) {
-            (_, Some(offsets)) => vec![new(0, format.pixel_bytes(), &offsets, FULL, FULL)],
+            (_, Some(offsets)) => vec![new(0, format.pixel_bytes(), &offsets, FULL)],
             (PixelFormat::I420, _) if colors != Colors::Gray => {
-                vec![luma(), new(1, 1, &[0], x, y), new(2, 1, &[0], x, y)]
+                vec![luma(), new(1, 1, &[0], chroma), new(2, 1, &[0], chroma)]
             }
-            (PixelFormat::Nv12, _) if colors != Colors::Gray => vec![luma(), new(1, 2, &[0, 1], x, y)],
+            (PixelFormat::Nv12, _) if colors != Colors::Gray => vec![luma(), new(1, 2, &[0, 1], chroma)],
             _ => vec![luma()],
         }
     }
 
+    /// For a plane of `rows` rows with pixels of `pixel` bytes.
     fn new(
-        format: PixelFormat,
         letterbox: &Letterbox,
         plane: usize,
+        (row_bytes, rows): (usize, usize),
         pixel: usize,
         offsets: &[usize],
-        x: Siting,
-        y: Siting,
+        [x, y]: [Siting; 2],
     ) -> Self {
         let &Letterbox { frame_width, frame_height, width, height, .. } = letterbox;
-        let (row_bytes, rows) = format.planes(frame_width as usize, frame_height as usize)[plane];
         let samples = (row_bytes / pixel) as u32;
         let columns = Axis::new(frame_width, width, samples, x).in_bytes(samples, pixel as u32);
         let row = || Row { index: NO_ROW, pairs: vec![0; width as usize] };
@@ -229,7 +222,7 @@ fn gather<P: Pair<PIXEL>, const PIXEL: usize>(row: &[u8], columns: &[u32], pairs
         // No pair lies in a row of one pixel: it is its own neighbour.
         return pairs.fill(P::read([pixel, pixel].as_flattened()));
     }
-    // Checked once for all: a check at each load costs a fifth of the frame's time.
+    // Checked once for all columns; a check at each load makes the whole frame take half as long again.
     let last = columns.iter().fold(0, |last, &column| column.max(last));
     assert!(last as usize + 2 * PIXEL <= row.len());
     for (pair, &column) in pairs.iter_mut().zip(columns) {
