@@ -222,7 +222,7 @@ fn gather<P: Pair<PIXEL>, const PIXEL: usize>(row: &[u8], columns: &[u32], pairs
         // No pair lies in a row of one pixel: it is its own neighbour.
         return pairs.fill(P::read([pixel, pixel].as_flattened()));
     }
-    // Checked once for all columns; a check at each load makes the whole frame take half as long again.
+    // Checked once for all columns; a check at each load makes the whole frame take a quarter longer.
     let last = columns.iter().fold(0, |last, &column| column.max(last));
     assert!(last as usize + 2 * PIXEL <= row.len());
     for (pair, &column) in pairs.iter_mut().zip(columns) {
