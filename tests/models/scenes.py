@@ -406,6 +406,8 @@ def overlap(shape, others):
 def place(rng, width, height, unit, others):
     """A shape somewhere in the frame, mostly clear of the others, sometimes cut by an edge."""
     class_id = int(rng.integers(0, 2))
+    if others and rng.random() < 0.25:
+        return place_near(rng, class_id, unit, others[rng.integers(0, len(others))])
     w, h = random_size(rng, class_id, unit, 10.0, 300.0 if rng.random() < 0.2 else 160.0)
     tolerated = 2.0 if rng.random() < 0.5 else 0.15
     reach = rng.choice([-0.5, 0.4], p=[0.7, 0.3])  # inside the frame, or past its edge
@@ -416,6 +418,14 @@ def place(rng, width, height, unit, others):
         if overlap(shape, others) <= tolerated:
             return shape
     return None
+
+
+def place_near(rng, class_id, unit, host):
+    """A smaller shape on another one or across its edge: what detectors confuse most."""
+    size = max(12.0, math.sqrt(host.w * host.h) / unit * rng.uniform(0.15, 0.8))
+    w, h = random_size(rng, class_id, unit, size * 0.9, size * 1.1)
+    return Shape(class_id, host.cx + rng.uniform(-0.6, 0.6) * host.w,
+                 host.cy + rng.uniform(-0.6, 0.6) * host.h, w, h)
 
 
 def mean_colour(canvas, shape):
@@ -437,9 +447,12 @@ def random_scene(rng):
     for _ in range(0 if rng.random() < 0.04 else rng.integers(1, 15)):
         shape = place(rng, width, height, unit, shapes)
         if shape is not None:
-            shape.paint(rng, mean_colour(canvas, shape), rng.uniform(30, 60))
-            shape.draw(canvas, owner, len(shapes))
             shapes.append(shape)
+    if rng.random() < 0.7:  # small ones on top, so that few are hidden for good
+        shapes.sort(key=Shape.area, reverse=True)
+    for index, shape in enumerate(shapes):
+        shape.paint(rng, mean_colour(canvas, shape), rng.uniform(30, 60))
+        shape.draw(canvas, owner, index)
     canvas = degrade(rng, canvas, unit)
     if rng.random() < 0.75:
         canvas = codec(rng, canvas)
