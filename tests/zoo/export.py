@@ -4,7 +4,7 @@
 #
 # The export itself is Ultralytics' own, untouched. Only the weights are ours: random ones give the same tiny score for every
 # anchor, which would test nothing, so `awaken` gives a freshly built model useful activations first. A file that is already in
-# OUTDIR is kept as long as this script and the packages that made it are unchanged (see `stamp`).
+# OUTDIR is kept as long as the scripts and the packages that made it are unchanged (see `stamp`).
 # Beside NAME.onnx lies NAME.json: what made it, how long it took, and what the file says about its inputs and outputs.
 import argparse
 import hashlib
@@ -24,6 +24,7 @@ os.environ.update(YOLO_OFFLINE="true", YOLO_AUTOINSTALL="false", YOLO_VERBOSE="f
 SEED = 20
 OLD_RELEASE = "8.4.0"  # as in requirements-old.txt
 DETAIL, SHIFT = 0.5, 2.0  # see `calm`
+SCRIPTS = (Path(__file__), Path(__file__).with_name("pictures.py"))
 PACKAGES = ("ultralytics", "torch", "onnx", "onnxslim", "onnxruntime")
 
 # Labels that a careless reader of metadata_props["names"] (the repr of a Python dict) trips over.
@@ -71,9 +72,9 @@ ROWS = {
 
 
 def stamp(name):
-    """What a kept file must have been made with: this script, its row, and the packages."""
+    """What a kept file must have been made with: the scripts, its row, and the packages."""
     return {
-        "script": hashlib.sha256(Path(__file__).read_bytes()).hexdigest(),
+        "scripts": hashlib.sha256(b"".join(path.read_bytes() for path in SCRIPTS)).hexdigest(),
         "row": json.loads(json.dumps(ROWS[name])),
         "packages": {package: version(package) for package in PACKAGES},
     }
