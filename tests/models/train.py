@@ -257,12 +257,15 @@ def train(options):
 # --------------------------------------------------------------------- check
 
 def check_models(options):
-    """All four must find the same objects as shapes.onnx."""
+    """All four must find the same objects as shapes.onnx.
+
+    In half precision a near tie in the NMS may end the other way: 2 % may differ there.
+    """
     images, _ = evaluation_samples(options.scenes)
     name = lambda suffix: os.path.join(options.folder, f"shapes{suffix}.onnx")
     reference = detect.Model(name(""))
     wanted = [reference(image) for image in images]
-    for suffix, tolerance in (("", 0), ("-f16", 2.0), ("-v8", 1e-3), ("-e2e", 1e-3)):
+    for suffix, tolerance in (("", 0), ("-f16", 3.0), ("-v8", 1e-3), ("-e2e", 1e-3)):
         model, worst, strays, total = detect.Model(name(suffix)), 0.0, 0, 0
         started = time.time()
         outputs = [model(image) for image in images]
@@ -274,9 +277,9 @@ def check_models(options):
             for row in a:
                 distance = np.abs(b[:, :4] - row[:4]).max(1) + 1e3 * (b[:, 5] != row[5])
                 near = distance.min() if len(b) else 1e3
-                strays += near > 50
-                worst = max(worst, near if near <= 50 else 0)
-        fine = worst <= tolerance and strays <= (0.01 * total if suffix == "-f16" else 0)
+                strays += near > tolerance
+                worst = max(worst, near if near <= tolerance else 0)
+        fine = strays <= (0.02 * total if suffix == "-f16" else 0)
         print(f"shapes{suffix}.onnx: output {outputs[0].shape} {outputs[0].dtype}, "
               f"{total} objects, largest difference {worst:.4f} px, {strays} strays, "
               f"{spent:.1f} ms a frame, {'ok' if fine else 'DIFFERS'}")
