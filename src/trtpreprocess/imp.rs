@@ -119,7 +119,7 @@ impl ObjectImpl for TrtPreprocess {
                     .build(),
                 glib::ParamSpecFloat::builder("scale")
                     .nick("Scale")
-                    .blurb("Elements are (sample * scale - mean) / std of samples in 0..255 (0 = as the model wants it)")
+                    .blurb("Multiplies samples of 0..255 first (0 = as the model wants it)")
                     .minimum(0.0)
                     .maximum(f32::MAX)
                     .default_value(default.scale)
@@ -127,7 +127,7 @@ impl ObjectImpl for TrtPreprocess {
                     .build(),
                 glib::ParamSpecString::builder("mean")
                     .nick("Mean")
-                    .blurb("Subtracted after scaling: one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
+                    .blurb("Subtracted next: one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
                     .mutable_ready()
                     .build(),
                 glib::ParamSpecString::builder("std")
@@ -199,7 +199,7 @@ impl ElementImpl for TrtPreprocess {
             gst::subclass::ElementMetadata::new(
                 "TensorRT preprocessor",
                 "Filter/Analyzer/Video",
-                "Makes the input tensor of a detection model from each frame",
+                "Turns each frame into the input tensor of a detection model",
                 env!("CARGO_PKG_REPOSITORY"),
             )
         });
