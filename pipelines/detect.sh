@@ -29,7 +29,7 @@ Examples:
   pipelines/detect.sh
   pipelines/detect.sh street.mp4 yolo11n.onnx
   pipelines/detect.sh --backend cpu --no-video --json street.jsonl street.mp4 yolo11n.onnx
-  pipelines/detect.sh --nms "confidence-threshold=0.5 iou-threshold=0.6" street.mp4 yolo11n.onnx
+  pipelines/detect.sh --nms "score-threshold=0.5" street.mp4 yolo11n.onnx
 
 The first run installs missing Debian packages (needs root or sudo) and builds for some minutes.
 `gst-inspect-1.0 trtnms` lists properties; README.md says how to load the plugin.

@@ -59,6 +59,27 @@ fn wild() -> impl Strategy<Value = Detection> {
     )
 }
 
+/// Pairs whose IoU is the threshold but for rounding, in the two ways that put their centres farthest apart: equal
+/// boxes side by side, and a box in the corner of a greater one. Specks make the grid fine.
+fn edges() -> impl Strategy<Value = (f32, Vec<Detection>)> {
+    let pair = (0.0..640f32, 0.0..640f32, 1.0..50f32, -3i32..4, any::<bool>(), any::<bool>());
+    (0.01..0.99f32, prop::collection::vec(pair, 1..20)).prop_map(|(iou, pairs)| {
+        let mut detections = Vec::new();
+        for (x, y, size, ulps, nested, weaker_first) in pairs {
+            let (shift, other) = if nested { (0.0, size / iou) } else { (size * (1.0 - iou) / (1.0 + iou), size) };
+            let other = f32::from_bits(other.to_bits().wrapping_add_signed(ulps));
+            let (a, b) = (BBox::new(x, y, x + size, y + size), BBox::new(x + shift, y, x + shift + other, y + size));
+            let speck = BBox::new(x, y, x + 0.1, y + 0.1);
+            let (a, b) = if weaker_first { (b, a) } else { (a, b) };
+            for bbox in [a, b, speck, speck.clip(1.0, 1.0)] {
+                let anchor = detections.len() as u32;
+                detections.push(Detection { bbox, score: 0.5, class: 0, anchor });
+            }
+        }
+        (iou, detections)
+    })
+}
+
 fn settings() -> impl Strategy<Value = Nms> {
     let iou = prop_oneof![Just(0.0), Just(1.0), Just(0.5), Just(0.25), 0.0..1f32];
     let limit = prop_oneof![Just(0), Just(1), 0..20usize, Just(usize::MAX)];
@@ -83,6 +104,19 @@ proptest! {
         compare(&mut nms, detections);
     }
 
+    #[test]
+    fn right_at_the_threshold((iou, detections) in edges()) {
+        compare(&mut Nms::new(iou, usize::MAX, false), detections);
+    }
+
+    #[test]
+    fn ranking_is_order_and_limit(mut nms in settings(), mut detections in prop::collection::vec(coarse(), 0..30)) {
+        let nothing_repeats = Nms::new(2.0, nms.max_detections, false);
+        let wanted = plain(&nothing_repeats, detections.clone());
+        nms.rank(&mut detections);
+        prop_assert_eq!(detections, wanted);
+    }
+
     /// Scratch memory of one call is no concern of the next.
     #[test]
     fn calls_are_independent(mut nms in settings(), calls in prop::collection::vec(prop::collection::vec(coarse(), 0..30), 2..5)) {
@@ -90,4 +124,25 @@ proptest! {
             compare(&mut nms, detections);
         }
     }
+}
+
+#[test]
+fn only_above_the_threshold_and_of_the_same_class() {
+    // Their IoU is a third.
+    let given = [(0.0, 0, 0.9), (1.0, 0, 0.8), (1.0, 1, 0.7)].map(|(x, class, score)| Detection {
+        bbox: BBox::new(x, 0.0, x + 2.0, 1.0),
+        score,
+        class,
+        anchor: 0,
+    });
+    let left = |iou, limit, agnostic| {
+        let mut detections = given.to_vec();
+        Nms::new(iou, limit, agnostic).suppress(&mut detections);
+        detections.iter().map(|detection| detection.score).collect::<Vec<_>>()
+    };
+    assert_eq!(left(1.0 / 3.0, 10, false), [0.9, 0.8, 0.7]);
+    assert_eq!(left(0.33, 10, false), [0.9, 0.7]);
+    assert_eq!(left(0.33, 10, true), [0.9]);
+    assert_eq!(left(0.33, 1, false), [0.9]);
+    assert_eq!(left(0.33, 0, false), []);
 }

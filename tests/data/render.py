@@ -78,7 +78,7 @@ class Backdrop:
 
 def make_movers(rng, count, backdrop, unit):
     """Objects of both classes, large ones first so that they lie below the small ones."""
-    sizes = np.exp(np.linspace(math.log(190), math.log(18), count))
+    sizes = np.exp(np.linspace(math.log(130), math.log(18), count))
     movers, shapes = [], []
     for index, size in enumerate(sizes):
         class_id = (index + index // 2) % 2
@@ -91,7 +91,8 @@ def make_movers(rng, count, backdrop, unit):
             shape = scenes.Shape(class_id, cx, cy, w, h)
             if scenes.overlap(shape, shapes) < 0.1:
                 break
-        shapes.append(shape.paint(rng, backdrop.mean, 60.0))
+        # Colours of their own: where two alike overlap, nobody could tell their edges.
+        shapes.append(shape.paint(rng, backdrop.mean, 60.0, [s.colour for s in shapes]))
         movers.append(Mover(rng, shape, backdrop.width, backdrop.height, unit))
     return movers
 
@@ -138,7 +139,7 @@ def parse_options():
     parser.add_argument("--frames", type=int, default=300)
     parser.add_argument("--fps", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--objects", type=int, default=9)
+    parser.add_argument("--objects", type=int, default=8)
     parser.add_argument("--kbps", type=int, default=800, help="bit rate of the video")
     parser.add_argument("--preset", default="medium", help="speed preset of x264enc")
     parser.add_argument("--bframes", type=int, default=2)

@@ -109,13 +109,16 @@ def contrast(a, b):
 
 
 def pick_colour(rng, against, least):
-    """A random colour that stands out from all colours in `against`."""
+    """A random colour that stands out from all in `against`, or the best of 60 tries."""
+    best, best_margin = None, -1.0
     for _ in range(60):
         colour = rng.uniform(0, 255, 3).astype(np.float32)
-        if all(contrast(colour, other) >= least for other in against):
-            return colour
-    darkest = np.mean(against) > 127
-    return np.full(3, 10 if darkest else 245, np.float32)
+        margin = min(contrast(colour, other) for other in against)
+        if margin > best_margin:
+            best, best_margin = colour, margin
+        if margin >= least:
+            break
+    return best
 
 
 # ------------------------------------------------------------------- objects
@@ -125,12 +128,12 @@ class Shape:
 
     def __init__(self, class_id, cx, cy, w, h):
         self.class_id, self.cx, self.cy, self.w, self.h = class_id, cx, cy, w, h
-        self.patch = None
+        self.patch = self.colour = None
         self.outline, self.outline_colour = 0.0, None
 
-    def paint(self, rng, backdrop, least=45.0):
-        """Chooses the fill, at a safe contrast to the mean colour of the backdrop."""
-        colour = pick_colour(rng, [backdrop], least)
+    def paint(self, rng, backdrop, least=45.0, others=()):
+        """Chooses the fill, at a safe contrast to the backdrop's mean and to other colours."""
+        colour = self.colour = pick_colour(rng, [backdrop, *others], least)
         margin = contrast(colour, backdrop)
         height, width = math.ceil(self.h) + 4, math.ceil(self.w) + 4
         self.patch = np.empty((height, width, 3), np.float32)
@@ -403,6 +406,8 @@ def overlap(shape, others):
 def place(rng, width, height, unit, others):
     """A shape somewhere in the frame, mostly clear of the others, sometimes cut by an edge."""
     class_id = int(rng.integers(0, 2))
+    if others and rng.random() < 0.25:
+        return place_near(rng, class_id, unit, others[rng.integers(0, len(others))])
     w, h = random_size(rng, class_id, unit, 10.0, 300.0 if rng.random() < 0.2 else 160.0)
     tolerated = 2.0 if rng.random() < 0.5 else 0.15
     reach = rng.choice([-0.5, 0.4], p=[0.7, 0.3])  # inside the frame, or past its edge
@@ -413,6 +418,14 @@ def place(rng, width, height, unit, others):
         if overlap(shape, others) <= tolerated:
             return shape
     return None
+
+
+def place_near(rng, class_id, unit, host):
+    """A smaller shape on another one or across its edge: what detectors confuse most."""
+    size = max(12.0, math.sqrt(host.w * host.h) / unit * rng.uniform(0.15, 0.8))
+    w, h = random_size(rng, class_id, unit, size * 0.9, size * 1.1)
+    return Shape(class_id, host.cx + rng.uniform(-0.6, 0.6) * host.w,
+                 host.cy + rng.uniform(-0.6, 0.6) * host.h, w, h)
 
 
 def mean_colour(canvas, shape):
@@ -434,9 +447,12 @@ def random_scene(rng):
     for _ in range(0 if rng.random() < 0.04 else rng.integers(1, 15)):
         shape = place(rng, width, height, unit, shapes)
         if shape is not None:
-            shape.paint(rng, mean_colour(canvas, shape), rng.uniform(30, 60))
-            shape.draw(canvas, owner, len(shapes))
             shapes.append(shape)
+    if rng.random() < 0.7:  # small ones on top, so that few are hidden for good
+        shapes.sort(key=Shape.area, reverse=True)
+    for index, shape in enumerate(shapes):
+        shape.paint(rng, mean_colour(canvas, shape), rng.uniform(30, 60))
+        shape.draw(canvas, owner, index)
     canvas = degrade(rng, canvas, unit)
     if rng.random() < 0.75:
         canvas = codec(rng, canvas)

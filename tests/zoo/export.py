@@ -4,7 +4,7 @@
 #
 # The export itself is Ultralytics' own, untouched. Only the weights are ours: random ones give the same tiny score for every
 # anchor, which would test nothing, so `awaken` gives a freshly built model useful activations first. A file that is already in
-# OUTDIR is kept as long as this script and the packages that made it are unchanged (see `stamp`).
+# OUTDIR is kept as long as the scripts and the packages that made it are unchanged (see `stamp`).
 # Beside NAME.onnx lies NAME.json: what made it, how long it took, and what the file says about its inputs and outputs.
 import argparse
 import hashlib
@@ -22,20 +22,23 @@ import numpy as np
 os.environ.update(YOLO_OFFLINE="true", YOLO_AUTOINSTALL="false", YOLO_VERBOSE="false")
 
 SEED = 20
-DETAIL = float(os.environ.get('DETAIL', 0.5))
-SHIFT = float(os.environ.get('SHIFT', 1.0))
+OLD_RELEASE = "8.4.0"  # as in requirements-old.txt
+DETAIL, SHIFT = 0.5, 2.0  # see `calm`
+SCRIPTS = (Path(__file__), Path(__file__).with_name("pictures.py"))
 PACKAGES = ("ultralytics", "torch", "onnx", "onnxslim", "onnxruntime")
 
 # Labels that a careless reader of metadata_props["names"] (the repr of a Python dict) trips over.
 AWKWARD = {0: "it's", 1: 'say "hi"', 2: "both ' and \"", 3: "a, b: c", 4: "{4: 'x'}", 5: "naïve ☃", 6: "back\\slash", 7: " "}
 
 
-def row(yaml, labels=None, classes=None, asked=None, **arguments):
+def row(yaml, labels=None, classes=None, asked=None, old=False, **arguments):
     """One export: the yaml, its arguments, and what differs from the defaults. Most are 320x320, which is four times quicker."""
-    return {"yaml": yaml, "labels": labels, "classes": classes, "asked": asked, "arguments": {"imgsz": 320, **arguments}}
+    made = {"yaml": yaml, "labels": labels, "classes": classes, "asked": asked, "old": old}
+    return {**made, "arguments": {"imgsz": 320, **arguments}}
 
 
-# name -> how to make it. `asked="gpu-half"`: see `halve_as_on_a_gpu`.
+# name -> how to make it. `asked="gpu-half"`: see `halve_as_on_a_gpu`. `old`: made by release 8.4.0, which run.sh installs
+# beside the newest: there YOLOv10 and YOLO26 export their end-to-end heads by default, and RT-DETR a column for each class.
 ROWS = {
     "yolov5nu": row("yolov5n.yaml"),
     "yolov8n": row("yolov8n.yaml", imgsz=640),
@@ -43,7 +46,7 @@ ROWS = {
     "yolov10n": row("yolov10n.yaml"),
     "yolo11n": row("yolo11n.yaml", labels=AWKWARD),
     "yolo12n": row("yolo12n.yaml"),
-    "yolo26n": row("yolo26n.yaml"),
+    "yolo26n": row("yolo26n.yaml", imgsz=640),
     "rtdetr-l": row("rtdetr-l.yaml"),
     # nms=False asks for the heads that need no suppression, nms=True puts the suppression into the graph.
     "yolov10n-e2e": row("yolov10n.yaml", nms=False),
@@ -56,6 +59,10 @@ ROWS = {
     "yolov8n-gpu-half": row("yolov8n.yaml", asked="gpu-half", half=True),
     "yolo26n-gpu-half": row("yolo26n.yaml", asked="gpu-half", half=True),
     "yolo26n-e2e-gpu-half": row("yolo26n.yaml", asked="gpu-half", half=True, nms=False),
+    "old-yolov10n": row("yolov10n.yaml", old=True),
+    "old-yolo11n": row("yolo11n.yaml", old=True),
+    "old-yolo26n": row("yolo26n.yaml", old=True),
+    "old-rtdetr-l": row("rtdetr-l.yaml", old=True),
     # Tasks that trtnms does not do: it must refuse them and say which one it met.
     "yolo11n-seg": row("yolo11n-seg.yaml"),
     "yolo11n-pose": row("yolo11n-pose.yaml"),
@@ -65,9 +72,9 @@ ROWS = {
 
 
 def stamp(name):
-    """What a kept file must have been made with: this script, its row, and the packages."""
+    """What a kept file must have been made with: the scripts, its row, and the packages."""
     return {
-        "script": hashlib.sha256(Path(__file__).read_bytes()).hexdigest(),
+        "scripts": hashlib.sha256(b"".join(path.read_bytes() for path in SCRIPTS)).hexdigest(),
         "row": json.loads(json.dumps(ROWS[name])),
         "packages": {package: version(package) for package in PACKAGES},
     }
@@ -124,7 +131,7 @@ def settle_batch_norm(model):
 
 
 def spread(model, layer, mean, std, generator):
-    """Rescales `layer` so that its outputs over a picture have the given mean and standard deviation."""
+    """Rescales `layer` so that its outputs over a picture spread by `std` around `mean`, a number or a list of one a channel."""
     import torch
 
     seen = []
@@ -136,11 +143,11 @@ def spread(model, layer, mean, std, generator):
     output = seen[-1]
     scale = std / output.std()
     layer.weight.mul_(scale)
-    layer.bias.fill_(mean - scale * output.mean())
+    layer.bias.copy_(torch.as_tensor(mean) - scale * output.mean())
 
 
 def output_layers(head):
-    """(layer, mean, std) of what each last layer of a detection head shall put out, scores as logits."""
+    """(layer, mean, std) of what each last layer of a detection head shall put out; scores are logits."""
     if type(head).__name__ == "RTDETRDecoder":
         yield head.enc_score_head, -3.0, 1.5
         yield head.enc_bbox_head.layers[-1], 0.0, 0.5
@@ -148,8 +155,8 @@ def output_layers(head):
             yield boxes.layers[-1], 0.1, 0.3
         yield head.dec_score_head[-1], -4.0, 1.5  # the scores of the other decoder layers are for training
         return
-    # Sides are in strides: an expectation over 16 bins, or for reg_max 1 the distance itself.
-    sides = (0.0, 2.0) if head.reg_max > 1 else (5.0, 1.5)
+    # A side is counted in strides: the expectation over 16 bins, the near ones favoured, or with a single bin the number itself.
+    sides = ([-0.3 * bin for bin in range(head.reg_max)] * 4, 2.0) if head.reg_max > 1 else (3.0, 0.8)
     for boxes, scores in (("cv2", "cv3"), ("one2one_cv2", "one2one_cv3")):
         for sequence in getattr(head, boxes, None) or ():
             yield sequence[-1], *sides
@@ -265,7 +272,8 @@ def main():
     directory = asked.directory.resolve()
     directory.mkdir(parents=True, exist_ok=True)
     os.environ["YOLO_CONFIG_DIR"] = str(directory)
-    for name in asked.names or ROWS:
+    old = version("ultralytics") == OLD_RELEASE
+    for name in asked.names or [name for name in ROWS if ROWS[name]["old"] == old]:
         if fresh(name, directory):
             print(f"export: {name}: kept", flush=True)
             continue

@@ -40,6 +40,19 @@ impl Head {
         STRIDES.into_iter().find(|strides| cells(strides, self.input) == self.rows as u64)
     }
 
+    /// Column, row and stride of the cell that a row of a grid stands for.
+    fn cell(&self, row: usize) -> [f32; 3] {
+        let mut cell = row as u32;
+        for &stride in self.strides().unwrap_or_default() {
+            let (columns, rows) = (self.input.0.div_ceil(stride), self.input.1.div_ceil(stride));
+            if cell < columns * rows {
+                return [(cell % columns) as f32, (cell / columns) as f32, stride as f32];
+            }
+            cell -= columns * rows;
+        }
+        [0.0; 3] // no grid, so boxes of no size
+    }
+
     fn input(&self) -> (f32, f32) {
         (self.input.0 as f32, self.input.1 as f32)
     }
@@ -145,17 +158,32 @@ fn number(tensor: &Tensor, index: usize) -> f32 {
     .unwrap_or(f32::NAN) // which passes nowhere
 }
 
-/// The four numbers of a box.
-fn four(tensor: &Tensor, row: usize) -> [f32; 4] {
+fn box_at(tensor: &Tensor, row: usize) -> [f32; 4] {
     std::array::from_fn(|i| number(tensor, row * 4 + i))
 }
 
-fn from_center<T: Element>(row: &[T]) -> BBox {
-    BBox::from_center(row[0].to_f32(), row[1].to_f32(), row[2].to_f32(), row[3].to_f32())
+fn first_four<T: Element>(row: &[T]) -> [f32; 4] {
+    std::array::from_fn(|i| row[i].to_f32())
 }
 
 fn from_corners([x1, y1, x2, y2]: [f32; 4]) -> BBox {
     BBox::new(x1, y1, x2, y2)
+}
+
+fn from_center([cx, cy, w, h]: [f32; 4]) -> BBox {
+    BBox::from_center(cx, cy, w, h)
+}
+
+/// Centre and size in 0..1.
+fn from_shares(head: &Head, [cx, cy, w, h]: [f32; 4]) -> BBox {
+    let (width, height) = head.input();
+    BBox::from_center(cx * width, cy * height, w * width, h * height)
+}
+
+/// Centre in cells, size as logarithm of cells.
+fn from_cell([gx, gy, stride]: [f32; 3], [x, y, w, h]: [f32; 4]) -> BBox {
+    let exp = |value: f32| f64::from(value).exp() as f32;
+    BBox::from_center((x + gx) * stride, (y + gy) * stride, exp(w) * stride, exp(h) * stride)
 }
 
 /// The greatest score that is at least `least`, and the first place where it stands.
@@ -176,7 +204,7 @@ fn best<T: Float>(scores: &[T], least: f32) -> Option<(usize, f32)> {
         let found = lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |found, &score| greater(score, found));
         if found > greatest && found >= least {
             greatest = found;
-            best = block.iter().position(|&score| score == found).map(|at| (i * BLOCK + at, found));
+            best = block.iter().position(|&score| score == found).map(|at| (i * BLOCK + at, block[at]));
         }
     }
     best
@@ -188,50 +216,34 @@ fn greater(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
 }
 
-/// Rows of centre, size, objectness and class scores.
-fn with_objectness<T: Float>(head: &Head, values: &[T], sink: &mut Sink, bbox: impl Fn(usize, &[T]) -> BBox) {
+/// Rows of a box, objectness and class scores.
+fn with_objectness<T: Float>(head: &Head, values: &[T], sink: &mut Sink, bbox: impl Fn(usize, [f32; 4]) -> BBox) {
     let least = sink.thresholds.least();
     for (anchor, row) in values.chunks_exact(head.columns).enumerate() {
         let objectness = row[4].to_f32();
         if objectness >= least
             && let Some((class, score)) = best(&row[5..], f32::NEG_INFINITY)
         {
-            sink.push(anchor, bbox(anchor, row), objectness * score, class);
+            sink.push(anchor, bbox(anchor, first_four(row)), objectness * score, class);
         }
     }
 }
 
 pub(super) fn yolov5(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    float!(outputs[0], values => with_objectness(head, values, sink, |_, row| from_center(row)));
+    float!(outputs[0], values => with_objectness(head, values, sink, |_, numbers| from_center(numbers)));
 }
 
 pub(super) fn yolox(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    float!(outputs[0], values => with_objectness(head, values, sink, |anchor, row| {
-        let mut cell = anchor as u32;
-        for &stride in head.strides().unwrap_or_default() {
-            let (columns, rows) = (head.input.0.div_ceil(stride), head.input.1.div_ceil(stride));
-            if cell < columns * rows {
-                let (gx, gy, stride) = ((cell % columns) as f32, (cell / columns) as f32, stride as f32);
-                let exp = |value: f32| f64::from(value).exp() as f32;
-                return BBox::from_center(
-                    (row[0].to_f32() + gx) * stride,
-                    (row[1].to_f32() + gy) * stride,
-                    exp(row[2].to_f32()) * stride,
-                    exp(row[3].to_f32()) * stride,
-                );
-            }
-            cell -= columns * rows;
-        }
-        BBox::default() // not reached: the grid has a cell for each row
-    }));
+    let bbox = |anchor, numbers| from_cell(head.cell(anchor), numbers);
+    float!(outputs[0], values => with_objectness(head, values, sink, bbox));
 }
 
 /// Rows of a box and class scores.
-fn with_scores<T: Float>(head: &Head, values: &[T], sink: &mut Sink, bbox: impl Fn(&[T]) -> BBox) {
+fn with_scores<T: Float>(head: &Head, values: &[T], sink: &mut Sink, bbox: impl Fn([f32; 4]) -> BBox) {
     let least = sink.thresholds.least();
     for (anchor, row) in values.chunks_exact(head.columns).enumerate() {
         if let Some((class, score)) = best(&row[4..], least) {
-            sink.push(anchor, bbox(row), score, class);
+            sink.push(anchor, bbox(first_four(row)), score, class);
         }
     }
 }
@@ -241,15 +253,7 @@ pub(super) fn yolov8_transposed(head: &Head, outputs: &[&Tensor], sink: &mut Sin
 }
 
 pub(super) fn detr_ultralytics(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    float!(outputs[0], values => with_scores(head, values, sink, |row| {
-        from_shares(head, [row[0].to_f32(), row[1].to_f32(), row[2].to_f32(), row[3].to_f32()])
-    }));
-}
-
-/// Centre and size in 0..1.
-fn from_shares(head: &Head, [cx, cy, w, h]: [f32; 4]) -> BBox {
-    let (width, height) = head.input();
-    BBox::from_center(cx * width, cy * height, w * width, h * height)
+    float!(outputs[0], values => with_scores(head, values, sink, |shares| from_shares(head, shares)));
 }
 
 pub(super) fn yolov8(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
@@ -301,14 +305,14 @@ pub(super) fn detr_topk(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
 pub(super) fn detr(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
     let [labels, boxes, scores] = [0, 1, 2].map(|i| outputs[i]);
     for row in 0..head.rows {
-        sink.push_id(row, from_corners(four(boxes, row)), number(scores, row), number(labels, row));
+        sink.push_id(row, from_corners(box_at(boxes, row)), number(scores, row), number(labels, row));
     }
 }
 
 pub(super) fn efficientnms(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
     let [count, boxes, scores, classes] = [0, 1, 2, 3].map(|i| outputs[i]);
     for row in 0..head.rows.min(number(count, 0) as usize) {
-        sink.push_id(row, from_corners(four(boxes, row)), number(scores, row), number(classes, row));
+        sink.push_id(row, from_corners(box_at(boxes, row)), number(scores, row), number(classes, row));
     }
 }
 
@@ -316,7 +320,7 @@ pub(super) fn ssd(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
     let [boxes, classes, scores, count] = [0, 1, 2, 3].map(|i| outputs[i]);
     let (width, height) = head.input();
     for row in 0..head.rows.min(number(count, 0) as usize) {
-        let [y1, x1, y2, x2] = four(boxes, row);
+        let [y1, x1, y2, x2] = box_at(boxes, row);
         let bbox = BBox::new(x1 * width, y1 * height, x2 * width, y2 * height);
         sink.push_id(row, bbox, number(scores, row), number(classes, row) - 1.0);
     }

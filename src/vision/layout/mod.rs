@@ -1,6 +1,6 @@
 //! How a head writes its boxes: recognise it, decode it.
 //!
-//! Layouts are data. A new one is a variant of [`Layout`], its row in [`TABLE`], a function in `decode.rs` and a gold case
+//! Layouts are data. A new one is a variant of [`Layout`], its row in `TABLE`, a function in `decode.rs` and a gold case
 //! beside it (plus an entry in `kernels/decode.cu` to have it on the GPU). The row says which outputs the layout reads,
 //! what makes it likely, how its input is prepared, and whether its boxes still repeat each other.
 //!
@@ -377,7 +377,7 @@ impl Decoder {
         }
         let unknown = || {
             Error::new(Kind::Settings, format!("The layout {} needs the size of the model's input", row.name))
-                .remedy("Export the model with a fixed input size, or set width and height on trtinfer")
+                .remedy("Export the model with a fixed input size, or set input-size on trtinfer")
         };
         let head = Head {
             rows: found.rows as usize,

@@ -83,6 +83,9 @@ pub(super) struct Found {
 
 /// The layout of a model with these outputs, whose dimensions may be open; `choice` is the user's.
 ///
+/// An open number of rows tells nothing: what is ambiguous then need not be at the first inference, when
+/// [`Decoder::new`](super::Decoder::new) asks again. Until then only [`Layout::recipe`] depends on it.
+///
 /// # Errors
 /// Tasks other than detection, outputs that fit no layout or (with neither labels nor names to tell) more than one,
 /// outputs that do not fit the choice, and class counts that are not the number of labels.

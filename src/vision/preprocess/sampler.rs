@@ -1,47 +1,104 @@
 //! Bilinear resampling of one plane, row by row.
 
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use smallvec::SmallVec;
 
 use crate::vision::frame::{Colorimetry, Frame, PixelFormat};
 use crate::vision::geometry::Letterbox;
 use crate::vision::recipe::Colors;
 
-/// `(s, c)` of the module's arithmetic: how many pixels one sample stands for, and where among them it lies.
+/// `(s, c)` of the module's arithmetic: how many pixels a sample stands for, and where among them it lies.
 type Siting = (u32, u32);
-const FULL: Siting = (1, 1);
 
-const fn chroma(on_first: bool) -> Siting {
-    if on_first { (2, 1) } else { (2, 2) }
+/// Along a row and down the rows, for planes with a sample for each pixel.
+const FULL: [Siting; 2] = [(1, 1); 2];
+
+/// The same for chroma.
+fn chroma(color: Colorimetry) -> [Siting; 2] {
+    [color.chroma_left, color.chroma_top].map(|on_first| if on_first { (2, 1) } else { (2, 2) })
 }
 
-/// The two samples on either side of each position along one axis, and how much the farther one counts.
+/// Where one axis is sampled: between `near` and the sample after it, which counts `weight`; 0 at the last.
 struct Axis {
     near: Vec<u32>,
-    far: Vec<u32>,
     weight: Vec<f32>,
 }
 
 impl Axis {
     /// `scaled` positions over `samples` samples of an axis where the frame has `frame` pixels.
     fn new(frame: u32, scaled: u32, samples: u32, (s, c): Siting) -> Self {
-        let mut axis = Axis { near: Vec::new(), far: Vec::new(), weight: Vec::new() };
-        let den = 2 * s * scaled;
-        for i in 0..scaled {
-            let num = ((2 * i + 1) * frame).saturating_sub(c * scaled);
-            let near = (num / den).min(samples - 1);
-            let far = (near + 1).min(samples - 1);
-            axis.near.push(near);
-            axis.far.push(far);
-            axis.weight.push(if near == far { 0.0 } else { (num % den) as f32 / den as f32 });
+        let (den, last) = (2 * s * scaled, samples - 1);
+        let (near, weight) = (0..scaled)
+            .map(|i| ((2 * i + 1) * frame).saturating_sub(c * scaled))
+            .map(|num| if num / den < last { (num / den, (num % den) as f32 / den as f32) } else { (last, 0.0) })
+            .unzip();
+        Axis { near, weight }
+    }
+
+    /// The same positions for a row of `samples` pixels of `pixel` bytes, whose pairs must lie in the row: at the last pixel
+    /// the pair begins one pixel before and its second counts all, which is equal in every bit as bytes are whole numbers.
+    fn in_bytes(mut self, samples: u32, pixel: u32) -> Self {
+        for (near, weight) in self.near.iter_mut().zip(&mut self.weight) {
+            if *near > 0 && *near == samples - 1 {
+                (*near, *weight) = (*near - 1, 1.0);
+            }
+            *near *= pixel;
         }
-        axis
+        self
     }
 }
 
-/// A row of a plane, resampled to the scaled width: one line per channel.
-struct Line {
-    row: u32,
-    samples: Vec<f32>,
+/// Two neighbouring pixels of a row, of `PIXEL` bytes each, in words that vectorise.
+trait Pair<const PIXEL: usize>: Pod {
+    /// From 2 × `PIXEL` bytes.
+    fn read(bytes: &[u8]) -> Self;
+    /// Byte `i` of either pixel.
+    fn bytes(self, i: usize) -> (u8, u8);
+}
+
+impl Pair<1> for u16 {
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> Self {
+        u16::from_le_bytes([bytes[0], bytes[1]])
+    }
+
+    #[inline(always)]
+    fn bytes(self, _: usize) -> (u8, u8) {
+        (self as u8, (self >> 8) as u8)
+    }
+}
+
+impl Pair<2> for u32 {
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> Self {
+        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+
+    #[inline(always)]
+    fn bytes(self, i: usize) -> (u8, u8) {
+        ((self >> (8 * i)) as u8, (self >> (8 * i + 16)) as u8)
+    }
+}
+
+/// Pixels of 3 or 4 bytes: a word each.
+impl<const PIXEL: usize> Pair<PIXEL> for [u32; 2] {
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> Self {
+        // Whole words that overlap; a load of three bytes would be two.
+        let word = |at| <u32 as Pair<2>>::read(&bytes[at..]);
+        [word(0), word(2 * PIXEL - 4) >> (8 * (4 - PIXEL))]
+    }
+
+    #[inline(always)]
+    fn bytes(self, i: usize) -> (u8, u8) {
+        ((self[0] >> (8 * i)) as u8, (self[1] >> (8 * i)) as u8)
+    }
+}
+
+/// What the columns need of one row of a plane: a [`Pair`] each, in memory that fits the widest.
+struct Row {
+    index: u32,
+    pairs: Vec<u64>,
 }
 
 const NO_ROW: u32 = u32::MAX;
@@ -53,46 +110,42 @@ pub(super) struct Sampler {
     pixel: usize,
     offsets: SmallVec<[usize; 3]>,
     row_bytes: usize,
-    /// Byte offsets in a row.
+    /// Indices are bytes.
     columns: Axis,
     rows: Axis,
-    /// Pixels next to each column, as little-endian words.
-    near: Vec<u32>,
-    far: Vec<u32>,
     /// The rows next to the position, kept because the next position often needs one of them.
-    lines: [Line; 2],
+    around: [Row; 2],
 }
 
 impl Sampler {
     /// Those that `colors` need of `format`, in the order of their channels.
     pub fn all(format: PixelFormat, color: Colorimetry, colors: Colors, letterbox: &Letterbox) -> Vec<Sampler> {
-        let new = |plane, pixel, offsets: &[usize], x, y| Sampler::new(format, letterbox, plane, pixel, offsets, x, y);
-        let (x, y) = (chroma(color.chroma_left), chroma(color.chroma_top));
-        let luma = || new(0, 1, &[0], FULL, FULL);
+        let planes = format.planes(letterbox.frame_width as usize, letterbox.frame_height as usize);
+        let new = |i, pixel, offsets: &[_], sitings| Sampler::new(letterbox, i, planes[i], pixel, offsets, sitings);
+        let (luma, chroma) = (|| new(0, 1, &[0], FULL), chroma(color));
         match (format, format.rgb_offsets()) {
-            (_, Some(offsets)) => vec![new(0, format.pixel_bytes(), &offsets, FULL, FULL)],
+            (_, Some(offsets)) => vec![new(0, format.pixel_bytes(), &offsets, FULL)],
             (PixelFormat::I420, _) if colors != Colors::Gray => {
-                vec![luma(), new(1, 1, &[0], x, y), new(2, 1, &[0], x, y)]
+                vec![luma(), new(1, 1, &[0], chroma), new(2, 1, &[0], chroma)]
             }
-            (PixelFormat::Nv12, _) if colors != Colors::Gray => vec![luma(), new(1, 2, &[0, 1], x, y)],
+            (PixelFormat::Nv12, _) if colors != Colors::Gray => vec![luma(), new(1, 2, &[0, 1], chroma)],
             _ => vec![luma()],
         }
     }
 
+    /// For a plane of `rows` rows with pixels of `pixel` bytes.
     fn new(
-        format: PixelFormat,
         letterbox: &Letterbox,
         plane: usize,
+        (row_bytes, rows): (usize, usize),
         pixel: usize,
         offsets: &[usize],
-        x: Siting,
-        y: Siting,
+        [x, y]: [Siting; 2],
     ) -> Self {
         let &Letterbox { frame_width, frame_height, width, height, .. } = letterbox;
-        let (row_bytes, rows) = format.planes(frame_width as usize, frame_height as usize)[plane];
-        let mut columns = Axis::new(frame_width, width, (row_bytes / pixel) as u32, x);
-        columns.near.iter_mut().chain(&mut columns.far).for_each(|column| *column *= pixel as u32);
-        let line = || Line { row: NO_ROW, samples: vec![0.0; offsets.len() * width as usize] };
+        let samples = (row_bytes / pixel) as u32;
+        let columns = Axis::new(frame_width, width, samples, x).in_bytes(samples, pixel as u32);
+        let row = || Row { index: NO_ROW, pairs: vec![0; width as usize] };
         Sampler {
             plane,
             pixel,
@@ -100,9 +153,7 @@ impl Sampler {
             row_bytes,
             columns,
             rows: Axis::new(frame_height, height, rows as u32, y),
-            near: vec![0; width as usize],
-            far: vec![0; width as usize],
-            lines: [line(), line()],
+            around: [row(), row()],
         }
     }
 
@@ -112,51 +163,48 @@ impl Sampler {
 
     /// Forgets the rows of the frame before.
     pub fn begin(&mut self) {
-        self.lines.iter_mut().for_each(|line| line.row = NO_ROW);
+        self.around.iter_mut().for_each(|row| row.index = NO_ROW);
     }
 
     /// Row `j` of the scaled frame into `samples`, one line per channel.
     #[inline(always)]
     pub fn sample(&mut self, frame: &Frame, j: usize, samples: &mut [f32]) {
-        let (near, far, weight) = (self.rows.near[j], self.rows.far[j], self.rows.weight[j]);
-        if self.lines[1].row == near {
-            self.lines.swap(0, 1);
-        }
-        self.fill(0, frame, near);
-        if weight == 0.0 {
-            // The blend would be the near row again, in every bit.
-            return samples.copy_from_slice(&self.lines[0].samples);
-        }
-        self.fill(1, frame, far);
-        let [near, far] = &self.lines;
-        for ((sample, &a), &b) in samples.iter_mut().zip(&near.samples).zip(&far.samples) {
-            *sample = lerp(a, b, weight);
+        match self.pixel {
+            1 => self.sample_pairs::<u16, 1>(frame, j, samples),
+            2 => self.sample_pairs::<u32, 2>(frame, j, samples),
+            3 => self.sample_pairs::<[u32; 2], 3>(frame, j, samples),
+            _ => self.sample_pairs::<[u32; 2], 4>(frame, j, samples),
         }
     }
 
-    /// Makes line `i` hold `row`.
     #[inline(always)]
-    fn fill(&mut self, i: usize, frame: &Frame, row: u32) {
-        if self.lines[i].row == row {
-            return;
-        }
+    fn sample_pairs<P: Pair<PIXEL>, const PIXEL: usize>(&mut self, frame: &Frame, j: usize, samples: &mut [f32]) {
         let plane = &frame.planes[self.plane];
-        let bytes = &plane.data[row as usize * plane.stride..][..self.row_bytes];
-        for (words, columns) in [(&mut self.near, &self.columns.near), (&mut self.far, &self.columns.far)] {
-            match self.pixel {
-                1 => gather::<1>(bytes, columns, words),
-                2 => gather::<2>(bytes, columns, words),
-                3 => gather::<3>(bytes, columns, words),
-                _ => gather::<4>(bytes, columns, words),
-            }
+        let (near, down) = (self.rows.near[j], self.rows.weight[j]);
+        if self.around[1].index == near {
+            self.around.swap(0, 1);
         }
-        let line = &mut self.lines[i];
-        line.row = row;
-        for (samples, &offset) in line.samples.chunks_exact_mut(self.near.len()).zip(&self.offsets) {
-            let channel = |word: u32| (word >> (8 * offset)) as u8 as f32;
-            let pairs = self.near.iter().zip(&self.far).zip(&self.columns.weight);
-            for (sample, ((&near, &far), &weight)) in samples.iter_mut().zip(pairs) {
-                *sample = lerp(channel(near), channel(far), weight);
+        // A far row without weight is not read; below the last there is none.
+        let wanted = if down == 0.0 { 1 } else { 2 };
+        for (row, index) in self.around.iter_mut().zip(near..).take(wanted).filter(|(row, index)| row.index != *index) {
+            let bytes = &plane.data[index as usize * plane.stride..][..self.row_bytes];
+            gather::<P, PIXEL>(bytes, &self.columns.near, cast_slice_mut(&mut row.pairs));
+            row.index = index;
+        }
+        let width = self.columns.near.len();
+        let [near, far] = self.around.each_ref().map(|row| &cast_slice::<u64, P>(&row.pairs)[..width]);
+        for (line, &offset) in samples.chunks_exact_mut(width).zip(&self.offsets) {
+            let along = |pair: P, weight: f32| {
+                let (near, far) = pair.bytes(offset);
+                lerp(near.into(), far.into(), weight)
+            };
+            let columns = line.iter_mut().zip(&self.columns.weight).zip(near);
+            if down == 0.0 {
+                columns.for_each(|((sample, &across), &near)| *sample = along(near, across));
+            } else {
+                for (((sample, &across), &near), &far) in columns.zip(far) {
+                    *sample = lerp(along(near, across), along(far, across), down);
+                }
             }
         }
     }
@@ -167,13 +215,18 @@ fn lerp(a: f32, b: f32, weight: f32) -> f32 {
     a + (b - a) * weight
 }
 
-/// The pixels that begin at `columns`. Apart from the arithmetic, because this loop of loads is the only one that does not
-/// vectorise.
+/// The pairs that begin at `columns`. Apart from the arithmetic, because this loop of loads does not vectorise.
 #[inline(always)]
-fn gather<const PIXEL: usize>(bytes: &[u8], columns: &[u32], words: &mut [u32]) {
-    for (word, &column) in words.iter_mut().zip(columns) {
-        let mut pixel = [0; 4];
-        pixel[..PIXEL].copy_from_slice(&bytes[column as usize..][..PIXEL]);
-        *word = u32::from_le_bytes(pixel);
+fn gather<P: Pair<PIXEL>, const PIXEL: usize>(row: &[u8], columns: &[u32], pairs: &mut [P]) {
+    if let Ok(pixel) = <[u8; PIXEL]>::try_from(row) {
+        // No pair lies in a row of one pixel: it is its own neighbour.
+        return pairs.fill(P::read([pixel, pixel].as_flattened()));
+    }
+    // Checked once for all columns; a check at each load makes the whole frame take a quarter longer.
+    let last = columns.iter().fold(0, |last, &column| column.max(last));
+    assert!(last as usize + 2 * PIXEL <= row.len());
+    for (pair, &column) in pairs.iter_mut().zip(columns) {
+        // SAFETY: no column is greater than the greatest, from which a pair of pixels lies in the row.
+        *pair = P::read(unsafe { row.get_unchecked(column as usize..column as usize + 2 * PIXEL) });
     }
 }

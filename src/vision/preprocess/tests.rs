@@ -253,6 +253,14 @@ fn every_format_equals_the_reference_at_awkward_sizes() {
 }
 
 #[test]
+fn great_frames_equal_the_reference() {
+    let picture = Picture::noise((PixelFormat::Nv12, 8192, 8192), 64, 9, 7);
+    let spec = spec(DType::F32, Order::Nchw, 64, 48, Recipe::default());
+    let expected = reference::preprocess(&picture.frame(), Colorimetry::default(), &spec);
+    assert!(run(&picture, Colorimetry::default(), &spec) == expected);
+}
+
+#[test]
 fn greatest_sides_are_sampled_at_both_ends() {
     let side = MAX_SIDE;
     let picture = Picture::new((PixelFormat::Gray8, side, 2), 0, 0, |_, x, _| if x < side / 2 { 10 } else { 250 });

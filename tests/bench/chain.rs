@@ -1,0 +1,191 @@
+//! The whole chain against the model alone, in one process, and what it allocates:
+//!
+//! `cargo bench --bench chain [-- VIDEO MODEL]`
+//!
+//! Model alone: the CPU backend runs on one tensor. Chain: the file is decoded and goes through trtpreprocess, trtinfer and
+//! trtnms (drawing) into a fakesink. Both take turns; a figure is the median of the rounds. Allocations are those of 64 KiB
+//! and more, wherever in the process they come from; the model's own, counted alone, are subtracted.
+
+use std::ffi::{c_int, c_void};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use gst::prelude::*;
+use gsttrt::backend::{self, Backend, Choice};
+use gsttrt::model::Model;
+use gsttrt::tensor::{Pool, Tensor};
+
+const ROUNDS: usize = 5;
+const RUNS: u32 = 60;
+/// Frames at the start that are not counted: pools fill, the model warms up.
+const WARM_UP: u64 = 20;
+const LARGE: usize = 64 << 10;
+
+/// Large allocations of the process so far.
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// glibc lets a program bring its own malloc; ours counts and passes on to glibc's.
+mod counted {
+    use super::*;
+
+    unsafe extern "C" {
+        fn __libc_malloc(size: usize) -> *mut c_void;
+        fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
+        fn __libc_realloc(memory: *mut c_void, size: usize) -> *mut c_void;
+        fn __libc_memalign(alignment: usize, size: usize) -> *mut c_void;
+    }
+
+    fn count(size: usize) {
+        if size >= LARGE {
+            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    // SAFETY (all): arguments and results are those of the C functions of the same name.
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
+        count(size);
+        unsafe { __libc_malloc(size) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn calloc(items: usize, size: usize) -> *mut c_void {
+        count(items.saturating_mul(size));
+        unsafe { __libc_calloc(items, size) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn realloc(memory: *mut c_void, size: usize) -> *mut c_void {
+        count(size);
+        unsafe { __libc_realloc(memory, size) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
+        count(size);
+        unsafe { __libc_memalign(alignment, size) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
+        count(size);
+        unsafe { __libc_memalign(alignment, size) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn posix_memalign(memory: *mut *mut c_void, alignment: usize, size: usize) -> c_int {
+        const ENOMEM: c_int = 12;
+        count(size);
+        unsafe { *memory = __libc_memalign(alignment, size) };
+        if unsafe { *memory }.is_null() { ENOMEM } else { 0 }
+    }
+}
+
+/// What one round came to.
+#[derive(Clone, Copy)]
+struct Round {
+    fps: f64,
+    allocations: f64,
+}
+
+fn median(rounds: &[Round], figure: fn(&Round) -> f64) -> f64 {
+    let mut values: Vec<f64> = rounds.iter().map(figure).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn model_alone(backend: &mut dyn Backend, tensor: &Tensor) -> Round {
+    let run = |backend: &mut dyn Backend| drop(backend.run(tensor).unwrap());
+    (0..5).for_each(|_| run(backend));
+    let (before, begun) = (ALLOCATIONS.load(Ordering::Relaxed), Instant::now());
+    (0..RUNS).for_each(|_| run(backend));
+    let allocations = (ALLOCATIONS.load(Ordering::Relaxed) - before) as f64 / f64::from(RUNS);
+    Round { fps: f64::from(RUNS) / begun.elapsed().as_secs_f64(), allocations }
+}
+
+/// When frames come out: their number, and time and allocations at the end of the warm-up and at the last frame.
+#[derive(Default)]
+struct Marks {
+    frames: u64,
+    begin: Option<(Instant, u64)>,
+    end: Option<(Instant, u64)>,
+}
+
+fn chain(video: &str, model: &str) -> Round {
+    let line = "filesrc name=source ! decodebin ! queue ! trtpreprocess ! trtinfer name=infer backend=cpu \
+                ! trtnms name=nms ! fakesink sync=false";
+    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    pipeline.by_name("source").unwrap().set_property("location", video);
+    pipeline.by_name("infer").unwrap().set_property("model-file", model);
+    let marks = Arc::new(Mutex::new(Marks::default()));
+    let shared = marks.clone();
+    pipeline.by_name("nms").unwrap().static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        let mut marks = shared.lock().unwrap();
+        let now = (Instant::now(), ALLOCATIONS.load(Ordering::Relaxed));
+        marks.frames += 1;
+        match marks.frames {
+            WARM_UP => marks.begin = Some(now),
+            _ => marks.end = Some(now),
+        }
+        gst::PadProbeReturn::Ok
+    });
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let message = pipeline
+        .bus()
+        .unwrap()
+        .timed_pop_filtered(gst::ClockTime::from_seconds(600), &[gst::MessageType::Eos, gst::MessageType::Error]);
+    if let Some(gst::MessageView::Error(error)) = message.as_ref().map(|message| message.view()) {
+        panic!("{}", error.error());
+    }
+    pipeline.set_state(gst::State::Null).unwrap();
+    let marks = marks.lock().unwrap();
+    let (Some(begin), Some(end)) = (marks.begin, marks.end) else { panic!("the video is too short") };
+    let frames = (marks.frames - WARM_UP) as f64;
+    Round { fps: frames / (end.0 - begin.0).as_secs_f64(), allocations: (end.1 - begin.1) as f64 / frames }
+}
+
+fn main() {
+    gst::init().unwrap();
+    gsttrt::plugin_register_static().unwrap();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let sample = |path: &str| format!("{}/tests/{path}", env!("CARGO_MANIFEST_DIR"));
+    let video = arguments.first().cloned().unwrap_or_else(|| sample("data/sample.mp4"));
+    let model = arguments.get(1).cloned().unwrap_or_else(|| sample("models/shapes.onnx"));
+
+    let description = Arc::new(Model::read(Path::new(&model)).unwrap());
+    let chosen = backend::choose(Choice::Cpu).unwrap();
+    let spec = description.input_spec(None, chosen.place).unwrap();
+    let mut backend = backend::open(&chosen, description, &spec).unwrap();
+    let tensor = Tensor::fill(&Pool::default(), spec.desc.clone(), |bytes| {
+        bytes.fill(0);
+        Ok::<_, std::convert::Infallible>(())
+    });
+    let tensor = tensor.unwrap();
+
+    let (mut alone, mut whole) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        alone.push(model_alone(&mut *backend, &tensor));
+        whole.push(chain(&video, &model));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let ratios: Vec<Round> =
+        alone.iter().zip(&whole).map(|(a, w)| Round { fps: w.fps / a.fps, allocations: 0.0 }).collect();
+    println!("{ROUNDS} rounds, medians; {video}, {model}");
+    println!(
+        "model alone   {:8.1} fps   {:6.2} large allocations a run",
+        median(&alone, |r| r.fps),
+        median(&alone, |r| r.allocations)
+    );
+    println!(
+        "whole chain   {:8.1} fps   {:6.2} large allocations a frame",
+        median(&whole, |r| r.fps),
+        median(&whole, |r| r.allocations)
+    );
+    println!(
+        "ratio         {:8.3}       {:6.2} beyond the model's own",
+        median(&ratios, |r| r.fps),
+        median(&whole, |r| r.allocations) - median(&alone, |r| r.allocations)
+    );
+}

@@ -1,0 +1,453 @@
+# Compares the boxes of our program with boxes decoded, in plain numpy, from what ONNX Runtime puts out for the same pictures.
+#
+#   python tests/zoo/compare.py OUTDIR... --detect PROGRAM [--only NAME...] [--half] [--keep DIR] [--timeout SECONDS]
+#
+# OUTDIR holds what export.py made. PROGRAM is called as
+#   PROGRAM PICTURE MODEL --json OUT --no-video --nms "score-threshold=T ..." [--infer "input-size=WxH"]
+# and must write one JSON line a frame. Nothing here is shared with the Rust code: the decode below is written from the
+# exporter's documentation, so an error has to be made twice to go unseen. Ends with status 1 if any model fails.
+#
+# Two runtimes never agree to the last bit, so a detection that stands on a knife's edge (a score beside another score, an overlap
+# beside the IoU threshold) may legitimately come or go. `judge` tells those apart: they may be in our answer, the others must be.
+import argparse
+import ast
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cv2
+import numpy as np
+import onnxruntime
+
+from pictures import picture, placement, tensor
+
+IOU_THRESHOLD = 0.45
+# How many candidates the score threshold may leave; the later ones are tried where too few boxes survive suppression.
+CANDIDATES = ((40, 120), (120, 300), (300, 700))
+ENOUGH = 12  # fewer undoubted boxes than this would make an agreement worthless
+TASKS = {"segment": "segment", "pose": "pose", "obb": r"obb|oriented", "classify": "classif"}
+SHAPES = ((640, 360), (405, 720))  # width, height of the test pictures: a downscale by 2 or 1, and an odd portrait one
+
+CERTAIN, DOUBTFUL, GONE = "certain", "doubtful", "gone"
+
+
+@dataclass
+class Tolerance:
+    """How far our answer may be from the reference; half precision is coarser by its nature.
+
+    `score` and `iou` bound the difference of a pair of boxes. `order` is how near two scores must be for their order to be open,
+    and `edge` how near an overlap must be to the IoU threshold for its side to be open; they are smaller, or nothing would be
+    certain.
+    """
+
+    score: float
+    iou: float
+    order: float
+    edge: float
+
+
+FULL = Tolerance(score=5e-3, iou=0.98, order=5e-4, edge=0.005)
+HALF = Tolerance(score=2e-2, iou=0.90, order=4e-3, edge=0.02)
+
+
+@dataclass
+class Model:
+    """An exported file, and what export.py wrote down about it."""
+
+    path: Path
+    facts: dict
+    half: bool = False  # PROGRAM computes in half precision whatever the file says
+
+    @property
+    def name(self):
+        return self.path.stem
+
+    @property
+    def task(self):
+        return self.facts["metadata"]["task"]
+
+    @property
+    def labels(self):
+        return ast.literal_eval(self.facts["metadata"]["names"])
+
+    @property
+    def stretched(self):
+        return self.facts["stamp"]["row"]["yaml"].startswith("rtdetr")
+
+    @property
+    def tolerance(self):
+        return HALF if self.half or "half" in self.facts["stamp"]["row"]["arguments"] else FULL
+
+    def input_sizes(self):
+        """(width, height) of the input, and what --infer must say for it; a dynamic model is run at two sizes."""
+        *_, height, width = self.facts["inputs"][0]["shape"]
+        if isinstance(height, int):
+            return [((width, height), None)]
+        height, width = ast.literal_eval(self.facts["metadata"]["imgsz"])
+        return [((width, height), None), ((448, 256), "input-size=448x256")]
+
+
+@dataclass
+class Boxes:
+    """Candidates in frame pixels: corners [N,4], scores [N], classes [N], the anchor each came from, and its standing."""
+
+    corners: np.ndarray
+    scores: np.ndarray
+    classes: np.ndarray
+    anchors: np.ndarray
+    standing: list = field(default_factory=list)
+
+    def __len__(self):
+        return len(self.scores)
+
+    def take(self, which):
+        return Boxes(self.corners[which], self.scores[which], self.classes[which], self.anchors[which])
+
+
+# ---------------------------------------------------------------- the reference's inference
+
+
+def infer(model, values):
+    """The first output as float32, without the batch axis."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    return session.run(None, {name: values})[0][0].astype(np.float32)
+
+
+# ---------------------------------------------------------------- reading the raw output
+
+
+def layout_of(model, raw):
+    """Which of the four things an Ultralytics detector may put out this is, told from the export and the shape."""
+    if model.stretched:
+        return "rtdetr rows" if raw.shape[1] == 6 else "rtdetr classes"
+    return "final rows" if raw.shape[1] == 6 and raw.shape[0] == 300 else "channels first"
+
+
+def corners_of(centred):
+    """cx,cy,w,h -> x1,y1,x2,y2."""
+    middle, half = centred[:, :2], centred[:, 2:4] / 2
+    return np.concatenate([middle - half, middle + half], axis=1)
+
+
+def decode(raw, layout, size, order):
+    """All candidates in input pixels. Where two classes of an anchor score alike within `order`, both are put forward."""
+    if layout in ("final rows", "rtdetr rows"):
+        corners, scores, classes = raw[:, :4], raw[:, 4], raw[:, 5].round().astype(int)
+        if layout == "rtdetr rows":
+            corners = corners_of(corners) * np.tile(size, 2)
+        return Boxes(corners, scores, classes, np.arange(len(raw)))
+    table = raw.T if layout == "channels first" else raw
+    corners = corners_of(table[:, :4])
+    if layout == "rtdetr classes":
+        corners = corners * np.tile(size, 2)
+    scores = table[:, 4:]
+    anchors, classes = np.nonzero(scores >= scores.max(axis=1, keepdims=True) - order)
+    best = scores[anchors, classes]
+    return Boxes(corners[anchors], best, classes, anchors)
+
+
+def choose_threshold(scores, least, most):
+    """A score threshold in the middle of the widest gap that leaves between `least` and `most` candidates."""
+    ranked = np.sort(scores)[::-1]
+    low, high = min(least, len(ranked) // 3), min(most, len(ranked) - 1)
+    gaps = ranked[low - 1 : high - 1] - ranked[low:high]
+    at = low + int(gaps.argmax())
+    return float((ranked[at - 1] + ranked[at]) / 2)
+
+
+def best_per_anchor(boxes):
+    """The scores of the best class of every anchor: what a threshold is compared with."""
+    best = np.full(boxes.anchors.max() + 1, -1.0, np.float32)
+    np.maximum.at(best, boxes.anchors, boxes.scores)
+    return best
+
+
+# ---------------------------------------------------------------- suppression with doubt
+
+
+def overlaps(one, many):
+    """IoU of one box with many."""
+    low, high = np.maximum(one[:2], many[:, :2]), np.minimum(one[2:], many[:, 2:])
+    shared = np.clip(high - low, 0, None).prod(axis=1)
+    areas = (many[:, 2:] - many[:, :2]).prod(axis=1)
+    union = (one[2:] - one[:2]).prod() + areas - shared
+    return shared / np.maximum(union, 1e-9)
+
+
+def judge(boxes, threshold, tolerance, suppress):
+    """The boxes that reach the threshold, by falling score, each with its standing: certain, doubtful or gone.
+
+    Ordinary class-aware greedy suppression, except that a box is only surely gone if a sure, surely better box overlaps it surely
+    enough. Whatever could go the other way within the tolerated differences is doubtful.
+    """
+    boxes = boxes.take(boxes.scores >= threshold - tolerance.order)
+    boxes = boxes.take(np.lexsort((boxes.anchors, -boxes.scores)))
+    rivals = np.bincount(boxes.anchors)[boxes.anchors] > 1  # another class of this anchor scores alike
+    boxes.standing = [DOUBTFUL] * len(boxes)
+    for this in range(len(boxes)):
+        near_threshold = boxes.scores[this] < threshold + tolerance.order
+        standing = DOUBTFUL if near_threshold or rivals[this] else CERTAIN
+        if suppress:
+            standing = stand_against_better(boxes, this, standing, tolerance)
+        boxes.standing[this] = standing
+    return boxes
+
+
+def stand_against_better(boxes, this, standing, tolerance):
+    """The standing of one box given the boxes that come, or might come, before it."""
+    overlap = overlaps(boxes.corners[this], boxes.corners)
+    others = (boxes.classes == boxes.classes[this]) & (boxes.anchors != boxes.anchors[this])
+    for other in np.nonzero(others & (overlap > IOU_THRESHOLD - tolerance.edge))[0]:
+        if boxes.scores[other] < boxes.scores[this] - tolerance.order or boxes.standing[other] == GONE:
+            continue
+        surely_better = boxes.scores[other] > boxes.scores[this] + tolerance.order
+        surely_over = overlap[other] > IOU_THRESHOLD + tolerance.edge
+        if boxes.standing[other] == CERTAIN and surely_better and surely_over:
+            return GONE
+        standing = DOUBTFUL
+    return standing
+
+
+def to_frame(corners, place, frame):
+    """Input pixels -> frame pixels, clipped to the frame."""
+    x, y, width, height = place
+    scale = np.array([frame[0] / width, frame[1] / height] * 2)
+    if (width, height) != frame and abs(scale[0] / scale[1] - 1) < 0.05:
+        scale[:] = scale.min()  # a letterbox has one ratio; the rounding of its sides is not part of it
+    return np.clip((corners - np.array([x, y, x, y])) * scale, 0, np.tile(frame, 2))
+
+
+def pardon_slivers(boxes):
+    """Boxes of which the frame shows less than a pixel, because they lie in the padding, need not be reported."""
+    sides = (boxes.corners[:, 2:] - boxes.corners[:, :2]).min(axis=1)
+    for index in np.nonzero(sides < 1)[0]:
+        boxes.standing[index] = DOUBTFUL if boxes.standing[index] == CERTAIN else boxes.standing[index]
+
+
+# ---------------------------------------------------------------- our program
+
+
+def ask(program, model, png, threshold, infer_properties, folder, timeout):
+    """Runs our program on one picture; returns the completed process and its frames."""
+    out = folder / "boxes.jsonl"
+    out.unlink(missing_ok=True)
+    nms = f"score-threshold={threshold:.6f} iou-threshold={IOU_THRESHOLD} max-detections=300"
+    command = [program, str(png), str(model.path), "--json", str(out), "--no-video", "--nms", nms]
+    if infer_properties:
+        command += ["--infer", infer_properties]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout)
+    frames = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    return done, frames
+
+
+def ours(frame):
+    """The detections of one of our JSON lines as Boxes."""
+    found = frame["detections"]
+    table = np.array([[d["x"], d["y"], d["w"], d["h"], d["confidence"], d["class_id"]] for d in found], np.float64).reshape(-1, 6)
+    corners = np.concatenate([table[:, :2], table[:, :2] + table[:, 2:4]], axis=1)
+    return Boxes(corners, table[:, 4], table[:, 5].astype(int), np.arange(len(table)))
+
+
+# ---------------------------------------------------------------- the comparison
+
+
+@dataclass
+class Result:
+    """One line of the table."""
+
+    name: str
+    case: str
+    layout: str = ""
+    candidates: int = 0
+    certain: int = 0
+    doubtful: int = 0
+    found: int = 0
+    worst_iou: float = 1.0
+    worst_score: float = 0.0
+    seconds: float = 0.0
+    faults: list = field(default_factory=list)
+
+
+def match(result, reference, found, tolerance):
+    """Pairs both sides, best overlap first, and writes every box without a partner into the faults."""
+    pairs = []
+    for index in range(len(reference)):
+        if reference.standing[index] == GONE:
+            continue
+        overlap = overlaps(reference.corners[index], found.corners)
+        apart = np.abs(found.scores - reference.scores[index])
+        fits = (found.classes == reference.classes[index]) & (overlap >= tolerance.iou) & (apart <= tolerance.score)
+        pairs += [(reference.standing[index] != CERTAIN, -overlap[j], apart[j], index, int(j)) for j in np.nonzero(fits)[0]]
+    taken_reference, taken_found = set(), set()
+    for _, overlap, apart, index, j in sorted(pairs):
+        if index in taken_reference or j in taken_found:
+            continue
+        taken_reference.add(index)
+        taken_found.add(j)
+        result.worst_iou = min(result.worst_iou, -overlap)
+        result.worst_score = max(result.worst_score, apart)
+    for index in range(len(reference)):
+        if reference.standing[index] == CERTAIN and index not in taken_reference:
+            result.faults.append(f"we miss {tell(reference, index)}; nearest of ours: {nearest(reference, index, found)}")
+    for j in range(len(found)):
+        if j not in taken_found:
+            result.faults.append(f"only we have {tell(found, j)}; nearest reference: {nearest(found, j, reference)}")
+
+
+def tell(boxes, index):
+    corners = " ".join(f"{v:.1f}" for v in boxes.corners[index])
+    standing = f" {boxes.standing[index]}" if boxes.standing else ""
+    return f"class {boxes.classes[index]} score {boxes.scores[index]:.4f} [{corners}]{standing}"
+
+
+def nearest(boxes, index, others):
+    """The most similar box of the other side, to see at a glance what is different."""
+    if not len(others):
+        return "none"
+    overlap = overlaps(boxes.corners[index], others.corners)
+    likeness = overlap + (others.classes == boxes.classes[index]) - np.abs(others.scores - boxes.scores[index])
+    best = int(likeness.argmax())
+    return f"{tell(others, best)} IoU {overlap[best]:.3f}"
+
+
+def compare(model, program, frame, size, infer_properties, folder, timeout):
+    """Runs both sides on one picture."""
+    result = Result(model.name, f"{frame[0]}x{frame[1]} in {size[0]}x{size[1]}")
+    image = picture(*frame)
+    png = folder / f"{frame[0]}x{frame[1]}.png"
+    cv2.imwrite(str(png), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+    place = placement(frame, size, model.stretched)
+    dtype = np.float16 if model.facts["inputs"][0]["dtype"] == "FLOAT16" else np.float32
+    raw = infer(model, tensor(image, size, place).astype(dtype))
+
+    result.layout = layout_of(model, raw)
+    boxes = decode(raw, result.layout, size, model.tolerance.order)
+    for least, most in CANDIDATES:
+        threshold = choose_threshold(best_per_anchor(boxes), least, most)
+        reference = judge(boxes, threshold, model.tolerance, suppress=result.layout == "channels first")
+        reference.corners = to_frame(reference.corners, place, frame)
+        pardon_slivers(reference)
+        result.candidates = len(reference)
+        result.certain, result.doubtful = reference.standing.count(CERTAIN), reference.standing.count(DOUBTFUL)
+        if result.certain >= ENOUGH:
+            break
+
+    started = time.monotonic()
+    done, frames = ask(program, model, png, threshold, infer_properties, folder, timeout)
+    result.seconds = time.monotonic() - started
+    if done.returncode != 0 or not frames:
+        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
+        result.faults.append(f"status {done.returncode}, {len(frames)} frames: {' / '.join(last)}")
+        return result
+    check_frame(result, frames[0], frame, model.labels)
+    found = ours(frames[0])
+    result.found = len(found)
+    match(result, reference, found, model.tolerance)
+    if result.certain < ENOUGH:
+        result.faults.append(f"only {result.certain} undoubted boxes: this picture tests nothing")
+    return result
+
+
+def check_frame(result, line, frame, labels):
+    """The frame's size and every label."""
+    if (line["width"], line["height"]) != frame:
+        result.faults.append(f"frame is {line['width']}x{line['height']}, not {frame[0]}x{frame[1]}")
+    for detection in line["detections"]:
+        wanted = labels.get(detection["class_id"])
+        if detection["label"] != wanted:
+            result.faults.append(f"label of class {detection['class_id']} is {detection['label']!r}, not {wanted!r}")
+            return
+
+
+def refuse(model, program, folder, timeout):
+    """A model of another task must be refused by the name of its task."""
+    result = Result(model.name, "must be refused", layout=model.task)
+    png = folder / "refused.png"
+    cv2.imwrite(str(png), picture(*SHAPES[0]))
+    started = time.monotonic()
+    done, frames = ask(program, model, png, 0.25, None, folder, timeout)
+    result.seconds = time.monotonic() - started
+    if done.returncode == 0:
+        result.faults.append(f"was accepted, {len(frames)} frames")
+    elif not re.search(TASKS[model.task], done.stderr, re.IGNORECASE):
+        result.faults.append(f"status {done.returncode}, but the error does not name the task: {done.stderr.strip()[-300:]!r}")
+    return result
+
+
+def load(folders, only, half=False):
+    """The models in the folders, or those of them that were named."""
+    models = []
+    for folder in folders:
+        for path in sorted(folder.glob("*.onnx")):
+            if not only or path.stem in only:
+                models.append(Model(path, json.loads(path.with_suffix(".json").read_text()), half))
+    return models
+
+
+def run(model, program, folder, timeout):
+    """All results of one model; what goes wrong on the way is a fault, not the end of the run."""
+    try:
+        if model.task in TASKS:
+            return [refuse(model, program, folder, timeout)]
+        return [
+            compare(model, program, frame, size, properties, folder, timeout)
+            for size, properties in model.input_sizes()
+            for frame in SHAPES
+        ]
+    except (subprocess.TimeoutExpired, ValueError, KeyError) as error:
+        return [Result(model.name, "", faults=[f"{type(error).__name__}: {error}"])]
+
+
+HEADINGS = ("model", "case", "layout", "candidates", "certain", "doubtful", "ours", "worst IoU", "worst score", "s", "")
+COLUMNS = "{:24} {:22} {:15} {:>10} {:>8} {:>9} {:>5} {:>9} {:>11} {:>7}  {}"
+
+
+def show(result):
+    """One line of the table, and the first faults below it."""
+    verdict = "FAILED" if result.faults else "ok"
+    numbers = (result.candidates, result.certain, result.doubtful, result.found)
+    worst = (f"{result.worst_iou:.4f}", f"{result.worst_score:.5f}", f"{result.seconds:.1f}")
+    print(COLUMNS.format(result.name, result.case, result.layout, *numbers, *worst, verdict))
+    for fault in result.faults[:4]:
+        print(f"    {fault}")
+    if len(result.faults) > 4:
+        print(f"    and {len(result.faults) - 4} more", flush=True)
+    sys.stdout.flush()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folders", nargs="+", type=Path, metavar="OUTDIR")
+    parser.add_argument("--detect", required=True, metavar="PROGRAM")
+    parser.add_argument("--only", nargs="+", metavar="NAME")
+    parser.add_argument("--half", action="store_true", help="PROGRAM computes in half precision: wider tolerances throughout")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep pictures and the last answer here")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds our program may take (an engine build takes minutes)")
+    asked = parser.parse_args()
+    models = load(asked.folders, asked.only, asked.half)
+    if not models:
+        sys.exit(f"compare: no models in {', '.join(map(str, asked.folders))}")
+    print(COLUMNS.format(*HEADINGS))
+    failed = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = asked.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        for model in models:
+            results = run(model, asked.detect, folder, asked.timeout)
+            for result in results:
+                show(result)
+            failed += any(result.faults for result in results)
+    print(f"zoo: {len(models) - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

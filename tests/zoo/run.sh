@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Runs every Ultralytics architecture through our program and compares its boxes with ONNX Runtime's.
+#
+#   tests/zoo/run.sh [PROGRAM [compare.py options...]]     PROGRAM: default target/release/examples/detect
+#
+# Needs Python 3.11 or newer with venv. The first run downloads about 2 GB of packages (torch) and keeps them, and the exported
+# models, in ${XDG_CACHE_HOME:-~/.cache}/gst-plugin-trt/zoo; a later run only compares. No model weights are downloaded.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+program=${1:-$here/../../target/release/examples/detect}
+shift || true
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/gst-plugin-trt/zoo
+venv=$cache/venv
+old=$cache/old-release
+models=$cache/models
+python=$venv/bin/python
+
+if [ ! -x "$program" ]; then
+    echo "zoo: $program is not there; cargo build --release --example detect" >&2
+    exit 2
+fi
+
+# What a folder was made from is kept inside it, so that an interrupted or outdated installation is made anew.
+wanted=$(cat "$here/requirements.txt" "$here/requirements-old.txt"; python3 --version)
+if [ "$(cat "$venv/made-from" 2>/dev/null)" != "$wanted" ]; then
+    echo "zoo: installing the packages into $venv"
+    rm -rf "$venv" "$old"
+    mkdir -p "$cache"
+    python3 -m venv "$venv"
+    install=("$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile)
+    "${install[@]}" --requirement "$here/requirements.txt"
+    "${install[@]}" --requirement "$here/requirements-old.txt" --target "$old"
+    printf '%s\n' "$wanted" >"$venv/made-from"
+    echo "zoo: installed in $SECONDS s, $(du -sh "$venv" | cut -f1)"
+fi
+
+started=$SECONDS
+echo "zoo: exporting into $models"
+"$python" -W ignore "$here/export.py" "$models"
+PYTHONPATH=$old "$python" -W ignore "$here/export.py" "$models"
+echo "zoo: exported in $((SECONDS - started)) s, $(du -sh "$models" | cut -f1)"
+
+echo "zoo: comparing with $program"
+"$python" "$here/compare.py" "$models" --detect "$program" "$@"
