@@ -1,10 +1,11 @@
 //! The door between GStreamer's video and [`vision`](crate::vision): caps, formats, colorimetry, mapped frames.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use gst::prelude::*;
-use gst_video::prelude::*;
 use gst_video::{VideoChromaSite, VideoColorMatrix, VideoColorRange, VideoFormat, VideoInfo};
+use smallvec::SmallVec;
 
 use crate::error::{Error, Kind, Result};
 use crate::vision::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
@@ -54,6 +55,39 @@ pub fn usable(caps: &gst::Caps) -> gst::Caps {
         .filter(|(_, features)| usable(Some(features)))
         .map(|(structure, features)| (structure.to_owned(), features.to_owned()))
         .collect()
+}
+
+/// Why a frame of none of the `offered` caps can be used; nothing where one can.
+pub fn refusal(offered: &gst::CapsRef) -> Option<Error> {
+    let taken = usable(&template_caps());
+    let (first, features) = offered.iter_with_features().next()?;
+    if without_tensor(&offered.to_owned()).can_intersect(&taken) {
+        return None;
+    }
+    let remedy = match features {
+        _ if first.name() != "video/x-raw" => "Put a decoder like decodebin before it",
+        features if features.contains(CUDA_MEMORY) => "Put cudadownload before it",
+        features if !features.is_equal(&gst::CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) => {
+            "Put an element before it that downloads such memory, like gldownload"
+        }
+        _ => "Put videoconvert before it",
+    };
+    let mut kinds: Vec<String> = offered.iter_with_features().map(|(caps, features)| kind(caps, features)).collect();
+    kinds.dedup();
+    kinds.truncate(8);
+    let formats = PixelFormat::ALL.map(PixelFormat::name).join(", ");
+    let what = format!("Cannot use frames of {}", kinds.join(", "));
+    Some(Error::new(Kind::Negotiation, what).cause(format!("formats are {formats} in system memory")).remedy(remedy))
+}
+
+/// What frames are, for people: format and memory, or the name of other caps.
+fn kind(caps: &gst::StructureRef, features: &gst::CapsFeaturesRef) -> String {
+    let format = caps.value("format").ok().and_then(|format| format.serialize().ok());
+    let format = format.map_or(caps.name().to_string(), |format| format.replace("(string)", ""));
+    match features.is_equal(&gst::CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) {
+        true => format,
+        false => format!("{format} ({features})"),
+    }
 }
 
 /// `caps` as they are without a tensor.
@@ -106,58 +140,86 @@ impl Format {
 
     /// Maps a buffer to read its picture.
     pub fn read<T>(&self, buffer: &gst::BufferRef, read: impl FnOnce(&Frame) -> Result<T>) -> Result<T> {
-        let mapped = gst_video::VideoFrameRef::from_buffer_ref_readable(buffer, &self.info)
-            .map_err(|error| unmappable(error.to_string()))?;
-        let strides = self.strides(mapped.plane_stride(), mapped.plane_offset(), buffer.size())?;
-        let planes = mapped.planes_data();
-        let planes = planes.into_iter().zip(strides).map(|(data, stride)| Plane { data, stride }).collect();
+        let places = self.places(buffer)?;
+        let mapped = places.iter().map(|place| map(buffer, &place.bytes)).collect::<Result<SmallVec<[_; 3]>>>()?;
+        let planes = places.iter().zip(&mapped);
         read(&Frame {
             format: self.pixels,
             width: self.info.width() as usize,
             height: self.info.height() as usize,
-            planes,
+            planes: planes
+                .map(|(place, (memory, skip))| Plane {
+                    data: &memory[*skip..][..place.bytes.len()],
+                    stride: place.stride,
+                })
+                .collect(),
         })
     }
 
     /// Maps a buffer to draw on its picture.
     pub fn draw(&self, buffer: &mut gst::BufferRef, draw: impl FnOnce(&mut FrameMut)) -> Result<()> {
-        let size = buffer.size();
-        let mut mapped = gst_video::VideoFrameRef::from_buffer_ref_writable(buffer, &self.info)
-            .map_err(|error| unmappable(error.to_string()))?;
-        let strides = self.strides(mapped.plane_stride(), mapped.plane_offset(), size)?;
-        let planes = mapped.planes_data_mut();
-        let planes = planes.into_iter().zip(strides).map(|(data, stride)| PlaneMut { data, stride }).collect();
+        let places = self.places(buffer)?;
+        let bytes = [0, 1, 2].map(|plane| places.get(plane).map_or(0..0, |place| place.bytes.clone()));
+        let mut mapped = buffer.map_writable().map_err(|error| unmappable(error.to_string()))?;
+        let planes = mapped.get_disjoint_mut(bytes).map_err(|_| unmappable("its planes overlap".into()))?;
         draw(&mut FrameMut {
             format: self.pixels,
             width: self.info.width() as usize,
             height: self.info.height() as usize,
             color: self.color,
-            planes,
+            planes: places.iter().zip(planes).map(|(place, data)| PlaneMut { data, stride: place.stride }).collect(),
         });
         Ok(())
     }
 
-    /// Strides of the planes, checked: a GstVideoMeta may say anything.
-    fn strides(&self, strides: &[i32], offsets: &[usize], buffer_size: usize) -> Result<Vec<usize>> {
-        let planes = self.pixels.planes(self.info.width() as usize, self.info.height() as usize);
-        let strides = planes.iter().zip(strides).zip(offsets).map(|((&(width, rows), &stride), &offset)| {
-            let stride = usize::try_from(stride).ok().filter(|&stride| stride >= width)?;
-            (offset + stride * (rows - 1) + width <= buffer_size).then_some(stride)
+    /// Where the planes lie in a buffer: as its GstVideoMeta says, which may say anything, else as the caps do.
+    fn places(&self, buffer: &gst::BufferRef) -> Result<SmallVec<[Place; 3]>> {
+        let (format, width, height) = (self.info.format(), self.info.width(), self.info.height());
+        let meta = buffer.meta::<gst_video::VideoMeta>();
+        let (offsets, strides) = match &meta {
+            Some(meta) if meta.format() != format || meta.width() < width || meta.height() < height => {
+                let is = format!("{} {}x{}", meta.format(), meta.width(), meta.height());
+                return Err(unmappable(format!("its GstVideoMeta says {is}, and its caps {format} {width}x{height}")));
+            }
+            Some(meta) => (meta.offset(), meta.stride()),
+            None => (self.info.offset(), self.info.stride()),
+        };
+        let planes = self.pixels.planes(width as usize, height as usize);
+        let places = planes.iter().enumerate().map(|(plane, &(row, rows))| {
+            let start = *offsets.get(plane)?;
+            let stride = usize::try_from(*strides.get(plane)?).ok().filter(|&stride| stride >= row)?;
+            let end = stride.checked_mul(rows - 1)?.checked_add(row)?.checked_add(start)?;
+            (end <= buffer.size()).then_some(Place { bytes: start..end, stride })
         });
-        strides.collect::<Option<_>>().ok_or_else(|| {
+        places.collect::<Option<_>>().ok_or_else(|| {
+            let size = buffer.size();
             unmappable(format!(
-                "its strides or offsets do not hold a {}x{} picture",
-                self.info.width(),
-                self.info.height()
+                "its {size} bytes do not hold {format} {width}x{height} at strides {strides:?} and offsets {offsets:?}"
             ))
         })
     }
 }
 
+/// Where a plane lies in a buffer: from its first byte to the last one of its last row.
+struct Place {
+    bytes: Range<usize>,
+    stride: usize,
+}
+
+/// Maps the memory that holds `bytes` of a buffer, which may consist of several; and where in it they begin.
+fn map(buffer: &gst::BufferRef, bytes: &Range<usize>) -> Result<(gst::MappedMemory<gst::memory::Readable>, usize)> {
+    let found = buffer.find_memory(bytes.clone());
+    let memory = found.and_then(|(memories, skip)| Some((buffer.memory_range(memories)?, skip)));
+    let (memory, skip) = memory.ok_or_else(|| unmappable(format!("it has no memory at bytes {bytes:?}")))?;
+    let mapped = memory.into_mapped_memory_readable();
+    let mapped = mapped.map_err(|_| unmappable("its memory cannot be read".into()))?;
+    Ok((mapped, skip))
+}
+
 /// Buffers to copy frames into, used again.
 pub struct FramePool {
     pool: gst::BufferPool,
-    info: VideoInfo,
+    format: Format,
 }
 
 impl FramePool {
@@ -174,7 +236,7 @@ impl FramePool {
         config.set_params(Some(&caps), size, 0, 0);
         pool.set_config(config).map_err(|error| failed(error.to_string()))?;
         pool.set_active(true).map_err(|error| failed(error.to_string()))?;
-        Ok(FramePool { pool, info: format.info.clone() })
+        Ok(FramePool { pool, format: format.clone() })
     }
 
     /// A buffer of its own with the same picture, times, flags and metas.
@@ -183,17 +245,22 @@ impl FramePool {
         let mut copy =
             self.pool.acquire_buffer(None).map_err(|flow| unmappable(format!("no buffer in the pool: {flow}")))?;
         let target = copy.get_mut().expect("a buffer from a pool is writable");
-        {
-            let from = gst_video::VideoFrameRef::from_buffer_ref_readable(buffer, &self.info).map_err(failed)?;
-            let mut to = gst_video::VideoFrameRef::from_buffer_ref_writable(target, &self.info).map_err(failed)?;
-            from.copy(&mut to).map_err(failed)?;
-        }
+        self.format.read(buffer, |from| self.format.draw(target, |to| copy_planes(from, to)))?;
         buffer.copy_into(target, gst::BUFFER_COPY_METADATA, ..).map_err(failed)?;
         // The copied GstVideoMeta describes the memory of the other buffer; ours is laid out as the caps say.
         while let Some(meta) = target.meta_mut::<gst_video::VideoMeta>() {
             meta.remove().map_err(failed)?;
         }
         Ok(copy)
+    }
+}
+
+fn copy_planes(from: &Frame, to: &mut FrameMut) {
+    let planes = from.format.planes(from.width, from.height);
+    for ((from, to), (row, _)) in from.planes.iter().zip(&mut to.planes).zip(planes) {
+        for (from, to) in from.data.chunks(from.stride).zip(to.data.chunks_mut(to.stride)) {
+            to[..row].copy_from_slice(&from[..row]);
+        }
     }
 }
 
@@ -214,7 +281,8 @@ fn colorimetry(info: &VideoInfo) -> Colorimetry {
     let site = info.chroma_site();
     Colorimetry {
         matrix: match color.matrix() {
-            VideoColorMatrix::Bt709 => Matrix::Bt709,
+            // SMPTE 240M's weights are within 0.02 of those.
+            VideoColorMatrix::Bt709 | VideoColorMatrix::Smpte240m => Matrix::Bt709,
             VideoColorMatrix::Bt2020 => Matrix::Bt2020,
             _ => Matrix::Bt601,
         },
@@ -253,5 +321,67 @@ mod tests {
         );
         let jpeg = format(",colorimetry=1:4:0:0,chroma-site=jpeg");
         assert_eq!((jpeg.matrix, jpeg.full_range, jpeg.chroma_left), (Matrix::Bt601, true, false));
+    }
+
+    fn nv12() -> Format {
+        gst::init().unwrap();
+        let caps: gst::Caps = "video/x-raw,format=NV12,width=7,height=3,framerate=1/1".parse().unwrap();
+        Format::from_caps(&caps).unwrap()
+    }
+
+    /// 200 bytes that count up, read as NV12 7x3 in that layout.
+    fn buffer(offsets: [usize; 2], strides: [i32; 2]) -> gst::Buffer {
+        let mut buffer = gst::Buffer::from_mut_slice((0..200).collect::<Vec<u8>>());
+        let meta = buffer.get_mut().unwrap();
+        let flags = gst_video::VideoFrameFlags::empty();
+        gst_video::VideoMeta::add_full(meta, flags, VideoFormat::Nv12, 7, 3, &offsets, &strides).unwrap();
+        buffer
+    }
+
+    /// First and last bytes of the two planes.
+    fn ends(frame: &Frame) -> Result<[u8; 4]> {
+        let [y, uv] = &frame.planes[..] else { unreachable!() };
+        assert_eq!((y.data.len(), uv.data.len()), (2 * y.stride + 7, uv.stride + 8));
+        Ok([y.data[0], y.data[2 * y.stride + 6], uv.data[0], uv.data[uv.stride + 7]])
+    }
+
+    #[test]
+    fn copies_have_the_same_picture_in_the_layout_of_the_caps() {
+        let format = nv12();
+        let copy = FramePool::new(&format).unwrap().copy(&buffer([10, 100], [20, 30])).unwrap();
+        assert_eq!(format.read(&copy, ends).unwrap(), [10, 10 + 2 * 20 + 6, 100, 100 + 30 + 7]);
+        assert!(copy.meta::<gst_video::VideoMeta>().is_none());
+    }
+
+    #[test]
+    fn drawing_writes_where_the_meta_says() {
+        let format = nv12();
+        let mut drawn = buffer([100, 3], [20, 30]);
+        format
+            .draw(drawn.get_mut().unwrap(), |frame| frame.planes.iter_mut().for_each(|plane| plane.data[0] = 255))
+            .unwrap();
+        let bytes = drawn.map_readable().unwrap();
+        let changed: Vec<usize> = (0..200).filter(|&i| bytes[i] != i as u8).collect();
+        assert_eq!(changed, [3, 100]);
+    }
+
+    #[test]
+    fn absurd_layouts_are_errors_everywhere() {
+        let format = nv12();
+        let pool = FramePool::new(&format).unwrap();
+        for (offsets, strides, readable) in [
+            ([0, 100], [-20, 30], false),
+            ([0, 100], [20, i32::MAX], false),
+            ([usize::MAX, 100], [20, 30], false),
+            ([0, 163], [20, 30], false),
+            // Overlapping planes can be read.
+            ([0, 46], [20, 30], true),
+        ] {
+            let mut absurd = buffer(offsets, strides);
+            assert_eq!(format.read(&absurd, ends).is_ok(), readable, "{offsets:?} {strides:?}");
+            assert_eq!(pool.copy(&absurd).is_ok(), readable, "{offsets:?} {strides:?}");
+            let drawn = format.draw(absurd.get_mut().unwrap(), |_| panic!("{offsets:?} {strides:?}"));
+            assert_eq!(drawn.unwrap_err().kind(), Kind::WrongType);
+        }
     }
 }

@@ -252,7 +252,7 @@ impl ObjectImpl for TrtNms {
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecUInt::builder("max-detections")
-                    .nick("Maximum of detections")
+                    .nick("Maximum detections")
                     .blurb("Most boxes kept in a frame, best scores first")
                     .minimum(1)
                     .maximum(65536)
@@ -286,7 +286,7 @@ impl ObjectImpl for TrtNms {
                     .build(),
                 glib::ParamSpecBoolean::builder("post-messages")
                     .nick("Post messages")
-                    .blurb("Post an element message “trt-detections” for each frame")
+                    .blurb("Post an element message named trt-detections for each frame")
                     .default_value(default.post_messages)
                     .mutable_playing()
                     .build(),
@@ -343,9 +343,9 @@ impl ElementImpl for TrtNms {
     fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
         static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
             gst::subclass::ElementMetadata::new(
-                "TensorRT box decoder",
+                "TensorRT detection decoder",
                 "Filter/Analyzer/Video",
-                "Decodes, suppresses, attaches and draws the boxes that a model found",
+                "Turns the outputs of a detection model into boxes: decodes, suppresses, attaches and draws them",
                 env!("CARGO_PKG_REPOSITORY"),
             )
         });

@@ -29,7 +29,7 @@ glib::wrapper! {
 #[enum_type(name = "GstTrtLayout")]
 pub enum LayoutChoice {
     #[default]
-    #[enum_value(name = "Recognised by names, shapes and metadata", nick = "auto")]
+    #[enum_value(name = "Recognized by names, shapes and metadata", nick = "auto")]
     Auto,
     #[enum_value(name = "YOLOv5, v6, v7: [N,A,5+classes]", nick = "yolov5")]
     Yolov5,

@@ -6,7 +6,7 @@ use gst::subclass::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
-use super::overrides::Overrides;
+use super::settings::{Overrides, Settings};
 use super::{Resize, TensorColors, TensorOrder, TensorType};
 use crate::error::{Error, Result};
 use crate::meta::tensor::{Payload, TensorMeta};
@@ -27,28 +27,54 @@ struct State {
     pool: Pool,
 }
 
-/// Lock order: overrides before state; never both across a frame.
+/// No two of these are locked at a time.
 #[derive(Default)]
 pub struct TrtPreprocess {
-    overrides: Mutex<Overrides>,
+    settings: Mutex<Settings>,
+    /// The settings as start() found them. Those that change later wait for the next start, so that a tensor is never half of
+    /// each.
+    overrides: Mutex<Option<Overrides>>,
     state: Mutex<Option<State>>,
+    /// What was last said about caps. Upstream tries caps again with each event and frame, and once is enough.
+    complaint: Mutex<Option<String>>,
 }
 
 impl TrtPreprocess {
+    fn overrides(&self) -> Option<Overrides> {
+        self.overrides.lock().unwrap().clone()
+    }
+
     /// The tensor to name in the source's caps: what downstream asks for, else what the properties say by themselves. If
     /// they do not say enough, set_caps() complains.
     fn tensor(&self, caps: &gst::Caps) -> Option<String> {
         let peer = self.obj().static_pad("src")?.peer_query_caps(Some(caps));
         let wanted = peer.iter().find_map(|structure| structure.get::<String>(video::TENSOR_FIELD).ok());
-        wanted.or_else(|| Some(self.overrides.lock().unwrap().apply(None).ok()?.to_string()))
+        wanted.or_else(|| Some(self.overrides().unwrap_or_default().apply(None).ok()?.to_string()))
     }
 
     fn configure(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<State> {
         let format = Format::from_caps(incaps)?;
-        let spec = self.overrides.lock().unwrap().apply(video::tensor_of(outcaps)?.as_ref())?;
+        let spec = self.overrides().unwrap_or_default().apply(video::tensor_of(outcaps)?.as_ref())?;
         let (width, height) = (format.info.width() as usize, format.info.height() as usize);
         let preprocess = Preprocess::new(format.pixels, width, height, format.color, &spec)?;
         Ok(State { format, spec, preprocess, pool: Pool::default() })
+    }
+
+    /// Whether this was not yet said about the caps.
+    fn is_new_complaint(&self, error: &Error) -> bool {
+        let mut complaint = self.complaint.lock().unwrap();
+        let said = complaint.replace(error.message());
+        said != *complaint
+    }
+
+    /// Says what to do about frames that cannot be used: upstream only says "not negotiated".
+    fn explain_refusal(&self, offered: &gst::CapsRef) {
+        if self.overrides().is_some()
+            && let Some(error) = video::refusal(offered)
+            && self.is_new_complaint(&error)
+        {
+            gst::element_imp_warning!(self, gst::CoreError::Negotiation, ("{error}"), ["offered: {offered}"]);
+        }
     }
 }
 
@@ -71,7 +97,7 @@ impl ObjectSubclass for TrtPreprocess {
 impl ObjectImpl for TrtPreprocess {
     fn properties() -> &'static [glib::ParamSpec] {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = Overrides::default();
+            let default = Settings::default();
             vec![
                 glib::ParamSpecEnum::builder_with_default("resize", default.resize)
                     .nick("Resize")
@@ -87,21 +113,21 @@ impl ObjectImpl for TrtPreprocess {
                     .mutable_ready()
                     .build(),
                 glib::ParamSpecEnum::builder_with_default("tensor-colors", default.colors)
-                    .nick("Tensor colours")
-                    .blurb("Colours in the channels of the tensor")
+                    .nick("Tensor colors")
+                    .blurb("Colors in the channels of the tensor")
                     .mutable_ready()
                     .build(),
-                glib::ParamSpecDouble::builder("scale")
+                glib::ParamSpecFloat::builder("scale")
                     .nick("Scale")
-                    .blurb("Element = (sample in 0..255 × scale - mean) / std (0 = as the model wants it)")
+                    .blurb("Multiplies samples of 0..255 first (0 = as the model wants it)")
                     .minimum(0.0)
-                    .maximum(f64::from(f32::MAX))
+                    .maximum(f32::MAX)
                     .default_value(default.scale)
                     .mutable_ready()
                     .build(),
                 glib::ParamSpecString::builder("mean")
                     .nick("Mean")
-                    .blurb("Subtracted after scaling: one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
+                    .blurb("Subtracted next: one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
                     .mutable_ready()
                     .build(),
                 glib::ParamSpecString::builder("std")
@@ -131,35 +157,35 @@ impl ObjectImpl for TrtPreprocess {
 
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
-        let mut overrides = self.overrides.lock().unwrap();
+        let mut settings = self.settings.lock().unwrap();
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
         match pspec.name() {
-            "resize" => overrides.resize = value.get::<Resize>().expect("checked by GObject"),
-            "pad-value" => overrides.pad_value = value.get().expect("checked by GObject"),
-            "tensor-colors" => overrides.colors = value.get::<TensorColors>().expect("checked by GObject"),
-            "scale" => overrides.scale = value.get().expect("checked by GObject"),
-            "mean" => overrides.mean = text(),
-            "std" => overrides.std = text(),
-            "tensor-order" => overrides.order = value.get::<TensorOrder>().expect("checked by GObject"),
-            "tensor-type" => overrides.dtype = value.get::<TensorType>().expect("checked by GObject"),
-            "tensor-size" => overrides.size = text(),
+            "resize" => settings.resize = value.get::<Resize>().expect("checked by GObject"),
+            "pad-value" => settings.pad_value = value.get().expect("checked by GObject"),
+            "tensor-colors" => settings.colors = value.get::<TensorColors>().expect("checked by GObject"),
+            "scale" => settings.scale = value.get().expect("checked by GObject"),
+            "mean" => settings.mean = text(),
+            "std" => settings.std = text(),
+            "tensor-order" => settings.order = value.get::<TensorOrder>().expect("checked by GObject"),
+            "tensor-type" => settings.dtype = value.get::<TensorType>().expect("checked by GObject"),
+            "tensor-size" => settings.size = text(),
             other => unreachable!("property {other}"),
         }
     }
 
     fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
-        let overrides = self.overrides.lock().unwrap();
+        let settings = self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
         match pspec.name() {
-            "resize" => overrides.resize.to_value(),
-            "pad-value" => overrides.pad_value.to_value(),
-            "tensor-colors" => overrides.colors.to_value(),
-            "scale" => overrides.scale.to_value(),
-            "mean" => text(&overrides.mean),
-            "std" => text(&overrides.std),
-            "tensor-order" => overrides.order.to_value(),
-            "tensor-type" => overrides.dtype.to_value(),
-            "tensor-size" => text(&overrides.size),
+            "resize" => settings.resize.to_value(),
+            "pad-value" => settings.pad_value.to_value(),
+            "tensor-colors" => settings.colors.to_value(),
+            "scale" => settings.scale.to_value(),
+            "mean" => text(&settings.mean),
+            "std" => text(&settings.std),
+            "tensor-order" => settings.order.to_value(),
+            "tensor-type" => settings.dtype.to_value(),
+            "tensor-size" => text(&settings.size),
             other => unreachable!("property {other}"),
         }
     }
@@ -173,7 +199,7 @@ impl ElementImpl for TrtPreprocess {
             gst::subclass::ElementMetadata::new(
                 "TensorRT preprocessor",
                 "Filter/Analyzer/Video",
-                "Makes the input tensor of a detection model from each frame",
+                "Turns each frame into the input tensor of a detection model",
                 env!("CARGO_PKG_REPOSITORY"),
             )
         });
@@ -214,13 +240,40 @@ impl BaseTransformImpl for TrtPreprocess {
         })
     }
 
+    fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
+        if direction == gst::PadDirection::Sink {
+            match query.view() {
+                gst::QueryView::Caps(query) => query.filter().into_iter().for_each(|caps| self.explain_refusal(caps)),
+                gst::QueryView::AcceptCaps(query) => self.explain_refusal(query.caps()),
+                _ => {}
+            }
+        }
+        BaseTransformImplExt::parent_query(self, direction, query)
+    }
+
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
         let state = self.configure(incaps, outcaps).map_err(|error| {
-            self.obj().post_error_message(error.to_gst());
+            if self.is_new_complaint(&error) {
+                self.obj().post_error_message(error.to_gst());
+            }
             gst::loggable_error!(CAT, "{error}")
         })?;
         gst::info!(CAT, imp = self, "{} of {} into {}", state.format.pixels.name(), incaps, state.spec);
         *self.state.lock().unwrap() = Some(state);
+        *self.complaint.lock().unwrap() = None;
+        Ok(())
+    }
+
+    /// The picture here is the one that the caps describe, so upstream must not leave cropping to downstream.
+    fn propose_allocation(
+        &self,
+        decide_query: Option<&gst::query::Allocation>,
+        query: &mut gst::query::Allocation,
+    ) -> std::result::Result<(), gst::LoggableError> {
+        self.parent_propose_allocation(decide_query, query)?;
+        if let Some(index) = query.find_allocation_meta::<gst_video::VideoCropMeta>() {
+            query.remove_nth_allocation_meta(index);
+        }
         Ok(())
     }
 
@@ -237,7 +290,15 @@ impl BaseTransformImpl for TrtPreprocess {
         Ok(gst::FlowSuccess::Ok)
     }
 
+    fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
+        let overrides = self.settings.lock().unwrap().read().map_err(|error| error.to_gst())?;
+        *self.overrides.lock().unwrap() = Some(overrides);
+        *self.complaint.lock().unwrap() = None;
+        Ok(())
+    }
+
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
+        *self.overrides.lock().unwrap() = None;
         *self.state.lock().unwrap() = None;
         Ok(())
     }

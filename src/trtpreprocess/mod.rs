@@ -9,11 +9,12 @@
 //! ```
 
 mod imp;
-mod overrides;
+mod settings;
 
 use gst::glib;
 use gst::prelude::*;
 
+use crate::tensor::DType;
 use crate::vision::geometry::Fit;
 use crate::vision::recipe::{Colors, Order};
 
@@ -21,105 +22,64 @@ glib::wrapper! {
     pub struct TrtPreprocess(ObjectSubclass<imp::TrtPreprocess>) @extends gst_base::BaseTransform, gst::Element, gst::Object;
 }
 
-/// How the frame is laid into the tensor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
-#[enum_type(name = "GstTrtResize")]
-pub enum Resize {
-    #[default]
-    #[enum_value(name = "As the model wants it", nick = "auto")]
-    Auto,
-    #[enum_value(name = "Keep the aspect, frame in the middle", nick = "letterbox")]
-    Letterbox,
-    #[enum_value(name = "Keep the aspect, frame at the top left", nick = "letterbox-top-left")]
-    LetterboxTopLeft,
-    #[enum_value(name = "Fill the tensor, whatever the aspect", nick = "stretch")]
-    Stretch,
+/// The enum of a property: `auto`, which is `None`, and the values of another enum by the same names.
+macro_rules! auto_enum {
+    ($(#[$doc:meta])* $name:ident $type_name:literal of $target:ident {
+        $($variant:ident $nick:literal $text:literal)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+        #[enum_type(name = $type_name)]
+        pub enum $name {
+            #[default]
+            #[enum_value(name = "As the model wants it", nick = "auto")]
+            Auto,
+            $(#[enum_value(name = $text, nick = $nick)] $variant,)*
+        }
+
+        impl From<$name> for Option<$target> {
+            fn from(value: $name) -> Self {
+                match value {
+                    $name::Auto => None,
+                    $($name::$variant => Some($target::$variant),)*
+                }
+            }
+        }
+    };
 }
 
-impl From<Resize> for Option<Fit> {
-    fn from(resize: Resize) -> Self {
-        match resize {
-            Resize::Auto => None,
-            Resize::Letterbox => Some(Fit::Letterbox),
-            Resize::LetterboxTopLeft => Some(Fit::LetterboxTopLeft),
-            Resize::Stretch => Some(Fit::Stretch),
-        }
+auto_enum! {
+    /// How the frame is laid into the tensor.
+    Resize "GstTrtResize" of Fit {
+        Letterbox "letterbox" "Keep the aspect, frame in the middle"
+        LetterboxTopLeft "letterbox-top-left" "Keep the aspect, frame at the top left"
+        Stretch "stretch" "Fill the tensor, whatever the aspect"
     }
 }
 
-/// Which colours the channels of the tensor hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
-#[enum_type(name = "GstTrtColors")]
-pub enum TensorColors {
-    #[default]
-    #[enum_value(name = "As the model wants them", nick = "auto")]
-    Auto,
-    #[enum_value(name = "Red, green, blue", nick = "rgb")]
-    Rgb,
-    #[enum_value(name = "Blue, green, red", nick = "bgr")]
-    Bgr,
-    #[enum_value(name = "Luma only", nick = "gray")]
-    Gray,
-}
-
-impl From<TensorColors> for Option<Colors> {
-    fn from(colors: TensorColors) -> Self {
-        match colors {
-            TensorColors::Auto => None,
-            TensorColors::Rgb => Some(Colors::Rgb),
-            TensorColors::Bgr => Some(Colors::Bgr),
-            TensorColors::Gray => Some(Colors::Gray),
-        }
+auto_enum! {
+    /// Which colours the channels of the tensor hold.
+    TensorColors "GstTrtTensorColors" of Colors {
+        Rgb "rgb" "Red, green, blue"
+        Bgr "bgr" "Blue, green, red"
+        Gray "gray" "Luma only"
     }
 }
 
-/// Order of the tensor's dimensions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
-#[enum_type(name = "GstTrtTensorOrder")]
-pub enum TensorOrder {
-    #[default]
-    #[enum_value(name = "As the model wants it", nick = "auto")]
-    Auto,
-    #[enum_value(name = "Batch, channels, height, width", nick = "nchw")]
-    Nchw,
-    #[enum_value(name = "Batch, height, width, channels", nick = "nhwc")]
-    Nhwc,
-}
-
-impl From<TensorOrder> for Option<Order> {
-    fn from(order: TensorOrder) -> Self {
-        match order {
-            TensorOrder::Auto => None,
-            TensorOrder::Nchw => Some(Order::Nchw),
-            TensorOrder::Nhwc => Some(Order::Nhwc),
-        }
+auto_enum! {
+    /// Order of the tensor's dimensions.
+    TensorOrder "GstTrtTensorOrder" of Order {
+        Nchw "nchw" "Batch, channels, height, width"
+        Nhwc "nhwc" "Batch, height, width, channels"
     }
 }
 
-/// Element type of the tensor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
-#[enum_type(name = "GstTrtTensorType")]
-pub enum TensorType {
-    #[default]
-    #[enum_value(name = "As the model wants it", nick = "auto")]
-    Auto,
-    #[enum_value(name = "32-bit float", nick = "f32")]
-    F32,
-    #[enum_value(name = "16-bit float", nick = "f16")]
-    F16,
-    #[enum_value(name = "Unsigned byte", nick = "u8")]
-    U8,
-}
-
-impl From<TensorType> for Option<crate::tensor::DType> {
-    fn from(kind: TensorType) -> Self {
-        use crate::tensor::DType;
-        match kind {
-            TensorType::Auto => None,
-            TensorType::F32 => Some(DType::F32),
-            TensorType::F16 => Some(DType::F16),
-            TensorType::U8 => Some(DType::U8),
-        }
+auto_enum! {
+    /// Type of the tensor's elements.
+    TensorType "GstTrtTensorType" of DType {
+        F32 "f32" "32-bit float"
+        F16 "f16" "16-bit float"
+        U8 "u8" "Unsigned byte"
     }
 }
 

@@ -112,7 +112,8 @@ fn wait(pipeline: &gst::Pipeline, failed: bool) -> Outcome {
     outcome
 }
 
-fn domain(error: &gst::glib::Error) -> String {
+/// Domain and code, as in `ResourceError::Settings`.
+pub fn domain(error: &gst::glib::Error) -> String {
     None.or_else(|| error.kind::<gst::ResourceError>().map(|code| format!("ResourceError::{code:?}")))
         .or_else(|| error.kind::<gst::LibraryError>().map(|code| format!("LibraryError::{code:?}")))
         .or_else(|| error.kind::<gst::StreamError>().map(|code| format!("StreamError::{code:?}")))

@@ -3,16 +3,18 @@
 use super::{Resize, TensorColors, TensorOrder, TensorType};
 use crate::error::{Error, Kind, Result};
 use crate::tensor::{DType, TensorDesc};
+use crate::vision::geometry::Fit;
 use crate::vision::recipe::{Colors, InputSpec, Order, Recipe, parse_size, parse_triple};
 
+/// What the user typed.
 #[derive(Clone, Debug)]
-pub struct Overrides {
+pub struct Settings {
     pub resize: Resize,
     /// -1 is unset.
     pub pad_value: i32,
     pub colors: TensorColors,
     /// 0 is unset.
-    pub scale: f64,
+    pub scale: f32,
     pub mean: String,
     pub std: String,
     pub order: TensorOrder,
@@ -20,9 +22,23 @@ pub struct Overrides {
     pub size: String,
 }
 
-impl Default for Overrides {
+/// What that means; `None` is left to the model.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    fit: Option<Fit>,
+    pad: Option<u8>,
+    colors: Option<Colors>,
+    scale: Option<f32>,
+    mean: Option<[f32; 3]>,
+    std: Option<[f32; 3]>,
+    order: Option<Order>,
+    dtype: Option<DType>,
+    size: Option<(u32, u32)>,
+}
+
+impl Default for Settings {
     fn default() -> Self {
-        Overrides {
+        Settings {
             resize: Resize::Auto,
             pad_value: -1,
             colors: TensorColors::Auto,
@@ -36,11 +52,30 @@ impl Default for Overrides {
     }
 }
 
+impl Settings {
+    pub fn read(&self) -> Result<Overrides> {
+        let std = triple("std", &self.std)?;
+        if std.is_some_and(|std| std.contains(&0.0)) {
+            return Err(Error::new(Kind::Settings, "std divides, so it cannot be 0").remedy("Use 1 for no effect"));
+        }
+        Ok(Overrides {
+            fit: self.resize.into(),
+            pad: u8::try_from(self.pad_value).ok(),
+            colors: self.colors.into(),
+            scale: (self.scale != 0.0).then_some(self.scale),
+            mean: triple("mean", &self.mean)?,
+            std,
+            order: self.order.into(),
+            dtype: self.dtype.into(),
+            size: parse_size("tensor-size", &self.size)?,
+        })
+    }
+}
+
 impl Overrides {
     /// The tensor to make: what trtinfer wants where there is one, changed by what the user says.
     pub fn apply(&self, wanted: Option<&InputSpec>) -> Result<InputSpec> {
-        let size = parse_size("tensor-size", &self.size)?;
-        let mut spec = match (wanted, size) {
+        let mut spec = match (wanted, self.size) {
             (Some(wanted), _) => wanted.clone(),
             (None, Some(_)) => InputSpec {
                 place: "cpu".into(),
@@ -55,28 +90,19 @@ impl Overrides {
         };
 
         let (_, height, width) = spec.chw();
-        let (width, height) = size.unwrap_or((width as u32, height as u32));
+        let (width, height) = self.size.unwrap_or((width as u32, height as u32));
         let recipe = &mut spec.recipe;
-        recipe.colors = Option::from(self.colors).unwrap_or(recipe.colors);
-        recipe.fit = Option::from(self.resize).unwrap_or(recipe.fit);
-        recipe.pad = u8::try_from(self.pad_value).unwrap_or(recipe.pad);
-        if self.scale != 0.0 {
-            recipe.scale = self.scale as f32;
-        }
-        recipe.mean = triple("mean", &self.mean)?.unwrap_or(recipe.mean);
-        recipe.std = triple("std", &self.std)?.unwrap_or(recipe.std);
-        if recipe.std.contains(&0.0) {
-            return Err(Error::new(Kind::Settings, "std divides, so it cannot be 0").remedy("Use 1 for no effect"));
-        }
-        spec.order = Option::from(self.order).unwrap_or(spec.order);
-        spec.desc.dtype = Option::from(self.dtype).unwrap_or(spec.desc.dtype);
+        recipe.colors = self.colors.unwrap_or(recipe.colors);
+        recipe.fit = self.fit.unwrap_or(recipe.fit);
+        recipe.pad = self.pad.unwrap_or(recipe.pad);
+        recipe.scale = self.scale.unwrap_or(recipe.scale);
+        recipe.mean = self.mean.unwrap_or(recipe.mean);
+        recipe.std = self.std.unwrap_or(recipe.std);
+        spec.order = self.order.unwrap_or(spec.order);
+        spec.desc.dtype = self.dtype.unwrap_or(spec.desc.dtype);
 
         // A model with one channel wants luma; asking for gray makes one channel.
-        let channels = match spec.recipe.colors {
-            Colors::Gray => 1,
-            Colors::Rgb | Colors::Bgr => 3,
-        };
-        let (width, height) = (width.into(), height.into());
+        let (channels, width, height) = (recipe.colors.channels() as i64, width.into(), height.into());
         let dims = match spec.order {
             Order::Nchw => [1, channels, height, width],
             Order::Nhwc => [1, height, width, channels],
@@ -99,13 +125,12 @@ fn triple(property: &str, text: &str) -> Result<Option<[f32; 3]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vision::geometry::Fit;
 
     #[test]
     fn each_override_shows() {
         let wanted: InputSpec = "cpu f32 1x3x32x64 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
-        assert_eq!(Overrides::default().apply(Some(&wanted)).unwrap(), wanted);
-        let all = Overrides {
+        assert_eq!(Settings::default().read().unwrap().apply(Some(&wanted)).unwrap(), wanted);
+        let all = Settings {
             resize: Resize::Stretch,
             pad_value: 0,
             colors: TensorColors::Bgr,
@@ -116,28 +141,31 @@ mod tests {
             dtype: TensorType::F16,
             size: "128x96".into(),
         };
-        let spec = all.apply(Some(&wanted)).unwrap();
+        let spec = all.read().unwrap().apply(Some(&wanted)).unwrap();
         assert_eq!(spec.to_string(), "cpu f16 1x96x128x3 nhwc bgr stretch:0 scale:1 mean:1/2/3 std:2/2/2 images");
     }
 
     #[test]
     fn without_trtinfer_a_size_is_enough() {
-        let overrides = Overrides { size: "64x32".into(), ..Overrides::default() };
-        let spec = overrides.apply(None).unwrap();
+        let settings = Settings { size: "64x32".into(), ..Settings::default() };
+        let spec = settings.read().unwrap().apply(None).unwrap();
         assert_eq!(spec.desc.to_string(), "images f32 1x3x32x64");
         assert_eq!(spec.recipe.fit, Fit::Letterbox);
-        assert!(Overrides::default().apply(None).unwrap_err().message().contains("trtinfer"));
+        let error = Settings::default().read().unwrap().apply(None).unwrap_err();
+        assert!(error.message().contains("trtinfer"), "{error}");
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for overrides in [
-            Overrides { size: "640".into(), ..Overrides::default() },
-            Overrides { size: "0x640".into(), ..Overrides::default() },
-            Overrides { size: "64x64".into(), mean: "a".into(), ..Overrides::default() },
-            Overrides { size: "64x64".into(), std: "0".into(), ..Overrides::default() },
+        for settings in [
+            Settings { size: "640".into(), ..Settings::default() },
+            Settings { size: "0x640".into(), ..Settings::default() },
+            Settings { size: "640x16385".into(), ..Settings::default() },
+            Settings { mean: "a".into(), ..Settings::default() },
+            Settings { std: "0".into(), ..Settings::default() },
+            Settings { std: "1,2".into(), ..Settings::default() },
         ] {
-            assert_eq!(overrides.apply(None).unwrap_err().kind(), Kind::Settings, "{overrides:?}");
+            assert_eq!(settings.read().unwrap_err().kind(), Kind::Settings, "{settings:?}");
         }
     }
 }

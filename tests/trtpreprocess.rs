@@ -1,0 +1,624 @@
+//! trtpreprocess: each property, formats and colorimetry, odd sizes and layouts, buffers that lie, changes in mid-stream.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::onnx::{F32, Graph};
+use common::{Outcome, launch, scratch};
+use gst::prelude::*;
+use gst_check::Harness;
+use gst_video::{VideoFormat, VideoFrameFlags, VideoInfo, VideoMeta};
+use gsttrt::meta::tensor::{Payload, TensorMeta};
+use gsttrt::tensor::Tensor;
+
+/// trtpreprocess alone, and what it says.
+struct Bench {
+    harness: Harness,
+    bus: gst::Bus,
+}
+
+impl Bench {
+    fn new(properties: &str) -> Self {
+        common::init();
+        let element = gst::parse::launch(&format!("trtpreprocess {properties}")).unwrap();
+        let bus = gst::Bus::new();
+        element.set_bus(Some(&bus));
+        Bench { harness: Harness::with_element(&element, Some("sink"), Some("src")), bus }
+    }
+
+    /// With caps set, which it takes.
+    fn with_caps(properties: &str, caps: &str) -> Self {
+        let mut bench = Bench::new(properties);
+        bench.harness.set_src_caps_str(caps);
+        bench
+    }
+
+    /// Sends a frame with caps that it refuses.
+    #[track_caller]
+    fn expect_refusal(&mut self, caps: &str) {
+        self.harness.push_event(gst::event::StreamStart::new("test"));
+        self.harness.push_event(gst::event::Caps::new(&caps.parse().unwrap()));
+        self.harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+        for _ in 0..2 {
+            let pushed = self.harness.push(gst::Buffer::from_mut_slice(vec![0; 64]));
+            assert_eq!(pushed, Err(gst::FlowError::NotNegotiated), "{caps}");
+        }
+    }
+
+    #[track_caller]
+    fn tensor(&mut self, frame: gst::Buffer) -> Input {
+        let pushed = self.harness.push(frame);
+        assert_eq!(pushed, Ok(gst::FlowSuccess::Ok), "{:?}", self.said());
+        input(&self.harness.pull().unwrap())
+    }
+
+    /// Errors and warnings, with their domains.
+    fn said(&self) -> Vec<(String, String)> {
+        let messages = self.bus.iter_filtered(&[gst::MessageType::Error, gst::MessageType::Warning]);
+        let errors = messages.map(|message| match message.view() {
+            gst::MessageView::Error(message) => message.error(),
+            gst::MessageView::Warning(message) => message.error(),
+            _ => unreachable!(),
+        });
+        errors.map(|error| (common::domain(&error), error.to_string())).collect()
+    }
+}
+
+/// A tensor that trtpreprocess made.
+struct Input(Arc<Payload>);
+
+#[track_caller]
+fn input(buffer: &gst::BufferRef) -> Input {
+    assert_eq!(buffer.iter_meta::<TensorMeta>().count(), 1);
+    Input(TensorMeta::get(buffer).unwrap())
+}
+
+impl Input {
+    fn tensor(&self) -> &Tensor {
+        let Payload::Input { tensor, .. } = &*self.0 else { panic!("{:?}", self.0) };
+        tensor
+    }
+
+    fn desc(&self) -> String {
+        self.tensor().desc().to_string()
+    }
+
+    /// Channels of a pixel; of an f32, f16 or u8 tensor in either order.
+    fn pixel(&self, x: usize, y: usize) -> Vec<f32> {
+        let tensor = self.tensor();
+        let values: Vec<f32> = None
+            .or_else(|| tensor.as_slice::<f32>().map(<[f32]>::to_vec))
+            .or_else(|| tensor.as_slice::<half::f16>().map(|values| values.iter().map(|v| v.to_f32()).collect()))
+            .or_else(|| tensor.as_slice::<u8>().map(|values| values.iter().map(|&v| v.into()).collect()))
+            .unwrap();
+        match tensor.desc().dims.iter().map(|&dim| dim as usize).collect::<Vec<_>>()[..] {
+            [1, c @ (1 | 3), h, w] => (0..c).map(|c| values[(c * h + y) * w + x]).collect(),
+            [1, _, w, c] => values[(y * w + x) * c..][..c].to_vec(),
+            ref dims => panic!("{dims:?}"),
+        }
+    }
+}
+
+#[track_caller]
+fn assert_near(found: &[f32], expected: &[f32], tolerance: f32, what: &str) {
+    let near = found.iter().zip(expected).all(|(a, b)| (a - b).abs() <= tolerance);
+    assert!(near && found.len() == expected.len(), "{what}: {found:?}, not {expected:?}");
+}
+
+fn video(format: &str, width: u32, height: u32, more: &str) -> String {
+    format!("video/x-raw,format={format},width={width},height={height},framerate=30/1{more}")
+}
+
+fn info(caps: &str) -> VideoInfo {
+    common::init();
+    VideoInfo::from_caps(&caps.parse::<gst::Caps>().unwrap()).unwrap()
+}
+
+/// A frame that has the same pixel everywhere, given as its bytes in each plane.
+fn solid(caps: &str, pixel: &[&[u8]]) -> gst::Buffer {
+    let info = info(caps);
+    let mut bytes = vec![0; info.size()];
+    for (plane, pixel) in pixel.iter().enumerate() {
+        let end = info.offset().get(plane + 1).copied().unwrap_or(info.size());
+        for row in bytes[info.offset()[plane]..end].chunks_mut(info.stride()[plane] as usize) {
+            row.chunks_exact_mut(pixel.len()).for_each(|place| place.copy_from_slice(pixel));
+        }
+    }
+    gst::Buffer::from_mut_slice(bytes)
+}
+
+fn set_meta(buffer: &mut gst::Buffer, format: VideoFormat, size: (u32, u32), offsets: &[usize], strides: &[i32]) {
+    let buffer = buffer.get_mut().unwrap();
+    VideoMeta::add_full(buffer, VideoFrameFlags::empty(), format, size.0, size.1, offsets, strides).unwrap();
+}
+
+/// Runs a launch line and collects the tensors that leave its trtpreprocess named p.
+fn tensors(line: &str) -> (Outcome, Vec<Input>) {
+    common::init();
+    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let collected = collect(&pipeline);
+    let outcome = common::run(&pipeline);
+    (outcome, std::mem::take(&mut collected.lock().unwrap()))
+}
+
+fn collect(pipeline: &gst::Pipeline) -> Arc<Mutex<Vec<Input>>> {
+    let collected = Arc::new(Mutex::new(Vec::new()));
+    let pad = pipeline.by_name("p").unwrap().static_pad("src").unwrap();
+    let theirs = collected.clone();
+    pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+        theirs.lock().unwrap().push(input(info.buffer().unwrap()));
+        gst::PadProbeReturn::Ok
+    });
+    collected
+}
+
+const GREY: f32 = 114.0 / 255.0;
+
+#[test]
+fn each_property_shows() {
+    let caps = video("RGB", 4, 2, "");
+    let (pad, red) = ([GREY; 3], [1.0, 0.0, 0.4]);
+    // Name and dimensions of the tensor; its pixels at the top left, in the middle, and at the bottom right.
+    for (properties, desc, top, middle, bottom) in [
+        ("", "f32 1x3x4x4", &pad[..], &red[..], &pad[..]),
+        ("resize=letterbox", "f32 1x3x4x4", &pad, &red, &pad),
+        ("resize=letterbox-top-left", "f32 1x3x4x4", &red, &red, &pad),
+        ("resize=stretch", "f32 1x3x4x4", &red, &red, &red),
+        ("pad-value=0", "f32 1x3x4x4", &[0.0; 3], &red, &[0.0; 3]),
+        ("pad-value=255", "f32 1x3x4x4", &[1.0; 3], &red, &[1.0; 3]),
+        ("tensor-colors=rgb", "f32 1x3x4x4", &pad, &red, &pad),
+        ("tensor-colors=bgr", "f32 1x3x4x4", &pad, &[0.4, 0.0, 1.0], &pad),
+        ("tensor-colors=gray", "f32 1x1x4x4", &pad[..1], &[0.299 + 0.4 * 0.114], &pad[..1]),
+        ("scale=1", "f32 1x3x4x4", &[114.0; 3], &[255.0, 0.0, 102.0], &[114.0; 3]),
+        ("mean=0.5", "f32 1x3x4x4", &[GREY - 0.5; 3], &[0.5, -0.5, -0.1], &[GREY - 0.5; 3]),
+        ("mean=0,1,0.4 pad-value=0", "f32 1x3x4x4", &[0.0, -1.0, -0.4], &[1.0, -1.0, 0.0], &[0.0, -1.0, -0.4]),
+        ("std=0.5", "f32 1x3x4x4", &[GREY * 2.0; 3], &[2.0, 0.0, 0.8], &[GREY * 2.0; 3]),
+        (
+            "mean=1,1,1 std=1,2,0.5 pad-value=0",
+            "f32 1x3x4x4",
+            &[-1.0, -0.5, -2.0],
+            &[0.0, -0.5, -1.2],
+            &[-1.0, -0.5, -2.0],
+        ),
+        ("tensor-order=nchw", "f32 1x3x4x4", &pad, &red, &pad),
+        ("tensor-order=nhwc", "f32 1x4x4x3", &pad, &red, &pad),
+        ("tensor-type=f32", "f32 1x3x4x4", &pad, &red, &pad),
+        ("tensor-type=f16", "f16 1x3x4x4", &pad, &red, &pad),
+        ("tensor-type=u8 scale=1", "u8 1x3x4x4", &[114.0; 3], &[255.0, 0.0, 102.0], &[114.0; 3]),
+    ] {
+        let mut bench = Bench::with_caps(&format!("tensor-size=4x4 {properties}"), &caps);
+        let input = bench.tensor(solid(&caps, &[&[255, 0, 102]]));
+        assert_eq!(input.desc(), format!("images {desc}"), "{properties}");
+        for ((x, y), expected) in [((0, 0), top), ((2, 1), middle), ((3, 3), bottom)] {
+            assert_near(&input.pixel(x, y), expected, 4e-4, &format!("{properties} at {x},{y}"));
+        }
+    }
+    let mut bench = Bench::with_caps("tensor-size=6x4", &caps);
+    assert_eq!(bench.tensor(solid(&caps, &[&[0; 3]])).desc(), "images f32 1x3x4x6");
+}
+
+#[test]
+fn properties_override_what_trtinfer_asks_for() {
+    let model = Graph::new()
+        .input("picture", F32, &["1", "3", "32", "64"])
+        .constant("output0", &[1, 1, 6], &[0.0; 6])
+        .save(&scratch("overrides").join("constant.onnx"));
+    let line = |properties: &str| {
+        let caps = video("RGB", 8, 8, "");
+        tensors(&format!(
+            "videotestsrc num-buffers=2 pattern=red ! {caps} ! trtpreprocess name=p {properties} ! trtinfer model-file={model} ! fakesink"
+        ))
+    };
+    for (properties, corner, middle) in [
+        ("", [GREY; 3], [1.0, 0.0, 0.0]),
+        ("resize=stretch", [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]),
+        ("pad-value=0", [0.0; 3], [1.0, 0.0, 0.0]),
+        ("tensor-colors=bgr", [GREY; 3], [0.0, 0.0, 1.0]),
+        ("scale=1", [114.0; 3], [255.0, 0.0, 0.0]),
+        ("mean=0,0,1 std=1,1,2", [GREY, GREY, (GREY - 1.0) / 2.0], [1.0, 0.0, -0.5]),
+        // Saying what the model says changes nothing.
+        ("tensor-size=64x32 tensor-order=nchw tensor-type=f32", [GREY; 3], [1.0, 0.0, 0.0]),
+    ] {
+        let (outcome, inputs) = line(properties);
+        outcome.expect_success();
+        assert_eq!(inputs.len(), 2);
+        assert_eq!(inputs[0].desc(), "picture f32 1x3x32x64", "{properties}");
+        assert_near(&inputs[0].pixel(0, 0), &corner, 1e-4, properties);
+        assert_near(&inputs[0].pixel(32, 16), &middle, 1e-4, properties);
+    }
+    // A tensor that the model does not take.
+    for properties in ["tensor-size=32x32", "tensor-order=nhwc", "tensor-type=f16", "tensor-colors=gray"] {
+        line(properties).0.expect_error("StreamError::WrongType", &["picture f32 1x3x32x64", "tensor-"]);
+    }
+}
+
+#[test]
+fn formats_agree() {
+    // Y, U and V of the same orange in full range BT.601, rounded.
+    let (y, u, v) = (124, 86, 182);
+    let orange = [200.0, 100.0, 50.0];
+    for (format, pixel, expected) in [
+        ("NV12", &[&[y][..], &[u, v]][..], orange),
+        ("I420", &[&[y], &[u], &[v]], orange),
+        ("RGB", &[&[200, 100, 50]], orange),
+        ("BGR", &[&[50, 100, 200]], orange),
+        ("RGBA", &[&[200, 100, 50, 0]], orange),
+        ("BGRA", &[&[50, 100, 200, 0]], orange),
+        ("RGBx", &[&[200, 100, 50, 7]], orange),
+        ("BGRx", &[&[50, 100, 200, 7]], orange),
+        ("GRAY8", &[&[y]], [124.0; 3]),
+    ] {
+        let colorimetry = if pixel.len() > 1 { ",colorimetry=1:4:0:0" } else { "" };
+        let caps = video(format, 6, 4, colorimetry);
+        let input = Bench::with_caps("tensor-size=6x4 scale=1", &caps).tensor(solid(&caps, pixel));
+        for (x, y) in [(0, 0), (3, 1), (5, 3)] {
+            assert_near(&input.pixel(x, y), &expected, 0.75, format);
+        }
+    }
+}
+
+#[test]
+fn colorimetry_comes_from_the_caps() {
+    let (y, u, v) = (120u8, 96u8, 150u8);
+    for (colorimetry, kr, kb, full) in [
+        ("bt601", 0.299, 0.114, false),
+        ("bt709", 0.2126, 0.0722, false),
+        ("bt2020", 0.2627, 0.0593, false),
+        ("1:4:5:1", 0.299, 0.114, true),
+        ("1:3:5:1", 0.2126, 0.0722, true),
+        ("1:6:13:7", 0.2627, 0.0593, true),
+        // Unset, a small picture is BT.601 and one of more than 576 rows BT.709.
+        ("", 0.299, 0.114, false),
+        ("unset, high", 0.2126, 0.0722, false),
+    ] {
+        let (black, gain, chroma) = if full { (0.0, 1.0, 1.0) } else { (16.0, 255.0 / 219.0, 255.0 / 224.0) };
+        let (luma, cb, cr) =
+            ((f32::from(y) - black) * gain, (f32::from(u) - 128.0) * chroma, (f32::from(v) - 128.0) * chroma);
+        let (red, blue) = (luma + 2.0 * (1.0 - kr) * cr, luma + 2.0 * (1.0 - kb) * cb);
+        let green = (luma - kr * red - kb * blue) / (1.0 - kr - kb);
+
+        let caps = match colorimetry {
+            "" => video("NV12", 4, 4, ""),
+            "unset, high" => video("NV12", 720, 720, ""),
+            text => video("NV12", 4, 4, &format!(",colorimetry={text}")),
+        };
+        let input = Bench::with_caps("tensor-size=4x4 scale=1", &caps).tensor(solid(&caps, &[&[y], &[u, v]]));
+        assert_near(&input.pixel(1, 2), &[red, green, blue], 1e-2, colorimetry);
+    }
+}
+
+#[test]
+fn chroma_sits_where_the_caps_say() {
+    // Four columns, two of chroma: red is 128 + 1.402·(V − 128).
+    let red = |v: [f32; 4]| v.map(|v| 128.0 + 1.402 * (v - 128.0));
+    for (site, v) in [("mpeg2", [100.0, 128.0, 156.0, 156.0]), ("jpeg", [100.0, 114.0, 142.0, 156.0])] {
+        let caps = video("I420", 4, 2, &format!(",colorimetry=1:4:0:0,chroma-site={site}"));
+        let mut frame = solid(&caps, &[&[128], &[128], &[100]]);
+        let offset = info(&caps).offset()[2] + 1;
+        frame.get_mut().unwrap().copy_from_slice(offset, &[156]).unwrap();
+        let input = Bench::with_caps("tensor-size=4x2 scale=1", &caps).tensor(frame);
+        let found: Vec<f32> = (0..4).map(|x| input.pixel(x, 1)[0]).collect();
+        assert_near(&found, &red(v), 1e-2, site);
+    }
+}
+
+#[test]
+fn any_size_of_frame() {
+    for (width, height) in [(1, 1), (7, 3), (3, 7), (33, 1), (1, 33), (641, 479), (8192, 8192)] {
+        for (format, pixel) in
+            [("NV12", &[&[90][..], &[128, 128]][..]), ("I420", &[&[90], &[128], &[128]]), ("BGR", &[&[90; 3]])]
+        {
+            if (width, format) == (8192, "I420") {
+                continue;
+            }
+            let more = if format == "BGR" { "" } else { ",colorimetry=1:4:0:0" };
+            let caps = video(format, width, height, more);
+            let input = Bench::with_caps("tensor-size=9x9 scale=1 pad-value=0", &caps).tensor(solid(&caps, pixel));
+            let Payload::Input { letterbox, .. } = &*input.0 else { unreachable!() };
+            assert_eq!((letterbox.frame_width, letterbox.frame_height), (width, height));
+            for (x, y) in (0..81).map(|i| (i % 9, i / 9)) {
+                let across = (letterbox.x..letterbox.x + letterbox.width).contains(&x);
+                let down = (letterbox.y..letterbox.y + letterbox.height).contains(&y);
+                let expected = if across && down { 90.0 } else { 0.0 };
+                let found = input.pixel(x as usize, y as usize);
+                assert_near(&found, &[expected; 3], 1e-3, &format!("{format} {width}x{height} at {x},{y}"));
+            }
+        }
+    }
+}
+
+/// NV12 7x3 with a gradient in luma, in layouts that only a GstVideoMeta can tell.
+#[test]
+fn strides_and_offsets_come_from_the_meta() {
+    let caps = video("NV12", 7, 3, ",colorimetry=1:4:0:0");
+    let luma = |x: usize, y: usize| (10 * x + 60 * y) as u8;
+    // A buffer of `size` bytes full of 255, with the picture where offsets and strides say.
+    let picture = |offsets: [usize; 2], strides: [i32; 2], size: usize| {
+        let mut bytes = vec![255; size];
+        for y in 0..3 {
+            (0..7).for_each(|x| bytes[offsets[0] + y * strides[0] as usize + x] = luma(x, y));
+        }
+        for y in 0..2 {
+            bytes[offsets[1] + y * strides[1] as usize..][..8].fill(128);
+        }
+        bytes
+    };
+    let whole = |bytes: Vec<u8>| gst::Buffer::from_mut_slice(bytes);
+    let split = |bytes: Vec<u8>, at: usize| {
+        let mut buffer = gst::Buffer::from_mut_slice(bytes[..at].to_vec());
+        buffer.get_mut().unwrap().append_memory(gst::Memory::from_mut_slice(bytes[at..].to_vec()));
+        buffer
+    };
+    for (what, mut buffer, offsets, strides) in [
+        ("wide strides, far offsets", whole(picture([100, 300], [64, 32], 1000)), [100, 300], [64, 32]),
+        ("chroma first", whole(picture([64, 0], [16, 16], 200)), [64, 0], [16, 16]),
+        ("nothing behind the last pixel", whole(picture([0, 30], [10, 13], 51)), [0, 30], [10, 13]),
+        ("a memory for each plane", split(picture([0, 48], [16, 16], 80), 48), [0, 48], [16, 16]),
+        ("a plane in two memories", split(picture([0, 48], [16, 16], 80), 20), [0, 48], [16, 16]),
+    ] {
+        set_meta(&mut buffer, VideoFormat::Nv12, (7, 3), &offsets, &strides);
+        let input = Bench::with_caps("tensor-size=7x3 scale=1", &caps).tensor(buffer);
+        for (x, y) in (0..21).map(|i| (i % 7, i / 7)) {
+            assert_near(&input.pixel(x, y), &[luma(x, y).into(); 3], 1e-3, what);
+        }
+    }
+    // A picture of which the caps show the upper left part.
+    let mut buffer = whole(picture([0, 64], [16, 16], 200));
+    set_meta(&mut buffer, VideoFormat::Nv12, (16, 4), &[0, 64], &[16, 16]);
+    let input = Bench::with_caps("tensor-size=7x3 scale=1", &caps).tensor(buffer);
+    assert_near(&input.pixel(6, 2), &[luma(6, 2).into(); 3], 1e-3, "cropped");
+}
+
+#[test]
+fn buffers_that_are_not_what_the_caps_say() {
+    use VideoFormat::{I420, Nv12};
+    let caps = video("NV12", 8, 4, "");
+    let bytes = |size: usize| gst::Buffer::from_mut_slice(vec![0u8; size]);
+    type Meta = (VideoFormat, (u32, u32), &'static [usize], &'static [i32]);
+    let none: Option<Meta> = None;
+    for (what, mut buffer, meta) in [
+        ("empty", gst::Buffer::new(), none),
+        ("too small", bytes(47), none),
+        ("too small with meta", bytes(47), Some((Nv12, (8, 4), &[0, 32], &[8, 8]))),
+        ("negative stride", bytes(48), Some((Nv12, (8, 4), &[24, 32], &[-8, 8]))),
+        ("stride 0", bytes(48), Some((Nv12, (8, 4), &[0, 32], &[0, 8]))),
+        ("stride below the row", bytes(48), Some((Nv12, (8, 4), &[0, 32], &[8, 7]))),
+        ("absurd stride", bytes(48), Some((Nv12, (8, 4), &[0, 32], &[i32::MAX, 8]))),
+        ("smallest stride", bytes(48), Some((Nv12, (8, 4), &[0, 32], &[i32::MIN, 8]))),
+        ("offset at the end", bytes(48), Some((Nv12, (8, 4), &[0, 48], &[8, 8]))),
+        ("absurd offset", bytes(48), Some((Nv12, (8, 4), &[usize::MAX, 32], &[8, 8]))),
+        ("last row beyond the end", bytes(48), Some((Nv12, (8, 4), &[0, 33], &[8, 8]))),
+        ("plane missing", bytes(48), Some((Nv12, (8, 4), &[0], &[8]))),
+        ("other format", bytes(48), Some((I420, (8, 4), &[0, 32, 40], &[8, 4, 4]))),
+        ("smaller picture", bytes(48), Some((Nv12, (8, 3), &[0, 32], &[8, 8]))),
+    ] {
+        if let Some((format, size, offsets, strides)) = meta {
+            set_meta(&mut buffer, format, size, offsets, strides);
+        }
+        let mut bench = Bench::with_caps("tensor-size=8x8", &caps);
+        assert_eq!(bench.harness.push(buffer), Err(gst::FlowError::Error), "{what}");
+        let said = bench.said();
+        assert_eq!(said.len(), 1, "{what}: {said:?}");
+        assert_eq!(said[0].0, "StreamError::WrongType", "{what}");
+        assert!(said[0].1.contains("upstream"), "{what}: {}", said[0].1);
+    }
+}
+
+#[test]
+fn caps_change_in_mid_stream() {
+    let mut bench = Bench::new("tensor-size=4x4 scale=1 pad-value=0");
+    for (caps, pixel, top, middle) in [
+        (video("RGB", 8, 4, ""), &[&[9, 8, 7][..]][..], [0.0; 3], [9.0, 8.0, 7.0]),
+        (video("RGB", 4, 4, ""), &[&[9, 8, 7]], [9.0, 8.0, 7.0], [9.0, 8.0, 7.0]),
+        (video("BGR", 4, 4, ""), &[&[9, 8, 7]], [7.0, 8.0, 9.0], [7.0, 8.0, 9.0]),
+        (video("NV12", 4, 4, ",colorimetry=1:4:0:0"), &[&[100], &[128, 128]], [100.0; 3], [100.0; 3]),
+        (video("NV12", 4, 4, ",colorimetry=bt601"), &[&[126], &[128, 128]], [128.08; 3], [128.08; 3]),
+    ] {
+        bench.harness.set_src_caps_str(&caps);
+        let input = bench.tensor(solid(&caps, pixel));
+        assert_near(&input.pixel(0, 0), &top, 1e-2, &caps);
+        assert_near(&input.pixel(2, 2), &middle, 1e-2, &caps);
+    }
+    assert_eq!(bench.said(), []);
+}
+
+#[test]
+fn flushes_and_seeks() {
+    let caps = video("GRAY8", 4, 4, "");
+    let mut bench = Bench::with_caps("tensor-size=4x4", &caps);
+    bench.tensor(solid(&caps, &[&[1]]));
+    bench.harness.push_event(gst::event::FlushStart::new());
+    assert_eq!(bench.harness.push(solid(&caps, &[&[2]])), Err(gst::FlowError::Flushing));
+    bench.harness.push_event(gst::event::FlushStop::new(true));
+    bench.harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    let input = bench.tensor(solid(&caps, &[&[255]]));
+    assert_near(&input.pixel(0, 0), &[1.0; 3], 1e-6, "after the flush");
+
+    let line = "videotestsrc num-buffers=20 ! video/x-raw,format=GRAY8,width=8,height=8,framerate=10/1 \
+                ! trtpreprocess name=p tensor-size=8x8 ! fakesink";
+    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let collected = collect(&pipeline);
+    pipeline.set_state(gst::State::Paused).unwrap();
+    pipeline.state(gst::ClockTime::from_seconds(60)).0.unwrap();
+    pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::ACCURATE, gst::ClockTime::SECOND).unwrap();
+    common::run(&pipeline).expect_success();
+    assert!(collected.lock().unwrap().len() > 1);
+}
+
+#[test]
+fn nonsense_in_properties_keeps_it_from_starting() {
+    for (property, says) in [
+        ("tensor-size=640", "640x640"),
+        ("tensor-size=0x640", "from 1 to"),
+        ("tensor-size=640x640x3", "tensor-size=640x640x3"),
+        ("mean=a", "0.485,0.456,0.406"),
+        ("mean=1,2", "mean=1,2"),
+        ("std=0", "cannot be 0"),
+        ("std=1,0,1", "cannot be 0"),
+        ("std=inf", "std=inf"),
+    ] {
+        let errors = errors(&format!("videotestsrc ! trtpreprocess tensor-size=64x64 {property} ! fakesink"));
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        let (domain, text) = &errors[0];
+        assert_eq!(domain, "ResourceError::Settings", "{text}");
+        assert!(text.contains(says), "{text}");
+    }
+}
+
+/// All errors on the bus of a pipeline that does not start.
+fn errors(line: &str) -> Vec<(String, String)> {
+    common::init();
+    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let bus = pipeline.bus().unwrap();
+    let started = pipeline.set_state(gst::State::Paused);
+    assert!(started.is_err(), "{line}");
+    let errors = bus.iter_filtered(&[gst::MessageType::Error]).map(|message| match message.view() {
+        gst::MessageView::Error(message) => (common::domain(&message.error()), message.error().to_string()),
+        _ => unreachable!(),
+    });
+    let errors = errors.collect();
+    pipeline.set_state(gst::State::Null).unwrap();
+    errors
+}
+
+#[test]
+fn without_size_and_without_trtinfer() {
+    launch("videotestsrc num-buffers=1 ! trtpreprocess ! fakesink")
+        .expect_error("ResourceError::Settings", &["trtinfer", "tensor-size"]);
+
+    // Once, although the caps come again with each event and frame.
+    let mut bench = Bench::new("");
+    bench.expect_refusal(&video("RGB", 4, 4, ""));
+    assert_eq!(bench.said().len(), 1, "{:?}", bench.said());
+}
+
+#[test]
+fn frames_beyond_what_can_be_preprocessed() {
+    let mut bench = Bench::new("tensor-size=8x8");
+    bench.expect_refusal(&video("GRAY8", 40000, 8, ""));
+    let said = bench.said();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].0 == "CoreError::Negotiation" && said[0].1.contains("40000x8"), "{said:?}");
+}
+
+#[test]
+fn unusable_frames_are_explained() {
+    for (caps, parts) in [
+        ("video/x-raw,format=YUY2", ["YUY2", "NV12, I420", "videoconvert"]),
+        ("video/x-raw,format={YUY2,UYVY}", ["{ YUY2, UYVY }", "NV12, I420", "videoconvert"]),
+        ("video/x-raw(memory:GLMemory),format=RGBA", ["RGBA (memory:GLMemory)", "system memory", "gldownload"]),
+        ("video/x-raw(memory:CUDAMemory),format=NV12", ["NV12 (memory:CUDAMemory)", "system memory", "cudadownload"]),
+        ("video/x-h264", ["video/x-h264", "system memory", "decodebin"]),
+    ] {
+        let mut bench = Bench::new("tensor-size=8x8");
+        let caps: gst::Caps = caps.parse().unwrap();
+        let pad = bench.harness.element().unwrap().static_pad("sink").unwrap();
+        assert!(pad.query_caps(Some(&caps)).is_empty());
+        if caps.is_fixed() {
+            bench.expect_refusal(&format!("{caps},width=8,height=8,framerate=1/1"));
+        }
+        let said = bench.said();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(parts.iter().all(|part| said[0].1.contains(part)), "{said:?}");
+    }
+    // Formats that are only known once the pipeline runs, as a camera's.
+    let line = "videotestsrc ! capsfilter name=camera ! trtpreprocess tensor-size=8x8 ! fakesink";
+    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    pipeline.by_name("camera").unwrap().set_property_from_str("caps", "video/x-raw,format=YUY2");
+    let outcome = common::run(&pipeline);
+    assert!(outcome.warnings.len() == 1 && outcome.warnings[0].contains("videoconvert"), "{outcome:?}");
+    assert!(outcome.error.is_some());
+    // Where something can be found, nothing is said.
+    let outcome = launch("videotestsrc num-buffers=1 ! videoconvert ! trtpreprocess tensor-size=8x8 ! fakesink");
+    outcome.expect_success();
+    assert_eq!(outcome.warnings, [""; 0]);
+}
+
+#[test]
+fn frames_pass_untouched_and_uncopied() {
+    let caps = video("RGB", 16, 8, "");
+    let frame = solid(&caps, &[&[1, 2, 3]]);
+    let bytes = frame.map_readable().unwrap().to_vec();
+    let memory = |buffer: &gst::Buffer| buffer.peek_memory(0).as_ptr();
+    let mut bench = Bench::with_caps("tensor-size=8x8", &caps);
+    // Shared, as after tee: both see the same memory, and only one the tensor.
+    bench.harness.push(frame.clone()).unwrap();
+    let out = bench.harness.pull().unwrap();
+    input(&out);
+    assert_eq!(memory(&out), memory(&frame));
+    assert_eq!(out.map_readable().unwrap().to_vec(), bytes);
+    assert!(TensorMeta::get(&frame).is_none());
+    // Alone: the very same buffer.
+    drop(out);
+    let (own, at) = (frame.as_ptr(), memory(&frame));
+    bench.harness.push(frame).unwrap();
+    let out = bench.harness.pull().unwrap();
+    assert_eq!((out.as_ptr(), memory(&out)), (own, at));
+
+    let (outcome, inputs) = tensors(
+        "videotestsrc num-buffers=5 ! video/x-raw,format=NV12,width=64,height=48 ! tee name=t \
+         t. ! queue ! trtpreprocess name=p tensor-size=8x8 ! fakesink t. ! queue ! fakesink",
+    );
+    outcome.expect_success();
+    assert_eq!(inputs.len(), 5);
+}
+
+#[test]
+fn upstream_may_use_any_layout_but_must_crop() {
+    use gst_video::VideoCropMeta;
+    let caps = video("NV12", 64, 48, "");
+    let mut bench = Bench::with_caps("tensor-size=8x8", &caps);
+    bench.harness.add_propose_allocation_meta(VideoMeta::meta_api(), None);
+    bench.harness.add_propose_allocation_meta(VideoCropMeta::meta_api(), None);
+    let mut query = gst::query::Allocation::new(Some(&caps.parse().unwrap()), true);
+    assert!(bench.harness.element().unwrap().static_pad("sink").unwrap().query(&mut query));
+    assert!(query.find_allocation_meta::<VideoMeta>().is_some());
+    assert!(query.find_allocation_meta::<VideoCropMeta>().is_none());
+}
+
+#[test]
+fn tensor_memory_is_used_again() {
+    let caps = video("RGB", 16, 8, "");
+    let mut bench = Bench::with_caps("tensor-size=8x8", &caps);
+    let at = |input: &Input| input.tensor().bytes().as_ptr();
+    let first = at(&bench.tensor(solid(&caps, &[&[0; 3]])));
+    let second = bench.tensor(solid(&caps, &[&[0; 3]]));
+    assert_eq!(at(&second), first);
+    let third = bench.tensor(solid(&caps, &[&[0; 3]]));
+    assert_ne!(at(&third), first, "the second is still in use");
+    drop(second);
+    assert_eq!(at(&bench.tensor(solid(&caps, &[&[0; 3]]))), first);
+}
+
+#[test]
+fn a_second_trtpreprocess_replaces_the_tensor() {
+    let (outcome, inputs) = tensors(
+        "videotestsrc num-buffers=2 ! trtpreprocess tensor-size=8x8 ! trtpreprocess name=p tensor-size=16x16 ! fakesink",
+    );
+    outcome.expect_success();
+    assert!(inputs.iter().all(|input| input.desc() == "images f32 1x3x16x16"));
+    assert_eq!(inputs.len(), 2);
+}
+
+#[test]
+fn properties_set_while_playing_wait_for_the_next_start() {
+    let line = "videotestsrc num-buffers=3 ! trtpreprocess name=p tensor-size=8x8 ! fakesink";
+    common::init();
+    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let preprocess = pipeline.by_name("p").unwrap();
+    let collected = collect(&pipeline);
+    let (sink, element) = (preprocess.static_pad("sink").unwrap(), preprocess.clone());
+    sink.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        element.set_property("tensor-size", "16x4");
+        element.set_property_from_str("tensor-order", "nhwc");
+        // Caps are negotiated anew, with the old tensor.
+        element.static_pad("src").unwrap().mark_reconfigure();
+        gst::PadProbeReturn::Ok
+    });
+    for desc in ["images f32 1x3x8x8", "images f32 1x4x16x3"] {
+        common::run(&pipeline).expect_success();
+        let inputs = std::mem::take(&mut *collected.lock().unwrap());
+        assert_eq!(inputs.iter().map(Input::desc).collect::<Vec<_>>(), [desc; 3]);
+    }
+}
