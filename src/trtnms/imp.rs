@@ -151,6 +151,12 @@ impl TrtNms {
     }
 }
 
+/// Whether nobody else sees what is written to the buffer's memory, and it may be written at all.
+fn is_drawable(buffer: &gst::BufferRef) -> bool {
+    let read_only = |memory: &gst::MemoryRef| memory.flags().contains(gst::MemoryFlags::READONLY);
+    buffer.is_all_memory_writable() && !buffer.iter_memories().any(read_only)
+}
+
 fn missing(what: &str, elements: &str) -> Error {
     Error::new(Kind::WrongType, what)
         .cause(format!("{elements} is missing before trtnms in the launch line"))
@@ -361,15 +367,15 @@ impl BaseTransformImpl for TrtNms {
         &self,
         inbuf: InputBuffer,
     ) -> std::result::Result<PrepareOutputBufferSuccess, gst::FlowError> {
-        let (buffer, writable): (&gst::BufferRef, bool) = match &inbuf {
-            InputBuffer::Writable(buffer) => (buffer, buffer.is_all_memory_writable()),
+        let (buffer, ours): (&gst::BufferRef, bool) = match &inbuf {
+            InputBuffer::Writable(buffer) => (buffer, is_drawable(buffer)),
             InputBuffer::Readable(buffer) => (buffer, false),
         };
         let mut state = self.state.lock().unwrap();
         let state = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
         state.task = self.find(state, buffer).map_err(|error| self.report(error))?;
         match state.task {
-            Some(Task { draw: Some(_), .. }) if !writable => {
+            Some(Task { draw: Some(_), .. }) if !ours => {
                 let copy = state.pool.copy(buffer).map_err(|error| self.report(error))?;
                 Ok(PrepareOutputBufferSuccess::Buffer(copy))
             }
