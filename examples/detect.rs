@@ -201,6 +201,12 @@ fn take_video(decode: &gst::Element, sink: gst::Pad) {
     });
 }
 
+/// When the frame is shown, counted from the start of the file: files may begin their own time stamps anywhere.
+fn stream_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<gst::ClockTime> {
+    let event = pad.sticky_event::<gst::event::Segment>(0)?;
+    event.segment().downcast_ref::<gst::ClockTime>()?.to_stream_time(buffer.pts())
+}
+
 /// Watches frames enter and leave the three elements.
 fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
     let report = Arc::new(Mutex::new(Report::new(json)));
@@ -235,7 +241,7 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
             *report.objects.entry(detection["label"].as_str().unwrap_or_default().to_string()).or_default() += 1;
         }
         let line = json!({
-            "pts": buffer.pts().map(|pts| pts.nseconds()),
+            "pts": stream_time(pad, buffer).map(|time| time.nseconds()),
             "frame": report.frames,
             "width": width,
             "height": height,
