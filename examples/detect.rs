@@ -24,7 +24,8 @@ Usage: detect INPUT MODEL [options]
   --preprocess PROPS    further properties of trtpreprocess, as in gst-launch-1.0
   --infer PROPS         … of trtinfer
   --nms PROPS           … of trtnms, such as \"score-threshold=0.5 classes=person\"
-  --no-video            write no annotated video";
+  --no-video            write no annotated video
+  --help                show this";
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -39,6 +40,20 @@ struct Options {
     preprocess: String,
     infer: String,
     nms: String,
+}
+
+impl Options {
+    /// The files to write.
+    fn results(&self) -> impl Iterator<Item = &PathBuf> {
+        self.output.iter().chain([&self.json])
+    }
+}
+
+/// Where a result is written until it is whole: half a file would look like one.
+fn part(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    name.into()
 }
 
 /// `None` is a wish for help.
@@ -63,7 +78,8 @@ fn options() -> Result<Option<Options>, Failure> {
             other => return Err(other.unexpected().into()),
         }
     }
-    let [input, model] = <[PathBuf; 2]>::try_from(paths).map_err(|_| format!("Give an input and a model.\n{USAGE}"))?;
+    let [input, model] =
+        <[PathBuf; 2]>::try_from(paths).map_err(|_| "Give one INPUT and one MODEL; --help says more.")?;
     for path in [Some(&input), Some(&model), options.labels.as_ref()].into_iter().flatten() {
         if !path.is_file() {
             return Err(format!("There is no file {}.", path.display()).into());
@@ -72,6 +88,10 @@ fn options() -> Result<Option<Options>, Failure> {
     let name = input.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     options.output = video.then(|| output.unwrap_or_else(|| format!("{name}-boxes.mp4").into()));
     options.json = json.unwrap_or_else(|| format!("{name}-boxes.jsonl").into());
+    let taken = [&input, &model].map(|path| path.canonicalize().ok());
+    if let Some(path) = options.results().find(|path| taken.contains(&path.canonicalize().ok()) && path.exists()) {
+        return Err(format!("{} would be overwritten; choose another name.", path.display()).into());
+    }
     (options.input, options.model) = (input, model);
     Ok(Some(options))
 }
@@ -136,30 +156,55 @@ fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
 
 fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
     let Options { preprocess, infer, nms, .. } = options;
-    // Whole programs of work on both sides of the three elements: queues let them run beside.
+    // Whole programs of work on both sides of the three elements: queues let them run beside. H.264 in 4:2:0 wants even sizes.
     let tail = match options.output {
-        Some(_) => "videoconvert ! x264enc speed-preset=veryfast ! h264parse ! mp4mux ! filesink name=sink",
+        Some(_) => {
+            "videoconvert ! videoscale add-borders=false ! video/x-raw,width=[2,16384,2],height=[2,16384,2] \
+             ! x264enc speed-preset=veryfast ! h264parse ! mp4mux ! filesink name=sink"
+        }
         None => "fakesink name=sink sync=false",
     };
+    let backend = options.backend.iter().map(|name| format!("backend={name}")).collect::<String>();
     let line = format!(
-        "filesrc name=source ! decodebin ! videoconvert ! queue \
-         ! trtpreprocess name=preprocess {preprocess} ! trtinfer name=infer {infer} ! trtnms name=nms {nms} ! queue ! {tail}"
+        "filesrc name=source ! decodebin name=decode  videoconvert name=convert ! queue \
+         ! trtpreprocess name=preprocess {preprocess} ! trtinfer name=infer {backend} {infer} \
+         ! trtnms name=nms {nms} ! queue ! {tail}"
     );
-    let pipeline = gst::parse::launch(&line).map_err(|error| format!("Cannot make the pipeline: {error}"))?;
+    let pipeline = gst::parse::launch(&line).map_err(|error| format!("Cannot make the pipeline: {error}."))?;
     let pipeline = pipeline.downcast::<gst::Pipeline>().expect("a launch line of several elements is a pipeline");
     let element = |name| pipeline.by_name(name).expect("named in the launch line");
     element("source").set_property("location", &options.input);
     element("infer").set_property("model-file", &options.model);
-    if let Some(backend) = &options.backend {
-        element("infer").set_property_from_str("backend", backend);
-    }
     if let Some(labels) = &options.labels {
         element("nms").set_property("label-file", labels);
     }
     if let Some(output) = &options.output {
-        element("sink").set_property("location", output);
+        element("sink").set_property("location", part(output));
     }
+    take_video(&element("decode"), element("convert").static_pad("sink").expect("an always pad"));
     Ok(pipeline)
+}
+
+/// Links the first video stream that the decoder finds, and says so where there is none.
+fn take_video(decode: &gst::Element, sink: gst::Pad) {
+    let link = sink.clone();
+    decode.connect_pad_added(move |_, pad| {
+        let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
+        if !link.is_linked() && caps.structure(0).is_some_and(|caps| caps.name().starts_with("video/")) {
+            let _ = pad.link(&link); // what cannot be linked is reported as not linked
+        }
+    });
+    decode.connect_no_more_pads(move |decode| {
+        if !sink.is_linked() {
+            gst::element_error!(decode, gst::StreamError::WrongType, ("there is no video in it."));
+        }
+    });
+}
+
+/// When the frame is shown, counted from the start of the file: files may begin their own time stamps anywhere.
+fn stream_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<gst::ClockTime> {
+    let event = pad.sticky_event::<gst::event::Segment>(0)?;
+    event.segment().downcast_ref::<gst::ClockTime>()?.to_stream_time(buffer.pts())
 }
 
 /// Watches frames enter and leave the three elements.
@@ -196,7 +241,7 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
             *report.objects.entry(detection["label"].as_str().unwrap_or_default().to_string()).or_default() += 1;
         }
         let line = json!({
-            "pts": buffer.pts().map(|pts| pts.nseconds()),
+            "pts": stream_time(pad, buffer).map(|time| time.nseconds()),
             "frame": report.frames,
             "width": width,
             "height": height,
@@ -214,7 +259,7 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
 }
 
 /// Runs to the end of the file; the error is the first that an element posts.
-fn run(pipeline: &gst::Pipeline, report: &Mutex<Report>) -> Result<(), Failure> {
+fn run(pipeline: &gst::Pipeline, input: &Path, report: &Mutex<Report>) -> Result<(), Failure> {
     let bus = pipeline.bus().expect("a pipeline has a bus");
     // An error message says more than the failed state change, so it is looked for first.
     let started = pipeline.set_state(gst::State::Playing);
@@ -224,7 +269,7 @@ fn run(pipeline: &gst::Pipeline, report: &Mutex<Report>) -> Result<(), Failure> 
         let message = bus.timed_pop(gst::ClockTime::from_mseconds(200));
         match message.as_ref().map(|message| message.view()) {
             Some(gst::MessageView::Eos(_)) => break,
-            Some(gst::MessageView::Error(error)) => return Err(sentence(error).into()),
+            Some(gst::MessageView::Error(error)) => return Err(sentence(error, input).into()),
             Some(gst::MessageView::Warning(warning)) => eprintln!("Warning: {}", warning.error()),
             Some(gst::MessageView::Info(info)) => eprintln!("{}", info.error()),
             Some(gst::MessageView::Progress(progress)) => eprintln!("{}", progress.get().2),
@@ -251,12 +296,13 @@ fn run(pipeline: &gst::Pipeline, report: &Mutex<Report>) -> Result<(), Failure> 
 }
 
 /// What an error message says, in one sentence.
-fn sentence(error: &gst::message::Error) -> String {
-    let element = error.src().map(|source| source.name()).unwrap_or_default();
+fn sentence(error: &gst::message::Error, input: &Path) -> String {
     let text = error.error().to_string();
-    match error.error().kind::<gst::CoreError>() {
-        Some(gst::CoreError::MissingPlugin) => format!("{text} Install the GStreamer plugin for this kind of file."),
-        _ => format!("{element}: {text}"),
+    let path = error.src().map(|source| source.path_string()).unwrap_or_default();
+    match error.src().map(|source| source.name()) {
+        Some(name) if STAGES.contains(&name.as_str()) => text, // our elements say what is meant
+        _ if path.contains(":decode") => format!("Cannot read {}: {text}", input.display()),
+        name => format!("{}: {text}", name.unwrap_or_default()),
     }
 }
 
@@ -283,7 +329,7 @@ fn summary(options: &Options, report: &Report) {
     }
     let objects: Vec<String> = report.objects.iter().map(|(label, count)| format!("{label} {count}")).collect();
     println!("detections  {}", if objects.is_empty() { "none".into() } else { objects.join(", ") });
-    for path in options.output.iter().chain([&options.json]) {
+    for path in options.results() {
         println!("wrote       {}", path.display());
     }
 }
@@ -291,22 +337,21 @@ fn summary(options: &Options, report: &Report) {
 fn detect(options: &Options) -> Result<(), Failure> {
     gst::init()?;
     gsttrt::plugin_register_static()?;
-    let json =
-        File::create(&options.json).map_err(|error| format!("Cannot write {}: {error}.", options.json.display()))?;
     let pipeline = pipeline(options)?;
+    let json = File::create(part(&options.json));
+    let json = json.map_err(|error| format!("Cannot write {}: {error}.", options.json.display()))?;
     let report = watch(&pipeline, json);
-    let outcome = run(&pipeline, &report);
+    let outcome = run(&pipeline, &options.input, &report);
     pipeline.set_state(gst::State::Null)?;
-    match outcome {
-        Ok(()) => summary(options, &report.lock().unwrap()),
-        // Half a file would look like a result.
-        Err(_) => options
-            .output
-            .iter()
-            .chain([&options.json])
-            .for_each(|path: &PathBuf| drop(std::fs::remove_file(Path::new(path)))),
+    if outcome.is_err() {
+        options.results().for_each(|path| drop(std::fs::remove_file(part(path))));
+        return outcome;
     }
-    outcome
+    for path in options.results() {
+        std::fs::rename(part(path), path).map_err(|error| format!("Cannot write {}: {error}.", path.display()))?;
+    }
+    summary(options, &report.lock().unwrap());
+    Ok(())
 }
 
 fn main() -> ExitCode {

@@ -1,14 +1,17 @@
-//! Detections as the metas that other elements and applications read.
+//! Detections as what other elements and applications read.
 //!
-//! Always `GstVideoRegionOfInterestMeta`: its type is the label, and a `detection` structure holds `label_id`, `confidence`
-//! and the box in 0..1 of the frame, as DL Streamer's elements write and read it. With GStreamer 1.24 (feature `v1_24`) also
-//! `GstAnalyticsODMtd`.
+//! Always `GstVideoRegionOfInterestMeta`: its type is the label, its id counts the objects of the frame, and a `detection`
+//! structure holds `label_id`, `confidence` and the box in 0..1 of the frame, as DL Streamer's elements write and read it.
+//! With GStreamer 1.24 (feature `v1_24`) also `GstAnalyticsODMtd`. And [`message`], for applications that watch the bus.
+
+use gst_video::VideoRegionOfInterestMeta;
 
 use crate::vision::Detection;
 
-/// Name of a class, or its number where labels end: `person`, `#7`.
+/// Name of a class, or its number where it has none: `person`, `#7`.
 pub fn label_text(labels: &[String], class: u32) -> String {
-    labels.get(class as usize).cloned().unwrap_or_else(|| format!("#{class}"))
+    let label = labels.get(class as usize).filter(|label| !label.is_empty());
+    label.cloned().unwrap_or_else(|| format!("#{class}"))
 }
 
 /// Left, top, width and height in whole pixels that cover the box, inside a frame of that size.
@@ -18,10 +21,11 @@ fn pixels(detection: &Detection, (width, height): (u32, u32)) -> (u32, u32, u32,
     (x, y, (bbox.x2.ceil() as u32).max(x) - x, (bbox.y2.ceil() as u32).max(y) - y)
 }
 
-/// Hangs `detections`, in pixels of a frame of that size, on the frame's buffer.
+/// Hangs `detections`, in pixels of a frame of that size, on the frame's buffer, beside those of other models.
 pub fn attach(buffer: &mut gst::BufferRef, detections: &[Detection], labels: &[String], size: (u32, u32)) {
     let (width, height) = (f64::from(size.0), f64::from(size.1));
-    for detection in detections {
+    let taken = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| meta.id() + 1).max();
+    for (id, detection) in (taken.unwrap_or(0)..).zip(detections) {
         let label = label_text(labels, detection.class);
         let bbox = &detection.bbox;
         let params = gst::Structure::builder("detection")
@@ -32,25 +36,64 @@ pub fn attach(buffer: &mut gst::BufferRef, detections: &[Detection], labels: &[S
             .field("x_max", f64::from(bbox.x2) / width)
             .field("y_max", f64::from(bbox.y2) / height)
             .build();
-        let rect = pixels(detection, size);
-        gst_video::VideoRegionOfInterestMeta::add(buffer, &label, rect).add_param(params);
+        let mut meta = VideoRegionOfInterestMeta::add(buffer, &label, pixels(detection, size));
+        meta.set_id(id);
+        meta.set_parent_id(NO_PARENT);
+        meta.add_param(params);
     }
     #[cfg(feature = "v1_24")]
     attach_analytics(buffer, detections, labels, size);
 }
 
+/// No id: 0 is one.
+const NO_PARENT: i32 = -1;
+
 #[cfg(feature = "v1_24")]
 fn attach_analytics(buffer: &mut gst::BufferRef, detections: &[Detection], labels: &[String], size: (u32, u32)) {
+    use gst_analytics::AnalyticsRelationMeta;
     use gst_analytics::prelude::*;
 
     if detections.is_empty() {
         return;
     }
-    let mut relations = gst_analytics::AnalyticsRelationMeta::add(buffer);
+    // Readers look at one such meta only, so those of another model are continued.
+    if buffer.meta::<AnalyticsRelationMeta>().is_none() {
+        AnalyticsRelationMeta::add(buffer);
+    }
+    let mut relations = buffer.meta_mut::<AnalyticsRelationMeta>().expect("it is there or was just added");
     for detection in detections {
         let label = gst::glib::Quark::from_str(label_text(labels, detection.class));
         let (x, y, width, height) = pixels(detection, size);
         // It fails only where memory ends.
         let _ = relations.add_od_mtd(label, x as i32, y as i32, width as i32, height as i32, detection.score);
     }
+}
+
+/// The content of the element message about a frame, its `number` counted from 0.
+pub fn message(
+    pts: Option<gst::ClockTime>,
+    number: u64,
+    size: (u32, u32),
+    detections: &[Detection],
+    labels: &[String],
+) -> gst::Structure {
+    let objects = detections.iter().map(|detection| {
+        let bbox = &detection.bbox;
+        gst::Structure::builder("detection")
+            .field("label", label_text(labels, detection.class))
+            .field("class-id", detection.class)
+            .field("confidence", f64::from(detection.score))
+            .field("x", f64::from(bbox.x1))
+            .field("y", f64::from(bbox.y1))
+            .field("w", f64::from(bbox.width()))
+            .field("h", f64::from(bbox.height()))
+            .build()
+    });
+    gst::Structure::builder("trt-detections")
+        .field("pts", pts)
+        .field("frame", number)
+        .field("width", size.0)
+        .field("height", size.1)
+        .field("detections", gst::Array::new(objects))
+        .build()
 }

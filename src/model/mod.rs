@@ -13,7 +13,7 @@ use py_literal::Value;
 
 use crate::error::{Error, Kind, Result};
 use crate::tensor::{self, DType, Dims, Tensor, TensorDesc};
-use crate::vision::layout::{self, Hints};
+use crate::vision::layout::{self, Hints, Layout};
 use crate::vision::recipe::{Colors, InputSpec, Order, Recipe};
 
 /// A model file's own description.
@@ -135,9 +135,9 @@ impl Model {
     /// it was made for.
     pub fn input_spec(&self, size: Option<(u32, u32)>, place: &str) -> Result<InputSpec> {
         let input = self.image_input();
-        let (h, w, c) = match self.order {
-            Order::Nchw => (2, 3, 1),
-            Order::Nhwc => (1, 2, 3),
+        let (h, w) = match self.order {
+            Order::Nchw => (2, 3),
+            Order::Nhwc => (1, 2),
         };
         let fixed = |i: usize| (input.dims[i] != Dims::DYNAMIC).then_some(input.dims[i] as u32);
         let wanted = size.or(self.image_size);
@@ -173,20 +173,30 @@ impl Model {
         let mut dims = input.dims.clone();
         (dims.0[0], dims.0[h], dims.0[w]) = (1, height.into(), width.into());
         // What fits no layout is for trtnms to complain about, with its properties; the tensors may have another reader.
-        let mut recipe = layout::recognise(None, &self.outputs, &self.hints((width, height)))
-            .map_or_else(|_| Recipe::default(), |layout| layout.recipe());
-        if dims[c] == 1 {
+        let layout = layout::recognise(None, &self.outputs, &self.hints((width, height))).ok();
+        Ok(InputSpec {
+            place: place.to_string(),
+            desc: TensorDesc { name: input.name.clone(), dtype: input.dtype, dims },
+            order: self.order,
+            recipe: self.recipe(layout),
+        })
+    }
+
+    /// How the picture is prepared for this model, should its outputs have that layout.
+    pub fn recipe(&self, layout: Option<Layout>) -> Recipe {
+        let input = self.image_input();
+        let mut recipe = layout.map_or_else(Recipe::default, Layout::recipe);
+        let channels = match self.order {
+            Order::Nchw => input.dims[1],
+            Order::Nhwc => input.dims[3],
+        };
+        if channels == 1 {
             recipe.colors = Colors::Gray;
         }
         if input.dtype == DType::U8 {
             recipe.scale = 1.0; // such models normalise by themselves
         }
-        Ok(InputSpec {
-            place: place.to_string(),
-            desc: TensorDesc { name: input.name.clone(), dtype: input.dtype, dims },
-            order: self.order,
-            recipe,
-        })
+        recipe
     }
 
     /// Tensors for the inputs beside the picture, in the order of `inputs`; `None` at the picture's place.

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::error::{Error, Kind, Result};
 use crate::vision::layout::Thresholds;
 
-/// One name a line; empty lines at the end do not count.
+/// One name a line; empty lines at the end and a byte order mark do not count.
 pub fn read_labels(path: &Path) -> Result<Vec<String>> {
     let name = path.display();
     let bytes = std::fs::read(path).map_err(|error| match error.kind() {
@@ -20,6 +20,7 @@ pub fn read_labels(path: &Path) -> Result<Vec<String>> {
             .cause(format!("line {line} has other bytes"))
             .remedy("Save it as UTF-8 text with one label a line")
     })?;
+    let text = text.trim_start_matches('\u{feff}');
     let labels: Vec<String> = text.trim_end().lines().map(|line| line.trim().to_string()).collect();
     match text.trim().is_empty() {
         true => Err(Error::new(Kind::Settings, format!("The label file {name} is empty"))

@@ -3,33 +3,50 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::LayoutChoice;
 use super::classes::{read_labels, thresholds};
 use crate::error::Result;
 use crate::model::Model;
 use crate::tensor::{Tensor, TensorDesc};
 use crate::vision::Detection;
 use crate::vision::geometry::Letterbox;
-use crate::vision::layout::{Decoder, Layout, Thresholds};
+use crate::vision::layout::{Decoder, Thresholds};
 use crate::vision::nms::Nms;
+use crate::vision::recipe::Recipe;
 
 /// What the user says about boxes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wishes {
-    pub layout: Option<Layout>,
+    pub layout: LayoutChoice,
     pub label_file: Option<PathBuf>,
     pub score_threshold: f32,
     pub class_thresholds: String,
     pub classes: String,
     pub iou_threshold: f32,
-    pub max_detections: usize,
+    pub max_detections: u32,
     pub class_agnostic: bool,
+}
+
+impl Default for Wishes {
+    fn default() -> Self {
+        Wishes {
+            layout: LayoutChoice::Auto,
+            label_file: None,
+            score_threshold: 0.25,
+            class_thresholds: String::new(),
+            classes: String::new(),
+            iou_threshold: 0.45,
+            max_detections: 300,
+            class_agnostic: false,
+        }
+    }
 }
 
 /// Made for one model; made again when its outputs change.
 pub struct Detector {
     model: Arc<Model>,
     outputs: Vec<TensorDesc>,
-    pub labels: Arc<[String]>,
+    pub labels: Vec<String>,
     pub decoder: Decoder,
     wishes: Wishes,
     thresholds: Thresholds,
@@ -46,14 +63,14 @@ impl Detector {
         let mut hints = model.hints((letterbox.tensor_width, letterbox.tensor_height));
         hints.classes = (!labels.is_empty()).then_some(labels.len());
         let outputs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
-        let decoder = Decoder::new(wishes.layout, &outputs, &hints)?;
+        let decoder = Decoder::new(wishes.layout.into(), &outputs, &hints)?;
         let mut detector = Detector {
             model: model.clone(),
             outputs,
-            labels: labels.into(),
+            labels,
             decoder,
             thresholds: Thresholds::uniform(wishes.score_threshold),
-            nms: Nms::new(wishes.iou_threshold, wishes.max_detections, wishes.class_agnostic),
+            nms: Nms::new(wishes.iou_threshold, wishes.max_detections as usize, wishes.class_agnostic),
             detections: Vec::new(),
             wishes: wishes.clone(),
         };
@@ -74,7 +91,7 @@ impl Detector {
         self.thresholds =
             thresholds(wishes.score_threshold, &wishes.classes, &wishes.class_thresholds, &self.labels, count)?;
         self.nms.iou_threshold = wishes.iou_threshold;
-        self.nms.max_detections = wishes.max_detections;
+        self.nms.max_detections = wishes.max_detections as usize;
         self.nms.class_agnostic = wishes.class_agnostic;
         self.wishes = wishes;
         Ok(())
@@ -84,8 +101,14 @@ impl Detector {
         &self.wishes
     }
 
-    /// The objects in pixels of the frame, the best score first.
-    pub fn detect(&mut self, tensors: &[Tensor], letterbox: &Letterbox) -> Result<&[Detection]> {
+    /// The recipe that models of the forced layout usually want, if this one's input was made otherwise.
+    pub fn doubted(&self, recipe: &Recipe) -> Option<Recipe> {
+        let usual = self.model.recipe(Some(self.decoder.layout()));
+        (self.wishes.layout != LayoutChoice::Auto && usual != *recipe).then_some(usual)
+    }
+
+    /// Finds the objects of a frame; they stay here until the next one's.
+    pub fn detect(&mut self, tensors: &[Tensor], letterbox: &Letterbox) -> Result<()> {
         self.detections.clear();
         self.decoder.decode(tensors, &self.thresholds, &mut self.detections)?;
         match self.decoder.needs_nms() {
@@ -97,6 +120,11 @@ impl Detector {
             detection.bbox = letterbox.to_frame(&detection.bbox);
             detection.bbox.is_valid()
         });
-        Ok(&self.detections)
+        Ok(())
+    }
+
+    /// The objects in pixels of the frame, the best score first.
+    pub fn detections(&self) -> &[Detection] {
+        &self.detections
     }
 }

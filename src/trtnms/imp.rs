@@ -1,5 +1,5 @@
 use std::path::PathBuf;
-use std::sync::{LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use gst::glib;
 use gst::prelude::*;
@@ -8,14 +8,16 @@ use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::prelude::*;
 
-use super::LayoutChoice;
 use super::detector::{Detector, Wishes};
 use crate::error::{Error, Kind, Result};
 use crate::meta::detection;
 use crate::meta::tensor::{Payload, TensorMeta};
+use crate::model::Model;
+use crate::tensor::Tensor;
 use crate::video::{self, Format, FramePool};
-use crate::vision::Detection;
+use crate::vision::geometry::Letterbox;
 use crate::vision::overlay::{Overlay, Style};
+use crate::vision::recipe::Recipe;
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtnms", gst::DebugColorFlags::empty(), Some("Model outputs to boxes")));
@@ -23,55 +25,15 @@ static CAT: LazyLock<gst::DebugCategory> =
 /// What the user typed.
 #[derive(Clone)]
 struct Settings {
-    layout: LayoutChoice,
-    label_file: Option<PathBuf>,
-    score_threshold: f32,
-    class_thresholds: String,
-    classes: String,
-    iou_threshold: f32,
-    max_detections: u32,
-    class_agnostic: bool,
+    wishes: Wishes,
     draw: bool,
-    draw_labels: bool,
-    line_width: u32,
+    style: Style,
     post_messages: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings {
-            layout: LayoutChoice::Auto,
-            label_file: None,
-            score_threshold: 0.25,
-            class_thresholds: String::new(),
-            classes: String::new(),
-            iou_threshold: 0.45,
-            max_detections: 300,
-            class_agnostic: false,
-            draw: true,
-            draw_labels: true,
-            line_width: 0,
-            post_messages: false,
-        }
-    }
-}
-
-impl Settings {
-    fn wishes(&self) -> Wishes {
-        Wishes {
-            layout: self.layout.into(),
-            label_file: self.label_file.clone(),
-            score_threshold: self.score_threshold,
-            class_thresholds: self.class_thresholds.clone(),
-            classes: self.classes.clone(),
-            iou_threshold: self.iou_threshold,
-            max_detections: self.max_detections as usize,
-            class_agnostic: self.class_agnostic,
-        }
-    }
-
-    fn style(&self) -> Style {
-        Style { labels: self.draw_labels, line_width: self.line_width }
+        Settings { wishes: Wishes::default(), draw: true, style: Style::default(), post_messages: false }
     }
 }
 
@@ -81,8 +43,18 @@ struct State {
     detector: Option<Detector>,
     overlay: Overlay,
     pool: FramePool,
-    /// Frames since the caps were set, those without tensors included.
+    /// Frames since the start, those without objects and those that trtinfer let pass included.
     frames: u64,
+    task: Option<Task>,
+}
+
+/// What is left to do with the frame whose objects the detector has just found.
+#[derive(Clone, Copy)]
+struct Task {
+    frame: u64,
+    /// `None` where nothing is to be drawn.
+    draw: Option<Style>,
+    post_message: bool,
 }
 
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
@@ -93,108 +65,96 @@ pub struct TrtNms {
 }
 
 impl TrtNms {
-    fn handle(&self, state: &mut State, buffer: &mut gst::BufferRef) -> Result<()> {
+    /// Finds the frame's objects; there is nothing to do with frames that trtinfer let pass.
+    fn find(&self, state: &mut State, buffer: &gst::BufferRef) -> Result<Option<Task>> {
         let settings = self.settings.lock().unwrap().clone();
         let frame = state.frames;
         state.frames += 1;
-        let Some(payload) = TensorMeta::take(buffer) else {
+        let Some(payload) = TensorMeta::get(buffer) else {
             return Err(missing("trtnms got a frame without tensors", "trtpreprocess ! trtinfer"));
         };
         let (tensors, letterbox, recipe, model) = match &*payload {
             Payload::Output { tensors, letterbox, recipe, model } => (tensors, letterbox, recipe, model),
-            Payload::Skipped => return Ok(()),
+            Payload::Skipped => return Ok(None),
             Payload::Input { .. } => return Err(missing("trtnms got a frame that no model has seen", "trtinfer")),
         };
 
-        let wishes = settings.wishes();
         let detector = match &mut state.detector {
             Some(detector) if detector.suits(model, tensors) => {
-                if *detector.wishes() != wishes
-                    && let Err(error) = detector.adjust(wishes)
-                {
-                    // A slip of the hand in a running pipeline must not end it: say so once, and go on as before.
-                    gst::element_imp_warning!(
-                        self,
-                        gst::ResourceError::Settings,
-                        ("{error} The settings stay as they were.")
-                    );
-                    self.restore(detector.wishes());
-                }
+                self.adjust(detector, settings.wishes);
                 detector
             }
-            other => {
-                let detector = Detector::new(wishes, model, tensors, letterbox)?;
-                let layout = detector.decoder.layout();
-                gst::info!(CAT, imp = self, "{} is {layout}: {}", model.path.display(), layout.expects());
-                if settings.layout != LayoutChoice::Auto && layout.recipe() != *recipe {
-                    gst::element_imp_warning!(
-                        self,
-                        gst::StreamError::Format,
-                        ("Models of layout {layout} usually want another input than this one got. If boxes are wrong, set tensor-colors, scale and resize on trtpreprocess."),
-                        ["usual: {:?}, here: {recipe:?}", layout.recipe()]
-                    );
-                }
-                other.insert(detector)
-            }
+            other => other.insert(self.detector(settings.wishes, model, tensors, letterbox, recipe)?),
         };
+        detector.detect(tensors, letterbox)?;
+        let count = detector.detections().len();
+        gst::trace!(CAT, imp = self, "frame {frame}: {count} objects");
+        let draw = (settings.draw && count > 0).then_some(settings.style);
+        Ok(Some(Task { frame, draw, post_message: settings.post_messages }))
+    }
 
-        let labels = detector.labels.clone();
-        let detections = detector.detect(tensors, letterbox)?;
-        gst::trace!(CAT, imp = self, "frame {frame}: {} objects", detections.len());
-        if settings.draw && !detections.is_empty() {
-            let (overlay, style) = (&mut state.overlay, settings.style());
-            state.format.draw(buffer, |frame| overlay.draw(frame, detections, &labels, &style))?;
+    fn detector(
+        &self,
+        wishes: Wishes,
+        model: &Arc<Model>,
+        tensors: &[Tensor],
+        letterbox: &Letterbox,
+        recipe: &Recipe,
+    ) -> Result<Detector> {
+        let detector = Detector::new(wishes, model, tensors, letterbox)?;
+        let layout = detector.decoder.layout();
+        gst::info!(CAT, imp = self, "{} is {layout}: {}", model.path.display(), layout.expects());
+        if let Some(usual) = detector.doubted(recipe) {
+            gst::element_imp_warning!(
+                self,
+                gst::StreamError::Format,
+                ("Models of layout {layout} usually want another input than this one got. If boxes are wrong, set tensor-colors, scale and resize on trtpreprocess."),
+                ["usual: {usual:?}, here: {recipe:?}"]
+            );
         }
-        detection::attach(buffer, detections, &labels, state.format.size());
-        if settings.post_messages {
-            self.post(buffer.pts(), frame, detections, &labels, state.format.size());
+        Ok(detector)
+    }
+
+    /// Lets the detector have what changed while playing. A slip of the hand must not end a running pipeline: it is said
+    /// once, and the properties say again what is in force.
+    fn adjust(&self, detector: &mut Detector, wishes: Wishes) {
+        if *detector.wishes() == wishes {
+            return;
+        }
+        let Err(error) = detector.adjust(wishes.clone()) else { return };
+        let mut settings = self.settings.lock().unwrap();
+        if settings.wishes == wishes {
+            settings.wishes = detector.wishes().clone();
+        }
+        drop(settings);
+        gst::element_imp_warning!(self, gst::ResourceError::Settings, ("{error} The settings stay as they were."));
+    }
+
+    /// Draws, attaches and tells what was found.
+    fn finish(&self, state: &mut State, task: Task, buffer: &mut gst::BufferRef) -> Result<()> {
+        let State { format, detector: Some(detector), overlay, .. } = state else { return Ok(()) };
+        let (detections, labels, size) = (detector.detections(), &detector.labels, format.size());
+        if let Some(style) = task.draw {
+            format.draw(buffer, |frame| overlay.draw(frame, detections, labels, &style))?;
+        }
+        detection::attach(buffer, detections, labels, size);
+        if task.post_message {
+            let content = detection::message(buffer.pts(), task.frame, size, detections, labels);
+            let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
         }
         Ok(())
-    }
-
-    /// Puts the two texts back that could not be taken over, so that properties say what is in force.
-    fn restore(&self, wishes: &Wishes) {
-        let mut settings = self.settings.lock().unwrap();
-        settings.classes.clone_from(&wishes.classes);
-        settings.class_thresholds.clone_from(&wishes.class_thresholds);
-    }
-
-    fn post(
-        &self,
-        pts: Option<gst::ClockTime>,
-        frame: u64,
-        detections: &[Detection],
-        labels: &[String],
-        size: (u32, u32),
-    ) {
-        let objects = detections.iter().map(|detection| {
-            let bbox = &detection.bbox;
-            gst::Structure::builder("detection")
-                .field("label", detection::label_text(labels, detection.class))
-                .field("class-id", detection.class)
-                .field("confidence", f64::from(detection.score))
-                .field("x", f64::from(bbox.x1))
-                .field("y", f64::from(bbox.y1))
-                .field("w", f64::from(bbox.width()))
-                .field("h", f64::from(bbox.height()))
-                .build()
-                .to_send_value()
-        });
-        let structure = gst::Structure::builder("trt-detections")
-            .field("pts", pts)
-            .field("frame", frame)
-            .field("width", size.0)
-            .field("height", size.1)
-            .field("detections", gst::Array::from_values(objects))
-            .build();
-        let message = gst::message::Element::builder(structure).src(&*self.obj()).build();
-        let _ = self.obj().post_message(message);
     }
 
     fn report(&self, error: Error) -> gst::FlowError {
         self.obj().post_error_message(error.to_gst());
         gst::FlowError::Error
     }
+}
+
+/// Whether nobody else sees what is written to the buffer's memory, and it may be written at all.
+fn is_drawable(buffer: &gst::BufferRef) -> bool {
+    let read_only = |memory: &gst::MemoryRef| memory.flags().contains(gst::MemoryFlags::READONLY);
+    buffer.is_all_memory_writable() && !buffer.iter_memories().any(read_only)
 }
 
 fn missing(what: &str, elements: &str) -> Error {
@@ -215,7 +175,7 @@ impl ObjectImpl for TrtNms {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
             let default = Settings::default();
             vec![
-                glib::ParamSpecEnum::builder_with_default("layout", default.layout)
+                glib::ParamSpecEnum::builder_with_default("layout", default.wishes.layout)
                     .nick("Layout")
                     .blurb("How the model writes its boxes")
                     .mutable_ready()
@@ -230,7 +190,7 @@ impl ObjectImpl for TrtNms {
                     .blurb("Boxes with a lower score are dropped")
                     .minimum(0.0)
                     .maximum(1.0)
-                    .default_value(default.score_threshold)
+                    .default_value(default.wishes.score_threshold)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecString::builder("class-thresholds")
@@ -248,7 +208,7 @@ impl ObjectImpl for TrtNms {
                     .blurb("Overlap (intersection over union) above which the weaker of two boxes is dropped")
                     .minimum(0.0)
                     .maximum(1.0)
-                    .default_value(default.iou_threshold)
+                    .default_value(default.wishes.iou_threshold)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecUInt::builder("max-detections")
@@ -256,13 +216,13 @@ impl ObjectImpl for TrtNms {
                     .blurb("Most boxes kept in a frame, best scores first")
                     .minimum(1)
                     .maximum(65536)
-                    .default_value(default.max_detections)
+                    .default_value(default.wishes.max_detections)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecBoolean::builder("class-agnostic")
                     .nick("Class agnostic")
                     .blurb("Let boxes of different classes suppress each other")
-                    .default_value(default.class_agnostic)
+                    .default_value(default.wishes.class_agnostic)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecBoolean::builder("draw")
@@ -274,14 +234,14 @@ impl ObjectImpl for TrtNms {
                 glib::ParamSpecBoolean::builder("draw-labels")
                     .nick("Draw labels")
                     .blurb("Write class and score at each drawn box")
-                    .default_value(default.draw_labels)
+                    .default_value(default.style.labels)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecUInt::builder("line-width")
                     .nick("Line width")
                     .blurb("Width of the outlines in pixels (0 = by the size of the frame)")
                     .maximum(64)
-                    .default_value(default.line_width)
+                    .default_value(default.style.line_width)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecBoolean::builder("post-messages")
@@ -298,40 +258,41 @@ impl ObjectImpl for TrtNms {
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
         let mut settings = self.settings.lock().unwrap();
+        let Settings { wishes, draw, style, post_messages } = &mut *settings;
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
         match pspec.name() {
-            "layout" => settings.layout = value.get().expect("checked by GObject"),
-            "label-file" => settings.label_file = value.get::<Option<PathBuf>>().expect("checked by GObject"),
-            "score-threshold" => settings.score_threshold = value.get().expect("checked by GObject"),
-            "class-thresholds" => settings.class_thresholds = text(),
-            "classes" => settings.classes = text(),
-            "iou-threshold" => settings.iou_threshold = value.get().expect("checked by GObject"),
-            "max-detections" => settings.max_detections = value.get().expect("checked by GObject"),
-            "class-agnostic" => settings.class_agnostic = value.get().expect("checked by GObject"),
-            "draw" => settings.draw = value.get().expect("checked by GObject"),
-            "draw-labels" => settings.draw_labels = value.get().expect("checked by GObject"),
-            "line-width" => settings.line_width = value.get().expect("checked by GObject"),
-            "post-messages" => settings.post_messages = value.get().expect("checked by GObject"),
+            "layout" => wishes.layout = value.get().expect("checked by GObject"),
+            "label-file" => wishes.label_file = value.get::<Option<PathBuf>>().expect("checked by GObject"),
+            "score-threshold" => wishes.score_threshold = value.get().expect("checked by GObject"),
+            "class-thresholds" => wishes.class_thresholds = text(),
+            "classes" => wishes.classes = text(),
+            "iou-threshold" => wishes.iou_threshold = value.get().expect("checked by GObject"),
+            "max-detections" => wishes.max_detections = value.get().expect("checked by GObject"),
+            "class-agnostic" => wishes.class_agnostic = value.get().expect("checked by GObject"),
+            "draw" => *draw = value.get().expect("checked by GObject"),
+            "draw-labels" => style.labels = value.get().expect("checked by GObject"),
+            "line-width" => style.line_width = value.get().expect("checked by GObject"),
+            "post-messages" => *post_messages = value.get().expect("checked by GObject"),
             other => unreachable!("property {other}"),
         }
     }
 
     fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
-        let settings = self.settings.lock().unwrap();
+        let Settings { wishes, draw, style, post_messages } = &*self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
         match pspec.name() {
-            "layout" => settings.layout.to_value(),
-            "label-file" => settings.label_file.as_deref().to_value(),
-            "score-threshold" => settings.score_threshold.to_value(),
-            "class-thresholds" => text(&settings.class_thresholds),
-            "classes" => text(&settings.classes),
-            "iou-threshold" => settings.iou_threshold.to_value(),
-            "max-detections" => settings.max_detections.to_value(),
-            "class-agnostic" => settings.class_agnostic.to_value(),
-            "draw" => settings.draw.to_value(),
-            "draw-labels" => settings.draw_labels.to_value(),
-            "line-width" => settings.line_width.to_value(),
-            "post-messages" => settings.post_messages.to_value(),
+            "layout" => wishes.layout.to_value(),
+            "label-file" => wishes.label_file.as_deref().to_value(),
+            "score-threshold" => wishes.score_threshold.to_value(),
+            "class-thresholds" => text(&wishes.class_thresholds),
+            "classes" => text(&wishes.classes),
+            "iou-threshold" => wishes.iou_threshold.to_value(),
+            "max-detections" => wishes.max_detections.to_value(),
+            "class-agnostic" => wishes.class_agnostic.to_value(),
+            "draw" => draw.to_value(),
+            "draw-labels" => style.labels.to_value(),
+            "line-width" => style.line_width.to_value(),
+            "post-messages" => post_messages.to_value(),
             other => unreachable!("property {other}"),
         }
     }
@@ -365,7 +326,7 @@ impl BaseTransformImpl for TrtNms {
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
         // Only to fail early: it is read again with the model, whose classes it must match.
-        let label_file = self.settings.lock().unwrap().label_file.clone();
+        let label_file = self.settings.lock().unwrap().wishes.label_file.clone();
         label_file.map_or(Ok(()), |path| super::classes::read_labels(&path).map(drop)).map_err(|error| error.to_gst())
     }
 
@@ -395,36 +356,40 @@ impl BaseTransformImpl for TrtNms {
         })?;
         let mut state = self.state.lock().unwrap();
         let (detector, frames) = state.take().map_or((None, 0), |old| (old.detector, old.frames));
-        *state = Some(State { format, detector, overlay: Overlay::default(), pool, frames });
+        *state = Some(State { format, detector, overlay: Overlay::default(), pool, frames, task: None });
         Ok(())
     }
 
-    /// A frame that others share is copied before it is drawn on, into a pool of our own: decoders keep the frames that they
-    /// predict from, so this is the usual case and must not allocate.
+    /// Here the objects are found, because what happens to the frame depends on them. One that others share is copied
+    /// before it is drawn on, into a pool of our own: decoders keep the frames that they predict from, so this is the usual
+    /// case and must not allocate.
     fn prepare_output_buffer(
         &self,
         inbuf: InputBuffer,
     ) -> std::result::Result<PrepareOutputBufferSuccess, gst::FlowError> {
-        let draw = self.settings.lock().unwrap().draw;
-        let buffer: &gst::BufferRef = match &inbuf {
-            InputBuffer::Writable(buffer) => buffer,
-            InputBuffer::Readable(buffer) => buffer,
+        let (buffer, ours): (&gst::BufferRef, bool) = match &inbuf {
+            InputBuffer::Writable(buffer) => (buffer, is_drawable(buffer)),
+            InputBuffer::Readable(buffer) => (buffer, false),
         };
-        let skipped = matches!(TensorMeta::get(buffer).as_deref(), Some(Payload::Skipped));
-        let shared = !buffer.is_all_memory_writable();
-        if !draw || skipped || (!shared && matches!(inbuf, InputBuffer::Writable(_))) {
-            return self.parent_prepare_output_buffer(inbuf);
+        let mut state = self.state.lock().unwrap();
+        let state = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
+        state.task = self.find(state, buffer).map_err(|error| self.report(error))?;
+        match state.task {
+            Some(Task { draw: Some(_), .. }) if !ours => {
+                let copy = state.pool.copy(buffer).map_err(|error| self.report(error))?;
+                Ok(PrepareOutputBufferSuccess::Buffer(copy))
+            }
+            _ => self.parent_prepare_output_buffer(inbuf),
         }
-        let state = self.state.lock().unwrap();
-        let state = state.as_ref().ok_or(gst::FlowError::NotNegotiated)?;
-        let copy = state.pool.copy(buffer).map_err(|error| self.report(error))?;
-        Ok(PrepareOutputBufferSuccess::Buffer(copy))
     }
 
     fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
+        TensorMeta::take(buffer);
         let mut state = self.state.lock().unwrap();
         let state = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
-        self.handle(state, buffer).map_err(|error| self.report(error))?;
+        if let Some(task) = state.task.take() {
+            self.finish(state, task, buffer).map_err(|error| self.report(error))?;
+        }
         Ok(gst::FlowSuccess::Ok)
     }
 }

@@ -1,6 +1,7 @@
 //! What the integration tests share: start-up, launch lines run to their end, fixtures made on the spot.
 #![allow(dead_code)] // each test binary uses a part
 
+pub mod boxes;
 pub mod onnx;
 
 use std::path::PathBuf;

@@ -1,0 +1,133 @@
+//! Detections in tests: models that always find the same boxes, a line of our elements that frames are pushed through, and
+//! what trtnms hung on a frame.
+
+use gst::prelude::*;
+use gst_video::VideoRegionOfInterestMeta;
+
+use super::onnx::{F32, Graph};
+
+/// Side of the input of [`model`], in pixels.
+pub const SIDE: u32 = 64;
+
+/// A model over 64x64 with the classes a, b and c that finds these rows in every picture: left, top, right, bottom in pixels
+/// of its input, score, class.
+pub fn model(folder: &std::path::Path, rows: &[[f32; 6]]) -> String {
+    graph("output0", rows).metadata("names", "{0: 'a', 1: 'b', 2: 'c'}").save(&folder.join("boxes.onnx"))
+}
+
+/// The same without labels, and with an output of that name.
+pub fn graph(output: &str, rows: &[[f32; 6]]) -> Graph {
+    Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant(
+        output,
+        &[1, rows.len() as i64, 6],
+        rows.as_flattened(),
+    )
+}
+
+/// An object, as a GstVideoRegionOfInterestMeta says it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    pub id: i32,
+    pub label: String,
+    pub class: i32,
+    pub confidence: f64,
+    /// Left, top, width and height in whole pixels.
+    pub rect: (u32, u32, u32, u32),
+    /// Left, top, right and bottom in 0..1 of the frame.
+    pub corners: [f64; 4],
+}
+
+pub fn found(buffer: &gst::BufferRef) -> Vec<Found> {
+    let read = |meta: gst::MetaRef<VideoRegionOfInterestMeta>| {
+        let params = meta.param("detection").expect("a structure called detection");
+        Found {
+            id: meta.id(),
+            label: meta.roi_type().to_string(),
+            class: params.get("label_id").unwrap(),
+            confidence: params.get("confidence").unwrap(),
+            rect: meta.rect(),
+            corners: ["x_min", "y_min", "x_max", "y_max"].map(|field| params.get(field).unwrap()),
+        }
+    };
+    buffer.iter_meta::<VideoRegionOfInterestMeta>().map(read).collect()
+}
+
+/// trtpreprocess ! trtinfer ! trtnms without threads: a frame goes in, and has come out.
+pub struct Line {
+    harness: gst_check::Harness,
+    bus: gst::Bus,
+}
+
+impl Line {
+    /// Takes RGB frames of 64x64 until [`Line::caps`] says otherwise. `nms` are properties of trtnms.
+    pub fn new(model: &str, nms: &str) -> Self {
+        Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} ! trtnms {nms}"))
+    }
+
+    pub fn parse(elements: &str) -> Self {
+        super::init();
+        let harness = gst_check::Harness::new_parse(elements);
+        let bus = gst::Bus::new();
+        harness.element().unwrap().set_bus(Some(&bus));
+        let mut line = Line { harness, bus };
+        line.caps("RGB", SIDE, SIDE);
+        line
+    }
+
+    pub fn caps(&mut self, format: &str, width: u32, height: u32) {
+        self.harness.set_src_caps_str(&format!(
+            "video/x-raw,format={format},width={width},height={height},framerate=30/1,colorimetry=bt601"
+        ));
+    }
+
+    #[track_caller]
+    pub fn push(&mut self, buffer: gst::Buffer) -> gst::Buffer {
+        self.harness.push(buffer).unwrap_or_else(|flow| panic!("{flow}: {:?}", self.said()));
+        self.harness.pull().expect("each frame comes out")
+    }
+
+    /// What is found in a grey frame of 64x64.
+    #[track_caller]
+    pub fn found(&mut self) -> Vec<Found> {
+        found(&self.push(grey(SIDE * SIDE * 3)))
+    }
+
+    /// Their labels alone.
+    #[track_caller]
+    pub fn labels(&mut self) -> Vec<String> {
+        self.found().into_iter().map(|found| found.label).collect()
+    }
+
+    pub fn nms(&mut self) -> gst::Element {
+        self.harness.find_element("trtnms").unwrap()
+    }
+
+    /// Errors and warnings since the last call.
+    pub fn said(&self) -> Vec<String> {
+        let pop = || self.bus.pop_filtered(&[gst::MessageType::Error, gst::MessageType::Warning]);
+        let text = |message: gst::Message| match message.view() {
+            gst::MessageView::Error(error) => error.error().to_string(),
+            gst::MessageView::Warning(warning) => warning.error().to_string(),
+            _ => unreachable!("filtered"),
+        };
+        std::iter::from_fn(pop).map(text).collect()
+    }
+
+    /// The structures of element messages since the last call.
+    pub fn messages(&self) -> Vec<gst::Structure> {
+        let pop = || self.bus.pop_filtered(&[gst::MessageType::Element]);
+        std::iter::from_fn(pop).filter_map(|message| message.structure().map(|s| s.to_owned())).collect()
+    }
+}
+
+/// A buffer of so many bytes of one value that no colour of a class has.
+pub fn grey(bytes: u32) -> gst::Buffer {
+    gst::Buffer::from_mut_slice(vec![GREY; bytes as usize])
+}
+
+pub const GREY: u8 = 77;
+
+/// Where the buffer's first memory lies.
+pub fn address(buffer: &gst::BufferRef) -> usize {
+    buffer.map_readable().unwrap().as_ptr() as usize
+}

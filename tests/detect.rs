@@ -1,0 +1,159 @@
+//! examples/detect as a program: what it writes, what it prints, what it says when it fails.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::onnx::{F32, Graph};
+use common::{launch, path, scratch, shapes};
+use serde_json::Value;
+
+/// Runs it in that folder. `cargo test` and `cargo nextest` build examples beside the tests; `--test detect` alone does not.
+fn detect(folder: &Path, args: &[&str]) -> Output {
+    let program = std::env::current_exe().unwrap().parent().unwrap().join("../examples/detect");
+    assert!(program.exists(), "{} is missing: run `cargo build --example detect`", program.display());
+    Command::new(program).args(args).current_dir(folder).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn boxes_become_lines_and_a_video() {
+    let folder = scratch("detect");
+    // Every 50th frame is enough here; tests/run.sh scores all of them.
+    let output = detect(&folder, &[&path("tests/data/sample.mp4"), &shapes(), "--infer", "interval=50"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(files(&folder), ["sample-boxes.jsonl", "sample-boxes.mp4"]);
+
+    let lines = std::fs::read_to_string(folder.join("sample-boxes.jsonl")).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 300);
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    let mut objects = 0;
+    for (number, line) in lines.iter().enumerate() {
+        assert_eq!(keys(line), "pts frame width height detections");
+        assert_eq!(line["frame"], number);
+        let seconds = line["pts"].as_u64().unwrap() as f64 / 1e9;
+        assert!((seconds - number as f64 / 30.0).abs() < 1e-3, "{line}");
+        assert_eq!((&line["width"], &line["height"]), (&640.into(), &360.into()));
+        let detections = line["detections"].as_array().unwrap();
+        assert_eq!(detections.is_empty(), number % 50 != 0, "{line}");
+        for detection in detections {
+            assert_eq!(keys(detection), "label class_id confidence x y w h");
+            let number = |key: &str| detection[key].as_f64().unwrap();
+            assert_eq!(detection["label"], ["disc", "box"][number("class_id") as usize]);
+            assert!((0.25..=1.0).contains(&number("confidence")), "{detection}");
+            assert!(number("x") >= 0.0 && number("x") + number("w") <= 640.001, "{detection}");
+            assert!(number("y") >= 0.0 && number("y") + number("h") <= 360.001, "{detection}");
+        }
+        objects += detections.len();
+    }
+    assert!(objects > 30, "{objects}");
+
+    let summary = text(&output.stdout);
+    let words: Vec<_> = summary.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(words, ["frames", "fps", "preprocess", "infer", "nms", "detections", "wrote", "wrote"], "{summary}");
+    assert!(summary.contains("frames      300\n") && summary.contains("disc "), "{summary}");
+
+    let video = folder.join("sample-boxes.mp4");
+    let played = launch(&format!("filesrc location={} ! decodebin ! fakesink silent=false", video.display()));
+    played.expect_success();
+}
+
+#[test]
+fn results_go_where_they_are_wanted() {
+    let folder = scratch("detect-names");
+    // An odd size, which H.264 in 4:2:0 does not take.
+    launch(&format!(
+        "videotestsrc num-buffers=3 ! video/x-raw,width=97,height=51 ! jpegenc ! avimux ! filesink location={}",
+        folder.join("odd.avi").display()
+    ))
+    .expect_success();
+    std::fs::write(folder.join("names"), "round\nangular\n").unwrap();
+    let all = ["odd.avi", &shapes(), "--labels", "names", "--nms", "score-threshold=0.1", "--backend", "cpu"];
+    for (args, written) in [
+        (&["--output", "a.mp4", "--json", "a.jsonl"][..], &["a.jsonl", "a.mp4", "names", "odd.avi"][..]),
+        (&["--no-video", "--json", "b.jsonl"], &["a.jsonl", "a.mp4", "b.jsonl", "names", "odd.avi"]),
+    ] {
+        let output = detect(&folder, &[&all[..], args].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(files(&folder), written);
+        assert!(!text(&output.stdout).contains(" disc "), "{}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn help_is_no_failure() {
+    let output = detect(&scratch("detect-help"), &["--help"]);
+    assert!(output.status.success() && text(&output.stdout).starts_with("Usage: detect INPUT MODEL"), "{output:?}");
+}
+
+#[test]
+fn failures_are_one_sentence_and_leave_nothing() {
+    let inputs = scratch("detect-inputs");
+    let file = |name: &str, bytes: &[u8]| -> String {
+        let path: PathBuf = inputs.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    };
+    let sample = path("tests/data/sample.mp4");
+    let sample = sample.as_str();
+    let shapes = shapes();
+    let model = shapes.as_str();
+    let notes = file("notes.txt", b"no video, only words\n");
+    let empty = file("empty.mp4", b"");
+    let cut = file("cut.mp4", &std::fs::read(sample).unwrap()[..20_000]);
+    let junk = file("junk.onnx", b"junk");
+    let latin1 = file("latin1.txt", b"caf\xe9\n");
+    let three = file("three.txt", b"a\nb\nc\n");
+    let sound = inputs.join("sound.wav").display().to_string();
+    launch(&format!("audiotestsrc num-buffers=10 ! wavenc ! filesink location={sound}")).expect_success();
+    let classifier =
+        Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("scores", &[1, 10], &[0.0; 10]);
+    let classifier = classifier.save(&inputs.join("classifier.onnx"));
+
+    let folder = scratch("detect-failures");
+    for (args, says) in [
+        (&[][..], &["one INPUT and one MODEL", "--help"][..]),
+        (&[sample], &["one INPUT and one MODEL"]),
+        (&[sample, model, "--bogus"], &["--bogus"]),
+        (&["/nowhere.mp4", model], &["There is no file /nowhere.mp4"]),
+        (&[sample, "/nowhere.onnx"], &["There is no file /nowhere.onnx"]),
+        (&[sample, model, "--labels", "/nowhere.txt"], &["There is no file /nowhere.txt"]),
+        (&[&notes, model], &["Cannot read", "notes.txt"]),
+        (&[&empty, model], &["Cannot read", "empty.mp4"]),
+        (&[&cut, model], &["Cannot read", "cut.mp4"]),
+        (&[&sound, model], &["Cannot read", "sound.wav", "there is no video in it"]),
+        (&[sample, &junk], &["junk.onnx", "ONNX"]),
+        (&[sample, &classifier], &["scores f32 1x10"]),
+        (&[sample, model, "--labels", &latin1], &["latin1.txt is not UTF-8"]),
+        (&[sample, model, "--labels", &three], &["2 classes", "3 labels"]),
+        (&[sample, model, "--backend", "abacus"], &["backend", "abacus"]),
+        (&[sample, model, "--nms", "score-threshold=lots"], &["score-threshold", "lots"]),
+        (&[sample, model, "--infer", "colour=red"], &["colour"]),
+        (&[sample, model, "--output", "/nowhere/x.mp4"], &["/nowhere/x.mp4"]),
+        (&[sample, model, "--json", "/nowhere/x.jsonl"], &["/nowhere/x.jsonl"]),
+        (&[sample, model, "--output", sample], &["sample.mp4 would be overwritten"]),
+    ] {
+        let output = detect(&folder, args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+        let errors: Vec<_> = stderr.lines().filter(|line| line.starts_with("Error: ")).collect();
+        assert!(matches!(errors[..], [error] if says.iter().all(|part| error.contains(part))), "{args:?}: {stderr}");
+        assert!(!stderr.contains("panicked") && !stderr.contains("CRITICAL"), "{args:?}: {stderr}");
+        assert!(stderr.ends_with(&format!("{}\n", errors[0])), "{args:?}: it is the last word: {stderr}");
+        assert_eq!(output.stdout, b"", "{args:?}");
+        assert_eq!(files(&folder), [""; 0], "{args:?}");
+    }
+    assert!(std::fs::metadata(sample).unwrap().len() > 900_000);
+}
