@@ -3,16 +3,18 @@
 //! rten computes in f32 and i32: f16 goes in and comes out converted, i64 and bool come out widened and narrowed, so that
 //! tensors have the types that the model file declares. It allocates its intermediate tensors itself, for each run.
 
+use std::error::Error as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use half::slice::HalfFloatSliceExt;
-use rten::{ModelOptions, NodeId, Value, ValueOrView};
+use rten::{LoadErrorKind, ModelOptions, NodeId, Value, ValueOrView};
 use rten_tensor::prelude::*;
 use rten_tensor::{Tensor as RtenTensor, TensorView};
 
-use super::Backend;
+use super::{Backend, contained};
 use crate::error::{Error, Kind, Result};
-use crate::model::Model;
+use crate::model::{Model, unreadable};
 use crate::tensor::{DType, Element, Pool, Tensor, TensorDesc};
 use crate::vision::recipe::InputSpec;
 
@@ -30,21 +32,17 @@ pub struct Cpu {
 
 impl Cpu {
     pub fn open(model: Arc<Model>, spec: &InputSpec) -> Result<Self> {
-        let mut options = ModelOptions::with_all_ops();
-        options.prepack_weights(true);
-        let net = options.load_file(&model.path).map_err(|error| {
-            Error::new(Kind::Model, format!("The CPU backend cannot load {}", model.path.display()))
-                .cause(error)
-                .remedy("Export the model with other operators, or run it with TensorRT")
-        })?;
+        let side_inputs = model.side_inputs(spec)?.iter().map(|tensor| tensor.as_ref().map(to_value)).collect();
+        let net = load(&model.path)?;
         let node = |desc: &TensorDesc| {
             net.node_id(&desc.name).map_err(|error| {
-                Error::new(Kind::Model, format!("The CPU backend does not find the tensor {}", desc.name)).cause(error)
+                Error::new(Kind::Model, format!("The CPU backend does not find the tensor {}", desc.name))
+                    .cause(error)
+                    .remedy("Export the model again; this file contradicts itself")
             })
         };
         let inputs = model.inputs.iter().map(node).collect::<Result<_>>()?;
         let outputs = model.outputs.iter().map(node).collect::<Result<_>>()?;
-        let side_inputs = model.side_inputs(spec)?.iter().map(|tensor| tensor.as_ref().map(to_value)).collect();
         Ok(Cpu { model, net, inputs, outputs, side_inputs, widened: Vec::new(), pool: Pool::default() })
     }
 }
@@ -66,13 +64,45 @@ impl Backend for Cpu {
             let value = side.as_ref().map(Into::into).or_else(|| view.take())?;
             Some((node, value))
         });
-        let outputs = self.net.run(values.collect(), &self.outputs, None).map_err(|error| {
-            Error::new(Kind::Run, format!("The CPU backend failed to run {}", self.model.path.display()))
-                .cause(error)
-                .remedy("Check that the model runs with this input size")
+        let what = format!("The CPU backend failed to run {}", self.model.path.display());
+        let outputs = contained(Kind::Run, &what, || {
+            let outputs = self.net.run(values.collect(), &self.outputs, None);
+            outputs.map_err(|error| {
+                Error::new(Kind::Run, &what)
+                    .cause(error)
+                    .remedy("Check that the model was exported correctly and runs with inputs of this size")
+            })
         })?;
         self.model.outputs.iter().zip(outputs).map(|(desc, value)| to_tensor(&self.pool, desc, value)).collect()
     }
+}
+
+fn load(path: &Path) -> Result<rten::Model> {
+    let what = format!("The CPU backend cannot load {}", path.display());
+    let mut options = ModelOptions::with_all_ops();
+    let mut options = ModelOptions::with_all_ops();
+    options.prepack_weights(true);
+    contained(Kind::Model, &what, || {
+        // rten knows a file by its name, and only then finds weights that lie beside it.
+        let net = match path.extension() {
+            Some(extension) if extension.eq_ignore_ascii_case("onnx") => options.load_file(path),
+            _ => options.load(std::fs::read(path).map_err(|error| unreadable(path, error))?),
+        };
+        net.map_err(|error| {
+            let cause = match (error.node(), error.source()) {
+                (Some(node), Some(source)) => format!("{source} (“{node}” in its graph)"),
+                _ => error.to_string(),
+            };
+            let remedy = match error.kind() {
+                LoadErrorKind::OperatorInvalid => "Export the model without that operator, or with another opset",
+                LoadErrorKind::ExternalDataError => {
+                    "Keep the file with the weights beside the model, under the name that it was exported with"
+                }
+                _ => "Export the model again; this file contradicts itself",
+            };
+            Error::new(Kind::Model, &what).cause(cause).remedy(remedy)
+        })
+    })
 }
 
 /// The elements of a tensor whose type was checked by whoever made it.
@@ -96,7 +126,14 @@ fn to_value(tensor: &Tensor) -> Value {
 fn to_tensor(pool: &Pool, declared: &TensorDesc, value: Value) -> Result<Tensor> {
     let shape: Vec<i64> = value.shape().iter().map(|&dim| dim as i64).collect();
     let desc = TensorDesc::new(declared.name.as_str(), declared.dtype, &shape);
-    let unexpected = || Error::new(Kind::Run, format!("The CPU backend computed {desc} in an unexpected type"));
+    let unexpected = || {
+        let (declared, computed) = (declared.dtype, value.dtype());
+        Error::new(
+            Kind::Run,
+            format!("The model declares its output {} as {declared} and computes {computed}", desc.name),
+        )
+        .remedy("Export the model again, so that both agree")
+    };
     let copy = |bytes: &mut [u8]| {
         match (declared.dtype, &value) {
             (DType::F32, Value::FloatTensor(tensor)) => bytes.copy_from_slice(bytemuck::cast_slice(&tensor.to_slice())),

@@ -2,6 +2,7 @@
 
 mod cpu;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use gst::glib;
@@ -53,6 +54,16 @@ pub fn choose(choice: Choice) -> Result<Chosen> {
 /// Loads the model; this is the slow part.
 pub fn open(_chosen: &Chosen, model: Arc<Model>, spec: &InputSpec) -> Result<Box<dyn Backend>> {
     cpu::Cpu::open(model, spec).map(|cpu| Box::new(cpu) as Box<dyn Backend>)
+}
+
+/// Runs a backend's foreign code and makes an error of its panic, which in the thread that loads would end the application.
+fn contained<T>(kind: Kind, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(Error::new(kind, what)
+            .cause(format!("the library panicked, {}", said.unwrap_or("saying nothing")))
+            .remedy("This is a bug there; exporting the model with other options or another opset may avoid it"))
+    })
 }
 
 /// TensorRT comes in here.

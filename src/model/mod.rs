@@ -7,6 +7,7 @@
 mod onnx;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use py_literal::Value;
@@ -15,6 +16,9 @@ use crate::error::{Error, Kind, Result};
 use crate::tensor::{self, DType, Dims, Tensor, TensorDesc};
 use crate::vision::layout::{self, Hints, Layout};
 use crate::vision::recipe::{Colors, InputSpec, Order, Recipe};
+
+/// Widths and heights of inputs that can be served; more would not fit into memory.
+const SIDES: RangeInclusive<u32> = 1..=16384;
 
 /// A model file's own description.
 #[derive(Clone, Debug)]
@@ -43,13 +47,11 @@ impl Model {
     /// Reads the description from an ONNX file.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display();
-        let bytes = std::fs::read(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::new(Kind::NotFound, format!("There is no model file {name}"))
-                .remedy("Check the path given as model-file"),
-            _ => Error::new(Kind::Read, format!("Cannot read the model file {name}"))
-                .cause(error)
-                .remedy("Check that it is a file that this user may read"),
-        })?;
+        // A pipe would be waited for, and a device may never end.
+        if !std::fs::metadata(path).map_err(|error| unreadable(path, error))?.is_file() {
+            return Err(unreadable(path, std::io::Error::other("it is a folder or a device")));
+        }
+        let bytes = std::fs::read(path).map_err(|error| unreadable(path, error))?;
         if bytes.is_empty() {
             return Err(Error::new(Kind::Model, format!("The model file {name} is empty"))
                 .remedy("Export or copy the model again"));
@@ -102,11 +104,9 @@ impl Model {
     pub fn check_task(&self) -> Result<()> {
         match self.task.as_deref() {
             None | Some("detect") => Ok(()),
-            Some(task) => Err(Error::new(
-                Kind::Model,
-                format!("{} is a {task} model, and only detect models are supported", self.path.display()),
-            )
-            .remedy("Use the detect model of the same family")),
+            Some(task) => Err(Error::new(Kind::Model, format!("Cannot use the model file {}", self.path.display()))
+                .cause(format!("its task is “{task}”, and only “detect” is supported"))
+                .remedy("Use the detection model of the same family")),
         }
     }
 
@@ -139,13 +139,18 @@ impl Model {
             Order::Nchw => (2, 3),
             Order::Nhwc => (1, 2),
         };
-        let fixed = |i: usize| (input.dims[i] != Dims::DYNAMIC).then_some(input.dims[i] as u32);
+        let fixed = |i: usize| (input.dims[i] != Dims::DYNAMIC).then_some(input.dims[i]);
         let wanted = size.or(self.image_size);
-        let width = fixed(w).or(wanted.map(|(width, _)| width));
-        let height = fixed(h).or(wanted.map(|(_, height)| height));
+        let width = fixed(w).or(wanted.map(|(width, _)| width.into()));
+        let height = fixed(h).or(wanted.map(|(_, height)| height.into()));
         let (Some(width), Some(height)) = (width, height) else {
             return Err(Error::new(Kind::Settings, format!("The model leaves the size of its input open ({input})"))
                 .remedy("Set input-size on trtinfer, such as input-size=640x640"));
+        };
+        let side = |length: i64| u32::try_from(length).ok().filter(|length| SIDES.contains(length));
+        let (Some(width), Some(height)) = (side(width), side(height)) else {
+            return Err(Error::new(Kind::Model, format!("The model wants an input of {width}x{height} ({input})"))
+                .remedy(format!("Export it with a width and a height from {} to {}", SIDES.start(), SIDES.end())));
         };
         if let Some(wish) = size.filter(|&wish| wish != (width, height)) {
             return Err(Error::new(
@@ -154,13 +159,14 @@ impl Model {
             )
             .remedy("Leave input-size unset, or export the model with that size or with dynamic dimensions"));
         }
-        let stride = self.stride.unwrap_or(1).max(1);
+        // A size that is fixed in the graph suits the graph.
+        let stride = self.stride.filter(|&stride| stride > 0 && fixed(w).and(fixed(h)).is_none()).unwrap_or(1);
         if !width.is_multiple_of(stride) || !height.is_multiple_of(stride) {
             return Err(Error::new(
                 Kind::Settings,
                 format!("An input of {width}x{height} does not suit the model, whose stride is {stride}"),
             )
-            .remedy("Set input-size to multiples of the stride"));
+            .remedy("Set input-size on trtinfer to multiples of the stride"));
         }
         if input.dims[0] > 1 {
             return Err(Error::new(
@@ -206,6 +212,19 @@ impl Model {
             if i == self.image { Ok(None) } else { side_input(input, width, height).map(Some) }
         };
         self.inputs.iter().enumerate().map(tensor).collect()
+    }
+}
+
+/// A model file that is not there or cannot be read.
+pub fn unreadable(path: &Path, error: std::io::Error) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            Error::new(Kind::NotFound, format!("There is no model file {}", path.display()))
+                .remedy("Check the path given as model-file")
+        }
+        _ => Error::new(Kind::Read, format!("Cannot read the model file {}", path.display()))
+            .cause(error)
+            .remedy("Check that it is a file that this user may read"),
     }
 }
 

@@ -288,7 +288,10 @@ impl ObjectImpl for TrtInfer {
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
         let mut settings = self.settings.lock().unwrap();
         match pspec.name() {
-            "model-file" => settings.model_file = value.get::<Option<PathBuf>>().expect("checked by GObject"),
+            "model-file" => {
+                let path = value.get::<Option<PathBuf>>().expect("checked by GObject");
+                settings.model_file = path.filter(|path| !path.as_os_str().is_empty());
+            }
             "backend" => settings.backend = value.get().expect("checked by GObject"),
             "input-size" => {
                 settings.input_size = value.get::<Option<String>>().expect("checked by GObject").unwrap_or_default()
@@ -363,7 +366,7 @@ impl BaseTransformImpl for TrtInfer {
             gst::element_imp_info!(
                 self,
                 gst::LibraryError::Init,
-                ("Running the model on the {}: {reason}.", session.chosen.name)
+                ("Running the model on the {}: {reason}.", session.chosen.name.to_uppercase())
             );
         }
         *self.stats.lock().unwrap() = Stats::default();

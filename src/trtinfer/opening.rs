@@ -56,3 +56,73 @@ impl Opening {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::*;
+    use crate::error::Result as CrateResult;
+    use crate::tensor::Tensor;
+
+    struct Nothing;
+
+    impl Backend for Nothing {
+        fn run(&mut self, _picture: &Tensor) -> CrateResult<Vec<Tensor>> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn ends_with(opening: &Opening) -> Result<(), gst::FlowError> {
+        opening.wait().map(drop)
+    }
+
+    #[test]
+    fn the_backend_is_handed_over_once() {
+        let opening = Opening::default();
+        opening.finish(Ok(Box::new(Nothing)));
+        assert_eq!(ends_with(&opening), Ok(()));
+        opening.cancel();
+        assert_eq!(ends_with(&opening), Err(gst::FlowError::Flushing));
+    }
+
+    #[test]
+    fn a_failure_stays() {
+        let opening = Opening::default();
+        opening.finish(Err(()));
+        for _ in 0..2 {
+            assert_eq!(ends_with(&opening), Err(gst::FlowError::Error));
+        }
+    }
+
+    #[test]
+    fn a_flush_ends_the_wait_until_it_stops() {
+        let opening = Opening::default();
+        opening.set_flushing(true);
+        assert_eq!(ends_with(&opening), Err(gst::FlowError::Flushing));
+        opening.set_flushing(false);
+        opening.finish(Ok(Box::new(Nothing)));
+        assert_eq!(ends_with(&opening), Ok(()));
+    }
+
+    #[test]
+    fn each_change_wakes_who_waits() {
+        let changes: [(fn(&Opening), _); 4] = [
+            (|opening| opening.finish(Ok(Box::new(Nothing))), Ok(())),
+            (|opening| opening.finish(Err(())), Err(gst::FlowError::Error)),
+            (|opening| opening.set_flushing(true), Err(gst::FlowError::Flushing)),
+            (Opening::cancel, Err(gst::FlowError::Flushing)),
+        ];
+        for (change, end) in changes {
+            let opening = Arc::new(Opening::default());
+            let waiting = thread::spawn({
+                let opening = opening.clone();
+                move || ends_with(&opening)
+            });
+            thread::sleep(std::time::Duration::from_millis(20)); // most likely it waits by now
+            change(&opening);
+            assert_eq!(waiting.join().unwrap(), end);
+        }
+    }
+}

@@ -10,9 +10,13 @@ use prost::Message;
 
 pub const F32: i32 = 1;
 pub const U8: i32 = 2;
+pub const I8: i32 = 3;
 pub const I32: i32 = 6;
 pub const I64: i32 = 7;
+pub const STRING: i32 = 8;
+pub const BOOL: i32 = 9;
 pub const F16: i32 = 10;
+pub const F64: i32 = 11;
 pub const BF16: i32 = 16;
 
 /// A graph in the making.
@@ -69,7 +73,25 @@ impl Graph {
 
     /// A weight, as its little-endian bytes.
     pub fn weight(mut self, name: &str, data_type: i32, dims: &[i64], raw_data: Vec<u8>) -> Self {
-        self.graph().initializer.push(TensorProto { dims: dims.to_vec(), data_type, name: name.into(), raw_data });
+        let weight = TensorProto {
+            dims: dims.to_vec(),
+            data_type,
+            name: name.into(),
+            raw_data: Some(raw_data),
+            ..Default::default()
+        };
+        self.graph().initializer.push(weight);
+        self
+    }
+
+    /// One f32 weight that lies in another file.
+    pub fn external_weight(mut self, name: &str, file: &str) -> Self {
+        let entry = |(key, text): (&str, &str)| StringStringEntryProto { key: key.into(), value: text.into() };
+        self = self.weight(name, F32, &[1], Vec::new());
+        let weight = self.graph().initializer.last_mut().unwrap();
+        weight.raw_data = None;
+        weight.external_data = [("location", file), ("offset", "0"), ("length", "4")].map(entry).into();
+        weight.data_location = 1;
         self
     }
 
@@ -177,8 +199,12 @@ struct TensorProto {
     data_type: i32,
     #[prost(string, tag = "8")]
     name: String,
-    #[prost(bytes = "vec", tag = "9")]
-    raw_data: Vec<u8>,
+    #[prost(bytes = "vec", optional, tag = "9")]
+    raw_data: Option<Vec<u8>>,
+    #[prost(message, repeated, tag = "13")]
+    external_data: Vec<StringStringEntryProto>,
+    #[prost(int32, tag = "14")]
+    data_location: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,0 +1,282 @@
+//! Model files that cannot be used: each is refused on the bus, with the cause and what to do.
+
+mod common;
+
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::process::Command;
+
+use common::onnx::{BF16, BOOL, F16, F32, F64, Graph, I32, I64, STRING, int};
+use common::{launch, scratch, shapes};
+use gsttrt::backend::{self, Choice};
+use gsttrt::model::Model;
+use gsttrt::tensor::{Pool, Tensor};
+
+/// One frame to the model; the error must name the file and end in a remedy.
+#[track_caller]
+fn refused(file: &str, domain: &str, parts: &[&str]) {
+    let outcome = launch(&format!(
+        "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=8,height=8 ! trtpreprocess ! \
+         trtinfer model-file=\"{file}\" ! trtnms ! fakesink"
+    ));
+    outcome.expect_error(domain, parts);
+    let text = outcome.error_text();
+    println!("{text}");
+    let sentences = text.split_inclusive(". ").count();
+    assert!(sentences > 1 && text.ends_with('.'), "no remedy in: {text}");
+}
+
+/// An 8x8 picture goes in.
+fn picture() -> Graph {
+    Graph::new().input("images", F32, &["1", "3", "8", "8"])
+}
+
+fn head(graph: Graph) -> Graph {
+    graph.constant("output0", &[1, 1, 6], &[0.0; 6])
+}
+
+/// Reproducible noise (xorshift64).
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}
+
+#[test]
+fn files_that_are_no_files() {
+    let folder = scratch("no-files");
+    refused("/nowhere/x.onnx", "ResourceError::NotFound", &["/nowhere/x.onnx", "Check the path given as model-file"]);
+    refused(&folder.display().to_string(), "ResourceError::OpenRead", &["no-files: it is a folder"]);
+    refused("/dev/zero", "ResourceError::OpenRead", &["/dev/zero: it is a folder or a device"]);
+    let pipe = folder.join("pipe.onnx").display().to_string();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    refused(&pipe, "ResourceError::OpenRead", &["pipe.onnx"]);
+}
+
+#[test]
+fn files_that_are_no_models() {
+    let folder = scratch("no-models");
+    let whole = std::fs::read(shapes()).unwrap();
+    let cut = |length: usize| whole[..length].to_vec();
+    for (name, bytes, part) in [
+        ("empty.onnx", Vec::new(), "is empty"),
+        ("text.onnx", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n".to_vec(), "not a whole ONNX model"),
+        ("page.onnx", b"<!DOCTYPE html>\n<html><body>Not Found</body></html>\n".to_vec(), "not a whole ONNX model"),
+        ("zeros.onnx", vec![0; 4096], "not a whole ONNX model"),
+        ("archive.onnx", b"PK\x03\x04\x14\0\0\0\x08\0".repeat(9), "not a whole ONNX model"),
+        ("cut-1.onnx", cut(1), "not a whole ONNX model"),
+        ("cut-2.onnx", cut(2), "no graph"),
+        ("cut-100.onnx", cut(100), "not a whole ONNX model"),
+        ("cut-half.onnx", cut(whole.len() / 2), "not a whole ONNX model"),
+        ("cut-in-metadata.onnx", cut(whole.len() - 100), "not a whole ONNX model"),
+        ("cut-last.onnx", cut(whole.len() - 1), "not a whole ONNX model"),
+        ("no-graph.onnx", vec![8, 8], "it has no graph"), // ir_version = 8
+        ("no-outputs.onnx", picture().bytes(), "its graph has no outputs"),
+    ] {
+        let file = folder.join(name);
+        std::fs::write(&file, bytes).unwrap();
+        refused(&file.display().to_string(), "LibraryError::Init", &[name, part]);
+    }
+    for name in ["yolo.engine", "yolo.plan"] {
+        let file = folder.join(name);
+        std::fs::write(&file, b"ftrt\0\0\0\0").unwrap();
+        refused(&file.display().to_string(), "LibraryError::Init", &[name, "TensorRT engine", "Give the .onnx file"]);
+    }
+}
+
+#[test]
+fn noise_is_no_model() {
+    let folder = scratch("noise");
+    for (seed, length) in [(1, 1), (2, 7), (3, 64), (4, 1000), (5, 4096), (6, 65536), (7, 1 << 20)] {
+        let file = folder.join(format!("noise-{seed}.onnx"));
+        std::fs::write(&file, Noise(seed).bytes(length)).unwrap();
+        refused(&file.display().to_string(), "LibraryError::Init", &["not a whole ONNX model"]);
+    }
+    let file = folder.join("many.onnx");
+    let mut noise = Noise(8);
+    for _ in 0..2000 {
+        let length = noise.next() as usize % 200;
+        std::fs::write(&file, noise.bytes(length)).unwrap();
+        assert!(Model::read(&file).is_err());
+    }
+}
+
+/// Whatever is wrong with a file, it comes out as a result, never as a panic.
+#[test]
+fn damaged_models_run_or_are_refused() {
+    let file = scratch("damaged").join("damaged.onnx");
+    let weights = (0..108u8).flat_map(|i| (f32::from(i) / 99.0).to_le_bytes()).collect();
+    let whole = picture()
+        .weight("weight", F32, &[4, 3, 3, 3], weights)
+        .node("Conv", &["images", "weight"], &["conv"], Vec::new())
+        .node("Relu", &["conv"], &["relu"], Vec::new())
+        .weight("shape", I64, &[3], [1i64, 4, -1].iter().flat_map(|dim| dim.to_le_bytes()).collect())
+        .node("Reshape", &["relu", "shape"], &["rows"], Vec::new())
+        .node("Softmax", &["rows"], &["output0"], vec![int("axis", 1)])
+        .output("output0", F32, &["1", "4", "36"])
+        .metadata("names", "{0: 'a'}")
+        .bytes();
+    let mut noise = Noise(9);
+    let mut ran = 0;
+    for _ in 0..2000 {
+        let mut bytes = whole.clone();
+        for _ in 0..=noise.next() % 2 {
+            let at = noise.next() as usize % bytes.len();
+            bytes[at] = noise.next() as u8;
+        }
+        std::fs::write(&file, &bytes).unwrap();
+        let run = || run_once(&file).is_ok();
+        ran += u32::from(catch_unwind(run).unwrap_or_else(|_| panic!("panicked on {bytes:?}")));
+    }
+    assert!((1..2000).contains(&ran), "{ran} ran");
+}
+
+fn run_once(file: &Path) -> gsttrt::error::Result<Vec<Tensor>> {
+    let model = Model::read(file)?;
+    let chosen = backend::choose(Choice::Cpu)?;
+    let spec = model.input_spec(None, chosen.place)?;
+    if spec.desc.bytes().is_none_or(|bytes| bytes > 1 << 24) {
+        return Ok(Vec::new()); // allowed, and not worth the memory here
+    }
+    let mut backend = backend::open(&chosen, model.into(), &spec)?;
+    let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok::<_, gsttrt::error::Error>(()))?;
+    backend.run(&picture)
+}
+
+#[test]
+fn graphs_that_take_no_picture() {
+    let folder = scratch("no-picture");
+    let init = "LibraryError::Init";
+    let typed = |elem_type, dims: &[&str]| head(Graph::new().input("images", elem_type, dims));
+    let nchw = &["1", "3", "8", "8"];
+    for (name, graph, parts) in [
+        ("no-input", head(Graph::new()), &["no input for a picture"][..]),
+        ("rank-2", typed(F32, &["1", "192"]), &["no input for a picture", "images f32 1x192", "1x3xHxW"]),
+        ("rank-3", typed(F32, &["3", "8", "8"]), &["images f32 3x8x8"]),
+        ("rank-5", typed(F32, &["1", "1", "3", "8", "8"]), &["images f32 1x1x3x8x8"]),
+        ("channels", typed(F32, &["1", "4", "8", "8"]), &["images f32 1x4x8x8"]),
+        ("integers", typed(I32, nchw), &["images i32 1x3x8x8", "f32, f16 or u8"]),
+        ("bools", typed(BOOL, nchw), &["images bool 1x3x8x8"]),
+        ("bf16", typed(BF16, nchw), &["images", "bfloat16", "Export it with f32"]),
+        ("double", typed(F64, nchw), &["images", "double", "Export it with f32"]),
+        ("string", typed(STRING, nchw), &["images", "string", "Export it with f32"]),
+        ("unknown-type", typed(99, nchw), &["images", "99", "Export it with f32"]),
+        ("no-pixels", typed(F32, &["1", "3", "0", "8"]), &["images f32 1x3x0x8", "no elements"]),
+        ("no-frame", typed(F32, &["0", "3", "8", "8"]), &["images f32 0x3x8x8", "no elements"]),
+        ("batch", typed(F32, &["4", "3", "8", "8"]), &["batches of 4", "Export it with batch=1"]),
+        ("huge", typed(F32, &["1", "3", "8", "4294967304"]), &["4294967304x8", "16384"]), // 2³² + 8
+        ("imgsz-0", typed(F32, &["1", "3", "h", "w"]).metadata("imgsz", "[0, 0]"), &["0x0", "from 1 to 16384"]),
+        ("second-input", head(picture().input("prompt", I64, &["1", "7"])), &["prompt i64 1x7", "only input"]),
+        ("side-type", head(picture().input("im_shape", F16, &["1", "2"])), &["im_shape f16 1x2"]),
+        ("output-type", picture().output("output0", STRING, &["1"]), &["output0", "string", "Export it with f32"]),
+    ] {
+        let name = format!("{name}.onnx");
+        let file = graph.save(&folder.join(&name));
+        refused(&file, init, &[&[name.as_str()], parts].concat());
+    }
+}
+
+#[test]
+fn metadata_that_speaks_against_the_model() {
+    let folder = scratch("metadata");
+    for (name, key, text, parts) in [
+        ("segment", "task", "segment", &["“segment”", "only “detect”", "Use the detection model"][..]),
+        ("pose", "task", "pose", &["“pose”"]),
+        ("obb", "task", "obb", &["“obb”"]),
+        ("classify", "task", "classify", &["“classify”"]),
+        ("broken", "names", "{0: 'a', 1: ", &["class names", "{0: 'a', 1: ", "Python dictionary"]),
+        ("gap", "names", "{0: 'a', 2: 'b'}", &["class names", "{0: 'a', 2: 'b'}"]),
+        ("numbers", "names", "{0: 7}", &["class names", "{0: 7}"]),
+        ("word", "names", "person", &["class names", "person"]),
+        ("long", "names", &"x".repeat(100_000), &["class names", "xxx"]),
+    ] {
+        let file = head(picture()).metadata(key, text).save(&folder.join(format!("{name}.onnx")));
+        refused(&file, "LibraryError::Init", &[&[name], parts].concat());
+    }
+}
+
+#[test]
+fn graphs_that_cannot_be_loaded() {
+    let folder = scratch("not-loaded");
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let output = |graph: Graph, op: &str, inputs: &[&str]| {
+        graph.node(op, inputs, &["output0"], Vec::new()).output("output0", F32, &["1", "3", "8", "8"])
+    };
+    for (name, graph, parts) in [
+        (
+            "operator",
+            output(picture(), "Frobnicate", &["images"]),
+            &["Frobnicate", "“node_output0”", "another opset"][..],
+        ),
+        (
+            "attribute",
+            picture().node("Cast", &["images"], &["output0"], vec![int("to", 8)]).output("output0", F32, &[]),
+            &["“node_output0”", "attribute \"to\""],
+        ),
+        ("dangling", output(picture(), "Identity", &["nothing"]), &["nothing", "Export the model again"]),
+        ("cycle", output(picture(), "Identity", &["output0"]), &["cycle", "Export the model again"]),
+        ("unmade", picture().output("output0", F32, &["1"]), &["output0", "Export the model again"]),
+        ("short", output(picture().weight("w", F32, &[4], floats(&[1.0])), "Identity", &["w"]), &["“w”", "Export"]),
+        (
+            "external",
+            output(picture().external_weight("w", "missing.data"), "Mul", &["images", "w"]),
+            &["missing.data", "beside the model"],
+        ),
+        (
+            "elsewhere",
+            output(picture().external_weight("w", "../w.data"), "Mul", &["images", "w"]),
+            &["../w.data", "disallowed", "beside the model"],
+        ),
+    ] {
+        let name = format!("{name}.onnx");
+        let file = graph.save(&folder.join(&name));
+        refused(&file, "LibraryError::Init", &[&[name.as_str()], parts].concat());
+    }
+}
+
+#[test]
+fn graphs_that_cannot_be_run() {
+    let folder = scratch("not-run");
+    let reshaped = picture()
+        .weight("shape", I64, &[2], [7i64, 7].iter().flat_map(|dim| dim.to_le_bytes()).collect())
+        .node("Reshape", &["images", "shape"], &["output0"], Vec::new())
+        .output("output0", F32, &["7", "7"]);
+    let mistyped =
+        picture().node("Identity", &["images"], &["output0"], Vec::new()).output("output0", I64, &["1", "3", "8", "8"]);
+    for (name, graph, parts) in [
+        ("reshape", reshaped, &["reshape.onnx", "node_output0", "Check that the model"][..]),
+        ("mistyped", mistyped, &["output0", "i64", "f32", "Export the model again"]),
+    ] {
+        let file = graph.save(&folder.join(format!("{name}.onnx")));
+        refused(&file, "LibraryError::Failed", parts);
+    }
+}
+
+/// The smallest integer by -1 has no result in 32 bits, and rten panics over it: while it loads where both are constants,
+/// and else while it runs.
+#[test]
+fn a_panic_of_the_library_is_an_error() {
+    let folder = scratch("panics");
+    let i32s = |graph: Graph, name, value: i32| graph.weight(name, I32, &[1], value.to_le_bytes().into());
+    let constants = i32s(i32s(picture(), "min", i32::MIN), "minus", -1);
+    let load = constants.node("Div", &["min", "minus"], &["output0"], Vec::new()).output("output0", I32, &["1"]);
+    refused(&load.save(&folder.join("load.onnx")), "LibraryError::Init", &["cannot load", "panicked", "opset"]);
+
+    let constants = i32s(i32s(i32s(picture(), "min", i32::MIN), "minus", -1), "zero", 0);
+    let run = constants
+        .node("Cast", &["images"], &["integers"], vec![int("to", I32.into())])
+        .node("Mul", &["integers", "zero"], &["zeros"], Vec::new())
+        .node("Add", &["zeros", "min"], &["mins"], Vec::new())
+        .node("Div", &["mins", "minus"], &["output0"], Vec::new())
+        .output("output0", I32, &["1", "3", "8", "8"]);
+    refused(&run.save(&folder.join("run.onnx")), "LibraryError::Failed", &["failed to run", "panicked", "opset"]);
+}
