@@ -174,9 +174,11 @@ fn the_readme_names_everything() {
         return;
     };
     for factory in factories() {
-        let names = properties(&factory).into_iter().map(|property| property.name().to_string());
-        for name in names.chain([factory.name().to_string()]) {
-            assert!(readme.contains(&format!("`{name}")), "README.md says nothing about `{name}`");
+        let element = factory.name();
+        assert!(readme.contains(&format!("**{element}**")), "README.md has no paragraph about {element}");
+        for property in properties(&factory) {
+            let name = property.name();
+            assert!(readme.contains(&format!("`{name}`")), "README.md says nothing about {element}'s `{name}`");
         }
     }
 }
