@@ -426,7 +426,7 @@ fn frames_without_inference_pass_untouched() {
         let ours = line.push(theirs.clone());
         assert_eq!(found(&ours).len(), usize::from(number % 3 == 0), "{number}");
         assert_eq!(address(&ours) == address(&theirs), number % 3 != 0, "{number}");
-        assert_eq!(ours.iter_meta::<gst::Meta>().count(), usize::from(number % 3 == 0), "{number}");
+        assert_eq!(ours.iter_meta::<gst::Meta>().count() == 0, number % 3 != 0, "{number}");
     }
     let numbers: Vec<u64> = line.messages().iter().map(|message| message.get("frame").unwrap()).collect();
     assert_eq!(numbers, [0, 3, 6]);

@@ -53,10 +53,8 @@ fn attach_analytics(buffer: &mut gst::BufferRef, detections: &[Detection], label
     use gst_analytics::AnalyticsRelationMeta;
     use gst_analytics::prelude::*;
 
-    if detections.is_empty() {
-        return;
-    }
-    // Readers look at one such meta only, so those of another model are continued.
+    // Readers look at one such meta only, so that of another model is continued. It is also there where nothing was found:
+    // objectdetectionoverlay goes on showing the last boxes until it gets a new one.
     if buffer.meta::<AnalyticsRelationMeta>().is_none() {
         AnalyticsRelationMeta::add(buffer);
     }

@@ -1,0 +1,74 @@
+//! Detections as GstAnalyticsODMtd, which GStreamer has since 1.24.
+#![cfg(feature = "v1_24")]
+
+mod common;
+
+use common::boxes::{GREY, Line, SIDE, found, grey, model};
+use common::scratch;
+use gst::prelude::*;
+use gst_analytics::prelude::*;
+use gst_analytics::{AnalyticsODMtd, AnalyticsRelationMeta};
+
+const ROWS: [[f32; 6]; 2] = [[20.4, 24.0, 43.5, 40.0, 0.9, 0.0], [4.0, 4.0, 12.0, 16.0, 0.5, 2.0]];
+
+/// Label, left, top, width, height and confidence of each object, as the relation metas say.
+fn objects(buffer: &gst::BufferRef) -> Vec<(String, [i32; 4], f32)> {
+    let mut objects = Vec::new();
+    for relations in buffer.iter_meta::<AnalyticsRelationMeta>() {
+        for object in relations.iter::<AnalyticsODMtd>() {
+            let place = object.location().unwrap();
+            let label = object.obj_type().unwrap().as_str().to_string();
+            objects.push((label, [place.x, place.y, place.w, place.h], place.loc_conf_lvl));
+        }
+    }
+    objects
+}
+
+#[test]
+fn objects_are_told_as_analytics() {
+    let mut line = Line::new(&model(&scratch("analytics"), &ROWS), "");
+    let buffer = line.push(grey(SIDE * SIDE * 3));
+    assert_eq!(objects(&buffer), [("a".into(), [20, 24, 24, 16], 0.9), ("c".into(), [4, 4, 8, 12], 0.5)]);
+    // And as before.
+    let regions: Vec<_> = found(&buffer).into_iter().map(|found| (found.label, found.rect)).collect();
+    assert_eq!(regions, [("a".into(), (20, 24, 24, 16)), ("c".into(), (4, 4, 8, 12))]);
+
+    line.nms().set_property("score-threshold", 1.0f32);
+    let buffer = line.push(grey(SIDE * SIDE * 3));
+    assert_eq!(objects(&buffer), []);
+    assert_eq!(buffer.iter_meta::<AnalyticsRelationMeta>().count(), 1, "nothing found is also said");
+}
+
+#[test]
+fn two_models_share_one_relation_meta() {
+    let model = model(&scratch("analytics-two"), &ROWS);
+    let elements = format!("trtpreprocess ! trtinfer model-file={model} ! trtnms");
+    let buffer = Line::parse(&format!("{elements} classes=a ! {elements} classes=c")).push(grey(SIDE * SIDE * 3));
+    assert_eq!(buffer.iter_meta::<AnalyticsRelationMeta>().count(), 1);
+    assert_eq!(objects(&buffer).into_iter().map(|(label, ..)| label).collect::<Vec<_>>(), ["a", "c"]);
+}
+
+#[test]
+fn gstreamers_overlay_draws_them() {
+    common::init();
+    if gst::ElementFactory::find("objectdetectionoverlay").is_none() {
+        println!("not run here: there is no objectdetectionoverlay");
+        return;
+    }
+    let model = model(&scratch("analytics-overlay"), &ROWS);
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! objectdetectionoverlay draw-labels=false"
+    ));
+    line.caps("BGRA", SIDE, SIDE);
+    let mut changed = |score: f32| -> Vec<(u32, u32)> {
+        line.nms().set_property("score-threshold", score);
+        let buffer = line.push(grey(SIDE * SIDE * 4));
+        let bytes = buffer.map_readable().unwrap();
+        let pixels = bytes.chunks(4).zip(0..).filter(|(pixel, _)| *pixel != [GREY; 4]);
+        pixels.map(|(_, place)| (place % SIDE, place / SIDE)).collect()
+    };
+    let pixels = changed(0.7);
+    let near = |&(x, y): &(u32, u32)| (17..48).contains(&x) && (21..44).contains(&y);
+    assert!(pixels.len() > 40 && pixels.iter().all(near), "around the only box: {pixels:?}");
+    assert_eq!(changed(1.0), [], "nothing found clears what was shown");
+}
