@@ -127,7 +127,7 @@ fn damaged_models_run_or_are_refused() {
         .bytes();
     let mut noise = Noise(9);
     let mut ran = 0;
-    for _ in 0..2000 {
+    for _ in 0..500 {
         let mut bytes = whole.clone();
         for _ in 0..=noise.next() % 2 {
             let at = noise.next() as usize % bytes.len();
@@ -137,7 +137,7 @@ fn damaged_models_run_or_are_refused() {
         let run = || run_once(&file).is_ok();
         ran += u32::from(catch_unwind(run).unwrap_or_else(|_| panic!("panicked on {bytes:?}")));
     }
-    assert!((1..2000).contains(&ran), "{ran} ran");
+    assert!((1..500).contains(&ran), "{ran} ran");
 }
 
 fn run_once(file: &Path) -> gsttrt::error::Result<Vec<Tensor>> {
