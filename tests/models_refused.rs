@@ -6,7 +6,7 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use std::process::Command;
 
-use common::onnx::{BF16, BOOL, F16, F32, F64, Graph, I32, I64, STRING, int};
+use common::onnx::{BF16, BOOL, F16, F32, F64, Graph, I32, I64, STRING, int, ints};
 use common::{launch, scratch, shapes};
 use gsttrt::backend::{self, Choice};
 use gsttrt::model::Model;
@@ -117,7 +117,7 @@ fn damaged_models_run_or_are_refused() {
     let weights = (0..108u8).flat_map(|i| (f32::from(i) / 99.0).to_le_bytes()).collect();
     let whole = picture()
         .weight("weight", F32, &[4, 3, 3, 3], weights)
-        .node("Conv", &["images", "weight"], &["conv"], Vec::new())
+        .node("Conv", &["images", "weight"], &["conv"], vec![ints("kernel_shape", &[3, 3])])
         .node("Relu", &["conv"], &["relu"], Vec::new())
         .weight("shape", I64, &[3], [1i64, 4, -1].iter().flat_map(|dim| dim.to_le_bytes()).collect())
         .node("Reshape", &["relu", "shape"], &["rows"], Vec::new())
@@ -127,7 +127,7 @@ fn damaged_models_run_or_are_refused() {
         .bytes();
     let mut noise = Noise(9);
     let mut ran = 0;
-    for _ in 0..2000 {
+    for _ in 0..500 {
         let mut bytes = whole.clone();
         for _ in 0..=noise.next() % 2 {
             let at = noise.next() as usize % bytes.len();
@@ -137,7 +137,7 @@ fn damaged_models_run_or_are_refused() {
         let run = || run_once(&file).is_ok();
         ran += u32::from(catch_unwind(run).unwrap_or_else(|_| panic!("panicked on {bytes:?}")));
     }
-    assert!((1..2000).contains(&ran), "{ran} ran");
+    assert!((1..500).contains(&ran), "{ran} ran");
 }
 
 fn run_once(file: &Path) -> gsttrt::error::Result<Vec<Tensor>> {
@@ -159,7 +159,7 @@ fn graphs_that_take_no_picture() {
     let typed = |elem_type, dims: &[&str]| head(Graph::new().input("images", elem_type, dims));
     let nchw = &["1", "3", "8", "8"];
     for (name, graph, parts) in [
-        ("no-input", head(Graph::new()), &["no input for a picture"][..]),
+        ("no-input", head(Graph::new()), &["no input for a picture, and no other"][..]),
         ("rank-2", typed(F32, &["1", "192"]), &["no input for a picture", "images f32 1x192", "1x3xHxW"]),
         ("rank-3", typed(F32, &["3", "8", "8"]), &["images f32 3x8x8"]),
         ("rank-5", typed(F32, &["1", "1", "3", "8", "8"]), &["images f32 1x1x3x8x8"]),
@@ -188,16 +188,17 @@ fn graphs_that_take_no_picture() {
 #[test]
 fn metadata_that_speaks_against_the_model() {
     let folder = scratch("metadata");
+    let long = "x".repeat(100_000);
     for (name, key, text, parts) in [
         ("segment", "task", "segment", &["“segment”", "only “detect”", "Use the detection model"][..]),
         ("pose", "task", "pose", &["“pose”"]),
         ("obb", "task", "obb", &["“obb”"]),
         ("classify", "task", "classify", &["“classify”"]),
-        ("broken", "names", "{0: 'a', 1: ", &["class names", "{0: 'a', 1: ", "Python dictionary"]),
+        ("broken", "names", "{0: 'a', 1: ", &["class names", "“{0: 'a', 1: ”", "Python dictionary"]),
         ("gap", "names", "{0: 'a', 2: 'b'}", &["class names", "{0: 'a', 2: 'b'}"]),
         ("numbers", "names", "{0: 7}", &["class names", "{0: 7}"]),
         ("word", "names", "person", &["class names", "person"]),
-        ("long", "names", &"x".repeat(100_000), &["class names", "xxx"]),
+        ("long", "names", &long, &["class names", "xxx"]),
     ] {
         let file = head(picture()).metadata(key, text).save(&folder.join(format!("{name}.onnx")));
         refused(&file, "LibraryError::Init", &[&[name], parts].concat());

@@ -171,10 +171,17 @@ fn an_open_input_takes_the_size_that_is_asked_for() {
 }
 
 #[test]
+fn an_open_input_takes_what_trtpreprocess_is_told_to_make() {
+    let model = constant_head(&["1", "3", "h", "w"]).save(&scratch("told").join("open.onnx"));
+    let line = format!("trtpreprocess tensor-size=32x16 ! trtinfer model-file={model} input-size=64x64 ! trtnms");
+    launch(&format!("{SOURCE} ! {line} ! fakesink")).expect_success();
+}
+
+#[test]
 fn every_nth_frame_is_inferred() {
     let model = constant_head(&["1", "3", "2", "4"]).save(&scratch("interval").join("head.onnx"));
     let mut bench = Bench::new(&format!("model-file={model} interval=3"), RGB);
-    let mut pattern = |bench: &mut Bench, frames| -> String {
+    let pattern = |bench: &mut Bench, frames| -> String {
         let kind = |payload: Arc<Payload>| if matches!(*payload, Payload::Skipped) { '-' } else { 'x' };
         (0..frames).map(|_| kind(bench.push(&frame()))).collect()
     };
@@ -269,7 +276,15 @@ fn a_constant_head_is_found() {
     ));
     outcome.expect_success();
     let detections = outcome.elements.iter().find(|s| s.name() == "trt-detections").unwrap();
-    assert_eq!(detections.get::<gst::ArrayRef>("detections").unwrap().len(), 1);
+    let detections = detections.get::<gst::ArrayRef>("detections").unwrap();
+    assert_eq!(detections.len(), 1);
+    let object = detections[0].get::<gst::Structure>().unwrap();
+    let place = ["x", "y", "w", "h"].map(|side| object.get::<f64>(side).unwrap());
+    assert_eq!(
+        (object.get("label"), place),
+        (Ok("b"), [8.0, 8.0, 16.0, 16.0]),
+        "corners, as end2end models write them"
+    );
 }
 
 #[test]
@@ -399,8 +414,11 @@ fn frames_that_lack_the_right_tensor_are_refused() {
     let folder = scratch("wrong-tensors");
     let fixed = constant_head(&["1", "3", "64", "64"]).save(&folder.join("fixed.onnx"));
     let wrong = "StreamError::WrongType";
+    let decoded = "video/x-raw,format=NV12,width=64,height=64,framerate=30/1,pixel-aspect-ratio=1/1,\
+                   interlace-mode=progressive,colorimetry=bt709,chroma-site=mpeg2";
     for (line, parts) in [
         (format!("trtinfer model-file={fixed}"), &["without a tensor", "trtpreprocess ! trtinfer"][..]),
+        (format!("videoconvert ! {decoded} ! trtinfer model-file={fixed}"), &["without a tensor"]),
         (
             format!("trtpreprocess ! trtinfer model-file={fixed} ! trtinfer model-file={fixed}"),
             &["another trtinfer", "trtpreprocess ! trtinfer"],

@@ -80,7 +80,6 @@ impl Backend for Cpu {
 fn load(path: &Path) -> Result<rten::Model> {
     let what = format!("The CPU backend cannot load {}", path.display());
     let mut options = ModelOptions::with_all_ops();
-    let mut options = ModelOptions::with_all_ops();
     options.prepack_weights(true);
     contained(Kind::Model, &what, || {
         // rten knows a file by its name, and only then finds weights that lie beside it.

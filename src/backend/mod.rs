@@ -60,9 +60,9 @@ pub fn open(_chosen: &Chosen, model: Arc<Model>, spec: &InputSpec) -> Result<Box
 fn contained<T>(kind: Kind, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-        Err(Error::new(kind, what)
-            .cause(format!("the library panicked, {}", said.unwrap_or("saying nothing")))
-            .remedy("This is a bug there; exporting the model with other options or another opset may avoid it"))
+        Err(Error::new(kind, what).cause(format!("the library panicked, {}", said.unwrap_or("saying nothing"))).remedy(
+            "This is a bug of that library; exporting the model with other options or another opset may avoid it",
+        ))
     })
 }
 

@@ -65,7 +65,7 @@ impl Model {
         }
         onnx::read(&bytes)
             .and_then(|header| Model::from_header(path, header))
-            .map_err(|error| error.about(&format!("Cannot use the model file {name}")))
+            .map_err(|error| error.about(&unusable(path)))
     }
 
     fn from_header(path: &Path, header: onnx::Header) -> Result<Self> {
@@ -80,8 +80,8 @@ impl Model {
         let labels = match header.metadata.get("names") {
             None => Vec::new(),
             Some(text) => parse_names(text).ok_or_else(|| {
-                Error::new(Kind::Model, "its class names cannot be read")
-                    .cause(format!("names = {}", text.chars().take(80).collect::<String>()))
+                Error::new(Kind::Model, "the class names in its metadata cannot be read")
+                    .cause(format!("names = “{}”", text.chars().take(80).collect::<String>()))
                     .remedy("They should be a Python dictionary like {0: 'person', 1: 'car'}")
             })?,
         };
@@ -104,9 +104,9 @@ impl Model {
     pub fn check_task(&self) -> Result<()> {
         match self.task.as_deref() {
             None | Some("detect") => Ok(()),
-            Some(task) => Err(Error::new(Kind::Model, format!("Cannot use the model file {}", self.path.display()))
-                .cause(format!("its task is “{task}”, and only “detect” is supported"))
-                .remedy("Use the detection model of the same family")),
+            Some(task) => Err(Error::new(Kind::Model, format!("its task is “{task}”, and only “detect” is supported"))
+                .remedy("Use the detection model of the same family")
+                .about(&unusable(&self.path))),
         }
     }
 
@@ -149,8 +149,9 @@ impl Model {
         };
         let side = |length: i64| u32::try_from(length).ok().filter(|length| SIDES.contains(length));
         let (Some(width), Some(height)) = (side(width), side(height)) else {
-            return Err(Error::new(Kind::Model, format!("The model wants an input of {width}x{height} ({input})"))
-                .remedy(format!("Export it with a width and a height from {} to {}", SIDES.start(), SIDES.end())));
+            return Err(Error::new(Kind::Model, format!("it wants an input of {width}x{height} ({input})"))
+                .remedy(format!("Export it with a width and a height from {} to {}", SIDES.start(), SIDES.end()))
+                .about(&unusable(&self.path)));
         };
         if let Some(wish) = size.filter(|&wish| wish != (width, height)) {
             return Err(Error::new(
@@ -171,9 +172,10 @@ impl Model {
         if input.dims[0] > 1 {
             return Err(Error::new(
                 Kind::Model,
-                format!("The model takes batches of {} frames ({input}), and frames come one by one", input.dims[0]),
+                format!("it takes batches of {} frames ({input}), and frames come one by one", input.dims[0]),
             )
-            .remedy("Export it with batch=1, or with a dynamic batch"));
+            .remedy("Export it with batch=1, or with a dynamic batch")
+            .about(&unusable(&self.path)));
         }
 
         let mut dims = input.dims.clone();
@@ -211,7 +213,8 @@ impl Model {
         let tensor = |(i, input)| {
             if i == self.image { Ok(None) } else { side_input(input, width, height).map(Some) }
         };
-        self.inputs.iter().enumerate().map(tensor).collect()
+        let tensors: Result<_> = self.inputs.iter().enumerate().map(tensor).collect();
+        tensors.map_err(|error| error.about(&unusable(&self.path)))
     }
 }
 
@@ -228,6 +231,11 @@ pub fn unreadable(path: &Path, error: std::io::Error) -> Error {
     }
 }
 
+/// The headline over what is wrong with a model.
+fn unusable(path: &Path) -> String {
+    format!("Cannot use the model file {}", path.display())
+}
+
 /// Finds the input that takes a picture: 4 dimensions, of which one is 1 or 3 channels.
 fn image_input(inputs: &[TensorDesc]) -> Result<(usize, Order)> {
     let order = |desc: &TensorDesc| {
@@ -240,13 +248,15 @@ fn image_input(inputs: &[TensorDesc]) -> Result<(usize, Order)> {
         }
     };
     let none = || {
-        Error::new(Kind::Model, "it has no input for a picture")
-            .cause(format!("its inputs are: {}", tensor::list(inputs)))
+        let found =
+            if inputs.is_empty() { "and no other".to_string() } else { format!("only {}", tensor::list(inputs)) };
+        Error::new(Kind::Model, format!("it has no input for a picture, {found}"))
             .remedy("It needs one of f32, f16 or u8 with 4 dimensions, 1x3xHxW or 1xHxWx3")
     };
     let (image, order) = inputs.iter().enumerate().find_map(|(i, desc)| Some((i, order(desc)?))).ok_or_else(none)?;
     match inputs.iter().find(|desc| desc.dims.contains(&0)) {
-        Some(empty) => Err(Error::new(Kind::Model, format!("its input {empty} has no elements"))),
+        Some(empty) => Err(Error::new(Kind::Model, format!("its input {empty} has no elements"))
+            .remedy("Export it with the size of real pictures, or with dynamic dimensions")),
         None => Ok((image, order)),
     }
 }
@@ -259,7 +269,7 @@ fn side_input(desc: &TensorDesc, width: usize, height: usize) -> Result<Tensor> 
         "im_shape" => [height, width],          // PaddleDetection
         "scale_factor" => [1, 1],
         _ => {
-            return Err(Error::new(Kind::Model, format!("The model has an input that nobody fills: {desc}"))
+            return Err(Error::new(Kind::Model, format!("it has an input that nobody fills, {desc}"))
                 .remedy("Export it with the picture as its only input"));
         }
     };
@@ -267,7 +277,8 @@ fn side_input(desc: &TensorDesc, width: usize, height: usize) -> Result<Tensor> 
         DType::I64 => Ok(Tensor::from_slice(&desc.name, &[1, 2], &values.map(|value| value as i64))),
         DType::I32 => Ok(Tensor::from_slice(&desc.name, &[1, 2], &values.map(|value| value as i32))),
         DType::F32 => Ok(Tensor::from_slice(&desc.name, &[1, 2], &values.map(|value| value as f32))),
-        _ => Err(Error::new(Kind::Model, format!("The model's input {desc} is of an unexpected type"))),
+        _ => Err(Error::new(Kind::Model, format!("its input {desc} is of an unexpected type"))
+            .remedy("Export it with i64, i32 or f32 there")),
     }
 }
 

@@ -24,7 +24,8 @@ pub fn read(bytes: &[u8]) -> Result<Header> {
             .cause(cause)
             .remedy("Check that it is an ONNX file and was copied or exported completely")
     };
-    let model = ModelProto::decode(bytes).map_err(|error| broken(error.to_string()))?;
+    let model = ModelProto::decode(bytes)
+        .map_err(|error| broken(error.to_string().replace("failed to decode Protobuf message: ", "")))?;
     // Random bytes may well be valid protobuf; a model has at least these.
     let graph = model.graph.filter(|_| model.ir_version > 0).ok_or_else(|| broken("it has no graph".into()))?;
     if graph.output.is_empty() {
@@ -47,8 +48,8 @@ fn describe(value: ValueInfoProto) -> Result<TensorDesc> {
         Error::new(Kind::Model, format!("{} is no tensor", value.name))
             .remedy("Export it without sequences, maps and optional values at its inputs and outputs")
     })?;
-    let dtype = dtype(tensor.elem_type).ok_or_else(|| {
-        Error::new(Kind::Model, format!("the tensor {} has ONNX element type {}", value.name, tensor.elem_type))
+    let dtype = dtype(tensor.elem_type).map_err(|other| {
+        Error::new(Kind::Model, format!("the elements of its tensor {} are of the type {other}", value.name))
             .remedy("Export it with f32, f16, u8, i8, i32, i64 or bool at its inputs and outputs")
     })?;
     let dims = tensor.shape.unwrap_or_default().dim.into_iter();
@@ -57,9 +58,9 @@ fn describe(value: ValueInfoProto) -> Result<TensorDesc> {
     Ok(TensorDesc { name: value.name, dtype, dims: Dims(dims) })
 }
 
-/// `TensorProto.DataType`.
-fn dtype(code: i32) -> Option<DType> {
-    Some(match code {
+/// `TensorProto.DataType`; those that we do not have by their names there.
+fn dtype(code: i32) -> std::result::Result<DType, String> {
+    Ok(match code {
         1 => DType::F32,
         2 => DType::U8,
         3 => DType::I8,
@@ -67,7 +68,14 @@ fn dtype(code: i32) -> Option<DType> {
         7 => DType::I64,
         9 => DType::Bool,
         10 => DType::F16,
-        _ => return None,
+        4 => return Err("uint16".into()),
+        5 => return Err("int16".into()),
+        8 => return Err("string".into()),
+        11 => return Err("double".into()),
+        12 => return Err("uint32".into()),
+        13 => return Err("uint64".into()),
+        16 => return Err("bfloat16".into()),
+        other => return Err(format!("number {other}")),
     })
 }
 

@@ -363,11 +363,9 @@ impl BaseTransformImpl for TrtInfer {
         let session = self.open_session().map_err(|error| error.to_gst())?;
         gst::info!(CAT, imp = self, "{}", session.info());
         if let Some(reason) = &session.chosen.reason {
-            gst::element_imp_info!(
-                self,
-                gst::LibraryError::Init,
-                ("Running the model on the {}: {reason}.", session.chosen.name.to_uppercase())
-            );
+            let text = format!("Running the model on the {}: {reason}.", session.chosen.name.to_uppercase());
+            // gst-launch-1.0 prints nothing but the debug part of an info.
+            gst::element_imp_info!(self, gst::LibraryError::Init, ("{text}"), ["{text}"]);
         }
         *self.stats.lock().unwrap() = Stats::default();
         *self.session.lock().unwrap() = Some(session.clone());

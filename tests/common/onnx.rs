@@ -113,7 +113,12 @@ impl Graph {
 
 /// Attribute `name` with the number `i`, as Cast's `to`.
 pub fn int(name: &str, i: i64) -> AttributeProto {
-    AttributeProto { name: name.into(), i, r#type: 2 }
+    AttributeProto { name: name.into(), i, r#type: 2, ..Default::default() }
+}
+
+/// Attribute `name` with the numbers `ints`, as Conv's `strides`.
+pub fn ints(name: &str, ints: &[i64]) -> AttributeProto {
+    AttributeProto { name: name.into(), ints: ints.to_vec(), r#type: 7, ..Default::default() }
 }
 
 fn value(name: &str, elem_type: i32, dims: &[&str]) -> ValueInfoProto {
@@ -187,6 +192,8 @@ pub struct AttributeProto {
     name: String,
     #[prost(int64, tag = "3")]
     i: i64,
+    #[prost(int64, repeated, packed = "false", tag = "8")]
+    ints: Vec<i64>,
     #[prost(int32, tag = "20")]
     r#type: i32,
 }

@@ -1,0 +1,198 @@
+//! trtinfer loads its model beside the pipeline: what the bus says, and that nobody waits in vain.
+//!
+//! The model's weights lie in a named pipe, and opening that blocks the loader until the test opens the other end. There are
+//! no weights behind it, so that in the end loading fails.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use common::onnx::{F32, Graph};
+use common::{init, run, scratch};
+use gst::prelude::*;
+
+/// Far longer than anything here takes; whoever waits so long hangs.
+const HANG: Duration = Duration::from_secs(30);
+
+struct SlowModel {
+    path: String,
+    weights: PathBuf,
+}
+
+impl SlowModel {
+    fn new(test: &str) -> Self {
+        let folder = scratch(test);
+        let weights = folder.join("weights.data");
+        assert!(Command::new("mkfifo").arg(&weights).status().unwrap().success());
+        let path = Graph::new()
+            .input("images", F32, &["1", "3", "8", "8"])
+            .external_weight("weight", "weights.data")
+            .node("Mul", &["images", "weight"], &["output0"], Vec::new())
+            .output("output0", F32, &["1", "3", "8", "8"])
+            .save(&folder.join("slow.onnx"));
+        SlowModel { path, weights }
+    }
+
+    /// Lets the loader go on.
+    fn release(&self) {
+        let weights = self.weights.clone();
+        in_time(move || drop(std::fs::File::options().write(true).open(weights).unwrap()));
+    }
+
+    /// A pipeline with this model, and a message for each frame that reaches it.
+    fn pipeline(&self, source: &str) -> (gst::Pipeline, mpsc::Receiver<()>) {
+        init();
+        let line = format!(
+            "{source} ! video/x-raw,format=RGB,width=8,height=8 ! trtpreprocess ! trtinfer name=infer model-file={} ! fakesink",
+            self.path
+        );
+        let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        let (sender, frames) = mpsc::channel();
+        let pad = pipeline.by_name("infer").unwrap().static_pad("sink").unwrap();
+        pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+            let _ = sender.send(());
+            gst::PadProbeReturn::Ok
+        });
+        (pipeline, frames)
+    }
+}
+
+#[track_caller]
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, done) = mpsc::channel();
+    std::thread::spawn(move || sender.send(work()));
+    done.recv_timeout(HANG).expect("it hangs")
+}
+
+#[track_caller]
+fn set_state(pipeline: &gst::Pipeline, state: gst::State) {
+    let pipeline = pipeline.clone();
+    in_time(move || pipeline.set_state(state)).unwrap();
+}
+
+/// The next message of that type from the element `infer`.
+#[track_caller]
+fn message(pipeline: &gst::Pipeline, kind: gst::MessageType) -> gst::Message {
+    let patience = gst::ClockTime::try_from(HANG).unwrap();
+    let bus = pipeline.bus().unwrap();
+    loop {
+        let message = bus.timed_pop_filtered(patience, &[kind]).unwrap_or_else(|| panic!("no {kind:?}"));
+        if message.src().is_some_and(|element| element.name() == "infer") {
+            return message;
+        }
+    }
+}
+
+#[track_caller]
+fn progress(pipeline: &gst::Pipeline) -> (gst::ProgressType, String) {
+    let message = message(pipeline, gst::MessageType::Progress);
+    let gst::MessageView::Progress(progress) = message.view() else { unreachable!() };
+    let (kind, code, text) = progress.get();
+    assert_eq!(code, "model-load");
+    (kind, text.to_string())
+}
+
+#[test]
+fn a_failure_reaches_the_bus_once() {
+    let model = SlowModel::new("loading-fails");
+    let (pipeline, frames) = model.pipeline("videotestsrc");
+    set_state(&pipeline, gst::State::Playing);
+    assert_eq!(progress(&pipeline), (gst::ProgressType::Start, "Loading slow.onnx for the cpu backend".into()));
+    frames.recv_timeout(HANG).unwrap();
+    model.release();
+    assert_eq!(progress(&pipeline), (gst::ProgressType::Error, "Loading slow.onnx failed".into()));
+
+    // The source's own error comes last, when the frame has come back to it.
+    let mut errors = Vec::new();
+    let bus = pipeline.bus().unwrap();
+    while !errors.iter().any(|name: &String| name.starts_with("videotestsrc")) {
+        let patience = gst::ClockTime::try_from(HANG).unwrap();
+        let message = bus.timed_pop_filtered(patience, &[gst::MessageType::Error]).expect("the source stops");
+        errors.push(message.src().unwrap().name().to_string());
+    }
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert_eq!(errors[0], "infer");
+    set_state(&pipeline, gst::State::Null);
+}
+
+#[test]
+fn nobody_waits_for_a_model_that_is_not_needed() {
+    let model = SlowModel::new("loading-null");
+    let (pipeline, frames) = model.pipeline("videotestsrc");
+    for _ in 0..2 {
+        set_state(&pipeline, gst::State::Playing);
+        frames.recv_timeout(HANG).unwrap();
+        set_state(&pipeline, gst::State::Null);
+        while frames.try_recv().is_ok() {}
+    }
+
+    // The loaders that were left behind do not disturb the next one.
+    let good = Graph::new()
+        .input("images", F32, &["1", "3", "8", "8"])
+        .constant("output0", &[1, 1, 6], &[0.0; 6])
+        .save(&scratch("loading-good").join("good.onnx"));
+    pipeline.by_name("infer").unwrap().set_property("model-file", good);
+    set_state(&pipeline, gst::State::Playing);
+    model.release();
+    while !progress(&pipeline).1.starts_with("Loaded good.onnx") {} // the others may still say that they were cancelled
+    frames.recv_timeout(HANG).unwrap();
+    frames.recv_timeout(HANG).expect("the first frame has passed");
+    set_state(&pipeline, gst::State::Null);
+}
+
+#[test]
+fn a_cancelled_load_says_so_and_nothing_else() {
+    let model = SlowModel::new("loading-cancelled");
+    let (pipeline, frames) = model.pipeline("videotestsrc");
+    set_state(&pipeline, gst::State::Playing);
+    assert_eq!(progress(&pipeline).0, gst::ProgressType::Start);
+    frames.recv_timeout(HANG).unwrap();
+    set_state(&pipeline, gst::State::Ready);
+    model.release();
+    assert_eq!(progress(&pipeline).0, gst::ProgressType::Canceled);
+    let error = pipeline.bus().unwrap().pop_filtered(&[gst::MessageType::Error]);
+    assert!(error.is_none(), "{error:?}");
+    set_state(&pipeline, gst::State::Null);
+}
+
+#[test]
+fn a_flushing_seek_does_not_wait_for_the_model() {
+    let model = SlowModel::new("loading-flush");
+    let (pipeline, frames) = model.pipeline("videotestsrc");
+    set_state(&pipeline, gst::State::Playing);
+    for _ in 0..3 {
+        frames.recv_timeout(HANG).expect("a frame after each flush");
+        let source = pipeline.clone();
+        let sought = in_time(move || source.seek_simple(gst::SeekFlags::FLUSH, gst::ClockTime::ZERO));
+        sought.expect("the source can seek");
+    }
+    frames.recv_timeout(HANG).unwrap();
+    set_state(&pipeline, gst::State::Null);
+    model.release();
+}
+
+#[test]
+fn the_end_comes_without_a_model() {
+    let model = SlowModel::new("loading-eos");
+    let (pipeline, _) = model.pipeline("videotestsrc num-buffers=0");
+    let play = pipeline.clone();
+    in_time(move || run(&play)).expect_success();
+    model.release();
+}
+
+#[test]
+fn a_failed_start_can_be_mended() {
+    let folder = scratch("loading-mended");
+    let (missing, late) = (folder.join("late.onnx").display().to_string(), folder.join("late.onnx"));
+    init();
+    let pipeline = gst::parse::launch(&format!(
+        "videotestsrc num-buffers=1 ! trtpreprocess ! trtinfer name=infer model-file={missing} ! fakesink"
+    ));
+    let pipeline = pipeline.unwrap().downcast::<gst::Pipeline>().unwrap();
+    run(&pipeline).expect_error("ResourceError::NotFound", &["late.onnx"]);
+    Graph::new().input("images", F32, &["1", "3", "8", "8"]).constant("output0", &[1, 1, 6], &[0.0; 6]).save(&late);
+    run(&pipeline).expect_success();
+}
