@@ -9,11 +9,26 @@ use common::onnx::{F32, Graph};
 use common::{launch, path, scratch, shapes};
 use serde_json::Value;
 
-/// Runs it in that folder. `cargo test` and `cargo nextest` build examples beside the tests; `--test detect` alone does not.
-fn detect(folder: &Path, args: &[&str]) -> Output {
+/// `cargo test` and `cargo nextest` build examples beside the tests; a run of this file alone may have to make it first.
+fn program() -> PathBuf {
     let program = std::env::current_exe().unwrap().parent().unwrap().join("../examples/detect");
-    assert!(program.exists(), "{} is missing: run `cargo build --example detect`", program.display());
-    Command::new(program).args(args).current_dir(folder).output().unwrap()
+    if !program.exists() {
+        let features = if cfg!(feature = "v1_26") {
+            "v1_26"
+        } else if cfg!(feature = "v1_24") {
+            "v1_24"
+        } else {
+            ""
+        };
+        let built = Command::new(env!("CARGO")).args(["build", "--example=detect", "--features", features]).status();
+        assert!(built.unwrap().success());
+    }
+    program
+}
+
+/// Runs it in that folder.
+fn detect(folder: &Path, args: &[&str]) -> Output {
+    Command::new(program()).args(args).current_dir(folder).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> &str {

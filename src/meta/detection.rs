@@ -95,3 +95,27 @@ pub fn message(
         .field("detections", gst::Array::new(objects))
         .build()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vision::geometry::BBox;
+
+    #[test]
+    fn classes_without_a_name_are_numbers() {
+        let labels = ["person".to_string(), String::new()];
+        assert_eq!([0, 1, 2].map(|class| label_text(&labels, class)), ["person", "#1", "#2"]);
+    }
+
+    #[test]
+    fn whole_pixels_cover_the_box() {
+        let of = |x1, y1, x2, y2| {
+            let bbox = BBox::new(x1, y1, x2, y2);
+            pixels(&Detection { bbox, score: 0.5, class: 0, anchor: 0 }, (64, 48))
+        };
+        assert_eq!(of(1.0, 2.0, 3.0, 4.0), (1, 2, 2, 2));
+        assert_eq!(of(1.9, 2.9, 2.1, 3.1), (1, 2, 2, 2));
+        assert_eq!(of(63.9, 47.9, 64.0, 48.0), (63, 47, 1, 1));
+        assert_eq!(of(-5.0, -5.0, 70.0, 50.0), (0, 0, 64, 48));
+    }
+}
