@@ -158,6 +158,8 @@ furnish_folder() {
 }
 
 run_tests() {
+    # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.
+    inside cargo build --locked --features "$FEATURE" --lib --examples
     if inside cargo-nextest --version >/dev/null 2>&1; then
         inside cargo nextest run --locked --features "$FEATURE"
     else

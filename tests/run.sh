@@ -85,6 +85,8 @@ step "format" cargo fmt --check
 step "shell scripts" check_scripts
 step "Python scripts" check_python
 lint
+# Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.
+step "build" cargo build --locked --lib --examples
 step "tests" cargo nextest run --locked
 step "examples in the documentation" cargo test --locked --doc --quiet
 step "detect.sh on the sample clip" detect_sample
