@@ -60,8 +60,7 @@ fn all_exports_of_a_model_find_the_same() {
     let expected = detect(3, &file("shapes"), "");
     assert_eq!(expected.len(), 3);
     assert!(expected.iter().all(|objects| objects.len() > 5), "{expected:?}");
-    for (name, nms, pixels) in [("shapes-f16", "", 2.0), ("shapes-v8", "layout=yolov8", 0.01), ("shapes-e2e", "", 0.01)]
-    {
+    for (name, nms, pixels) in [("shapes-f16", "", 2.0), ("shapes-v8", "", 0.01), ("shapes-e2e", "", 0.01)] {
         let found = detect(3, &file(name), nms);
         assert_eq!(found.len(), 3);
         for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
@@ -188,7 +187,7 @@ fn one_video_can_go_to_two_models() {
     let pipeline = pipeline(&format!(
         "{} ! tee name=t \
          t. ! queue ! trtpreprocess ! trtinfer model-file={} ! trtnms ! fakesink name=all sync=false \
-         t. ! queue ! trtpreprocess ! trtinfer model-file={} ! trtnms layout=yolov8 classes=disc ! fakesink name=discs sync=false",
+         t. ! queue ! trtpreprocess ! trtinfer model-file={} ! trtnms classes=disc ! fakesink name=discs sync=false",
         clip(3),
         shapes(),
         path("tests/models/shapes-v8.onnx")

@@ -6,7 +6,7 @@
 
 mod onnx;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +38,8 @@ pub struct Model {
     pub image_size: Option<(u32, u32)>,
     /// Every key and value that the file carries.
     pub metadata: BTreeMap<String, String>,
+    /// Names of the operators in the graph.
+    pub operators: BTreeSet<String>,
     /// Which of `inputs` takes the picture, and how its channels lie.
     image: usize,
     order: Order,
@@ -93,6 +95,7 @@ impl Model {
             inputs: header.inputs,
             outputs: header.outputs,
             metadata: header.metadata,
+            operators: header.operators,
             labels,
             image_size,
             image,

@@ -1,8 +1,8 @@
-//! The few fields of an ONNX file that say what goes in and out; weights and nodes are skipped, not read.
+//! The few fields of an ONNX file that say what goes in and out and which operators there are; weights are skipped.
 //!
 //! Field numbers are those of onnx.proto3 (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3>).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use prost::Message;
 
@@ -15,6 +15,7 @@ pub struct Header {
     pub inputs: Vec<TensorDesc>,
     pub outputs: Vec<TensorDesc>,
     pub metadata: BTreeMap<String, String>,
+    pub operators: BTreeSet<String>,
 }
 
 /// Reads the header from the bytes of a whole file. Errors carry a cause; the caller says which file.
@@ -40,6 +41,7 @@ pub fn read(bytes: &[u8]) -> Result<Header> {
         inputs: inputs.map(describe).collect::<Result<_>>()?,
         outputs: graph.output.into_iter().map(describe).collect::<Result<_>>()?,
         metadata: model.metadata_props.into_iter().map(|entry| (entry.key, entry.value)).collect(),
+        operators: graph.node.into_iter().map(|node| node.op_type).collect(),
     })
 }
 
@@ -103,12 +105,20 @@ struct StringStringEntryProto {
 
 #[derive(Message)]
 struct GraphProto {
+    #[prost(message, repeated, tag = "1")]
+    node: Vec<NodeProto>,
     #[prost(message, repeated, tag = "5")]
     initializer: Vec<TensorProto>,
     #[prost(message, repeated, tag = "11")]
     input: Vec<ValueInfoProto>,
     #[prost(message, repeated, tag = "12")]
     output: Vec<ValueInfoProto>,
+}
+
+#[derive(Message)]
+struct NodeProto {
+    #[prost(string, tag = "4")]
+    op_type: String,
 }
 
 #[derive(Message)]

@@ -130,8 +130,8 @@ static TABLE: [Row; Layout::ALL.len()] = [
         needs_nms: true,
         likely: |sight| match sight.cells {
             Cells::One | Cells::Unknown if sight.hints.ultralytics => Some(Evidence::Sign),
-            Cells::One | Cells::Unknown => Some(Evidence::Shape),
-            Cells::Three | Cells::Few | Cells::Other => None,
+            Cells::One | Cells::Three | Cells::Unknown => Some(Evidence::Shape),
+            Cells::Few | Cells::Other => None,
         },
         decode: decode::yolov8,
     },

@@ -3,27 +3,28 @@
 //! rten computes in f32 and i32: f16 goes in and comes out converted, i64 and bool come out widened and narrowed, so that
 //! tensors have the types that the model file declares. It allocates its intermediate tensors itself, for each run.
 
-use std::error::Error as _;
-use std::path::Path;
+mod cut;
+mod net;
+mod suppress;
+
 use std::sync::Arc;
 
 use half::slice::HalfFloatSliceExt;
-use rten::{LoadErrorKind, ModelOptions, NodeId, Value, ValueOrView};
+use rten::{Value, ValueView};
 use rten_tensor::prelude::*;
 use rten_tensor::{Tensor as RtenTensor, TensorView};
 
 use super::{Backend, contained};
 use crate::error::{Error, Kind, Result};
-use crate::model::{Model, unreadable};
+use crate::model::Model;
 use crate::tensor::{DType, Element, Pool, Tensor, TensorDesc};
 use crate::vision::recipe::InputSpec;
+use net::Net;
 
 pub struct Cpu {
     model: Arc<Model>,
-    net: rten::Model,
-    inputs: Vec<NodeId>,
-    outputs: Vec<NodeId>,
-    /// What goes in beside the picture, in the order of `inputs`; nothing at the picture's own place.
+    net: Net,
+    /// What goes in beside the picture, in the order of the model's inputs; nothing at the picture's own place.
     side_inputs: Vec<Option<Value>>,
     /// The picture in f32, where the model wants f16.
     widened: Vec<f32>,
@@ -33,24 +34,16 @@ pub struct Cpu {
 impl Cpu {
     pub fn open(model: Arc<Model>, spec: &InputSpec) -> Result<Self> {
         let side_inputs = model.side_inputs(spec)?.iter().map(|tensor| tensor.as_ref().map(to_value)).collect();
-        let net = load(&model.path)?;
-        let node = |desc: &TensorDesc| {
-            net.node_id(&desc.name).map_err(|error| {
-                Error::new(Kind::Model, format!("The CPU backend does not find the tensor {}", desc.name))
-                    .cause(error)
-                    .remedy("Export the model again; this file contradicts itself")
-            })
-        };
-        let inputs = model.inputs.iter().map(node).collect::<Result<_>>()?;
-        let outputs = model.outputs.iter().map(node).collect::<Result<_>>()?;
-        Ok(Cpu { model, net, inputs, outputs, side_inputs, widened: Vec::new(), pool: Pool::default() })
+        let what = format!("The CPU backend cannot load {}", model.path.display());
+        let net = contained(Kind::Model, &what, || Net::load(&model).map_err(|error| error.about(&what)))?;
+        Ok(Cpu { model, net, side_inputs, widened: Vec::new(), pool: Pool::default() })
     }
 }
 
 impl Backend for Cpu {
     fn run(&mut self, picture: &Tensor) -> Result<Vec<Tensor>> {
         let shape: Vec<usize> = picture.desc().dims.iter().map(|&dim| dim as usize).collect();
-        let view: ValueOrView = match picture.desc().dtype {
+        let view: ValueView = match picture.desc().dtype {
             DType::U8 => TensorView::from_data(&shape, typed::<u8>(picture)).into(),
             DType::F16 => {
                 self.widened.resize(shape.iter().product(), 0.0);
@@ -59,49 +52,19 @@ impl Backend for Cpu {
             }
             _ => TensorView::from_data(&shape, typed::<f32>(picture)).into(),
         };
-        let mut view = Some(view);
-        let values = self.inputs.iter().zip(&self.side_inputs).filter_map(|(&node, side)| {
-            let value = side.as_ref().map(Into::into).or_else(|| view.take())?;
-            Some((node, value))
+        let inputs = self.model.inputs.iter().zip(&self.side_inputs).map(|(desc, side)| {
+            let value = side.as_ref().map_or_else(|| view.clone(), Value::as_view);
+            (desc.name.as_str(), value)
         });
         let what = format!("The CPU backend failed to run {}", self.model.path.display());
-        let outputs = contained(Kind::Run, &what, || {
-            let outputs = self.net.run(values.collect(), &self.outputs, None);
-            outputs.map_err(|error| {
-                Error::new(Kind::Run, &what)
-                    .cause(error)
-                    .remedy("Check that the model was exported correctly and runs with inputs of this size")
-            })
-        })?;
-        self.model.outputs.iter().zip(outputs).map(|(desc, value)| to_tensor(&self.pool, desc, value)).collect()
+        let mut values =
+            contained(Kind::Run, &what, || self.net.run(inputs.collect()).map_err(|error| error.about(&what)))?;
+        let outputs = self.model.outputs.iter().map(|desc| match values.remove(&desc.name) {
+            Some(value) => to_tensor(&self.pool, desc, value),
+            None => Err(Error::new(Kind::Run, &what).cause(format!("it did not compute {}", desc.name))),
+        });
+        outputs.collect()
     }
-}
-
-fn load(path: &Path) -> Result<rten::Model> {
-    let what = format!("The CPU backend cannot load {}", path.display());
-    let mut options = ModelOptions::with_all_ops();
-    options.prepack_weights(true);
-    contained(Kind::Model, &what, || {
-        // rten knows a file by its name, and only then finds weights that lie beside it.
-        let net = match path.extension() {
-            Some(extension) if extension.eq_ignore_ascii_case("onnx") => options.load_file(path),
-            _ => options.load(std::fs::read(path).map_err(|error| unreadable(path, error))?),
-        };
-        net.map_err(|error| {
-            let cause = match (error.node(), error.source()) {
-                (Some(node), Some(source)) => format!("{source} (“{node}” in its graph)"),
-                _ => error.to_string(),
-            };
-            let remedy = match error.kind() {
-                LoadErrorKind::OperatorInvalid => "Export the model without that operator, or with another opset",
-                LoadErrorKind::ExternalDataError => {
-                    "Keep the file with the weights beside the model, under the name that it was exported with"
-                }
-                _ => "Export the model again; this file contradicts itself",
-            };
-            Error::new(Kind::Model, &what).cause(cause).remedy(remedy)
-        })
-    })
 }
 
 /// The elements of a tensor whose type was checked by whoever made it.
