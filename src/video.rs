@@ -246,7 +246,9 @@ impl FramePool {
             self.pool.acquire_buffer(None).map_err(|flow| unmappable(format!("no buffer in the pool: {flow}")))?;
         let target = copy.get_mut().expect("a buffer from a pool is writable");
         self.format.read(buffer, |from| self.format.draw(target, |to| copy_planes(from, to)))?;
-        buffer.copy_into(target, gst::BUFFER_COPY_METADATA, ..).map_err(failed)?;
+        // Deep, because a meta that only keeps the other buffer's memory alive has no business here.
+        let metadata = gst::BUFFER_COPY_METADATA | gst::BufferCopyFlags::DEEP;
+        buffer.copy_into(target, metadata, ..).map_err(failed)?;
         // The copied GstVideoMeta describes the memory of the other buffer; ours is laid out as the caps say.
         while let Some(meta) = target.meta_mut::<gst_video::VideoMeta>() {
             meta.remove().map_err(failed)?;

@@ -331,6 +331,7 @@ fn any_size_of_frame() {
 /// NV12 7x3 with a gradient in luma, in layouts that only a GstVideoMeta can tell.
 #[test]
 fn strides_and_offsets_come_from_the_meta() {
+    common::init();
     let caps = video("NV12", 7, 3, ",colorimetry=1:4:0:0");
     let luma = |x: usize, y: usize| (10 * x + 60 * y) as u8;
     // A buffer of `size` bytes full of 255, with the picture where offsets and strides say.
@@ -372,6 +373,7 @@ fn strides_and_offsets_come_from_the_meta() {
 
 #[test]
 fn buffers_that_are_not_what_the_caps_say() {
+    common::init();
     use VideoFormat::{I420, Nv12};
     let caps = video("NV12", 8, 4, "");
     let bytes = |size: usize| gst::Buffer::from_mut_slice(vec![0u8; size]);

@@ -88,6 +88,7 @@ impl TrtInfer {
         let model = Arc::new(Model::read(&path)?);
         model.check_task()?;
         let spec = model.input_spec(parse_size("input-size", &settings.input_size)?, chosen.place)?;
+        model.side_inputs(&spec)?; // made by the backend; what cannot be filled is better said before the slow part
         Ok(Session { model, chosen, spec, opening: Arc::default() })
     }
 
