@@ -90,6 +90,14 @@ fn kind(caps: &gst::StructureRef, features: &gst::CapsFeaturesRef) -> String {
     }
 }
 
+/// What a caps query with that filter leaves of `caps`, in the filter's order.
+pub fn filtered(caps: gst::Caps, filter: Option<&gst::Caps>) -> gst::Caps {
+    match filter {
+        Some(filter) => filter.intersect_with_mode(&caps, gst::CapsIntersectMode::First),
+        None => caps,
+    }
+}
+
 /// `caps` as they are without a tensor.
 pub fn without_tensor(caps: &gst::Caps) -> gst::Caps {
     let mut caps = caps.clone();

@@ -394,10 +394,7 @@ impl BaseTransformImpl for TrtInfer {
             Some(session) if direction == gst::PadDirection::Src => video::with_tensor(&caps, &session.spec),
             _ => caps,
         };
-        Some(match filter {
-            Some(filter) => filter.intersect_with_mode(&caps, gst::CapsIntersectMode::First),
-            None => caps,
-        })
+        Some(video::filtered(caps, filter))
     }
 
     /// Caps without a tensor come from a line without trtpreprocess. They are let in, because the error that their first

@@ -342,10 +342,7 @@ impl BaseTransformImpl for TrtNms {
         filter: Option<&gst::Caps>,
     ) -> Option<gst::Caps> {
         let caps = video::without_tensor(&video::usable(caps));
-        Some(match filter {
-            Some(filter) => filter.intersect_with_mode(&caps, gst::CapsIntersectMode::First),
-            None => caps,
-        })
+        Some(video::filtered(caps, filter))
     }
 
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {

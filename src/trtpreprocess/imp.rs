@@ -234,10 +234,7 @@ impl BaseTransformImpl for TrtPreprocess {
         {
             caps.make_mut().set(video::TENSOR_FIELD, tensor);
         }
-        Some(match filter {
-            Some(filter) => filter.intersect_with_mode(&caps, gst::CapsIntersectMode::First),
-            None => caps,
-        })
+        Some(video::filtered(caps, filter))
     }
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
