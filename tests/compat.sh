@@ -5,14 +5,13 @@
 #
 # Debian 13 is a folder in the user's cache, made by debootstrap.  This machine's Rust, its
 # downloaded crates and this checkout are mounted into it read-only.  The mounts live in a
-# mount namespace of this script, so they end with it, however it ends.  Where mounts are not
-# permitted (some containers) the three are copied instead.
+# mount namespace of this script, so they end with it, however it ends.
 set -euo pipefail
 
 # shellcheck source=pipelines/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../pipelines/setup.sh"
 
-CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/gst-plugin-trt
+CACHE=$(realpath --canonicalize-missing "${XDG_CACHE_HOME:-$HOME/.cache}/gst-plugin-trt")
 FOLDER=$CACHE/trixie
 FEATURE=v1_26
 
@@ -32,19 +31,20 @@ prepare() {
     mkdir -p "$CACHE" "$ROOT/target"
 }
 
-# Starts this script again as root and, where that is permitted, in a mount namespace of its own.
+# Starts this script again as root, in a mount namespace of its own.
 start_second_part() {
-    local as_root=() private=() mounts=no
+    local as_root=()
     if [ "$(id -u)" != 0 ]; then
         command -v sudo >/dev/null || fail "the Debian 13 folder needs root; run this as root or install sudo."
         as_root=(sudo)
     fi
-    if "${as_root[@]}" unshare --mount true 2>/dev/null; then
-        private=(unshare --mount --propagation private) mounts=yes
-    fi
+    # Copies instead of mounts would not do: Rust's tools find themselves by /proc.
+    "${as_root[@]}" unshare --mount true 2>/dev/null ||
+        fail "mounts are not permitted here; in a container, start it with --cap-add SYS_ADMIN."
     exec "${as_root[@]}" env "HOME=$HOME" "PATH=$PATH" "XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}" \
         "CI=${CI:-}" "COMPAT_RUST=$COMPAT_RUST" "COMPAT_CRATES=$COMPAT_CRATES" \
-        "COMPAT_NEXTEST=$COMPAT_NEXTEST" "COMPAT_MOUNTS=$mounts" "${private[@]}" "$ROOT/tests/compat.sh"
+        "COMPAT_NEXTEST=$COMPAT_NEXTEST" COMPAT_PART=2 \
+        unshare --mount --propagation private "$ROOT/tests/compat.sh"
 }
 
 # ------------------------------------------------------------- second part: as root
@@ -52,6 +52,12 @@ start_second_part() {
 only_one_at_a_time() {
     exec 9>"$CACHE/lock"
     flock --nonblock 9 || fail "another run uses $FOLDER; wait for its end."
+}
+
+# Files are removed below, and that must never reach through a mount of somebody else's.
+nothing_mounted() {
+    ! cut -d' ' -f5 /proc/self/mountinfo | grep -F -- "${FOLDER// /\\040}" ||
+        fail "something is mounted in $FOLDER (the lines above); unmount it first."
 }
 
 # The mirror that this machine takes Debian from; nothing on other distributions, where
@@ -117,32 +123,20 @@ fill_folder() {
 # lend SOURCE PLACE: SOURCE is to be read, not written, at PLACE in the folder.
 lend() {
     mkdir -p "$FOLDER$2"
-    if [ "$COMPAT_MOUNTS" = yes ]; then
-        mount --bind "$1" "$FOLDER$2"
-        mount -o remount,bind,ro "$FOLDER$2"
-    else
-        rm -rf --one-file-system "${FOLDER:?}$2"
-        mkdir -p "$FOLDER$2"
-        tar -C "$1" --exclude=./target --exclude=./.git -c . | tar -C "$FOLDER$2" -x
-    fi
+    mount --bind "$1" "$FOLDER$2"
+    mount -o remount,bind,ro "$FOLDER$2"
 }
 
 # The folder's own build is where the tests look for it; the host's is hidden.
 own_build() {
     mkdir -p "$FOLDER/build"
-    if [ "$COMPAT_MOUNTS" = yes ]; then
-        mount --bind "$FOLDER/build" "$FOLDER/project/target"
-    else
-        ln -s /build "$FOLDER/project/target"
-    fi
+    mount --bind "$FOLDER/build" "$FOLDER/project/target"
 }
 
 kernel_files() {
-    if [ "$COMPAT_MOUNTS" = yes ]; then
-        mount -t proc proc "$FOLDER/proc"
-        mount --rbind /sys "$FOLDER/sys"
-        mount --rbind /dev "$FOLDER/dev"
-    fi
+    mount -t proc proc "$FOLDER/proc"
+    mount --rbind /sys "$FOLDER/sys"
+    mount --rbind /dev "$FOLDER/dev"
 }
 
 furnish_folder() {
@@ -168,12 +162,13 @@ run_tests() {
     fi
 }
 
-if [ -z "${COMPAT_MOUNTS:-}" ]; then
+if [ -z "${COMPAT_PART:-}" ]; then
     prepare
     start_second_part
 fi
 trap count_steps EXIT
 only_one_at_a_time
+nothing_mounted
 step "Debian 13" furnish_folder
 step "clippy on Debian 13, $FEATURE" \
     inside cargo clippy --locked --all-targets --features "$FEATURE" -- --deny warnings
