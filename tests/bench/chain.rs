@@ -20,7 +20,7 @@ use gsttrt::tensor::{Pool, Tensor};
 const ROUNDS: usize = 5;
 const RUNS: u32 = 60;
 /// Frames at the start that are not counted: pools fill, the model warms up.
-const WARM_UP: u64 = 20;
+const WARM_UP: u64 = 100;
 const LARGE: usize = 64 << 10;
 
 /// Large allocations of the process so far.
