@@ -80,7 +80,9 @@ fn class_id(property: &str, name: &str, labels: &[String], count: Option<usize>)
             [] => format!("it has no labels, and ids up to {}", count - 1),
             labels => format!("its classes are {}", abridged(labels)),
         };
-        Error::new(Kind::Settings, format!("{property}: the model has no class “{name}”")).cause(known)
+        Error::new(Kind::Settings, format!("{property}: the model has no class “{name}”"))
+            .cause(known)
+            .remedy("Write names or ids of the model's classes, separated by commas")
     })
 }
 
