@@ -93,6 +93,7 @@ inside() {
     chroot "$FOLDER" env --ignore-environment \
         HOME=/root LANG=C.UTF-8 PATH=/opt/rust/bin:/usr/local/bin:/usr/bin:/usr/sbin \
         CARGO_HOME=/opt/cargo CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never "CI=${CI:-}" \
+        CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only \
         sh -c 'cd /project 2>/dev/null || cd /; exec "$@"' sh "$@"
 }
 
