@@ -28,10 +28,10 @@ fn readme_shows_the_examples_as_they_are() {
     }
 }
 
-/// Runs a program on the sample clip with our plugin, as built beside this test.
-fn run(program: impl AsRef<Path>, arguments: &[&str]) -> Output {
+/// Runs an example on the sample clip with our plugin, as built beside this test.
+fn run(language: &str, program: impl AsRef<Path>, arguments: &[&str]) -> Output {
     let target = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_path_buf();
-    let folder = scratch(&format!("readme-{}", program.as_ref().file_name().unwrap().to_string_lossy()));
+    let folder = scratch(&format!("readme-{language}"));
     let clip = folder.join("clip.mp4").display().to_string();
     launch(&format!(
         "filesrc location={} ! qtdemux ! h264parse ! identity eos-after=30 ! mp4mux ! filesink location={clip}",
@@ -59,12 +59,12 @@ fn expect_detections(output: &Output) {
 #[test]
 fn the_python_example_runs() {
     // Debian's own interpreter is the one that has GStreamer's bindings.
-    expect_detections(&run("/usr/bin/python3", &[&path("examples/detections.py")]));
+    expect_detections(&run("python", "/usr/bin/python3", &[&path("examples/detections.py")]));
 }
 
 #[test]
 fn the_c_example_runs() {
-    let program = scratch("readme-c").join("detections");
+    let program = scratch("readme-c-program").join("detections");
     let flags =
         Command::new("pkg-config").args(["--cflags", "--libs", "gstreamer-app-1.0", "gstreamer-video-1.0"]).output();
     let flags = String::from_utf8(flags.unwrap().stdout).unwrap();
@@ -75,11 +75,11 @@ fn the_c_example_runs() {
         .arg(&program)
         .status();
     assert!(built.unwrap().success());
-    expect_detections(&run(program, &[]));
+    expect_detections(&run("c", program, &[]));
 }
 
 #[test]
 fn the_rust_example_runs() {
     let target = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_path_buf();
-    expect_detections(&run(target.join("examples/detections"), &[]));
+    expect_detections(&run("rust", target.join("examples/detections"), &[]));
 }

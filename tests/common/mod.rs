@@ -105,12 +105,17 @@ fn wait(pipeline: &gst::Pipeline, failed: bool) -> Outcome {
             }
             gst::MessageView::Warning(warning) => outcome.warnings.push(warning.error().to_string()),
             gst::MessageView::Info(info) => outcome.infos.push(info.error().to_string()),
-            gst::MessageView::Progress(progress) => outcome.progress.push(progress.get().2.to_string()),
+            gst::MessageView::Progress(progress) => outcome.progress.extend(text(progress)),
             gst::MessageView::Element(element) => outcome.elements.extend(element.structure().map(|s| s.to_owned())),
             _ => {}
         }
     }
     outcome
+}
+
+/// What a progress message says. `Progress::get` of the bindings never frees the texts that it is given.
+fn text(progress: &gst::message::Progress) -> Option<String> {
+    progress.structure()?.get("text").ok()
 }
 
 /// Domain and code, as in `ResourceError::Settings`.
