@@ -15,7 +15,14 @@ main (int argc, char **argv)
     return 1;
   gchar *line = g_strdup_printf ("filesrc location=%s ! decodebin ! videoconvert ! trtpreprocess ! "
       "trtinfer model-file=%s ! trtnms draw=false ! appsink name=out sync=false", argv[1], argv[2]);
-  GstElement *pipeline = gst_parse_launch (line, NULL);
+  GError *error = NULL;
+  GstElement *pipeline = gst_parse_launch_full (line, NULL, GST_PARSE_FLAG_FATAL_ERRORS, &error);
+  g_free (line);
+  if (!pipeline) {
+    g_printerr ("%s\n", error->message);
+    g_error_free (error);
+    return 1;
+  }
   GstAppSink *out = GST_APP_SINK (gst_bin_get_by_name (GST_BIN (pipeline), "out"));
   gst_element_set_state (pipeline, GST_STATE_PLAYING);
   /* README: begin */
@@ -33,6 +40,5 @@ main (int argc, char **argv)
   gst_element_set_state (pipeline, GST_STATE_NULL);
   gst_object_unref (out);
   gst_object_unref (pipeline);
-  g_free (line);
   return 0;
 }
