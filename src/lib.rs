@@ -4,6 +4,7 @@
 //!
 //! * [`error`]: what failed, why, and what to do; [`tensor`]: named arrays and the memory they live in.
 //! * [`vision`]: the image side of detection, pure: preprocess, head layouts, suppression, drawing.
+//! * [`cuda`]: the GPU: driver, memory.
 //! * [`model`]: what a model file says about itself; [`backend`]: what runs it.
 //! * [`meta`]: what the elements hang on buffers; [`video`]: the door between GStreamer's video and [`vision`].
 //! * [`trtpreprocess`], [`trtinfer`], [`trtnms`]: the elements, thin: settings, caps, one call per frame.
@@ -12,6 +13,7 @@
 //! and `error`.
 
 pub mod backend;
+pub mod cuda;
 pub mod error;
 pub mod meta;
 pub mod model;

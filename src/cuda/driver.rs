@@ -1,0 +1,505 @@
+//! The CUDA driver API as this crate uses it: contexts, streams, fences, modules.
+//!
+//! Small safe types on cudarc's `sys` and `result` floors. cudarc's own safe types do not do, because they make contexts of
+//! their own, and ours must be the one that GStreamer's decoder works in. Every function makes its context current for as
+//! long as it needs it; only foreign code that wants a current context (TensorRT) asks for [`Context::enter`].
+//!
+//! Nothing here may be called before [`available`] has said yes; [`Context`] sees to it.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_void};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use cudarc::driver::{DriverError, result, sys};
+
+use crate::error::{Error, Kind, Result};
+
+/// Whether there is a driver with a device, found out once.
+///
+/// # Errors
+/// `Library`, with what is missing.
+pub fn available() -> Result<()> {
+    static FOUND: OnceLock<std::result::Result<(), String>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        // SAFETY: looks for the library by its names, nothing else.
+        if !unsafe { sys::is_culib_present() } {
+            return Err("libcuda.so.1, which comes with NVIDIA's driver, is not on this machine".into());
+        }
+        let init = result::init().and_then(|()| result::device::get_count());
+        match init {
+            Ok(0) => Err("the driver finds no GPU".into()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("the driver does not start: {}", describe(error))),
+        }
+    });
+    found.clone().map_err(|cause| {
+        Error::new(Kind::Library, "Cannot use CUDA").cause(cause).remedy(
+            "Install NVIDIA's driver and make the GPU visible to this process, or use system memory and backend=cpu",
+        )
+    })
+}
+
+/// CUDA's name and words for an error.
+fn describe(error: DriverError) -> String {
+    let text = |text: std::result::Result<&CStr, DriverError>| text.map(|t| t.to_string_lossy().into_owned());
+    match (text(error.error_name()), text(error.error_string())) {
+        (Ok(name), Ok(words)) => format!("{name} ({words})"),
+        _ => format!("error {}", error.0 as u32),
+    }
+}
+
+/// Makes our error of CUDA's: `what` is what failed.
+pub(crate) trait Check<T> {
+    fn or_fail(self, what: &str) -> Result<T>;
+}
+
+impl<T> Check<T> for std::result::Result<T, DriverError> {
+    #[track_caller]
+    fn or_fail(self, what: &str) -> Result<T> {
+        // Not `map_err`, whose closure would be the place that the error names.
+        match self {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                let remedy = match error.0 {
+                    sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                        "Free memory of the GPU: end other programs, or use a smaller model, fewer streams or shorter queues"
+                    }
+                    sys::CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION | sys::CUresult::CUDA_ERROR_INVALID_PTX => {
+                        "Update NVIDIA's driver to 535 or later"
+                    }
+                    sys::CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU => "Use a GPU of the Turing generation or later",
+                    _ => "Look into the kernel's log for messages of the NVIDIA driver",
+                };
+                Err(Error::new(Kind::Run, what).cause(describe(error)).remedy(remedy))
+            }
+        }
+    }
+}
+
+/// A CUDA context, shared. What is made in it keeps it alive.
+#[derive(Clone)]
+pub struct Context(Arc<Inner>);
+
+struct Inner {
+    raw: sys::CUcontext,
+    device: i32,
+    owner: Owner,
+    /// Events that nobody uses; making one takes longer than recording it.
+    events: Mutex<Vec<Event>>,
+    /// By the address of their text.
+    modules: Mutex<HashMap<usize, Arc<Module>>>,
+}
+
+/// Who keeps the context.
+enum Owner {
+    /// We do, by a reference to the device's primary context.
+    Primary(sys::CUdevice),
+    /// Whatever is in here.
+    Foreign(#[expect(dead_code, reason = "kept alive, not read")] Box<dyn Any + Send + Sync>),
+}
+
+// SAFETY: CUDA contexts, events and modules may be used by any thread.
+unsafe impl Send for Inner {}
+unsafe impl Sync for Inner {}
+
+/// An event of CUDA, as it lies in a context's pool.
+struct Event(sys::CUevent);
+
+// SAFETY: CUDA events may be used by any thread.
+unsafe impl Send for Event {}
+unsafe impl Sync for Event {}
+
+impl Context {
+    /// The primary context of a device, which cudart and PyTorch use too.
+    pub fn primary(device: i32) -> Result<Self> {
+        available()?;
+        let count = result::device::get_count().or_fail("Cannot count the GPUs")?;
+        if !(0..count).contains(&device) {
+            return Err(no_device(device, count));
+        }
+        let handle = result::device::get(device).or_fail("Cannot open the GPU")?;
+        // SAFETY: the handle is a device; the reference taken here is given back when the context is dropped.
+        let raw = unsafe { result::primary_ctx::retain(handle) }.or_fail("Cannot start CUDA on the GPU")?;
+        Ok(Context::new(raw, device, Owner::Primary(handle)))
+    }
+
+    /// A context that somebody else made.
+    ///
+    /// # Safety
+    /// `raw` is a context on that device and lives as long as `owner`.
+    pub unsafe fn wrap(raw: *mut c_void, device: i32, owner: Box<dyn Any + Send + Sync>) -> Result<Self> {
+        available()?;
+        Ok(Context::new(raw.cast(), device, Owner::Foreign(owner)))
+    }
+
+    fn new(raw: sys::CUcontext, device: i32, owner: Owner) -> Self {
+        Context(Arc::new(Inner { raw, device, owner, events: Mutex::default(), modules: Mutex::default() }))
+    }
+
+    /// The ordinal of its GPU, as CUDA counts.
+    pub fn device(&self) -> i32 {
+        self.0.device
+    }
+
+    /// CUDA's own handle.
+    pub fn raw(&self) -> *mut c_void {
+        self.0.raw.cast()
+    }
+
+    /// Makes this the calling thread's context until the guard is dropped. Guards nest.
+    pub fn enter(&self) -> Result<Entered<'_>> {
+        // SAFETY: the context is alive.
+        unsafe { sys::cuCtxPushCurrent_v2(self.0.raw) }.result().or_fail("Cannot enter the CUDA context")?;
+        Ok(Entered { _context: self, _of_this_thread: PhantomData })
+    }
+
+    /// Bytes of GPU memory that are free, and all there are.
+    pub fn memory(&self) -> Result<(usize, usize)> {
+        let _entered = self.enter()?;
+        result::mem_get_info().or_fail("Cannot ask for the GPU's memory")
+    }
+
+    /// "NVIDIA H200"
+    pub fn device_name(&self) -> Result<String> {
+        let device = result::device::get(self.0.device).or_fail("Cannot open the GPU")?;
+        result::device::get_name(device).or_fail("Cannot ask for the GPU's name")
+    }
+
+    /// Major and minor, like (9, 0).
+    pub fn compute_capability(&self) -> Result<(i32, i32)> {
+        use sys::CUdevice_attribute::*;
+        let device = result::device::get(self.0.device).or_fail("Cannot open the GPU")?;
+        // SAFETY: the device was just opened.
+        let ask = |attribute| unsafe { result::device::get_attribute(device, attribute) };
+        let major = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR).or_fail("Cannot ask for the GPU's generation")?;
+        let minor = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR).or_fail("Cannot ask for the GPU's generation")?;
+        Ok((major, minor))
+    }
+
+    /// The module of that PTX, loaded on the first call; the driver compiles it then, and keeps the outcome on disk.
+    pub fn module(&self, ptx: &'static CStr) -> Result<Arc<Module>> {
+        let mut modules = self.0.modules.lock().unwrap();
+        if let Some(module) = modules.get(&(ptx.as_ptr() as usize)) {
+            return Ok(module.clone());
+        }
+        let _entered = self.enter()?;
+        // SAFETY: PTX is text that ends with NUL.
+        let raw = unsafe { result::module::load_data(ptx.as_ptr().cast()) }.or_fail("Cannot load GPU kernels")?;
+        let module = Arc::new(Module { raw });
+        modules.insert(ptx.as_ptr() as usize, module.clone());
+        Ok(module)
+    }
+
+    fn event(&self) -> Result<Event> {
+        if let Some(event) = self.0.events.lock().unwrap().pop() {
+            return Ok(event);
+        }
+        let _entered = self.enter()?;
+        // Waiting for it sleeps: with a stream per core, spinning would leave nothing for decoders and encoders.
+        let flags =
+            sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
+        let mut event = ptr::null_mut();
+        // SAFETY: writes a handle.
+        unsafe { sys::cuEventCreate(&mut event, flags) }.result().or_fail("Cannot make a CUDA event")?;
+        Ok(Event(event))
+    }
+}
+
+/// What a wrong `cuda-device-id` is answered.
+pub fn no_device(device: i32, count: i32) -> Error {
+    let remedy = match count {
+        1 => "Set cuda-device-id to 0 or -1".to_string(),
+        count => format!("Set cuda-device-id to a number from 0 to {}, or to -1", count - 1),
+    };
+    Error::new(Kind::Settings, format!("There is no CUDA device {device}")).remedy(remedy)
+}
+
+impl PartialEq for Context {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.raw == other.0.raw
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Context({:?} on device {})", self.0.raw, self.0.device)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has a share of this context, so its events and modules are not in use; errors on the way out
+        // (a context that its process is about to lose) have nobody to hear them.
+        unsafe {
+            if sys::cuCtxPushCurrent_v2(self.raw).result().is_err() {
+                return;
+            }
+            for Event(event) in self.events.get_mut().unwrap().drain(..) {
+                let _ = result::event::destroy(event);
+            }
+            for (_, module) in self.modules.get_mut().unwrap().drain() {
+                let _ = result::module::unload(module.raw);
+            }
+            let mut popped = ptr::null_mut();
+            let _ = sys::cuCtxPopCurrent_v2(&mut popped);
+            if let Owner::Primary(device) = self.owner {
+                let _ = result::primary_ctx::release(device);
+            }
+        }
+    }
+}
+
+/// The calling thread works in a context.
+pub struct Entered<'a> {
+    _context: &'a Context,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let mut popped = ptr::null_mut();
+        // SAFETY: pops what `enter` pushed; guards are dropped in the reverse order of a thread's entering.
+        let _ = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };
+    }
+}
+
+/// A queue of GPU work. Not ordered with the legacy default stream.
+pub struct Stream {
+    context: Context,
+    raw: sys::CUstream,
+}
+
+// SAFETY: CUDA streams may be used by any thread.
+unsafe impl Send for Stream {}
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    pub fn new(context: &Context) -> Result<Self> {
+        let _entered = context.enter()?;
+        let raw =
+            result::stream::create(result::stream::StreamKind::NonBlocking).or_fail("Cannot make a CUDA stream")?;
+        Ok(Stream { context: context.clone(), raw })
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// CUDA's own handle, for TensorRT.
+    pub fn raw(&self) -> *mut c_void {
+        self.raw.cast()
+    }
+
+    /// The fence that is passed once all that was queued so far is done.
+    pub fn record(&self) -> Result<Fence> {
+        // SAFETY: this stream's handle is alive.
+        unsafe { self.context.record(self.raw) }
+    }
+
+    /// What is queued after this starts only once the fence is passed. The host does not wait.
+    pub fn wait(&self, fence: &Fence) -> Result<()> {
+        let _entered = self.context.enter()?;
+        // SAFETY: both handles are alive. That the event may be recorded anew before the stream gets there is no matter: the
+        // stream waits for what it stood for at this call.
+        unsafe { result::stream::wait_event(self.raw, fence.0.event.0, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT) }
+            .or_fail("Cannot order GPU work")
+    }
+
+    /// As [`Stream::wait`], for all that is queued so far on a stream that somebody else made.
+    ///
+    /// # Safety
+    /// `other` is a stream of this context and alive.
+    pub unsafe fn wait_for(&self, other: *mut c_void) -> Result<()> {
+        // SAFETY: as the caller says.
+        self.wait(&unsafe { self.context.record(other.cast()) }?)
+    }
+
+    /// What is queued from now on a stream that somebody else made starts only once all that is queued here is done.
+    ///
+    /// # Safety
+    /// `other` is a stream of this context and alive.
+    pub unsafe fn hold(&self, other: *mut c_void) -> Result<()> {
+        let fence = self.record()?;
+        let _entered = self.context.enter()?;
+        // SAFETY: as the caller says.
+        unsafe {
+            result::stream::wait_event(other.cast(), fence.0.event.0, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+        }
+        .or_fail("Cannot order GPU work")
+    }
+
+    /// Waits on the host until all that was queued is done.
+    pub fn synchronize(&self) -> Result<()> {
+        let _entered = self.context.enter()?;
+        // SAFETY: the handle is alive.
+        unsafe { result::stream::synchronize(self.raw) }.or_fail("GPU work failed")
+    }
+
+    /// Queues a kernel. `parameters` is the one structure that it takes by value.
+    ///
+    /// # Safety
+    /// The kernel takes exactly a `P`, and every address in it stays valid until the kernel is done.
+    pub unsafe fn launch<P: Copy>(&self, function: &Function, shape: Launch, parameters: &P) -> Result<()> {
+        let _entered = self.context.enter()?;
+        let Launch { grid: (gx, gy, gz), block: (bx, by, bz), shared } = shape;
+        let mut pointers = [ptr::from_ref(parameters).cast_mut().cast::<c_void>()];
+        // SAFETY: as the caller says; CUDA copies the parameters during the call.
+        unsafe {
+            sys::cuLaunchKernel(
+                function.raw,
+                gx,
+                gy,
+                gz,
+                bx,
+                by,
+                bz,
+                shared,
+                self.raw,
+                pointers.as_mut_ptr(),
+                ptr::null_mut(),
+            )
+        }
+        .result()
+        .or_fail("Cannot start a GPU kernel")
+    }
+}
+
+impl Context {
+    /// # Safety
+    /// `stream` is a stream of this context and alive.
+    unsafe fn record(&self, stream: sys::CUstream) -> Result<Fence> {
+        let event = self.event()?;
+        let fence = Fence(Arc::new(Recorded { context: self.clone(), event }));
+        let _entered = self.enter()?;
+        // SAFETY: the event is of this context and nobody else's; the stream is as the caller says.
+        unsafe { result::event::record(fence.0.event.0, stream) }.or_fail("Cannot mark GPU work")?;
+        Ok(fence)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.context.enter() {
+            // What is still queued runs on memory that is about to be freed by whoever owned this stream.
+            // SAFETY: the handle is ours, and not used after this.
+            unsafe {
+                let _ = result::stream::synchronize(self.raw);
+                let _ = result::stream::destroy(self.raw);
+            }
+        }
+    }
+}
+
+/// A point in a stream: passed once everything queued before it is done.
+#[derive(Clone)]
+pub struct Fence(Arc<Recorded>);
+
+struct Recorded {
+    context: Context,
+    event: Event,
+}
+
+impl Fence {
+    pub fn is_passed(&self) -> bool {
+        let Ok(_entered) = self.0.context.enter() else { return true };
+        // SAFETY: the event is alive and was recorded.
+        !matches!(unsafe { sys::cuEventQuery(self.0.event.0) }, sys::CUresult::CUDA_ERROR_NOT_READY)
+    }
+
+    /// Waits on the host.
+    ///
+    /// # Errors
+    /// `Run`, also for work queued earlier that failed only now.
+    pub fn wait(&self) -> Result<()> {
+        // Kernels of a frame take microseconds, waking up takes tens of them: look first, sleep then.
+        const LOOK: Duration = Duration::from_micros(30);
+        let _entered = self.0.context.enter()?;
+        let begun = Instant::now();
+        loop {
+            // SAFETY: the event is alive and was recorded.
+            match unsafe { sys::cuEventQuery(self.0.event.0) } {
+                sys::CUresult::CUDA_ERROR_NOT_READY if begun.elapsed() < LOOK => std::hint::spin_loop(),
+                sys::CUresult::CUDA_ERROR_NOT_READY => break,
+                outcome => return outcome.result().or_fail("GPU work failed"),
+            }
+        }
+        // SAFETY: as above.
+        unsafe { result::event::synchronize(self.0.event.0) }.or_fail("GPU work failed")
+    }
+}
+
+impl fmt::Debug for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_passed() { "Fence(passed)" } else { "Fence(pending)" })
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        let event = Event(self.event.0);
+        self.context.0.events.lock().unwrap().push(event);
+    }
+}
+
+/// Kernels that were loaded into a context. Lives as long as the context does.
+pub struct Module {
+    raw: sys::CUmodule,
+}
+
+// SAFETY: CUDA modules may be used by any thread.
+unsafe impl Send for Module {}
+unsafe impl Sync for Module {}
+
+impl Module {
+    pub fn function(self: &Arc<Self>, name: &str) -> Result<Function> {
+        let symbol = CString::new(name).expect("kernel names are ours");
+        // SAFETY: the module is loaded.
+        let raw = unsafe { result::module::get_function(self.raw, symbol) };
+        let raw = raw.or_fail(&format!("Cannot find the GPU kernel {name}"))?;
+        Ok(Function { raw, _module: self.clone() })
+    }
+}
+
+/// A kernel, to be launched on streams of the context that its module was loaded into.
+#[derive(Clone)]
+pub struct Function {
+    raw: sys::CUfunction,
+    _module: Arc<Module>,
+}
+
+// SAFETY: CUDA functions may be used by any thread.
+unsafe impl Send for Function {}
+unsafe impl Sync for Function {}
+
+/// Blocks of a grid, threads of a block, and bytes of dynamic shared memory of each.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    pub grid: (u32, u32, u32),
+    pub block: (u32, u32, u32),
+    pub shared: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_said() {
+        if let Err(error) = available() {
+            assert_eq!(error.kind(), Kind::Library);
+            assert!(error.message().starts_with("Cannot use CUDA: "), "{error}");
+            assert!(Context::primary(0).is_err());
+        }
+    }
+
+    #[test]
+    fn a_wrong_device_is_refused_with_those_there_are() {
+        assert_eq!(no_device(3, 1).message(), "There is no CUDA device 3. Set cuda-device-id to 0 or -1.");
+        assert!(no_device(9, 4).message().contains("from 0 to 3"));
+    }
+}

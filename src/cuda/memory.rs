@@ -1,0 +1,220 @@
+//! Memory that the GPU reaches, used again: device memory, and pinned host memory that is mapped for the device.
+//!
+//! Whatever returns to a pool is idle: nothing that is queued reads or writes it any more. Who gives it back sees to that,
+//! by waiting for the fence of the work that used it.
+
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex, Weak};
+
+use cudarc::driver::{result, sys};
+
+use super::driver::{Check, Context};
+use crate::error::Result;
+
+/// Device memory from a [`DevicePool`]; goes back there when dropped. Alone, its bytes are unspecified.
+pub struct DeviceBlock {
+    memory: Option<DeviceMemory>,
+    bytes: usize,
+    home: Weak<Mutex<Vec<DeviceMemory>>>,
+}
+
+struct DeviceMemory {
+    context: Context,
+    address: u64,
+    bytes: usize,
+}
+
+/// Blocks of device memory that are used again, so that a running pipeline allocates nothing.
+#[derive(Clone)]
+pub struct DevicePool {
+    context: Context,
+    free: Arc<Mutex<Vec<DeviceMemory>>>,
+}
+
+impl DevicePool {
+    pub fn new(context: &Context) -> Self {
+        DevicePool { context: context.clone(), free: Arc::default() }
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// A block of at least one byte, aligned to 256.
+    ///
+    /// # Errors
+    /// `Run`, where the GPU has no memory left.
+    pub fn take(&self, bytes: usize) -> Result<DeviceBlock> {
+        let size = bytes.next_multiple_of(256).max(256);
+        let mut free = self.free.lock().unwrap();
+        let fitting = free.iter().rposition(|memory| memory.bytes == size).map(|i| free.swap_remove(i));
+        drop(free);
+        let memory = match fitting {
+            Some(memory) => memory,
+            None => DeviceMemory::new(&self.context, size)?,
+        };
+        Ok(DeviceBlock { memory: Some(memory), bytes, home: Arc::downgrade(&self.free) })
+    }
+}
+
+impl DeviceMemory {
+    fn new(context: &Context, bytes: usize) -> Result<Self> {
+        let _entered = context.enter()?;
+        // SAFETY: freed in drop, once.
+        let address = unsafe { result::malloc_sync(bytes) };
+        let address = address.or_fail(&format!("Cannot allocate {} MiB of GPU memory", bytes.div_ceil(1 << 20)))?;
+        Ok(DeviceMemory { context: context.clone(), address, bytes })
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.context.enter() {
+            // SAFETY: allocated in new, and idle.
+            let _ = unsafe { result::free_sync(self.address) };
+        }
+    }
+}
+
+impl DeviceBlock {
+    /// Where it lies in the device's memory.
+    pub fn address(&self) -> u64 {
+        self.memory.as_ref().expect("until drop").address
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.memory.as_ref().expect("until drop").context
+    }
+
+    /// Copies the bytes to the host and waits for that; for tests, tools and the CPU.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let _entered = self.context().enter()?;
+        let mut bytes = vec![0; self.bytes];
+        // SAFETY: the block has that many bytes.
+        unsafe { result::memcpy_dtoh_sync(&mut bytes, self.address()) }.or_fail("Cannot read GPU memory")?;
+        Ok(bytes)
+    }
+
+    /// Copies from the host and waits for that. No more bytes than there are.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        assert!(bytes.len() <= self.bytes);
+        let _entered = self.context().enter()?;
+        // SAFETY: checked above.
+        unsafe { result::memcpy_htod_sync(self.address(), bytes) }.or_fail("Cannot write GPU memory")
+    }
+}
+
+impl Drop for DeviceBlock {
+    fn drop(&mut self) {
+        if let (Some(home), Some(memory)) = (self.home.upgrade(), self.memory.take()) {
+            home.lock().unwrap().push(memory);
+        }
+    }
+}
+
+impl fmt::Debug for DeviceBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeviceBlock({} bytes at {:#x})", self.bytes, self.address())
+    }
+}
+
+/// Page-locked host memory that the device reads and writes in place.
+pub struct Mapped {
+    context: Context,
+    host: NonNull<u8>,
+    address: u64,
+    bytes: usize,
+}
+
+// SAFETY: plain memory with one owner.
+unsafe impl Send for Mapped {}
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// Zeroed.
+    pub fn new(context: &Context, bytes: usize) -> Result<Self> {
+        let _entered = context.enter()?;
+        let size = bytes.max(1);
+        let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP | sys::CU_MEMHOSTALLOC_PORTABLE;
+        let what = "Cannot allocate pinned memory";
+        // SAFETY: freed in drop, once.
+        let host = unsafe { result::malloc_host(size, flags) }.or_fail(what)?.cast::<u8>();
+        let mut address = 0;
+        // SAFETY: the memory was just allocated with that size, for the device to map.
+        unsafe {
+            ptr::write_bytes(host, 0, size);
+            sys::cuMemHostGetDevicePointer_v2(&mut address, host.cast(), 0).result().or_fail(what)?;
+        }
+        let host = NonNull::new(host).expect("CUDA returned memory");
+        Ok(Mapped { context: context.clone(), host, address, bytes })
+    }
+
+    /// Where the device finds it.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What is there now. Only while no queued work writes it.
+    pub fn host(&self) -> &[u8] {
+        // SAFETY: allocated with that size; who reads has waited for the GPU.
+        unsafe { std::slice::from_raw_parts(self.host.as_ptr(), self.bytes) }
+    }
+
+    /// To be written. Only while no queued work reads or writes it.
+    pub fn host_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.host.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.context.enter() {
+            // SAFETY: allocated in new.
+            let _ = unsafe { result::free_host(self.host.as_ptr().cast()) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing to see without a GPU; the GPU machine runs these too.
+    fn context() -> Option<Context> {
+        Context::primary(0).map_err(|error| println!("SKIP: {error}")).ok()
+    }
+
+    #[test]
+    fn blocks_come_back() {
+        let Some(context) = context() else { return };
+        let pool = DevicePool::new(&context);
+        let first = pool.take(100).unwrap().address();
+        assert_eq!(pool.take(101).unwrap().address(), first, "the same block again");
+        let (a, b) = (pool.take(100).unwrap(), pool.take(100).unwrap());
+        assert_ne!(a.address(), b.address());
+        drop(pool);
+        drop((a, b)); // a block may outlive its pool
+    }
+
+    #[test]
+    fn bytes_go_there_and_back() {
+        let Some(context) = context() else { return };
+        let mut block = DevicePool::new(&context).take(5).unwrap();
+        block.write(&[1, 2, 3, 4, 5]).unwrap();
+        assert_eq!(block.read().unwrap(), [1, 2, 3, 4, 5]);
+        let mut mapped = Mapped::new(&context, 3).unwrap();
+        mapped.host_mut()[1] = 7;
+        assert_eq!(mapped.host(), [0, 7, 0]);
+        assert_ne!(mapped.address(), 0);
+    }
+}
