@@ -1,7 +1,8 @@
 //! Tensors: element type, dimensions, description, and memory that is used again.
 //!
 //! [`TensorDesc`] has a text form (`images f32 1x3x640x640`) that logs, errors and caps share. [`Tensor`] is a description
-//! with its bytes; the bytes come from a [`Pool`] and return to it when the last owner lets go.
+//! with its bytes, on the host or on a GPU; they come from a [`Pool`] or a
+//! [`DevicePool`](crate::cuda::memory::DevicePool) and return to it when the last owner lets go.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 use half::f16;
 use smallvec::SmallVec;
 
+use crate::cuda::memory::DeviceBlock;
 use crate::error::{Error, Kind, Result};
 
 /// Type of one element.
@@ -244,10 +246,16 @@ impl Pool {
     }
 }
 
-/// A named array on the host. Written once, then only read.
+/// A named array. Written once, then only read.
 pub struct Tensor {
     desc: TensorDesc,
-    block: Block,
+    storage: Storage,
+}
+
+/// Where a tensor's bytes are.
+enum Storage {
+    Host(Block),
+    Device(DeviceBlock),
 }
 
 impl Tensor {
@@ -262,7 +270,16 @@ impl Tensor {
     ) -> std::result::Result<Self, E> {
         let mut block = pool.take(desc.bytes().expect("a tensor has fixed dimensions"));
         fill(block.bytes_mut())?;
-        Ok(Tensor { desc, block })
+        Ok(Tensor { desc, storage: Storage::Host(block) })
+    }
+
+    /// A tensor in GPU memory, whose bytes work that is queued is about to write.
+    ///
+    /// # Panics
+    /// If the block is smaller than `desc` says, or `desc` has open dimensions.
+    pub fn on_device(desc: TensorDesc, block: DeviceBlock) -> Self {
+        assert!(block.bytes() >= desc.bytes().expect("a tensor has fixed dimensions"));
+        Tensor { desc, storage: Storage::Device(block) }
     }
 
     /// A tensor outside any pool, for tests and one-off inputs.
@@ -282,19 +299,32 @@ impl Tensor {
         &self.desc
     }
 
-    pub fn bytes(&self) -> &[u8] {
-        self.block.bytes()
+    /// The bytes, if they are on the host.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match &self.storage {
+            Storage::Host(block) => Some(block.bytes()),
+            Storage::Device(_) => None,
+        }
     }
 
-    /// The elements, if `T` is their type.
+    /// The elements, if they are on the host and `T` is their type.
     pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
-        (T::DTYPE == self.desc.dtype).then(|| bytemuck::cast_slice(self.bytes()))
+        self.bytes().filter(|_| T::DTYPE == self.desc.dtype).map(bytemuck::cast_slice)
+    }
+
+    /// The memory, if it is on a GPU. To be read behind the fence that travels with the tensor.
+    pub fn device(&self) -> Option<&DeviceBlock> {
+        match &self.storage {
+            Storage::Host(_) => None,
+            Storage::Device(block) => Some(block),
+        }
     }
 }
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor({})", self.desc)
+        let place = if self.device().is_some() { "on the GPU" } else { "on the host" };
+        write!(f, "Tensor({} {place})", self.desc)
     }
 }
 

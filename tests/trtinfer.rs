@@ -8,7 +8,7 @@ use common::onnx::{BOOL, F16, F32, Graph, I8, I32, I64, U8, int};
 use common::{init, launch, path, scratch, shapes};
 use gst::prelude::*;
 use gst_check::Harness;
-use gsttrt::meta::tensor::{Payload, TensorMeta};
+use gsttrt::meta::tensor::{Content, Payload, TensorMeta};
 use gsttrt::tensor::{DType, Tensor};
 
 const SOURCE: &str = "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64";
@@ -53,7 +53,7 @@ impl Bench {
     /// The outputs for a frame.
     fn outputs(&mut self, frame: &[u8]) -> Vec<(String, Vec<f32>)> {
         let payload = self.push(frame);
-        let Payload::Output { tensors, .. } = &*payload else { panic!("{payload:?}") };
+        let Content::Output { tensors, .. } = &payload.content else { panic!("{payload:?}") };
         tensors.iter().map(|tensor| (tensor.desc().to_string(), values(tensor))).collect()
     }
 }
@@ -165,7 +165,7 @@ fn an_open_input_takes_the_size_that_is_asked_for() {
         let info = bench.trtinfer().property::<gst::Structure>("model-info");
         assert!(info.get::<&str>("tensor").unwrap().contains(dims), "{info}");
         let payload = bench.push(&frame());
-        let Payload::Output { letterbox, .. } = &*payload else { panic!("{payload:?}") };
+        let Content::Output { letterbox, .. } = &payload.content else { panic!("{payload:?}") };
         assert!(dims.ends_with(&format!("{}x{}", letterbox.tensor_height, letterbox.tensor_width)), "{dims}");
     }
 }
@@ -182,7 +182,7 @@ fn every_nth_frame_is_inferred() {
     let model = constant_head(&["1", "3", "2", "4"]).save(&scratch("interval").join("head.onnx"));
     let mut bench = Bench::new(&format!("model-file={model} interval=3"), RGB);
     let pattern = |bench: &mut Bench, frames| -> String {
-        let kind = |payload: Arc<Payload>| if matches!(*payload, Payload::Skipped) { '-' } else { 'x' };
+        let kind = |payload: Arc<Payload>| if matches!(payload.content, Content::Skipped { .. }) { '-' } else { 'x' };
         (0..frames).map(|_| kind(bench.push(&frame()))).collect()
     };
     assert_eq!(pattern(&mut bench, 8), "x--x--x-");

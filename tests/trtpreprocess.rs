@@ -9,7 +9,7 @@ use common::{Outcome, launch, scratch};
 use gst::prelude::*;
 use gst_check::Harness;
 use gst_video::{VideoFormat, VideoFrameFlags, VideoInfo, VideoMeta};
-use gsttrt::meta::tensor::{Payload, TensorMeta};
+use gsttrt::meta::tensor::{Content, Payload, TensorMeta};
 use gsttrt::tensor::Tensor;
 
 /// trtpreprocess alone, and what it says.
@@ -76,7 +76,7 @@ fn input(buffer: &gst::BufferRef) -> Input {
 
 impl Input {
     fn tensor(&self) -> &Tensor {
-        let Payload::Input { tensor, .. } = &*self.0 else { panic!("{:?}", self.0) };
+        let Content::Input { tensor, .. } = &self.0.content else { panic!("{:?}", self.0) };
         tensor
     }
 
@@ -315,7 +315,7 @@ fn any_size_of_frame() {
             let more = if format == "BGR" { "" } else { ",colorimetry=1:4:0:0" };
             let caps = video(format, width, height, more);
             let input = Bench::with_caps("tensor-size=9x9 scale=1 pad-value=0", &caps).tensor(solid(&caps, pixel));
-            let Payload::Input { letterbox, .. } = &*input.0 else { unreachable!() };
+            let Content::Input { letterbox, .. } = &input.0.content else { unreachable!() };
             assert_eq!((letterbox.frame_width, letterbox.frame_height), (width, height));
             for (x, y) in (0..81).map(|i| (i % 9, i / 9)) {
                 let across = (letterbox.x..letterbox.x + letterbox.width).contains(&x);

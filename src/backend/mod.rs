@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use gst::glib;
 
+use crate::cuda::driver::Fence;
 use crate::error::{Error, Kind, Result};
 use crate::model::Model;
 use crate::tensor::Tensor;
@@ -14,8 +15,17 @@ use crate::vision::recipe::InputSpec;
 
 /// A loaded model. One frame at a time; another thread needs another one.
 pub trait Backend: Send {
-    /// Runs the model on the picture's tensor and returns all outputs, in the model's order, each in its own type.
-    fn run(&mut self, picture: &Tensor) -> Result<Vec<Tensor>>;
+    /// Runs the model on the picture's tensor, which may be read once `after` is passed.
+    fn run(&mut self, picture: &Tensor, after: Option<&Fence>) -> Result<Outputs>;
+}
+
+/// What a model computes.
+#[derive(Debug)]
+pub struct Outputs {
+    /// All outputs, in the model's order, each in its own type.
+    pub tensors: Vec<Tensor>,
+    /// Passed once they are there; `None` where they already are.
+    pub ready: Option<Fence>,
 }
 
 /// Which backend the user asks for.

@@ -8,20 +8,48 @@ use std::sync::Arc;
 
 use gst::prelude::*;
 
+use crate::cuda::driver::Fence;
 use crate::model::Model;
 use crate::tensor::Tensor;
 use crate::vision::geometry::Letterbox;
 use crate::vision::recipe::Recipe;
 
-/// What the tensors are.
+/// What the tensors are, and when they may be read.
+///
+/// Tensors on a GPU are written by work that is still queued when the payload is made. Who reads them makes its own stream
+/// wait for [`Payload::ready`]; the host waits only when a payload is dropped before that, so that nothing returns to a
+/// pool, and no frame to its decoder, while the GPU still uses it.
 #[derive(Debug)]
-pub enum Payload {
+pub struct Payload {
+    pub content: Content,
+    /// Passed once all GPU work that this payload stands for is done. `None` where there is none.
+    pub ready: Option<Fence>,
+}
+
+#[derive(Debug)]
+pub enum Content {
     /// The model's input, from trtpreprocess.
     Input { tensor: Tensor, letterbox: Letterbox, recipe: Recipe },
     /// The model's outputs, from trtinfer.
-    Output { tensors: Vec<Tensor>, letterbox: Letterbox, recipe: Recipe, model: Arc<Model> },
-    /// A frame that trtinfer let pass, as its `interval` says.
-    Skipped,
+    Output {
+        tensors: Vec<Tensor>,
+        letterbox: Letterbox,
+        recipe: Recipe,
+        model: Arc<Model>,
+        /// What they are made of, which the GPU may still be reading.
+        input: Arc<Payload>,
+    },
+    /// A frame that trtinfer let pass, as its `interval` says, with what the GPU may still be writing.
+    Skipped { input: Arc<Payload> },
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        // An error of the GPU is told by whoever waits for results; here nobody does.
+        if let Some(ready) = &self.ready {
+            let _ = ready.wait();
+        }
+    }
 }
 
 /// A `GstMeta` that owns a share of a [`Payload`].
@@ -165,14 +193,19 @@ mod tests {
     use super::*;
     use crate::vision::geometry::Fit;
 
-    #[test]
-    fn travels_with_copies_and_is_freed_with_the_last() {
-        gst::init().unwrap();
-        let payload = Arc::new(Payload::Input {
+    fn payload() -> Arc<Payload> {
+        let content = Content::Input {
             tensor: Tensor::from_slice("images", &[1], &[1.0f32]),
             letterbox: Letterbox::new((4, 2), (8, 8), Fit::Letterbox),
             recipe: Recipe::default(),
-        });
+        };
+        Arc::new(Payload { content, ready: None })
+    }
+
+    #[test]
+    fn travels_with_copies_and_is_freed_with_the_last() {
+        gst::init().unwrap();
+        let payload = payload();
         let mut buffer = gst::Buffer::new();
         TensorMeta::set(buffer.get_mut().unwrap(), payload.clone());
         let copy = buffer.copy();
@@ -190,8 +223,8 @@ mod tests {
     fn a_second_payload_replaces_the_first() {
         gst::init().unwrap();
         let mut buffer = gst::Buffer::new();
-        TensorMeta::set(buffer.get_mut().unwrap(), Arc::new(Payload::Skipped));
-        TensorMeta::set(buffer.get_mut().unwrap(), Arc::new(Payload::Skipped));
+        TensorMeta::set(buffer.get_mut().unwrap(), payload());
+        TensorMeta::set(buffer.get_mut().unwrap(), payload());
         assert_eq!(buffer.iter_meta::<TensorMeta>().count(), 1);
     }
 }

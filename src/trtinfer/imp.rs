@@ -9,9 +9,9 @@ use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
 use super::opening::Opening;
-use crate::backend::{self, Backend, Choice, Chosen};
+use crate::backend::{self, Backend, Choice, Chosen, Outputs};
 use crate::error::{Error, Kind, Result};
-use crate::meta::tensor::{Payload, TensorMeta};
+use crate::meta::tensor::{Content, Payload, TensorMeta};
 use crate::model::Model;
 use crate::video;
 use crate::vision::recipe::{InputSpec, parse_size};
@@ -130,7 +130,7 @@ impl TrtInfer {
         let Some(payload) = TensorMeta::take(buffer) else {
             return Err(missing_tensor("trtinfer got a frame without a tensor").into());
         };
-        let Payload::Input { tensor, letterbox, recipe } = &*payload else {
+        let Content::Input { tensor, letterbox, recipe } = &payload.content else {
             return Err(missing_tensor("trtinfer got a frame that another trtinfer has already handled").into());
         };
 
@@ -139,7 +139,8 @@ impl TrtInfer {
         if passed < interval {
             running.passed = Some(passed);
             self.stats.lock().unwrap().skipped += 1;
-            TensorMeta::set(buffer, Arc::new(Payload::Skipped));
+            let content = Content::Skipped { input: payload };
+            TensorMeta::set(buffer, Arc::new(Payload { content, ready: None }));
             return Ok(());
         }
         running.passed = Some(0);
@@ -157,7 +158,7 @@ impl TrtInfer {
             none => none.insert(session.opening.wait().map_err(Failure::Flow)?),
         };
         let begun = Instant::now();
-        let tensors = backend.run(tensor)?;
+        let Outputs { tensors, ready } = backend.run(tensor, payload.ready.as_ref())?;
         let took = begun.elapsed();
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
         let mut stats = self.stats.lock().unwrap();
@@ -167,7 +168,8 @@ impl TrtInfer {
         drop(stats);
 
         let (letterbox, recipe, model) = (*letterbox, *recipe, session.model);
-        TensorMeta::set(buffer, Arc::new(Payload::Output { tensors, letterbox, recipe, model }));
+        let content = Content::Output { tensors, letterbox, recipe, model, input: payload };
+        TensorMeta::set(buffer, Arc::new(Payload { content, ready }));
         Ok(())
     }
 }

@@ -63,14 +63,16 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::backend::Outputs;
+    use crate::cuda::driver::Fence;
     use crate::error::Result as CrateResult;
     use crate::tensor::Tensor;
 
     struct Nothing;
 
     impl Backend for Nothing {
-        fn run(&mut self, _picture: &Tensor) -> CrateResult<Vec<Tensor>> {
-            Ok(Vec::new())
+        fn run(&mut self, _picture: &Tensor, _after: Option<&Fence>) -> CrateResult<Outputs> {
+            Ok(Outputs { tensors: Vec::new(), ready: None })
         }
     }
 

@@ -11,7 +11,7 @@ use gst_base::subclass::prelude::*;
 use super::detector::{Detector, Wishes};
 use crate::error::{Error, Kind, Result};
 use crate::meta::detection;
-use crate::meta::tensor::{Payload, TensorMeta};
+use crate::meta::tensor::{Content, TensorMeta};
 use crate::model::Model;
 use crate::tensor::Tensor;
 use crate::video::{self, Format, FramePool};
@@ -73,10 +73,10 @@ impl TrtNms {
         let Some(payload) = TensorMeta::get(buffer) else {
             return Err(missing("trtnms got a frame without tensors", "trtpreprocess ! trtinfer"));
         };
-        let (tensors, letterbox, recipe, model) = match &*payload {
-            Payload::Output { tensors, letterbox, recipe, model } => (tensors, letterbox, recipe, model),
-            Payload::Skipped => return Ok(None),
-            Payload::Input { .. } => return Err(missing("trtnms got a frame that no model has seen", "trtinfer")),
+        let (tensors, letterbox, recipe, model) = match &payload.content {
+            Content::Output { tensors, letterbox, recipe, model, .. } => (tensors, letterbox, recipe, model),
+            Content::Skipped { .. } => return Ok(None),
+            Content::Input { .. } => return Err(missing("trtnms got a frame that no model has seen", "trtinfer")),
         };
 
         let detector = match &mut state.detector {

@@ -9,7 +9,7 @@ use gst_base::subclass::prelude::*;
 use super::settings::{Overrides, Settings};
 use super::{Resize, TensorColors, TensorOrder, TensorType};
 use crate::error::{Error, Result};
-use crate::meta::tensor::{Payload, TensorMeta};
+use crate::meta::tensor::{Content, Payload, TensorMeta};
 use crate::tensor::{Pool, Tensor};
 use crate::video::{self, Format};
 use crate::vision::preprocess::Preprocess;
@@ -83,7 +83,8 @@ impl State {
         let tensor = Tensor::fill(&self.pool, self.spec.desc.clone(), |bytes| {
             self.format.read(buffer, |frame| self.preprocess.run(frame, bytes))
         })?;
-        Ok(Payload::Input { tensor, letterbox: *self.preprocess.letterbox(), recipe: self.spec.recipe })
+        let content = Content::Input { tensor, letterbox: *self.preprocess.letterbox(), recipe: self.spec.recipe };
+        Ok(Payload { content, ready: None })
     }
 }
 

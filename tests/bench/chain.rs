@@ -97,7 +97,7 @@ fn median(rounds: &[Round], figure: fn(&Round) -> f64) -> f64 {
 }
 
 fn model_alone(backend: &mut dyn Backend, tensor: &Tensor) -> Round {
-    let run = |backend: &mut dyn Backend| drop(backend.run(tensor).unwrap());
+    let run = |backend: &mut dyn Backend| drop(backend.run(tensor, None).unwrap());
     (0..5).for_each(|_| run(backend));
     let (before, begun) = (ALLOCATIONS.load(Ordering::Relaxed), Instant::now());
     (0..RUNS).for_each(|_| run(backend));

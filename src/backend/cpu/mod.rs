@@ -14,7 +14,8 @@ use rten::{Value, ValueView};
 use rten_tensor::prelude::*;
 use rten_tensor::{Tensor as RtenTensor, TensorView};
 
-use super::{Backend, contained};
+use super::{Backend, Outputs, contained};
+use crate::cuda::driver::Fence;
 use crate::error::{Error, Kind, Result};
 use crate::model::Model;
 use crate::tensor::{DType, Element, Pool, Tensor, TensorDesc};
@@ -41,7 +42,7 @@ impl Cpu {
 }
 
 impl Backend for Cpu {
-    fn run(&mut self, picture: &Tensor) -> Result<Vec<Tensor>> {
+    fn run(&mut self, picture: &Tensor, _after: Option<&Fence>) -> Result<Outputs> {
         let shape: Vec<usize> = picture.desc().dims.iter().map(|&dim| dim as usize).collect();
         let view: ValueView = match picture.desc().dtype {
             DType::U8 => TensorView::from_data(&shape, typed::<u8>(picture)).into(),
@@ -63,7 +64,7 @@ impl Backend for Cpu {
             Some(value) => to_tensor(&self.pool, desc, value),
             None => Err(Error::new(Kind::Run, &what).cause(format!("it did not compute {}", desc.name))),
         });
-        outputs.collect()
+        Ok(Outputs { tensors: outputs.collect::<Result<_>>()?, ready: None })
     }
 }
 
