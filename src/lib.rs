@@ -18,6 +18,7 @@ pub mod error;
 pub mod meta;
 pub mod model;
 pub mod tensor;
+pub mod tensorrt;
 pub mod trtinfer;
 pub mod trtnms;
 pub mod trtpreprocess;

@@ -1,0 +1,3 @@
+//! TensorRT.
+
+pub mod cache;
