@@ -45,7 +45,7 @@ fn key() -> Key {
     }
 }
 
-const GO_ON: AtomicBool = AtomicBool::new(false);
+static GO_ON: AtomicBool = AtomicBool::new(false);
 
 fn find(cache: &Cache, key: &Key) -> Lookup {
     cache.find(key, &GO_ON, || panic!("nobody else builds")).unwrap()
@@ -112,7 +112,8 @@ fn a_broken_entry_is_built_again() {
     let cache = folder.cache();
     let engine = b"an engine, some of which will be lost";
     let cut = |path: &Path, bytes: usize| fs::write(path, &fs::read(path).unwrap()[..bytes]).unwrap();
-    let breakages: [(&dyn Fn(&Path, &Path), &str); 7] = [
+    type Damage<'a> = (&'a dyn Fn(&Path, &Path), &'a str);
+    let breakages: [Damage; 7] = [
         (&|engine, _| cut(engine, 9), "it has 9 of its 37 bytes"),
         (
             &|engine, _| fs::write(engine, b"AN engine, some of which will be lost").unwrap(),
