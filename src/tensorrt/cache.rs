@@ -24,7 +24,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use prost::Message;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Kind, Result};
@@ -40,7 +39,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub struct Key {
     /// The model's file. Gives the entry its name, for people.
     pub model: PathBuf,
-    /// Its [`fingerprint`].
+    /// Its [`fingerprint`](super::onnx::Onnx::fingerprint).
     pub contents: String,
     /// As in `TensorRT 8.6.0`.
     pub library: String,
@@ -346,36 +345,6 @@ impl Timing {
     }
 }
 
-/// The hash of a model: of the bytes of its ONNX file, and of the files beside it that hold its weights.
-///
-/// # Errors
-/// When such a file cannot be read.
-pub fn fingerprint(model: &Path, bytes: &[u8]) -> Result<String> {
-    let mut hash = Sha256::new_with_prefix(bytes);
-    // What does not decode is for TensorRT's parser to complain about.
-    let graph = ModelProto::decode(bytes).ok().and_then(|model| model.graph).unwrap_or_default();
-    let mut files: Vec<String> = graph
-        .initializer
-        .into_iter()
-        .flat_map(|weight| weight.external_data)
-        .filter(|entry| entry.key == "location")
-        .map(|entry| entry.value)
-        .collect();
-    files.sort();
-    files.dedup();
-    for file in files {
-        let path = model.with_file_name(&file);
-        let weights = fs::read(&path).map_err(|error| {
-            let what = format!("Cannot read {}, which holds weights of {}", path.display(), model.display());
-            Error::new(Kind::NotFound, what)
-                .cause(error)
-                .remedy("Copy it beside the model, or export the model as one file")
-        })?;
-        hash.update(weights);
-    }
-    Ok(hex(hash))
-}
-
 /// `$XDG_CACHE_HOME/gst-plugin-trt/engines`, or the same in `~/.cache`.
 pub fn default_folder() -> Option<PathBuf> {
     let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
@@ -428,7 +397,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-fn hex(hash: Sha256) -> String {
+pub(super) fn hex(hash: Sha256) -> String {
     hash.finalize().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
@@ -446,34 +415,6 @@ fn stem(model: &Path) -> String {
 fn tidy(text: &str) -> String {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     text.chars().take(64).map(allowed).collect()
-}
-
-// Of an ONNX file, where its weights lie. Field numbers are those of onnx.proto3.
-
-#[derive(Message)]
-struct ModelProto {
-    #[prost(message, optional, tag = "7")]
-    graph: Option<GraphProto>,
-}
-
-#[derive(Message)]
-struct GraphProto {
-    #[prost(message, repeated, tag = "5")]
-    initializer: Vec<TensorProto>,
-}
-
-#[derive(Clone, Message)]
-struct TensorProto {
-    #[prost(message, repeated, tag = "13")]
-    external_data: Vec<StringStringEntryProto>,
-}
-
-#[derive(Clone, Message)]
-struct StringStringEntryProto {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(string, tag = "2")]
-    value: String,
 }
 
 #[cfg(test)]
