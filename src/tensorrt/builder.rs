@@ -265,6 +265,12 @@ pub fn build(
     // SAFETY: the network is dropped after the parser.
     let mut parser = unsafe { library.parser(&network) }?;
     parse(&mut parser, onnx, &heard)?;
+    // Empty files are valid protobuf, and fine by the parser.
+    if network.output_count() == 0 {
+        return Err(Error::new(Kind::Model, format!("TensorRT cannot read the model {}", onnx.path.display()))
+            .cause("it has no outputs")
+            .remedy("Check that it is an ONNX file and was copied or exported completely"));
+    }
 
     // SAFETY: the builder is dropped after the configuration.
     let mut config = unsafe { builder.config() }.ok_or_else(|| impossible("make a builder configuration"))?;
@@ -278,12 +284,15 @@ pub fn build(
 
     step("building the engine", 0.0)?;
     let Some(engine) = builder.build(&mut network, &mut config) else {
-        return Err(match cancelled.load(Ordering::Relaxed) {
-            true => stopped(onnx),
-            false => heard
-                .error(Kind::Library, format!("{} cannot build an engine of {}", library.name(), onnx.path.display()))
-                .remedy("If it lacks memory, end other programs on the GPU or set workspace-mib; else try another precision"),
-        });
+        if cancelled.load(Ordering::Relaxed) {
+            return Err(stopped(onnx));
+        }
+        let remedy = match heard.words().contains("memory") {
+            true => "End other programs on the GPU, or set workspace-mib to less",
+            false => "Export the model with another opset or without what TensorRT names, or use backend=cpu",
+        };
+        let what = format!("{} cannot build an engine of {}", library.name(), onnx.path.display());
+        return Err(heard.error(Kind::Library, what).remedy(remedy));
     };
     step("the engine is built", 1.0)?;
     Ok(Built {
