@@ -9,6 +9,7 @@
 //! Nothing here knows of GStreamer or of frames: streams are CUDA's raw handles, tensors are addresses on the GPU.
 
 pub mod abi;
+pub mod engine;
 pub mod header;
 pub mod interfaces;
 pub mod library;
