@@ -232,8 +232,11 @@ impl Library {
     /// "TensorRT 10.16.1.11" or "TensorRT-RTX 1.7.1.116".
     pub fn name(&self) -> String {
         let lean = if self.has_builder() { "" } else { " (lean)" };
-        let flavour = if self.family.is_rtx() { Flavour::Rtx } else { Flavour::TensorRt };
-        format!("{flavour} {}{lean}", self.version)
+        format!("{} {}{lean}", self.flavour(), self.version)
+    }
+
+    pub fn flavour(&self) -> Flavour {
+        if self.family.is_rtx() { Flavour::Rtx } else { Flavour::TensorRt }
     }
 
     fn candidate(&self) -> &'static Candidate {
