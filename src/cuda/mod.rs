@@ -1,4 +1,5 @@
 //! CUDA without a toolkit: the driver is opened at run time, and where there is none everything says so and nothing breaks.
 
 pub mod driver;
+pub mod kernels;
 pub mod memory;
