@@ -1,7 +1,8 @@
 //! Boxes, and the letterbox that maps them between model input and frame.
 
 /// Left, top, right and bottom of a box in pixels.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 pub struct BBox {
     pub x1: f32,
     pub y1: f32,

@@ -15,7 +15,10 @@ pub mod recipe;
 use geometry::BBox;
 
 /// One object: first in pixels of the model's input, then, mapped, in pixels of the frame.
-#[derive(Clone, Copy, Debug, PartialEq)]
+///
+/// Plain memory of seven words, as GPU kernels write it.
+#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 pub struct Detection {
     pub bbox: BBox,
     pub score: f32,

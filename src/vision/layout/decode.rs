@@ -26,7 +26,7 @@ const BLOCK: usize = 256;
 const STRIDES: [&[u32]; 4] = [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32], &[16, 32]];
 
 /// The numbers of a head.
-pub(super) struct Head {
+pub struct Head {
     pub rows: usize,
     /// Elements of a row of the only output.
     pub columns: usize,

@@ -17,13 +17,14 @@ mod thresholds;
 use smallvec::SmallVec;
 
 use crate::error::{Error, Kind, Result};
-use crate::tensor::{Tensor, TensorDesc};
+use crate::tensor::{DType, Tensor, TensorDesc};
 use crate::vision::Detection;
 use crate::vision::geometry::Fit;
 use crate::vision::recipe::{Colors, Recipe};
 
 use Dim::{Batch, Classes, Is, Rows};
-use decode::{Head, Sink};
+pub(crate) use decode::Head;
+use decode::Sink;
 use recognise::{Cells, Evidence, Sight};
 pub use recognise::{Hints, recognise};
 pub use thresholds::Thresholds;
@@ -415,17 +416,38 @@ impl Decoder {
     /// # Errors
     /// [`Kind::WrongType`] where an output is not what [`Decoder::new`] was shown.
     pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Detection>) -> Result<()> {
-        let mut read: SmallVec<[&Tensor; 4]> = SmallVec::new();
-        for (index, wanted) in &self.outputs {
+        let read = self.pick(outputs)?;
+        (self.row.decode)(&self.head, &read, &mut Sink { thresholds, classes: self.class_limit(), out });
+        Ok(())
+    }
+
+    /// Of a model's outputs those that this layout reads, in its own order.
+    ///
+    /// # Errors
+    /// [`Kind::WrongType`] where one is not what [`Decoder::new`] was shown.
+    pub fn pick<'a>(&self, outputs: &'a [Tensor]) -> Result<SmallVec<[&'a Tensor; 4]>> {
+        let pick = |(index, wanted): &(usize, TensorDesc)| {
             let tensor = outputs.get(*index).filter(|tensor| tensor.desc() == wanted);
-            read.push(tensor.ok_or_else(|| {
+            tensor.ok_or_else(|| {
                 let have = outputs.get(*index).map_or("nothing".into(), |tensor| tensor.desc().to_string());
                 Error::new(Kind::WrongType, format!("The model's output is {have} now, and was {wanted} at first"))
-            })?);
-        }
-        let classes = self.classes.unwrap_or(decode::ANY_CLASS);
-        (self.row.decode)(&self.head, &read, &mut Sink { thresholds, classes, out });
-        Ok(())
+            })
+        };
+        self.outputs.iter().map(pick).collect()
+    }
+
+    /// The element types of those outputs.
+    pub(crate) fn dtypes(&self) -> impl Iterator<Item = DType> {
+        self.outputs.iter().map(|(_, desc)| desc.dtype)
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Class ids that a head names are below this.
+    pub(crate) fn class_limit(&self) -> usize {
+        self.classes.unwrap_or(decode::ANY_CLASS)
     }
 }
 

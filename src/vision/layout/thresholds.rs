@@ -35,6 +35,16 @@ impl Thresholds {
         self.per_class.get(class as usize).copied().unwrap_or(self.beyond)
     }
 
+    /// Of the classes in the list.
+    pub fn per_class(&self) -> &[f32] {
+        &self.per_class
+    }
+
+    /// Of those beyond it.
+    pub fn beyond(&self) -> f32 {
+        self.beyond
+    }
+
     /// The least of all: what is below it passes for no class.
     pub fn least(&self) -> f32 {
         self.least

@@ -1,0 +1,31 @@
+// What decode.cu and nms.cu share: candidates, as they lie in the scratch memory of cuda::kernels::Boxes.
+#pragma once
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+// capacity = rows of the head: a row gives one candidate at most.
+struct Candidates {
+    u64* keys;      // [capacity] score and anchor: ascending is the order of the result, and no two are equal
+    float4* boxes;  // [capacity] left, top, right, bottom in pixels of the model's input
+    u32* classes;   // [capacity]
+};
+
+// Greater scores become smaller numbers, in the order of f32::total_cmp.
+__device__ __forceinline__ u32 descending(float score) {
+    const u32 bits = __float_as_uint(score);
+    return bits >> 31 ? bits : ~bits & 0x7fffffff;
+}
+
+__device__ __forceinline__ float score_of(u64 key) {
+    const u32 high = static_cast<u32>(key >> 32);
+    return __uint_as_float(high >> 31 ? high : ~high & 0x7fffffff);
+}
+
+__device__ __forceinline__ u32 anchor_of(u64 key) {
+    return static_cast<u32>(key);
+}
+
+__device__ __forceinline__ u64 key_of(float score, u32 anchor) {
+    return static_cast<u64>(descending(score)) << 32 | anchor;
+}

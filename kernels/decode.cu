@@ -1,0 +1,272 @@
+// decode_*: a head's outputs -> candidates in no order.
+//   in   sources  what the layout reads, first item of the batch; dense heads have one tensor, the others one for each part
+//   out  to       candidates; *count, 0 before, becomes how many there are
+//   grid decode_rows     a group of 2^lanes_log2 threads for each row, DECODE_THREADS in a block
+//        decode_columns  32 anchors in a block, each by SLICES threads
+//        decode_ids      a thread for each row, DECODE_THREADS in a block
+//   math f32, every operation rounded once and in the order of the twin; elements are widened first, which is exact
+//   twin vision/layout/decode.rs; Rust face cuda::kernels::boxes; params mirrored by DecodeParams (232 bytes)
+#include "boxes.cuh"
+
+namespace {
+
+constexpr u32 DECODE_THREADS = 256;
+constexpr u32 SLICES = DECODE_THREADS / 32;
+constexpr u32 EVERYONE = 0xffffffff;
+constexpr u32 NONE = 0xffffffff;
+
+// What four numbers of a row say about its box.
+enum Form : u32 { CORNERS, CENTER, CENTER_SHARES, CENTER_CELLS, CORNERS_YX_SHARES };
+
+// Elements of a source.
+enum Type : u32 { F32, F16, U8, I32, I64 };
+
+// An array of numbers: element i of row r stands at data[first + r * stride + i].
+struct Source {
+    const void* data;
+    u32 type;
+    u32 first;
+    u32 stride;
+    u32 unused;
+};
+
+// The cells of one stride, of a head that has one row for each.
+struct Level {
+    u32 stride;
+    u32 columns;
+    u32 cells;
+};
+
+struct DecodeParams {
+    Source sources[4];  // boxes (or the only tensor), scores, classes, count; count may have no data: then all rows count
+    Candidates to;
+    u32* count;
+    const float* per_class;  // [listed] least score of the first classes
+    u32 listed;
+    float beyond;  // of the other classes
+    float least;   // of all
+    u32 rows;
+    u32 columns;  // of dense heads
+    u32 classes;  // ids stay below
+    u32 form;
+    u32 objectness;  // 1 where rows have it, behind the box
+    u32 lanes_log2;
+    float first_class;  // what the head calls class 0
+    float width;        // of the model's input
+    float height;
+    Level levels[4];
+};
+
+static_assert(sizeof(DecodeParams) == 232, "mirrored by DecodeParams in boxes.rs");
+
+__device__ __forceinline__ float infinity() {
+    return __int_as_float(0x7f800000);
+}
+
+__device__ __forceinline__ float widen(float value) {
+    return value;
+}
+
+__device__ __forceinline__ float widen(unsigned short half) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+    return value;
+}
+
+__device__ __forceinline__ float number(const Source& source, u32 row, u32 i = 0) {
+    const size_t at = source.first + static_cast<size_t>(row) * source.stride + i;
+    switch (source.type) {
+        case F32: return static_cast<const float*>(source.data)[at];
+        case F16: return widen(static_cast<const unsigned short*>(source.data)[at]);
+        case U8: return static_cast<float>(static_cast<const unsigned char*>(source.data)[at]);
+        case I32: return __int2float_rn(static_cast<const int*>(source.data)[at]);
+        default: return __ll2float_rn(static_cast<const long long*>(source.data)[at]);
+    }
+}
+
+__device__ __forceinline__ float4 from_center(float cx, float cy, float w, float h) {
+    const float dx = w * 0.5f, dy = h * 0.5f;
+    return make_float4(cx - dx, cy - dy, cx + dx, cy + dy);
+}
+
+__device__ float4 from_cell(const DecodeParams& p, u32 row, float x, float y, float w, float h) {
+    u32 cell = row;
+    for (int i = 0; i < 4; i++) {
+        const Level level = p.levels[i];
+        if (cell < level.cells) {
+            const float gx = static_cast<float>(cell % level.columns), gy = static_cast<float>(cell / level.columns);
+            const float stride = static_cast<float>(level.stride);
+            const float ew = static_cast<float>(exp(static_cast<double>(w)));
+            const float eh = static_cast<float>(exp(static_cast<double>(h)));
+            return from_center((x + gx) * stride, (y + gy) * stride, ew * stride, eh * stride);
+        }
+        cell -= level.cells;
+    }
+    return make_float4(0, 0, 0, 0);
+}
+
+__device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float a, float b, float c, float d) {
+    switch (p.form) {
+        case CORNERS: return make_float4(a, b, c, d);
+        case CENTER: return from_center(a, b, c, d);
+        case CENTER_SHARES: return from_center(a * p.width, b * p.height, c * p.width, d * p.height);
+        case CENTER_CELLS: return from_cell(p, row, a, b, c, d);
+        default: return make_float4(b * p.width, a * p.height, d * p.width, c * p.height);
+    }
+}
+
+__device__ __forceinline__ bool is_finite(float value) {
+    return fabsf(value) < infinity();
+}
+
+// A score that reaches the threshold of its class. NaN reaches none.
+__device__ __forceinline__ bool reaches(const DecodeParams& p, float score, u32 cls) {
+    return score >= (cls < p.listed ? p.per_class[cls] : p.beyond) && is_finite(score);
+}
+
+__device__ __forceinline__ bool is_box(float4 box) {
+    const float width = box.z - box.x, height = box.w - box.y;
+    return width > 0 && height > 0 && is_finite(width) && is_finite(height);
+}
+
+// Called by all threads of a warp: room is asked for once.
+__device__ void append(const DecodeParams& p, bool passes, u32 anchor, float4 box, float score, u32 cls) {
+    const u32 passing = __ballot_sync(EVERYONE, passes), lane = threadIdx.x % 32;
+    if (!passing) return;
+    const int leader = __ffs(passing) - 1;
+    u32 start = 0;
+    if (lane == leader) start = atomicAdd(p.count, __popc(passing));
+    const u32 at = __shfl_sync(EVERYONE, start, leader) + __popc(passing & ((1u << lane) - 1));
+    if (passes && at < p.rows) {
+        p.to.keys[at] = key_of(score, anchor);
+        p.to.boxes[at] = box;
+        p.to.classes[at] = cls;
+    }
+}
+
+// The greatest score so far, and the first class that has it; NaN is never greatest.
+struct Best {
+    float score;
+    u32 cls;
+
+    // Classes in their order.
+    __device__ __forceinline__ void see(float other, u32 other_cls) {
+        if (other > score) *this = {other, other_cls};
+    }
+
+    // In any order.
+    __device__ __forceinline__ void join(Best other) {
+        if (other.score > score || (other.score == score && other.cls < cls)) *this = other;
+    }
+};
+
+__device__ __forceinline__ Best nothing() {
+    return {-infinity(), NONE};
+}
+
+// [rows][box, objectness or not, a score for each class]
+template <typename T>
+__device__ __forceinline__ void decode_rows(const DecodeParams& p) {
+    const u32 thread = blockIdx.x * DECODE_THREADS + threadIdx.x;
+    const u32 lanes = 1u << p.lanes_log2, lane = thread % lanes, row = thread >> p.lanes_log2;
+    const T* values = static_cast<const T*>(p.sources[0].data) + static_cast<size_t>(row) * p.columns;
+    const u32 first = 4 + p.objectness;
+    bool passes = row < p.rows;
+    float objectness = 1;
+    if (passes && p.objectness) {
+        objectness = widen(values[4]);
+        passes = objectness >= p.least;
+    }
+    Best best = nothing();
+    if (passes) {
+#pragma unroll 4
+        for (u32 i = first + lane; i < p.columns; i += lanes) best.see(widen(values[i]), i - first);
+    }
+    for (u32 offset = lanes / 2; offset > 0; offset /= 2) {
+        Best other;
+        other.score = __shfl_xor_sync(EVERYONE, best.score, offset);
+        other.cls = __shfl_xor_sync(EVERYONE, best.cls, offset);
+        best.join(other);
+    }
+    const float score = p.objectness ? objectness * best.score : best.score;
+    passes = passes && lane == 0 && best.cls != NONE && score >= p.least && reaches(p, score, best.cls);
+    float4 box = {};
+    if (passes) {
+        box = box_of(p, row, widen(values[0]), widen(values[1]), widen(values[2]), widen(values[3]));
+        passes = is_box(box);
+    }
+    append(p, passes, row, box, score, best.cls);
+}
+
+// [box, a score for each class][rows]
+template <typename T>
+__device__ __forceinline__ void decode_columns(const DecodeParams& p) {
+    __shared__ Best slices[SLICES][32];
+    const u32 lane = threadIdx.x % 32, slice = threadIdx.x / 32, row = blockIdx.x * 32 + lane;
+    const size_t rows = p.rows;
+    const T* values = static_cast<const T*>(p.sources[0].data) + row;
+    Best best = nothing();
+    if (row < rows) {
+#pragma unroll 4
+        for (u32 i = 4 + slice; i < p.columns; i += SLICES) best.see(widen(values[i * rows]), i - 4);
+    }
+    slices[slice][lane] = best;
+    __syncthreads();
+    if (slice) return;
+#pragma unroll
+    for (u32 i = 1; i < SLICES; i++) best.join(slices[i][lane]);
+    bool passes = best.cls != NONE && best.score >= p.least && reaches(p, best.score, best.cls);
+    float4 box = {};
+    if (passes) {
+        box = box_of(p, row, widen(values[0]), widen(values[rows]), widen(values[2 * rows]), widen(values[3 * rows]));
+        passes = is_box(box);
+    }
+    append(p, passes, row, box, best.score, best.cls);
+}
+
+}  // namespace
+
+extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_rows_f32(DecodeParams p) {
+    decode_rows<float>(p);
+}
+
+extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_rows_f16(DecodeParams p) {
+    decode_rows<unsigned short>(p);
+}
+
+extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_columns_f32(DecodeParams p) {
+    decode_columns<float>(p);
+}
+
+extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_columns_f16(DecodeParams p) {
+    decode_columns<unsigned short>(p);
+}
+
+// Heads that name their classes.
+extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_ids(DecodeParams p) {
+    const u32 row = blockIdx.x * DECODE_THREADS + threadIdx.x;
+    bool passes = row < p.rows;
+    if (passes && p.sources[3].data) {
+        // It may be anything. The conversion cuts fractions off and saturates, but NaN and what is below 0 are no numbers.
+        const float count = number(p.sources[3], 0);
+        passes = count >= 1 && row < __float2ull_rz(count);
+    }
+    float score = 0;
+    u32 cls = 0;
+    if (passes) {
+        const float id = number(p.sources[2], row) - p.first_class;
+        passes = id >= 0 && id < static_cast<float>(p.classes);
+        if (passes) {
+            cls = static_cast<u32>(id);
+            score = number(p.sources[1], row);
+            passes = reaches(p, score, cls);
+        }
+    }
+    float4 box = {};
+    if (passes) {
+        const Source& boxes = p.sources[0];
+        box = box_of(p, row, number(boxes, row, 0), number(boxes, row, 1), number(boxes, row, 2), number(boxes, row, 3));
+        passes = is_box(box);
+    }
+    append(p, passes, row, box, score, cls);
+}

@@ -1,0 +1,450 @@
+//! From a head's outputs to boxes, on the GPU: `kernels/decode.cu` and `kernels/nms.cu`.
+//!
+//! The twin is [`Decoder::decode`] with [`Nms::suppress`] or, for heads whose boxes do not repeat, [`Nms::rank`]. The same
+//! detections come out, in the same order, with the same bits.
+
+use std::mem::size_of;
+use std::ops::Range;
+
+use cudarc::driver::{result, sys};
+
+use super::{DECODE, NMS};
+use crate::cuda::driver::{Check, Context, Fence, Function, Launch, Stream};
+use crate::cuda::memory::{DeviceBlock, DevicePool, Mapped};
+use crate::error::{Error, Kind, Result};
+use crate::tensor::{DType, Tensor};
+use crate::vision::Detection;
+use crate::vision::layout::{Decoder, Layout, Thresholds};
+use crate::vision::nms::Nms;
+
+/// Threads of a block, as in the kernels' launch bounds.
+const DECODE_THREADS: u32 = 256;
+const NMS_THREADS: u32 = 512;
+/// Candidates that a block ranks at a time.
+const RANKED: usize = 64;
+/// Of these many best boxes all pairs are compared at once, and noted in words of a chunk.
+const WINDOW: usize = 4096;
+const CHUNK: usize = 64;
+/// Blocks of a launch whose work is known on the GPU only: they share it, so this is enough for any GPU and not too much to
+/// start for nothing.
+const MOST_BLOCKS: usize = 264;
+
+/// Decodes and suppresses, for one head. Owns the scratch memory for it; nothing is allocated from frame to frame.
+///
+/// Work on one frame at a time: [`Boxes::launch`], then [`Boxes::detections`].
+pub struct Boxes {
+    decode: Kernel,
+    rank: Kernel,
+    /// `None` where boxes do not repeat.
+    suppress: Option<Kernel>,
+    outputs: [Option<Part>; 4],
+    decode_params: DecodeParams,
+    nms_params: NmsParams,
+    /// The counters at the start of the scratch memory are as a frame wants them.
+    is_clean: bool,
+    /// The counters of candidates, which frames use in turn: each clears the other's for the next.
+    counts: [u64; 2],
+    thresholds: Option<Table>,
+    results: Mapped,
+    /// What was launched last.
+    pending: Option<Fence>,
+    scratch: DeviceBlock,
+    pool: DevicePool,
+}
+
+struct Kernel {
+    function: Function,
+    blocks: usize,
+    threads: u32,
+}
+
+/// An array of numbers in one of the tensors that a layout reads.
+#[derive(Clone, Copy)]
+struct Part {
+    tensor: usize,
+    first: u32,
+    stride: u32,
+}
+
+/// What four numbers of a row say about its box; `Form` in the kernel.
+#[derive(Clone, Copy)]
+enum Form {
+    Corners,
+    Center,
+    CenterShares,
+    CenterCells,
+    CornersYxShares,
+}
+
+/// The kernel that reads a layout.
+enum Family {
+    Rows {
+        objectness: bool,
+    },
+    Columns,
+    /// Boxes, scores, classes, and how many.
+    Ids([Option<Part>; 4]),
+}
+
+/// `per_class` of thresholds, on the GPU.
+struct Table {
+    of: Thresholds,
+    staging: Mapped,
+    device: DeviceBlock,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Source {
+    data: u64,
+    dtype: u32,
+    first: u32,
+    stride: u32,
+    unused: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Level {
+    stride: u32,
+    columns: u32,
+    cells: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Candidates {
+    keys: u64,
+    boxes: u64,
+    classes: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct DecodeParams {
+    sources: [Source; 4],
+    to: Candidates,
+    count: u64,
+    per_class: u64,
+    listed: u32,
+    beyond: f32,
+    least: f32,
+    rows: u32,
+    columns: u32,
+    classes: u32,
+    form: u32,
+    objectness: u32,
+    lanes_log2: u32,
+    first_class: f32,
+    width: f32,
+    height: f32,
+    levels: [Level; 4],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct NmsParams {
+    from: Candidates,
+    sorted: Candidates,
+    count: u64,
+    next_count: u64,
+    blocks_done: u64,
+    kept: u64,
+    matrix: u64,
+    results: u64,
+    capacity: u32,
+    limit: u32,
+    agnostic: u32,
+    threshold: f32,
+}
+
+const _: () = assert!(size_of::<DecodeParams>() == 232 && size_of::<NmsParams>() == 112);
+const _: () = assert!(size_of::<Detection>() == 28);
+
+/// In front of the detections: how many there are.
+const HEADER: usize = 16;
+
+/// Enough for the usual limit; more is allocated when asked for.
+const USUAL_DETECTIONS: usize = 300;
+
+impl Boxes {
+    /// For the tensors that `decoder` reads.
+    ///
+    /// # Errors
+    /// `Run`, where the GPU has no memory left or cannot load the kernels.
+    pub fn new(context: &Context, decoder: &Decoder) -> Result<Self> {
+        let head = decoder.head();
+        let (form, family) = plan(decoder.layout());
+        let objectness = matches!(family, Family::Rows { objectness: true });
+        let dtypes: Vec<DType> = decoder.dtypes().collect();
+        let suffix = if dtypes[0] == DType::F16 { "f16" } else { "f32" };
+        let only = [Some(Part { tensor: 0, first: 0, stride: 0 }), None, None, None];
+        // Rows with many scores are read by several threads.
+        let scores = head.columns.saturating_sub(4 + usize::from(objectness));
+        let lanes = (scores / 8).next_power_of_two().min(32);
+        let (name, outputs, threads_per_row) = match family {
+            Family::Rows { .. } => (format!("decode_rows_{suffix}"), only, lanes),
+            Family::Columns => (format!("decode_columns_{suffix}"), only, 8),
+            Family::Ids(parts) => ("decode_ids".to_string(), parts, 1),
+        };
+        let decode = Kernel {
+            function: context.module(DECODE)?.function(&name)?,
+            blocks: (head.rows * threads_per_row).div_ceil(DECODE_THREADS as usize),
+            threads: DECODE_THREADS,
+        };
+
+        let nms = context.module(NMS)?;
+        let rank = Kernel {
+            function: nms.function(if decoder.needs_nms() { "rank_candidates" } else { "rank_detections" })?,
+            blocks: head.rows.div_ceil(RANKED).min(MOST_BLOCKS),
+            threads: NMS_THREADS,
+        };
+        let window = head.rows.min(WINDOW);
+        let chunks = window.div_ceil(CHUNK);
+        let suppress = match decoder.needs_nms() {
+            true => Some(Kernel {
+                function: nms.function("suppress")?,
+                blocks: (chunks * (chunks + 1) / 2).min(MOST_BLOCKS),
+                threads: NMS_THREADS,
+            }),
+            false => None,
+        };
+
+        // One allocation for all scratch memory.
+        let mut bytes = 0;
+        let mut room = |size: usize| {
+            bytes += size.next_multiple_of(256);
+            (bytes - size.next_multiple_of(256)) as u64
+        };
+        let counters = room(COUNTERS.len());
+        let mut candidates =
+            || Candidates { keys: room(head.rows * 8), boxes: room(head.rows * 16), classes: room(head.rows * 4) };
+        let from = candidates();
+        let mut nms_params = NmsParams { from, capacity: head.rows as u32, ..NmsParams::default() };
+        if suppress.is_some() {
+            nms_params.sorted = candidates();
+            nms_params.kept = room(head.rows * 4);
+            nms_params.matrix = room(window * WINDOW / 8);
+        }
+        let pool = DevicePool::new(context);
+        let scratch = pool.take(bytes)?;
+        let base = scratch.address();
+        for candidates in [&mut nms_params.from, &mut nms_params.sorted] {
+            candidates.keys += base;
+            candidates.boxes += base;
+            candidates.classes += base;
+        }
+        nms_params.kept += base;
+        nms_params.matrix += base;
+        nms_params.blocks_done = base + counters + 8;
+
+        let mut decode_params = DecodeParams {
+            to: nms_params.from,
+            rows: head.rows as u32,
+            columns: head.columns as u32,
+            classes: decoder.class_limit().try_into().unwrap_or(u32::MAX),
+            form: form as u32,
+            objectness: objectness.into(),
+            lanes_log2: lanes.ilog2(),
+            first_class: if decoder.layout() == Layout::Ssd { 1.0 } else { 0.0 },
+            width: head.input.0 as f32,
+            height: head.input.1 as f32,
+            ..DecodeParams::default()
+        };
+        for (source, part) in decode_params.sources.iter_mut().zip(&outputs) {
+            if let Some(Part { tensor, first, stride }) = *part {
+                *source = Source { dtype: code(dtypes[tensor]), first, stride, ..Source::default() };
+            }
+        }
+        if let Form::CenterCells = form {
+            for (level, &stride) in decode_params.levels.iter_mut().zip(head.strides().unwrap_or_default()) {
+                let (columns, rows) = (head.input.0.div_ceil(stride), head.input.1.div_ceil(stride));
+                *level = Level { stride, columns, cells: columns * rows };
+            }
+        }
+        Ok(Boxes {
+            decode,
+            rank,
+            suppress,
+            outputs,
+            decode_params,
+            nms_params,
+            is_clean: false,
+            counts: [base + counters, base + counters + 4],
+            thresholds: None,
+            results: Mapped::new(context, results_bytes(USUAL_DETECTIONS.min(head.rows)))?,
+            pending: None,
+            scratch,
+            pool,
+        })
+    }
+
+    /// Queues all work on a frame. `outputs` are what the decoder [picked](Decoder::pick); of `nms` only the settings count.
+    ///
+    /// The host waits only if [`Boxes::detections`] was not asked for the frame before. The outputs must stay as they are
+    /// until the work is done.
+    ///
+    /// # Errors
+    /// `WrongType` for tensors that are not on this GPU, `Run` where CUDA fails.
+    pub fn launch(&mut self, stream: &Stream, outputs: &[&Tensor], thresholds: &Thresholds, nms: &Nms) -> Result<()> {
+        self.finish()?;
+        let rows = self.nms_params.capacity as usize;
+        let limit = nms.max_detections.min(rows);
+        if self.results.bytes() < results_bytes(limit) {
+            self.results = Mapped::new(stream.context(), results_bytes(limit))?;
+        }
+        for (source, part) in self.decode_params.sources.iter_mut().zip(&self.outputs) {
+            if let Some(part) = part {
+                source.data = address(outputs[part.tensor], stream.context())?;
+            }
+        }
+        if self.thresholds.as_ref().is_none_or(|table| table.of != *thresholds) {
+            self.upload(stream, thresholds)?;
+        }
+        let [count, next_count] = self.counts;
+        self.decode_params.count = count;
+        self.nms_params = NmsParams {
+            count,
+            next_count,
+            results: self.results.address(),
+            limit: limit as u32,
+            agnostic: nms.class_agnostic.into(),
+            threshold: nms.iou_threshold,
+            ..self.nms_params
+        };
+        if !self.is_clean {
+            self.clear(stream)?;
+        }
+        self.is_clean = false;
+        // SAFETY: the kernels take these structures (the sizes are asserted on both sides). Every address in them is of
+        // memory that `self` keeps until `pending` is passed, or of a tensor that the caller keeps.
+        unsafe {
+            self.decode.launch(stream, &self.decode_params)?;
+            self.rank.launch(stream, &self.nms_params)?;
+            if let Some(suppress) = &self.suppress {
+                suppress.launch(stream, &self.nms_params)?;
+            }
+        }
+        self.pending = Some(stream.record()?);
+        self.is_clean = true;
+        self.counts = [next_count, count];
+        Ok(())
+    }
+
+    /// What was found on the last frame, in pixels of the model's input. Waits for it.
+    ///
+    /// # Errors
+    /// `Run`, where work on the GPU failed.
+    pub fn detections(&mut self) -> Result<&[Detection]> {
+        self.finish()?;
+        let (header, detections) = self.results.host().split_at(HEADER);
+        let count: u32 = bytemuck::pod_read_unaligned(&header[..4]);
+        Ok(bytemuck::cast_slice(&detections[..count as usize * size_of::<Detection>()]))
+    }
+
+    /// Waits for the last frame.
+    fn finish(&mut self) -> Result<()> {
+        self.pending.take().map_or(Ok(()), |fence| fence.wait())
+    }
+
+    /// Queues the upload of thresholds that changed.
+    fn upload(&mut self, stream: &Stream, thresholds: &Thresholds) -> Result<()> {
+        let bytes: &[u8] = bytemuck::cast_slice(thresholds.per_class());
+        let mut table = match self.thresholds.take() {
+            Some(table) if table.staging.bytes() >= bytes.len() => table,
+            _ => Table {
+                of: thresholds.clone(),
+                staging: Mapped::new(stream.context(), bytes.len())?,
+                device: self.pool.take(bytes.len())?,
+            },
+        };
+        table.of.clone_from(thresholds);
+        if !bytes.is_empty() {
+            // No copy is pending that reads it: the frame before is done.
+            table.staging.host_mut()[..bytes.len()].copy_from_slice(bytes);
+            let _entered = stream.context().enter()?;
+            // SAFETY: both are as large, and stay until `self` has waited for the stream.
+            unsafe {
+                let from = table.staging.host()[..bytes.len()].as_ptr().cast();
+                sys::cuMemcpyHtoDAsync_v2(table.device.address(), from, bytes.len(), stream.raw().cast())
+            }
+            .result()
+            .or_fail("Cannot upload thresholds")?;
+        }
+        self.decode_params.per_class = table.device.address();
+        self.decode_params.listed = thresholds.per_class().len() as u32;
+        self.decode_params.beyond = thresholds.beyond();
+        self.decode_params.least = thresholds.least();
+        self.thresholds = Some(table);
+        Ok(())
+    }
+
+    /// Queues setting the counters to 0: before the first frame, and after one that could not be launched wholly.
+    fn clear(&self, stream: &Stream) -> Result<()> {
+        let _entered = stream.context().enter()?;
+        // SAFETY: the scratch memory starts with them.
+        unsafe { result::memset_d8_async(self.scratch.address(), 0, COUNTERS.len(), stream.raw().cast()) }
+            .or_fail("Cannot clear GPU memory")
+    }
+}
+
+impl Drop for Boxes {
+    fn drop(&mut self) {
+        // Kernels may still write what is about to be freed. Their errors have nobody to hear them.
+        let _ = self.finish();
+    }
+}
+
+impl Kernel {
+    /// # Safety
+    /// As [`Stream::launch`].
+    unsafe fn launch<P: Copy>(&self, stream: &Stream, params: &P) -> Result<()> {
+        let shape = Launch { grid: (self.blocks as u32, 1, 1), block: (self.threads, 1, 1), shared: 0 };
+        // SAFETY: as the caller says.
+        unsafe { stream.launch(&self.function, shape, params) }
+    }
+}
+
+/// Bytes of the counters: candidates of even frames, of odd ones, blocks that are done.
+const COUNTERS: Range<usize> = 0..12;
+
+fn results_bytes(detections: usize) -> usize {
+    HEADER + detections * size_of::<Detection>()
+}
+
+/// How each layout is read. Parts are numbered as in the table of layouts.
+fn plan(layout: Layout) -> (Form, Family) {
+    let part = |tensor, stride| Some(Part { tensor, first: 0, stride });
+    let column = |first| Some(Part { tensor: 0, first, stride: 6 });
+    let with_id = || Family::Ids([column(0), column(4), column(5), None]);
+    match layout {
+        Layout::Yolov5 => (Form::Center, Family::Rows { objectness: true }),
+        Layout::Yolox => (Form::CenterCells, Family::Rows { objectness: true }),
+        Layout::Yolov8Transposed => (Form::Center, Family::Rows { objectness: false }),
+        Layout::DetrUltralytics => (Form::CenterShares, Family::Rows { objectness: false }),
+        Layout::Yolov8 => (Form::Center, Family::Columns),
+        Layout::EndToEnd | Layout::DeepstreamYolo => (Form::Corners, with_id()),
+        Layout::DetrTopK => (Form::CenterShares, with_id()),
+        Layout::Detr => (Form::Corners, Family::Ids([part(1, 4), part(2, 1), part(0, 1), None])),
+        Layout::EfficientNms => (Form::Corners, Family::Ids([part(1, 4), part(2, 1), part(3, 1), part(0, 1)])),
+        Layout::Ssd => (Form::CornersYxShares, Family::Ids([part(0, 4), part(2, 1), part(1, 1), part(3, 1)])),
+    }
+}
+
+/// `Type` in the kernel.
+fn code(dtype: DType) -> u32 {
+    match dtype {
+        DType::F32 => 0,
+        DType::F16 => 1,
+        DType::U8 => 2,
+        DType::I32 => 3,
+        DType::I64 => 4,
+        DType::I8 | DType::Bool => unreachable!("no layout takes {dtype}"),
+    }
+}
+
+fn address(tensor: &Tensor, context: &Context) -> Result<u64> {
+    let block = tensor.device().filter(|block| block.context() == context);
+    let block = block.ok_or_else(|| Error::new(Kind::WrongType, format!("{} is not on this GPU", tensor.desc())))?;
+    Ok(block.address())
+}

@@ -1,0 +1,405 @@
+//! Decoding and suppression on the GPU against their twins on the CPU: the same detections, in the same order, bit for bit.
+//!
+//! Needs a GPU; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
+
+use gsttrt::cuda::driver::{Context, Stream};
+use gsttrt::cuda::kernels::boxes::Boxes;
+use gsttrt::cuda::memory::DevicePool;
+use gsttrt::error::Kind;
+use gsttrt::tensor::{DType, Element, Tensor};
+use gsttrt::vision::Detection;
+use gsttrt::vision::layout::{Decoder, Hints, Layout, Thresholds};
+use gsttrt::vision::nms::Nms;
+use half::f16;
+
+fn gpu_or_skip() -> Option<Context> {
+    match Context::primary(0) {
+        Ok(context) => Some(context),
+        Err(error) if std::env::var_os("REQUIRE_GPU").is_some_and(|value| value == "1") => panic!("{error}"),
+        Err(error) => {
+            println!("SKIP: {error}");
+            None
+        }
+    }
+}
+
+/// A small generator (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn between(&mut self, low: f32, high: f32) -> f32 {
+        low + (high - low) * ((self.next() >> 40) as f32 / (1u64 << 24) as f32)
+    }
+
+    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+}
+
+/// The GPU's way and the CPU's, side by side.
+struct Pair {
+    stream: Stream,
+    pool: DevicePool,
+    decoder: Decoder,
+    boxes: Boxes,
+}
+
+impl Pair {
+    fn new(context: &Context, layout: Layout, tensors: &[Tensor], hints: &Hints) -> Self {
+        let descs: Vec<_> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
+        let decoder = Decoder::new(Some(layout), &descs, hints).unwrap();
+        let boxes = Boxes::new(context, &decoder).unwrap();
+        Pair { stream: Stream::new(context).unwrap(), pool: DevicePool::new(context), decoder, boxes }
+    }
+
+    fn upload(&self, tensors: &[Tensor]) -> Vec<Tensor> {
+        let upload = |tensor: &Tensor| {
+            let bytes = tensor.bytes().unwrap();
+            let mut block = self.pool.take(bytes.len()).unwrap();
+            block.write(bytes).unwrap();
+            assert_eq!(block.read().unwrap(), bytes); // and so it has arrived
+            Tensor::on_device(tensor.desc().clone(), block)
+        };
+        tensors.iter().map(upload).collect()
+    }
+
+    /// Says how many boxes were left.
+    #[track_caller]
+    fn compare(&mut self, what: &str, tensors: &[Tensor], thresholds: &Thresholds, nms: &mut Nms) -> usize {
+        let mut wanted = Vec::new();
+        self.decoder.decode(tensors, thresholds, &mut wanted).unwrap();
+        let candidates = wanted.len();
+        match self.decoder.needs_nms() {
+            true => nms.suppress(&mut wanted),
+            false => nms.rank(&mut wanted),
+        }
+        let uploaded = self.upload(tensors);
+        let read = self.decoder.pick(&uploaded).unwrap();
+        self.boxes.launch(&self.stream, &read, thresholds, nms).unwrap();
+        let have = self.boxes.detections().unwrap();
+        let about = || {
+            let (iou_threshold, max_detections, class_agnostic) =
+                (nms.iou_threshold, nms.max_detections, nms.class_agnostic);
+            let settings = format!("iou {iou_threshold}, at most {max_detections}, agnostic {class_agnostic}");
+            format!("{what}: {} {}, {candidates} candidates, {settings}", self.decoder.layout(), tensors[0].desc())
+        };
+        assert_eq!(have.len(), wanted.len(), "{}", about());
+        for (place, (have, wanted)) in have.iter().zip(&wanted).enumerate() {
+            let same = bytemuck::bytes_of(have) == bytemuck::bytes_of(wanted);
+            assert!(same, "{}: box {place} is {have:?} instead of {wanted:?}", about());
+        }
+        wanted.len()
+    }
+}
+
+const SETTINGS: [(f32, usize, bool); 5] =
+    [(0.45, 300, false), (0.45, usize::MAX, true), (0.0, 20, false), (1.0, usize::MAX, false), (0.7, 1, true)];
+
+/// Numbers as heads write them, and a few that they should not.
+fn spoil(random: &mut Random, rate: u64, usual: f32) -> f32 {
+    const ODD: [f32; 10] =
+        [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, -1.0, f32::MAX, f32::MIN_POSITIVE, 1e-40, 65504.0];
+    if random.below(rate) == 0 { random.one_of(&ODD) } else { usual }
+}
+
+/// Scores of few different values, so that there are ties.
+fn score(random: &mut Random) -> f32 {
+    match random.below(3) {
+        0 => random.below(5) as f32 * 0.25,
+        1 => random.between(0.0, 0.3),
+        _ => random.between(-0.1, 1.0),
+    }
+}
+
+/// Four numbers of a box in the units of the layout.
+fn numbers(layout: Layout, random: &mut Random, size: f32) -> [f32; 4] {
+    let (x, y) = (random.between(0.0, size), random.between(0.0, size));
+    let (w, h) = (random.between(-2.0, size * 0.5), random.between(-2.0, size * 0.5));
+    match layout {
+        Layout::Yolov5 | Layout::Yolov8 | Layout::Yolov8Transposed => [x, y, w, h],
+        Layout::DetrUltralytics | Layout::DetrTopK => [x / size, y / size, w / size, h / size],
+        Layout::Yolox => [(); 4].map(|()| random.between(-2.0, 5.0)),
+        Layout::EndToEnd | Layout::DeepstreamYolo | Layout::EfficientNms | Layout::Detr => [x, y, x + w, y + h],
+        Layout::Ssd => [y / size, x / size, (y + h) / size, (x + w) / size],
+    }
+}
+
+/// Whole numbers as a tensor of some type.
+fn whole(name: &str, dims: &[i64], dtype: DType, values: &[f32]) -> Tensor {
+    fn of<T: Element>(name: &str, dims: &[i64], values: &[f32], from: impl Fn(f32) -> T) -> Tensor {
+        Tensor::from_slice(name, dims, &values.iter().map(|&v| from(v)).collect::<Vec<_>>())
+    }
+    match dtype {
+        DType::F32 => of(name, dims, values, |v| v),
+        DType::F16 => of(name, dims, values, f16::from_f32),
+        DType::U8 => of(name, dims, values, |v| v as u8),
+        DType::I32 => of(name, dims, values, |v| v as i32),
+        DType::I64 => of(name, dims, values, |v| v as i64),
+        DType::I8 | DType::Bool => unreachable!(),
+    }
+}
+
+/// A head of random numbers; `floats` is the type of its boxes and scores, `ids` of its classes and its count.
+fn head(
+    layout: Layout,
+    random: &mut Random,
+    (rows, classes, size): (usize, usize, u32),
+    (floats, ids): (DType, DType),
+    rate: u64,
+) -> Vec<Tensor> {
+    let (count, size) = (rows as i64, size as f32);
+    let row = |random: &mut Random| -> Vec<f32> {
+        let mut row = numbers(layout, random, size).to_vec();
+        match layout {
+            Layout::Yolov5 | Layout::Yolox => row.extend((0..=classes).map(|_| score(random))),
+            Layout::Yolov8 | Layout::Yolov8Transposed | Layout::DetrUltralytics => {
+                row.extend((0..classes).map(|_| score(random)));
+            }
+            _ => row.extend([score(random), random.below(classes as u64 + 2) as f32 - 1.0]),
+        }
+        row.iter_mut().for_each(|value| *value = spoil(random, rate, *value));
+        row
+    };
+    let all: Vec<Vec<f32>> = (0..rows).map(|_| row(random)).collect();
+    let columns = all[0].len();
+    let column = |range: std::ops::Range<usize>| -> Vec<f32> {
+        all.iter().flat_map(|row| row[range.clone()].to_vec()).collect()
+    };
+    let boxes = |name| whole(name, &[1, count, 4], floats, &column(0..4));
+    let scores = |name| whole(name, &[1, count], floats, &column(4..5));
+    let labels = |name| whole(name, &[1, count], ids, &column(5..6));
+    let number = random.one_of(&[0.0, 1.0, 7.0, rows as f32 * 0.5, rows as f32, rows as f32 + 9.0, -3.0, f32::NAN]);
+    match layout {
+        Layout::Yolov8 => {
+            let values: Vec<f32> = (0..columns).flat_map(|c| all.iter().map(move |row| row[c])).collect();
+            vec![whole("output0", &[1, columns as i64, count], floats, &values)]
+        }
+        Layout::Detr => vec![labels("labels"), boxes("boxes"), scores("scores")],
+        Layout::EfficientNms => vec![
+            whole("num_dets", &[1, 1], ids, &[number]),
+            boxes("det_boxes"),
+            scores("det_scores"),
+            labels("det_classes"),
+        ],
+        Layout::Ssd => vec![
+            boxes("detection_boxes"),
+            labels("detection_classes"),
+            scores("detection_scores"),
+            whole("num_detections", &[1], ids, &[number]),
+        ],
+        _ => vec![whole("output0", &[1, count, columns as i64], floats, &all.concat())],
+    }
+}
+
+#[test]
+fn every_layout_and_type() {
+    let Some(context) = gpu_or_skip() else { return };
+    let mut random = Random(1);
+    let mut left = 0;
+    for layout in Layout::ALL {
+        let ids: &[DType] = match layout {
+            Layout::Detr | Layout::EfficientNms | Layout::Ssd => {
+                &[DType::F32, DType::F16, DType::U8, DType::I32, DType::I64]
+            }
+            _ => &[DType::F32],
+        };
+        // Rows of YOLOX are the cells of an input of that size.
+        for (rows, classes, size) in [(84, 1, 64), (84, 2, 64), (3549, 80, 416), (189, 17, 96), (8400, 3, 640)] {
+            for floats in [DType::F32, DType::F16] {
+                for &ids in ids {
+                    let shape = (rows, classes, size);
+                    let hints = Hints { input: Some((size, size)), classes: Some(classes), ..Hints::default() };
+                    let first = head(layout, &mut random, shape, (floats, ids), 50);
+                    let mut pair = Pair::new(&context, layout, &first, &hints);
+                    let per_class =
+                        (0..classes / 2).map(|class| [0.3, Thresholds::NEVER, -1.0, 0.9][class % 4]).collect();
+                    for (i, thresholds) in
+                        [Thresholds::uniform(0.25), Thresholds::new(per_class, 0.5), Thresholds::uniform(0.0)]
+                            .iter()
+                            .enumerate()
+                    {
+                        let tensors = head(layout, &mut random, shape, (floats, ids), [1000, 50, 7][i]);
+                        let (iou, limit, agnostic) = random.one_of(&SETTINGS);
+                        left += pair.compare("random", &tensors, thresholds, &mut Nms::new(iou, limit, agnostic));
+                    }
+                }
+            }
+        }
+    }
+    assert!(left > 10_000, "{left} boxes are too few to have compared anything");
+}
+
+#[test]
+fn exp_of_all_sizes() {
+    // Every f16 is a log of a width, and as many f32.
+    let Some(context) = gpu_or_skip() else { return };
+    let mut random = Random(2);
+    let hints = Hints { input: Some((1024, 1024)), ..Hints::default() };
+    let rows = 128 * 128 + 64 * 64 + 32 * 32;
+    let mut pair = None;
+    for bits in (0..=u16::MAX).step_by(rows) {
+        let values: Vec<f32> = (0..rows)
+            .flat_map(|row| {
+                let w = f16::from_bits(bits.wrapping_add(row as u16)).to_f32();
+                [0.5, 0.5, w, random.between(-20.0, 20.0), 1.0, 1.0]
+            })
+            .collect();
+        let tensors = [Tensor::from_slice("output", &[1, rows as i64, 6], &values)];
+        let pair = pair.get_or_insert_with(|| Pair::new(&context, Layout::Yolox, &tensors, &hints));
+        pair.compare("exp", &tensors, &Thresholds::uniform(0.5), &mut Nms::new(1.0, usize::MAX, false));
+    }
+}
+
+/// Any boxes at all, as a head that still needs suppression.
+fn given(detections: &[Detection], rows: usize) -> Tensor {
+    let mut values = vec![0.0; rows * 6];
+    for (row, d) in values.chunks_exact_mut(6).zip(detections) {
+        row.copy_from_slice(&[d.bbox.x1, d.bbox.y1, d.bbox.x2, d.bbox.y2, d.score, d.class as f32]);
+    }
+    Tensor::from_slice("output", &[1, rows as i64, 6], &values)
+}
+
+fn detection(x: f32, y: f32, width: f32, height: f32, score: f32, class: u32) -> Detection {
+    let bbox = gsttrt::vision::geometry::BBox::new(x, y, x + width, y + height);
+    Detection { bbox, score, class, anchor: 0 }
+}
+
+#[test]
+fn crowds_of_every_kind() {
+    let Some(context) = gpu_or_skip() else { return };
+    const ROWS: usize = 9000; // more than twice the window
+    let hints = Hints { input: Some((640, 640)), classes: Some(80), ..Hints::default() };
+    let mut pair = Pair::new(&context, Layout::DeepstreamYolo, &[given(&[], ROWS)], &hints);
+    let mut random = Random(3);
+    let mut anywhere = |count: usize, classes: u64, equal: bool| -> Vec<Detection> {
+        (0..count)
+            .map(|_| {
+                let (x, y) = (random.between(0.0, 640.0), random.between(0.0, 640.0));
+                let (w, h) = (random.between(1.0, 120.0), random.between(1.0, 120.0));
+                let score = if equal { 0.5 } else { random.between(0.01, 1.0) };
+                detection(x, y, w, h, score, random.below(classes) as u32)
+            })
+            .collect()
+    };
+    let mut crowds: Vec<(String, Vec<Detection>)> = vec![("nothing".into(), Vec::new())];
+    for count in [1, 2, 63, 64, 65, 500, 2000, 4095, 4096, 4097, 4160, 4161, ROWS] {
+        crowds.push((format!("{count} anywhere"), anywhere(count, 80, false)));
+    }
+    crowds.push(("one class".into(), anywhere(3000, 1, false)));
+    crowds.push(("equal scores".into(), anywhere(5000, 3, true)));
+    let apart = |i: usize, score| detection((i % 100) as f32 * 6.0, (i / 100) as f32 * 6.0, 5.0, 5.0, score, 0);
+    crowds.push(("none overlap".into(), (0..ROWS).map(|i| apart(i, 0.5)).collect()));
+    crowds.push(("none overlap, worst first".into(), (0..ROWS).map(|i| apart(i, 0.1 + i as f32 * 1e-5)).collect()));
+    crowds.push(("all the same".into(), vec![detection(9.0, 9.0, 50.0, 50.0, 0.5, 7); ROWS]));
+    // Each repeats the next: who is kept depends on all before.
+    let chain = |i: usize| detection(i as f32, 0.0, 3.0, 9.0, 1.0 - i as f32 * 1e-5, 0);
+    crowds.push(("a chain".into(), (0..ROWS).map(chain).collect()));
+    crowds.push(("chains".into(), (0..ROWS).map(|i| chain(i * 7 % 6000)).collect()));
+    for (what, crowd) in &crowds {
+        let tensors = [given(crowd, ROWS)];
+        for (iou, limit, agnostic) in SETTINGS.into_iter().chain([
+            (0.5, 0, false),
+            (0.5, 64, false),
+            (0.5, 65, true),
+            (0.3, 4096, true),
+            (0.9, 5000, false),
+            (-1.0, 9, false),
+            (f32::NAN, 9, false),
+        ]) {
+            pair.compare(what, &tensors, &Thresholds::uniform(0.001), &mut Nms::new(iou, limit, agnostic));
+        }
+    }
+}
+
+#[test]
+fn ious_at_the_threshold_and_boxes_of_any_size() {
+    let Some(context) = gpu_or_skip() else { return };
+    const ROWS: usize = 600;
+    let hints = Hints { input: Some((640, 640)), classes: Some(3), ..Hints::default() };
+    let mut pair = Pair::new(&context, Layout::DeepstreamYolo, &[given(&[], ROWS)], &hints);
+    let mut random = Random(4);
+    for round in 0..300 {
+        let iou = random.one_of(&[0.5, 0.25, 1.0 / 3.0, 0.45, 0.0]);
+        let crowd: Vec<Detection> = (0..ROWS)
+            .map(|_| {
+                let score = random.below(4) as f32 * 0.25;
+                let class = random.below(3) as u32;
+                if round % 2 == 0 {
+                    // Few different coordinates.
+                    let [x, y, w, h] = [8, 8, 6, 6].map(|limit| random.below(limit) as f32 * 10.0);
+                    detection(x, y, w, h, score, class)
+                } else {
+                    // Any bits, most of them small enough for a box to come out.
+                    let mut wild = || match random.below(4) {
+                        0 => f32::from_bits(random.next() as u32),
+                        1 => random.one_of(&[0.0, -0.0, f32::MAX, f32::MIN, f32::MIN_POSITIVE, 1e-38, 1e19]),
+                        _ => random.between(-4.0, 4.0),
+                    };
+                    let bbox = gsttrt::vision::geometry::BBox::new(wild(), wild(), wild(), wild());
+                    Detection { bbox, score: wild(), class, anchor: 0 }
+                }
+            })
+            .collect();
+        let tensors = [given(&crowd, ROWS)];
+        let mut nms = Nms::new(iou, usize::MAX, random.below(2) == 0);
+        pair.compare("wild", &tensors, &Thresholds::uniform(-1.0), &mut nms);
+    }
+}
+
+#[test]
+fn frames_do_not_disturb_each_other() {
+    let Some(context) = gpu_or_skip() else { return };
+    let hints = Hints { input: Some((640, 640)), ..Hints::default() };
+    let crowd: Vec<Detection> = (0..100).map(|i| detection(i as f32 * 6.0, 0.0, 5.0, 5.0, 0.5, i % 3)).collect();
+    let tensors = [given(&crowd, 400)];
+    for layout in [Layout::DeepstreamYolo, Layout::EndToEnd] {
+        let mut pair = Pair::new(&context, layout, &tensors, &hints);
+        let mut nms = Nms::new(0.5, 300, false);
+        let lists = [
+            Thresholds::uniform(0.1),
+            Thresholds::uniform(0.6),
+            Thresholds::only(&[1], 0.1),
+            Thresholds::new(vec![0.1, 0.6, 0.6], 0.1),
+            Thresholds::new(vec![0.6, 0.1], 0.1),
+            Thresholds::new((0..5000).map(|class| class as f32).collect(), 0.1),
+        ];
+        let left: Vec<usize> = lists.iter().map(|list| pair.compare("a list", &tensors, list, &mut nms)).collect();
+        assert_eq!(left, [100, 0, 33, 34, 66, 34]);
+        // A limit that grows while playing.
+        for limit in [1, 300, 65_536, 2] {
+            nms.max_detections = limit;
+            assert_eq!(pair.compare("a limit", &tensors, &lists[0], &mut nms), limit.min(100));
+        }
+        // Frames whose boxes nobody asks for.
+        let uploaded = pair.upload(&tensors);
+        for _ in 0..50 {
+            let read = pair.decoder.pick(&uploaded).unwrap();
+            pair.boxes.launch(&pair.stream, &read, &lists[1], &nms).unwrap();
+        }
+        assert_eq!(pair.boxes.detections().unwrap(), []);
+    }
+}
+
+#[test]
+fn tensors_elsewhere_are_refused() {
+    let Some(context) = gpu_or_skip() else { return };
+    let hints = Hints { input: Some((640, 640)), ..Hints::default() };
+    let tensors = [given(&[], 10)];
+    let mut pair = Pair::new(&context, Layout::EndToEnd, &tensors, &hints);
+    let read = pair.decoder.pick(&tensors).unwrap();
+    let thresholds = Thresholds::uniform(0.5);
+    let error = pair.boxes.launch(&pair.stream, &read, &thresholds, &Nms::new(0.5, 300, false)).unwrap_err();
+    assert_eq!(error.kind(), Kind::WrongType);
+    assert!(error.message().contains("output f32 1x10x6 is not on this GPU"), "{error}");
+}
