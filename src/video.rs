@@ -7,6 +7,8 @@ use gst::prelude::*;
 use gst_video::{VideoChromaSite, VideoColorMatrix, VideoColorRange, VideoFormat, VideoInfo};
 use smallvec::SmallVec;
 
+use crate::cuda;
+use crate::cuda::kernels::{DevicePlane, DevicePlanes};
 use crate::error::{Error, Kind, Result};
 use crate::vision::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
 use crate::vision::recipe::InputSpec;
@@ -46,15 +48,25 @@ pub fn pad_templates() -> Vec<gst::PadTemplate> {
     vec![template("sink", gst::PadDirection::Sink), template("src", gst::PadDirection::Src)]
 }
 
-/// The structures of `caps` whose memory can be used on this machine: system memory only, until there is CUDA.
+/// The structures of `caps` whose memory can be used on this machine.
 pub fn usable(caps: &gst::Caps) -> gst::Caps {
-    let usable = |features: Option<&gst::CapsFeaturesRef>| {
-        features.is_none_or(|features| features.is_any() || !features.contains(CUDA_MEMORY))
-    };
+    match cuda::gst::available() {
+        Ok(()) => caps.clone(),
+        Err(_) => in_system_memory(caps),
+    }
+}
+
+/// The structures of `caps` that are not of CUDA memory.
+pub fn in_system_memory(caps: &gst::Caps) -> gst::Caps {
     caps.iter_with_features()
-        .filter(|(_, features)| usable(Some(features)))
+        .filter(|(_, features)| !features.contains(CUDA_MEMORY) || features.is_any())
         .map(|(structure, features)| (structure.to_owned(), features.to_owned()))
         .collect()
+}
+
+/// Whether frames of these caps lie in CUDA memory.
+pub fn is_cuda(caps: &gst::CapsRef) -> bool {
+    caps.features(0).is_some_and(|features| !features.is_any() && features.contains(CUDA_MEMORY))
 }
 
 /// Why a frame of none of the `offered` caps can be used; nothing where one can.
@@ -180,6 +192,18 @@ impl Format {
         Ok(())
     }
 
+    /// The picture of a buffer in CUDA memory, mapped for the GPU; `None` where it lies elsewhere. Caps do not tell: elements
+    /// that download pass CUDA memory on as system memory where they can.
+    pub fn on_gpu<'a>(&self, buffer: &'a gst::BufferRef, write: bool) -> Result<Option<GpuFrame<'a>>> {
+        let Some(memory) = cuda::gst::memory(buffer) else { return Ok(None) };
+        let places = self.places(buffer)?;
+        let context = memory.context()?;
+        let mapped = memory.map(write)?;
+        let plane =
+            |place: &Place| DevicePlane { address: mapped.address + place.bytes.start as u64, stride: place.stride };
+        Ok(Some(GpuFrame { planes: places.iter().map(plane).collect(), context, mapped, _buffer: buffer }))
+    }
+
     /// Where the planes lie in a buffer: as its GstVideoMeta says, which may say anything, else as the caps do.
     fn places(&self, buffer: &gst::BufferRef) -> Result<SmallVec<[Place; 3]>> {
         let (format, width, height) = (self.info.format(), self.info.width(), self.info.height());
@@ -205,6 +229,21 @@ impl Format {
                 "its {size} bytes do not hold {format} {width}x{height} at strides {strides:?} and offsets {offsets:?}"
             ))
         })
+    }
+}
+
+/// A picture in CUDA memory, mapped until this is dropped.
+pub struct GpuFrame<'a> {
+    pub context: cuda::driver::Context,
+    pub planes: DevicePlanes,
+    mapped: cuda::gst::Mapped,
+    _buffer: &'a gst::BufferRef,
+}
+
+impl GpuFrame<'_> {
+    /// Lets the stream wait until the picture is there.
+    pub fn order(&self, stream: &cuda::driver::Stream) -> Result<()> {
+        self.mapped.order(stream)
     }
 }
 

@@ -367,6 +367,39 @@ impl Stream {
         unsafe { result::stream::synchronize(self.raw) }.or_fail("GPU work failed")
     }
 
+    /// Queues a copy from the host. From pageable memory it is read during the call, from pinned memory later.
+    ///
+    /// # Safety
+    /// There is as much memory at `to`; it and pinned bytes stay so until the copy is done.
+    pub unsafe fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
+        let _entered = self.context.enter()?;
+        // SAFETY: as the caller says.
+        unsafe { result::memcpy_htod_async(to, bytes, self.raw) }.or_fail("Cannot copy to the GPU")
+    }
+
+    /// Queues a copy of `rows` rows of `row` bytes from one place of the GPU's memory to another: addresses and strides.
+    ///
+    /// # Safety
+    /// Both places have such rows, and stay so until the copy is done.
+    pub unsafe fn copy_rows(&self, from: (u64, usize), to: (u64, usize), row: usize, rows: usize) -> Result<()> {
+        let _entered = self.context.enter()?;
+        let device = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        let copy = sys::CUDA_MEMCPY2D {
+            srcMemoryType: device,
+            srcDevice: from.0,
+            srcPitch: from.1,
+            dstMemoryType: device,
+            dstDevice: to.0,
+            dstPitch: to.1,
+            WidthInBytes: row,
+            Height: rows,
+            // SAFETY: plain numbers and pointers; what is not said above is not read.
+            ..unsafe { std::mem::zeroed() }
+        };
+        // SAFETY: as the caller says.
+        unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().or_fail("Cannot copy on the GPU")
+    }
+
     /// Queues a kernel. `parameters` is the one structure that it takes by value.
     ///
     /// # Safety

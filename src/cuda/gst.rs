@@ -218,6 +218,23 @@ impl Slot {
         true
     }
 
+    /// Proposes a pool in CUDA memory to whoever asks for one to put frames of CUDA memory in. That it cannot be made is no
+    /// reason not to let them make their own.
+    pub fn propose(&self, element: &impl IsA<gst::Element>, device: i32, query: &mut gst::query::Allocation) {
+        // Decoders that hand out their own surfaces have as many as the pool has buffers. Those in flight between here and
+        // trtnms, and in the queues of a usual pipeline, must not be all there are.
+        const IN_FLIGHT: u32 = 8;
+        let (Some(caps), _) = query.get_owned() else { return };
+        let is_cuda = caps.features(0).is_some_and(|features| features.contains("memory:CUDAMemory"));
+        let Some(info) = is_cuda.then(|| gst_video::VideoInfo::from_caps(&caps).ok()).flatten() else { return };
+        let made =
+            self.ensure(element, device).and_then(|context| pool(&context, &caps, info.size() as u32, IN_FLIGHT));
+        if let Ok((pool, size)) = made {
+            query.add_allocation_pool(Some(&pool), size, IN_FLIGHT, 0);
+            query.add_allocation_meta::<gst_video::VideoMeta>(None);
+        }
+    }
+
     /// From now on works in the context of what arrived.
     ///
     /// # Errors

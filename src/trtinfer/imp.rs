@@ -340,6 +340,11 @@ impl ElementImpl for TrtInfer {
         &TEMPLATES
     }
 
+    fn set_context(&self, context: &gst::Context) {
+        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
+        self.parent_set_context(context);
+    }
+
     fn change_state(
         &self,
         transition: gst::StateChange,
@@ -378,7 +383,12 @@ impl BaseTransformImpl for TrtInfer {
             session.opening.cancel();
         }
         *self.running.lock().unwrap() = Running::default();
+        self.cuda.clear();
         Ok(())
+    }
+
+    fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
+        self.cuda.answer(query) || BaseTransformImplExt::parent_query(self, direction, query)
     }
 
     /// The sink asks for the model's tensor by name; the picture's caps pass.
@@ -388,7 +398,10 @@ impl BaseTransformImpl for TrtInfer {
         caps: &gst::Caps,
         filter: Option<&gst::Caps>,
     ) -> Option<gst::Caps> {
-        let caps = video::without_tensor(&video::usable(caps));
+        let mut caps = video::without_tensor(&video::usable(caps));
+        if self.session().is_some_and(|session| matches!(session.runner, Runner::Cpu)) {
+            caps = video::in_system_memory(&caps);
+        }
         let caps = match self.session() {
             Some(session) if direction == gst::PadDirection::Src => video::with_tensor(&caps, &session.spec),
             _ => caps,

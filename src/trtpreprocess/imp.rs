@@ -6,9 +6,13 @@ use gst::subclass::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
+use super::gpu::Gpu;
 use super::settings::{Overrides, Settings};
 use super::{Resize, TensorColors, TensorOrder, TensorType};
-use crate::error::{Error, Result};
+use crate::cuda;
+use crate::cuda::driver::Context;
+use crate::cuda::gst::Slot;
+use crate::error::{Error, Kind, Result};
 use crate::meta::tensor::{Content, Payload, TensorMeta};
 use crate::tensor::{Pool, Tensor};
 use crate::video::{self, Format};
@@ -23,8 +27,17 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 struct State {
     format: Format,
     spec: InputSpec,
-    preprocess: Preprocess,
-    pool: Pool,
+    maker: Maker,
+}
+
+/// What makes the tensors.
+enum Maker {
+    Cpu {
+        preprocess: Box<Preprocess>,
+        pool: Pool,
+    },
+    /// Made with the first frame, in its context.
+    Gpu(Option<Gpu>),
 }
 
 /// No two of these are locked at a time.
@@ -35,6 +48,7 @@ pub struct TrtPreprocess {
     /// each.
     overrides: Mutex<Option<Overrides>>,
     state: Mutex<Option<State>>,
+    cuda: Slot,
     /// What was last said about caps. Upstream tries caps again with each event and frame, and once is enough.
     complaint: Mutex<Option<String>>,
 }
@@ -49,15 +63,55 @@ impl TrtPreprocess {
     fn tensor(&self, caps: &gst::Caps) -> Option<String> {
         let peer = self.obj().static_pad("src")?.peer_query_caps(Some(caps));
         let wanted = peer.iter().find_map(|structure| structure.get::<String>(video::TENSOR_FIELD).ok());
-        wanted.or_else(|| Some(self.overrides().unwrap_or_default().apply(None).ok()?.to_string()))
+        wanted.or_else(|| Some(self.overrides().unwrap_or_default().apply(None, place_of(caps)).ok()?.to_string()))
     }
 
     fn configure(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<State> {
         let format = Format::from_caps(incaps)?;
-        let spec = self.overrides().unwrap_or_default().apply(video::tensor_of(outcaps)?.as_ref())?;
+        let wanted = video::tensor_of(outcaps)?;
+        let spec = self.overrides().unwrap_or_default().apply(wanted.as_ref(), place_of(incaps))?;
+        // Refuses what cannot be made, wherever that is.
         let (width, height) = (format.info.width() as usize, format.info.height() as usize);
         let preprocess = Preprocess::new(format.pixels, width, height, format.color, &spec)?;
-        Ok(State { format, spec, preprocess, pool: Pool::default() })
+        let maker = match (spec.place == CUDA, video::is_cuda(incaps)) {
+            (true, _) => Maker::Gpu(None),
+            (false, true) => return Err(cuda_for_the_cpu()),
+            (false, false) => Maker::Cpu { preprocess: Box::new(preprocess), pool: Pool::default() },
+        };
+        Ok(State { format, spec, maker })
+    }
+
+    fn payload(&self, state: &mut State, buffer: &gst::BufferRef) -> Result<Payload> {
+        let State { format, spec, maker } = state;
+        let (tensor, letterbox, ready) = match maker {
+            Maker::Cpu { preprocess, pool } => {
+                let make = |bytes: &mut [u8]| format.read(buffer, |frame| preprocess.run(frame, bytes));
+                (Tensor::fill(pool, spec.desc.clone(), make)?, *preprocess.letterbox(), None)
+            }
+            Maker::Gpu(gpu) => {
+                let context = self.context_for(buffer)?;
+                let gpu = match gpu {
+                    Some(gpu) if *gpu.context() == context => gpu,
+                    other => other.insert(Gpu::new(&context, format, spec)?),
+                };
+                let (tensor, ready) = gpu.tensor(format, spec, buffer)?;
+                (tensor, *gpu.letterbox(), Some(ready))
+            }
+        };
+        Ok(Payload { content: Content::Input { tensor, letterbox, recipe: spec.recipe }, ready })
+    }
+
+    /// The context of the frame's memory, else the pipeline's.
+    fn context_for(&self, buffer: &gst::BufferRef) -> Result<Context> {
+        let device = self.settings.lock().unwrap().cuda_device_id;
+        match cuda::gst::memory(buffer) {
+            Some(memory) => {
+                let context = memory.context()?;
+                self.cuda.follow(&context, device)?;
+                Ok(context)
+            }
+            None => self.cuda.ensure(&*self.obj(), device),
+        }
     }
 
     /// Whether this was not yet said about the caps.
@@ -67,10 +121,18 @@ impl TrtPreprocess {
         said != *complaint
     }
 
+    /// CUDA memory alone is offered, and the model runs on the CPU.
+    fn refusal_of_cuda(&self, offered: &gst::CapsRef) -> Option<Error> {
+        let wanted = self.obj().static_pad("src")?.peer_query_caps(None);
+        let for_cpu = !wanted.is_any() && !wanted.is_empty() && video::in_system_memory(&wanted) == wanted;
+        (for_cpu && video::is_cuda(offered) && video::in_system_memory(&offered.to_owned()).is_empty())
+            .then(cuda_for_the_cpu)
+    }
+
     /// Says what to do about frames that cannot be used: upstream only says "not negotiated".
     fn explain_refusal(&self, offered: &gst::CapsRef) {
         if self.overrides().is_some()
-            && let Some(error) = video::refusal(offered)
+            && let Some(error) = video::refusal(offered).or_else(|| self.refusal_of_cuda(offered))
             && self.is_new_complaint(&error)
         {
             gst::element_imp_warning!(self, gst::CoreError::Negotiation, ("{error}"), ["offered: {offered}"]);
@@ -78,14 +140,19 @@ impl TrtPreprocess {
     }
 }
 
-impl State {
-    fn tensor_for(&mut self, buffer: &gst::BufferRef) -> Result<Payload> {
-        let tensor = Tensor::fill(&self.pool, self.spec.desc.clone(), |bytes| {
-            self.format.read(buffer, |frame| self.preprocess.run(frame, bytes))
-        })?;
-        let content = Content::Input { tensor, letterbox: *self.preprocess.letterbox(), recipe: self.spec.recipe };
-        Ok(Payload { content, ready: None })
-    }
+/// [`InputSpec::place`] of tensors in GPU memory, and on the host.
+const CUDA: &str = "cuda";
+const CPU: &str = "cpu";
+
+/// Where tensors of such frames are made if nobody asks for them elsewhere.
+fn place_of(caps: &gst::CapsRef) -> &'static str {
+    if video::is_cuda(caps) { CUDA } else { CPU }
+}
+
+fn cuda_for_the_cpu() -> Error {
+    Error::new(Kind::Negotiation, "Cannot use frames in CUDA memory")
+        .cause("the model runs on the CPU")
+        .remedy("Put cudadownload before trtpreprocess, or let the model run on the GPU with backend=tensorrt")
 }
 
 #[glib::object_subclass]
@@ -151,6 +218,7 @@ impl ObjectImpl for TrtPreprocess {
                     .blurb("Width and height of the tensor like 640x640 (unset = as the model wants it)")
                     .mutable_ready()
                     .build(),
+                cuda::gst::device_id_property(),
             ]
         });
         &PROPERTIES
@@ -170,6 +238,7 @@ impl ObjectImpl for TrtPreprocess {
             "tensor-order" => settings.order = value.get::<TensorOrder>().expect("checked by GObject"),
             "tensor-type" => settings.dtype = value.get::<TensorType>().expect("checked by GObject"),
             "tensor-size" => settings.size = text(),
+            "cuda-device-id" => settings.cuda_device_id = value.get().expect("checked by GObject"),
             other => unreachable!("property {other}"),
         }
     }
@@ -187,6 +256,7 @@ impl ObjectImpl for TrtPreprocess {
             "tensor-order" => settings.order.to_value(),
             "tensor-type" => settings.dtype.to_value(),
             "tensor-size" => text(&settings.size),
+            "cuda-device-id" => settings.cuda_device_id.to_value(),
             other => unreachable!("property {other}"),
         }
     }
@@ -210,6 +280,11 @@ impl ElementImpl for TrtPreprocess {
     fn pad_templates() -> &'static [gst::PadTemplate] {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
         &TEMPLATES
+    }
+
+    fn set_context(&self, context: &gst::Context) {
+        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
+        self.parent_set_context(context);
     }
 }
 
@@ -239,6 +314,9 @@ impl BaseTransformImpl for TrtPreprocess {
     }
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
+        if self.cuda.answer(query) {
+            return true;
+        }
         if direction == gst::PadDirection::Sink {
             match query.view() {
                 gst::QueryView::Caps(query) => query.filter().into_iter().for_each(|caps| self.explain_refusal(caps)),
@@ -269,6 +347,7 @@ impl BaseTransformImpl for TrtPreprocess {
         query: &mut gst::query::Allocation,
     ) -> std::result::Result<(), gst::LoggableError> {
         self.parent_propose_allocation(decide_query, query)?;
+        self.cuda.propose(&*self.obj(), self.settings.lock().unwrap().cuda_device_id, query);
         if let Some(index) = query.find_allocation_meta::<gst_video::VideoCropMeta>() {
             query.remove_nth_allocation_meta(index);
         }
@@ -277,7 +356,7 @@ impl BaseTransformImpl for TrtPreprocess {
 
     fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
         let payload = match self.state.lock().unwrap().as_mut() {
-            Some(state) => state.tensor_for(buffer),
+            Some(state) => self.payload(state, buffer),
             None => return Err(gst::FlowError::NotNegotiated),
         };
         let payload = payload.map_err(|error: Error| {
@@ -298,6 +377,7 @@ impl BaseTransformImpl for TrtPreprocess {
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
         *self.overrides.lock().unwrap() = None;
         *self.state.lock().unwrap() = None;
+        self.cuda.clear();
         Ok(())
     }
 }

@@ -20,6 +20,8 @@ pub struct Settings {
     pub order: TensorOrder,
     pub dtype: TensorType,
     pub size: String,
+    /// -1 follows the pipeline.
+    pub cuda_device_id: i32,
 }
 
 /// What that means; `None` is left to the model.
@@ -48,6 +50,7 @@ impl Default for Settings {
             order: TensorOrder::Auto,
             dtype: TensorType::Auto,
             size: String::new(),
+            cuda_device_id: -1,
         }
     }
 }
@@ -73,12 +76,13 @@ impl Settings {
 }
 
 impl Overrides {
-    /// The tensor to make: what trtinfer wants where there is one, changed by what the user says.
-    pub fn apply(&self, wanted: Option<&InputSpec>) -> Result<InputSpec> {
+    /// The tensor to make: what trtinfer wants where there is one, changed by what the user says. Without trtinfer it is made
+    /// in the memory that `place` names.
+    pub fn apply(&self, wanted: Option<&InputSpec>, place: &str) -> Result<InputSpec> {
         let mut spec = match (wanted, self.size) {
             (Some(wanted), _) => wanted.clone(),
             (None, Some(_)) => InputSpec {
-                place: "cpu".into(),
+                place: place.into(),
                 desc: TensorDesc::new("images", DType::F32, &[1, 3, 0, 0]),
                 order: Order::Nchw,
                 recipe: Recipe::default(),
@@ -129,7 +133,7 @@ mod tests {
     #[test]
     fn each_override_shows() {
         let wanted: InputSpec = "cpu f32 1x3x32x64 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
-        assert_eq!(Settings::default().read().unwrap().apply(Some(&wanted)).unwrap(), wanted);
+        assert_eq!(Settings::default().read().unwrap().apply(Some(&wanted), "cpu").unwrap(), wanted);
         let all = Settings {
             resize: Resize::Stretch,
             pad_value: 0,
@@ -140,18 +144,19 @@ mod tests {
             order: TensorOrder::Nhwc,
             dtype: TensorType::F16,
             size: "128x96".into(),
+            cuda_device_id: -1,
         };
-        let spec = all.read().unwrap().apply(Some(&wanted)).unwrap();
+        let spec = all.read().unwrap().apply(Some(&wanted), "cpu").unwrap();
         assert_eq!(spec.to_string(), "cpu f16 1x96x128x3 nhwc bgr stretch:0 scale:1 mean:1/2/3 std:2/2/2 images");
     }
 
     #[test]
     fn without_trtinfer_a_size_is_enough() {
         let settings = Settings { size: "64x32".into(), ..Settings::default() };
-        let spec = settings.read().unwrap().apply(None).unwrap();
+        let spec = settings.read().unwrap().apply(None, "cpu").unwrap();
         assert_eq!(spec.desc.to_string(), "images f32 1x3x32x64");
         assert_eq!(spec.recipe.fit, Fit::Letterbox);
-        let error = Settings::default().read().unwrap().apply(None).unwrap_err();
+        let error = Settings::default().read().unwrap().apply(None, "cpu").unwrap_err();
         assert!(error.message().contains("trtinfer"), "{error}");
     }
 
