@@ -78,6 +78,14 @@ impl Error {
         &self.cause
     }
 
+    /// What is wrong in a clause: the cause where it is one line, else what failed.
+    pub fn as_clause(&self) -> String {
+        match self.cause.is_empty() || self.cause.contains('\n') {
+            true => self.what.clone(),
+            false => self.cause.clone(),
+        }
+    }
+
     /// What failed and what to do: the text for people.
     pub fn message(&self) -> String {
         let mut text = self.what.clone();

@@ -1,17 +1,23 @@
 //! What runs models. A backend is one file behind the [`Backend`] trait and one arm of [`open`].
 
 mod cpu;
+pub mod tensorrt;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use gst::glib;
 
-use crate::cuda::driver::Fence;
+use crate::cuda::driver::{Context, Fence};
 use crate::error::{Error, Kind, Result};
 use crate::model::Model;
 use crate::tensor::Tensor;
+use crate::tensorrt::engine::Engine;
+use crate::tensorrt::library::Library;
 use crate::vision::recipe::InputSpec;
+use tensorrt::TensorRt;
 
 /// A loaded model. One frame at a time; another thread needs another one.
 pub trait Backend: Send {
@@ -41,29 +47,107 @@ pub enum Choice {
     Cpu,
 }
 
-/// The backend that [`Choice`] comes to on this machine: its name, the place where it wants tensors (as in
-/// [`InputSpec::place`]), and for `auto`, why it was not the better one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
-    pub name: &'static str,
-    pub place: &'static str,
-    pub reason: Option<String>,
+/// What runs models on this machine.
+#[derive(Clone, Copy)]
+pub enum Runner {
+    Cpu,
+    TensorRt(&'static Library),
 }
 
-/// Decides without loading anything.
-pub fn choose(choice: Choice) -> Result<Chosen> {
-    let cpu = |reason| Ok(Chosen { name: "cpu", place: "cpu", reason });
-    match (choice, tensorrt_available()) {
-        (Choice::Cpu, _) => cpu(None),
-        (Choice::Auto, Err(missing)) => cpu(Some(missing.cause_text().to_string())),
-        (Choice::TensorRt, Err(missing)) => Err(missing),
-        (Choice::Auto | Choice::TensorRt, Ok(never)) => match never {},
+impl Runner {
+    pub fn name(self) -> &'static str {
+        match self {
+            Runner::Cpu => "cpu",
+            Runner::TensorRt(_) => "tensorrt",
+        }
+    }
+
+    /// The memory where it wants tensors, as in [`InputSpec::place`].
+    pub fn place(self) -> &'static str {
+        match self {
+            Runner::Cpu => "cpu",
+            Runner::TensorRt(_) => "cuda",
+        }
     }
 }
 
-/// Loads the model; this is the slow part.
-pub fn open(_chosen: &Chosen, model: Arc<Model>, spec: &InputSpec) -> Result<Box<dyn Backend>> {
-    cpu::Cpu::open(model, spec).map(|cpu| Box::new(cpu) as Box<dyn Backend>)
+/// What [`Choice`] comes to on this machine, and for `auto`, why it was not the better one.
+#[derive(Clone)]
+pub struct Chosen {
+    pub runner: Runner,
+    pub reason: Option<String>,
+}
+
+/// Decides without loading the model.
+pub fn choose(choice: Choice, path: &Path, options: &tensorrt::Options) -> Result<Chosen> {
+    let is_engine = tensorrt::is_engine(path);
+    let chosen = |runner, reason| Ok(Chosen { runner, reason });
+    match choice {
+        Choice::Cpu if is_engine => Err(Error::new(
+            Kind::Settings,
+            format!("{} is a TensorRT engine, which the CPU cannot run", path.display()),
+        )
+        .remedy("Give the .onnx file that the engine was built from, or use backend=tensorrt")),
+        Choice::Cpu => chosen(Runner::Cpu, None),
+        Choice::Auto | Choice::TensorRt => match tensorrt::library_for(path, options) {
+            Ok(library) => chosen(Runner::TensorRt(library), None),
+            Err(missing) if choice == Choice::Auto && !is_engine => chosen(Runner::Cpu, Some(missing.as_clause())),
+            Err(missing) => Err(missing),
+        },
+    }
+}
+
+/// A model whose description was read, and the engine where the file is one.
+pub struct Described {
+    pub model: Arc<Model>,
+    pub engine: Option<Arc<Engine>>,
+}
+
+/// Reads what the model says about itself. Engines say it only once they are loaded onto a GPU, so for them this needs a
+/// `cuda` context, and takes some time.
+pub fn describe(runner: Runner, path: &Path, options: &tensorrt::Options, cuda: Option<&Context>) -> Result<Described> {
+    match (runner, cuda) {
+        (Runner::TensorRt(library), Some(cuda)) if tensorrt::is_engine(path) => {
+            let (model, engine) = tensorrt::load_engine(path, library, options, cuda)?;
+            Ok(Described { model: Arc::new(model), engine: Some(engine) })
+        }
+        _ => Ok(Described { model: Arc::new(Model::read(path)?), engine: None }),
+    }
+}
+
+/// What loading has to say on the way.
+pub enum Event<'a> {
+    /// What is being done, and how much of it is, in percent.
+    Step(&'a str, Option<u32>),
+    /// It goes on all the same.
+    Warning(Error),
+}
+
+/// Whoever waits for a model.
+pub struct Loading<'a> {
+    /// May be called from any thread.
+    pub tell: &'a (dyn Fn(Event<'_>) + Send + Sync),
+    /// Set once nobody waits any more.
+    pub cancelled: &'a AtomicBool,
+}
+
+/// Loads the model; this is the slow part. TensorRT needs a `cuda` context.
+pub fn open(
+    runner: Runner,
+    described: &Described,
+    spec: &InputSpec,
+    options: &tensorrt::Options,
+    cuda: Option<&Context>,
+    loading: &Loading,
+) -> Result<Box<dyn Backend>> {
+    let model = &described.model;
+    Ok(match (runner, cuda) {
+        (Runner::TensorRt(library), Some(cuda)) => {
+            let engine = described.engine.clone();
+            Box::new(TensorRt::open(model, spec, library, options, cuda, engine, loading)?)
+        }
+        _ => Box::new(cpu::Cpu::open(model.clone(), spec)?),
+    })
 }
 
 /// Runs a backend's foreign code and makes an error of its panic, which in the thread that loads would end the application.
@@ -74,11 +158,4 @@ fn contained<T>(kind: Kind, what: &str, work: impl FnOnce() -> Result<T>) -> Res
             "This is a bug of that library; exporting the model with other options or another opset may avoid it",
         ))
     })
-}
-
-/// TensorRT comes in here.
-fn tensorrt_available() -> Result<std::convert::Infallible> {
-    Err(Error::new(Kind::Library, "Cannot run models with TensorRT")
-        .cause("this version of the plugin has no TensorRT backend")
-        .remedy("Use backend=cpu or backend=auto"))
 }

@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString, c_void};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{DriverError, result, sys};
@@ -100,7 +100,7 @@ enum Owner {
     /// We do, by a reference to the device's primary context.
     Primary(sys::CUdevice),
     /// Whatever is in here.
-    Foreign(#[expect(dead_code, reason = "kept alive, not read")] Box<dyn Any + Send + Sync>),
+    Foreign(Box<dyn Any + Send + Sync>),
 }
 
 // SAFETY: CUDA contexts, events and modules may be used by any thread.
@@ -117,8 +117,7 @@ unsafe impl Sync for Event {}
 impl Context {
     /// The primary context of a device, which cudart and PyTorch use too.
     pub fn primary(device: i32) -> Result<Self> {
-        available()?;
-        let count = result::device::get_count().or_fail("Cannot count the GPUs")?;
+        let count = device_count()?;
         if !(0..count).contains(&device) {
             return Err(no_device(device, count));
         }
@@ -139,6 +138,19 @@ impl Context {
 
     fn new(raw: sys::CUcontext, device: i32, owner: Owner) -> Self {
         Context(Arc::new(Inner { raw, device, owner, events: Mutex::default(), modules: Mutex::default() }))
+    }
+
+    /// What was given to [`Context::wrap`], if it is a `T`.
+    pub fn owner<T: Any>(&self) -> Option<&T> {
+        match &self.0.owner {
+            Owner::Primary(_) => None,
+            Owner::Foreign(owner) => owner.downcast_ref(),
+        }
+    }
+
+    /// A handle that does not keep the context.
+    pub fn downgrade(&self) -> WeakContext {
+        WeakContext(Arc::downgrade(&self.0))
     }
 
     /// The ordinal of its GPU, as CUDA counts.
@@ -208,6 +220,21 @@ impl Context {
         unsafe { sys::cuEventCreate(&mut event, flags) }.result().or_fail("Cannot make a CUDA event")?;
         Ok(Event(event))
     }
+}
+
+/// See [`Context::downgrade`].
+pub struct WeakContext(Weak<Inner>);
+
+impl WeakContext {
+    pub fn upgrade(&self) -> Option<Context> {
+        self.0.upgrade().map(Context)
+    }
+}
+
+/// How many GPUs there are.
+pub fn device_count() -> Result<i32> {
+    available()?;
+    result::device::get_count().or_fail("Cannot count the GPUs")
 }
 
 /// What a wrong `cuda-device-id` is answered.

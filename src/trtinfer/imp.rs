@@ -1,4 +1,3 @@
-use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,37 +8,32 @@ use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
 use super::opening::Opening;
-use crate::backend::{self, Backend, Choice, Chosen, Outputs};
+use super::settings::Settings;
+use crate::backend::tensorrt::Options;
+use crate::backend::{self, Backend, Chosen, Described, Event, Loading, Outputs, Runner};
+use crate::cuda::driver::Context;
+use crate::cuda::gst::Slot;
 use crate::error::{Error, Kind, Result};
 use crate::meta::tensor::{Content, Payload, TensorMeta};
 use crate::model::Model;
+use crate::tensor::Tensor;
+use crate::tensorrt::engine::Engine;
 use crate::video;
 use crate::vision::recipe::{InputSpec, parse_size};
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtinfer", gst::DebugColorFlags::empty(), Some("Models on tensors")));
 
-/// What the user typed.
-#[derive(Clone)]
-struct Settings {
-    model_file: Option<PathBuf>,
-    backend: Choice,
-    input_size: String,
-    batch_size: u32,
-    interval: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings { model_file: None, backend: Choice::Auto, input_size: String::new(), batch_size: 1, interval: 1 }
-    }
-}
-
-/// What start() read; does not change until stop().
+/// What start() read; does not change until stop(), save that another CUDA context takes the place of this one.
 #[derive(Clone)]
 struct Session {
     model: Arc<Model>,
-    chosen: Chosen,
+    /// Where the file is one.
+    engine: Option<Arc<Engine>>,
+    runner: Runner,
+    options: Options,
+    /// What TensorRT works in.
+    cuda: Option<Context>,
     spec: InputSpec,
     opening: Arc<Opening>,
 }
@@ -64,6 +58,7 @@ struct Stats {
 #[derive(Default)]
 pub struct TrtInfer {
     settings: Mutex<Settings>,
+    cuda: Slot,
     session: Mutex<Option<Session>>,
     running: Mutex<Running>,
     stats: Mutex<Stats>,
@@ -75,47 +70,77 @@ impl TrtInfer {
     }
 
     /// Reads the model's description and decides where it runs.
-    fn open_session(&self) -> Result<Session> {
+    fn open_session(&self) -> Result<(Session, Option<String>)> {
         let settings = self.settings.lock().unwrap().clone();
-        let path = settings.model_file.ok_or_else(|| {
-            Error::new(Kind::Settings, "trtinfer has no model").remedy("Set model-file to an ONNX file of a detector")
+        let path = settings.model_file.as_deref().ok_or_else(|| {
+            Error::new(Kind::Settings, "trtinfer has no model")
+                .remedy("Set model-file to an ONNX file or a TensorRT engine of a detector")
         })?;
         if settings.batch_size != 1 {
             return Err(Error::new(Kind::Settings, format!("batch-size={} is not supported yet", settings.batch_size))
                 .remedy("Leave batch-size at 1"));
         }
-        let chosen = backend::choose(settings.backend)?;
-        let model = Arc::new(Model::read(&path)?);
+        let options = settings.tensorrt();
+        let Chosen { runner, reason } = backend::choose(settings.backend, path, &options)?;
+        let cuda = match runner {
+            Runner::Cpu => None,
+            Runner::TensorRt(_) => Some(self.cuda.ensure(&*self.obj(), settings.cuda_device_id)?),
+        };
+        let Described { model, engine } = backend::describe(runner, path, &options, cuda.as_ref())?;
         model.check_task()?;
-        let spec = model.input_spec(parse_size("input-size", &settings.input_size)?, chosen.place)?;
+        let spec = model.input_spec(parse_size("input-size", &settings.input_size)?, runner.place())?;
         model.side_inputs(&spec)?; // made by the backend; what cannot be filled is better said before the slow part
-        Ok(Session { model, chosen, spec, opening: Arc::default() })
+        Ok((Session { model, engine, runner, options, cuda, spec, opening: Arc::default() }, reason))
     }
 
     /// Loads the model in a thread of GStreamer's pool, so that the application stays responsive.
     fn load(&self, session: Session) {
         self.obj().call_async(move |element| {
-            let Session { model, chosen, spec, opening } = session;
+            let Session { model, engine, runner, options, cuda, spec, opening } = session;
             let name = model.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let progress = |kind, text: String| {
-                let message = gst::message::Progress::builder(kind, "model-load", &text).src(element).build();
+            let progress = |kind, text: &str| {
+                let message = gst::message::Progress::builder(kind, "model-load", text).src(element).build();
                 let _ = element.post_message(message);
             };
-            progress(gst::ProgressType::Start, format!("Loading {name} for the {} backend", chosen.name));
+            progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", runner.name()));
             let begun = Instant::now();
-            let outcome = backend::open(&chosen, model, &spec);
+            let told = Mutex::new(String::new());
+            let tell = |event: Event<'_>| match event {
+                Event::Warning(error) => {
+                    gst::element_warning!(
+                        element,
+                        gst::LibraryError::Settings,
+                        ("{error}"),
+                        ["{}", error.cause_text()]
+                    );
+                }
+                Event::Step(what, percent) => {
+                    let percent = percent.map_or(String::new(), |percent| format!(" ({percent} %)"));
+                    let text = format!("Loading {name}: {what}{percent}");
+                    // TensorRT steps many times within a percent.
+                    if *told.lock().unwrap() != text {
+                        progress(gst::ProgressType::Continue, &text);
+                        *told.lock().unwrap() = text;
+                    }
+                }
+            };
+            let loading = Loading { tell: &tell, cancelled: opening.cancelled() };
+            let described = Described { model, engine };
+            let outcome = backend::open(runner, &described, &spec, &options, cuda.as_ref(), &loading);
             if opening.is_cancelled() {
-                progress(gst::ProgressType::Canceled, format!("Loading {name} was cancelled"));
+                progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
                 return;
             }
             let outcome = match outcome {
                 Ok(backend) => {
-                    let text = format!("Loaded {name} in {} ms", begun.elapsed().as_millis());
-                    progress(gst::ProgressType::Complete, text);
+                    progress(
+                        gst::ProgressType::Complete,
+                        &format!("Loaded {name} in {} ms", begun.elapsed().as_millis()),
+                    );
                     Ok(backend)
                 }
                 Err(error) => {
-                    progress(gst::ProgressType::Error, format!("Loading {name} failed"));
+                    progress(gst::ProgressType::Error, &format!("Loading {name} failed"));
                     element.post_error_message(error.to_gst());
                     Err(())
                 }
@@ -124,8 +149,31 @@ impl TrtInfer {
         });
     }
 
+    /// Where the tensor lies in another CUDA context than the model, the model is loaded there: that context is the
+    /// decoder's, and the others must follow.
+    fn follow(&self, tensor: &Tensor, running: &mut Running) -> Result<()> {
+        let Some(mut session) = self.session() else { return Ok(()) };
+        let (Some(have), Some(memory)) = (&session.cuda, tensor.device()) else { return Ok(()) };
+        if have == memory.context() {
+            return Ok(());
+        }
+        let settings = self.settings.lock().unwrap().clone();
+        self.cuda.follow(memory.context(), settings.cuda_device_id)?;
+        gst::info!(CAT, imp = self, "loading the model again, in the context of its tensors");
+        session.opening.cancel();
+        running.backend = None;
+        session.cuda = Some(memory.context().clone());
+        if session.engine.is_some() {
+            let path = &session.model.path;
+            session.engine = backend::describe(session.runner, path, &session.options, session.cuda.as_ref())?.engine;
+        }
+        session.opening = Arc::default();
+        *self.session.lock().unwrap() = Some(session.clone());
+        self.load(session);
+        Ok(())
+    }
+
     fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Failure> {
-        let session = self.session().ok_or(Failure::Flow(gst::FlowError::Flushing))?;
         let mut running = self.running.lock().unwrap();
         let Some(payload) = TensorMeta::take(buffer) else {
             return Err(missing_tensor("trtinfer got a frame without a tensor").into());
@@ -134,6 +182,8 @@ impl TrtInfer {
             return Err(missing_tensor("trtinfer got a frame that another trtinfer has already handled").into());
         };
 
+        self.follow(tensor, &mut running)?;
+        let session = self.session().ok_or(Failure::Flow(gst::FlowError::Flushing))?;
         let interval = self.settings.lock().unwrap().interval;
         let passed = running.passed.map_or(interval, |passed| passed + 1);
         if passed < interval {
@@ -204,7 +254,7 @@ impl Session {
         gst::Structure::builder("model-info")
             .field("file", self.model.path.display().to_string())
             .field("producer", &self.model.producer)
-            .field("backend", self.chosen.name)
+            .field("backend", self.runner.name())
             .field("task", self.model.task.as_deref())
             .field("stride", self.model.stride.unwrap_or(0))
             .field("labels", gst::Array::new(&self.model.labels))
@@ -239,39 +289,7 @@ impl ObjectSubclass for TrtInfer {
 impl ObjectImpl for TrtInfer {
     fn properties() -> &'static [glib::ParamSpec] {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = Settings::default();
-            vec![
-                glib::ParamSpecString::builder("model-file")
-                    .nick("Model file")
-                    .blurb("ONNX file of the detector")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecEnum::builder_with_default("backend", default.backend)
-                    .nick("Backend")
-                    .blurb("What runs the model")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecString::builder("input-size")
-                    .nick("Input size")
-                    .blurb("Width and height like 640x640, for models that leave them open (unset = as the file says)")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecUInt::builder("batch-size")
-                    .nick("Batch size")
-                    .blurb("Frames that are inferred at once")
-                    .minimum(1)
-                    .maximum(1024)
-                    .default_value(default.batch_size)
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecUInt::builder("interval")
-                    .nick("Interval")
-                    .blurb("Infer every n-th frame and let the others pass")
-                    .minimum(1)
-                    .maximum(u32::MAX)
-                    .default_value(default.interval)
-                    .mutable_playing()
-                    .build(),
+            let read_only = [
                 glib::ParamSpecBoxed::builder::<gst::Structure>("model-info")
                     .nick("Model information")
                     .blurb("What was read from the model file; NULL until the element has started")
@@ -282,43 +300,22 @@ impl ObjectImpl for TrtInfer {
                     .blurb("Frames inferred and skipped, and milliseconds of inference")
                     .read_only()
                     .build(),
-            ]
+            ];
+            super::settings::properties().into_iter().chain(read_only).collect()
         });
         &PROPERTIES
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
-        let mut settings = self.settings.lock().unwrap();
-        match pspec.name() {
-            "model-file" => {
-                let path = value.get::<Option<PathBuf>>().expect("checked by GObject");
-                settings.model_file = path.filter(|path| !path.as_os_str().is_empty());
-            }
-            "backend" => settings.backend = value.get().expect("checked by GObject"),
-            "input-size" => {
-                settings.input_size = value.get::<Option<String>>().expect("checked by GObject").unwrap_or_default()
-            }
-            "batch-size" => settings.batch_size = value.get().expect("checked by GObject"),
-            "interval" => settings.interval = value.get().expect("checked by GObject"),
-            other => unreachable!("property {other}"),
-        }
+        self.settings.lock().unwrap().set(pspec.name(), value);
     }
 
     fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
         match pspec.name() {
-            "model-info" => return self.session().map(|session| session.info()).to_value(),
-            "stats" => return self.stats.lock().unwrap().structure().to_value(),
-            _ => {}
-        }
-        let settings = self.settings.lock().unwrap();
-        match pspec.name() {
-            "model-file" => settings.model_file.as_deref().to_value(),
-            "backend" => settings.backend.to_value(),
-            "input-size" => (!settings.input_size.is_empty()).then_some(&settings.input_size).to_value(),
-            "batch-size" => settings.batch_size.to_value(),
-            "interval" => settings.interval.to_value(),
-            other => unreachable!("property {other}"),
+            "model-info" => self.session().map(|session| session.info()).to_value(),
+            "stats" => self.stats.lock().unwrap().structure().to_value(),
+            name => self.settings.lock().unwrap().get(name),
         }
     }
 }
@@ -363,10 +360,10 @@ impl BaseTransformImpl for TrtInfer {
     const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
-        let session = self.open_session().map_err(|error| error.to_gst())?;
+        let (session, reason) = self.open_session().map_err(|error| error.to_gst())?;
         gst::info!(CAT, imp = self, "{}", session.info());
-        if let Some(reason) = &session.chosen.reason {
-            let text = format!("Running the model on the {}: {reason}.", session.chosen.name.to_uppercase());
+        if let Some(reason) = reason {
+            let text = format!("Running the model on the {}: {reason}.", session.runner.name().to_uppercase());
             // gst-launch-1.0 prints nothing but the debug part of an info.
             gst::element_imp_info!(self, gst::LibraryError::Init, ("{text}"), ["{text}"]);
         }

@@ -12,12 +12,55 @@
 
 mod imp;
 mod opening;
+mod settings;
 
 use gst::glib;
 use gst::prelude::*;
 
+use crate::tensorrt::builder;
+
 glib::wrapper! {
     pub struct TrtInfer(ObjectSubclass<imp::TrtInfer>) @extends gst_base::BaseTransform, gst::Element, gst::Object;
+}
+
+/// Precision of engines that are built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstTrtPrecision")]
+pub enum Precision {
+    #[default]
+    #[enum_value(
+        name = "FP16 where TensorRT may choose and the GPU is fast at it, else as the file says",
+        nick = "auto"
+    )]
+    Auto,
+    #[enum_value(name = "32-bit float", nick = "fp32")]
+    Fp32,
+    #[enum_value(name = "16-bit float where it is faster", nick = "fp16")]
+    Fp16,
+    #[enum_value(name = "8-bit integers where they are faster, by a calibration cache", nick = "int8")]
+    Int8,
+}
+
+impl From<Precision> for builder::Precision {
+    fn from(value: Precision) -> Self {
+        match value {
+            Precision::Auto => builder::Precision::Auto,
+            Precision::Fp32 => builder::Precision::Fp32,
+            Precision::Fp16 => builder::Precision::Fp16,
+            Precision::Int8 => builder::Precision::Int8,
+        }
+    }
+}
+
+/// Whether engines are built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstTrtEngineBuild")]
+pub enum EngineBuild {
+    #[default]
+    #[enum_value(name = "Build what the cache does not have", nick = "auto")]
+    Auto,
+    #[enum_value(name = "Fail instead; for machines that must not spend minutes on it", nick = "never")]
+    Never,
 }
 
 pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {

@@ -1,5 +1,6 @@
 //! A backend on its way: one thread loads it, the streaming thread waits for it, and a flush or a state change ends the wait.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 
 use crate::backend::Backend;
@@ -8,6 +9,8 @@ use crate::backend::Backend;
 pub struct Opening {
     state: Mutex<State>,
     changed: Condvar,
+    /// Apart, because TensorRT asks for it while it builds.
+    cancelled: AtomicBool,
 }
 
 #[derive(Default)]
@@ -15,7 +18,6 @@ struct State {
     /// What loading came to; `Err` was reported by whoever loaded.
     outcome: Option<Result<Box<dyn Backend>, ()>>,
     flushing: bool,
-    cancelled: bool,
 }
 
 impl Opening {
@@ -27,12 +29,19 @@ impl Opening {
 
     /// Nobody wants the backend any more.
     pub fn cancel(&self) {
-        self.state.lock().unwrap().cancelled = true;
+        // Under the lock, or who is about to wait would miss it.
+        let _state = self.state.lock().unwrap();
+        self.cancelled.store(true, Ordering::Relaxed);
         self.changed.notify_all();
     }
 
     pub fn is_cancelled(&self) -> bool {
-        self.state.lock().unwrap().cancelled
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// The same for whoever looks again and again.
+    pub fn cancelled(&self) -> &AtomicBool {
+        &self.cancelled
     }
 
     /// Between flush-start and flush-stop nobody may wait.
@@ -44,7 +53,7 @@ impl Opening {
     /// Waits for the backend and takes it.
     pub fn wait(&self) -> Result<Box<dyn Backend>, gst::FlowError> {
         let state = self.state.lock().unwrap();
-        let waiting = |state: &mut State| state.outcome.is_none() && !state.flushing && !state.cancelled;
+        let waiting = |state: &mut State| state.outcome.is_none() && !state.flushing && !self.is_cancelled();
         let mut state = self.changed.wait_while(state, waiting).unwrap();
         match state.outcome.take() {
             Some(Ok(backend)) => Ok(backend),

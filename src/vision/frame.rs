@@ -6,6 +6,8 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PixelFormat {
     Nv12,
+    /// NV12 with samples of 16 bits, little-endian, of which the upper 10 count.
+    P010,
     I420,
     Rgb,
     Bgr,
@@ -17,8 +19,9 @@ pub enum PixelFormat {
 }
 
 impl PixelFormat {
-    pub const ALL: [PixelFormat; 9] = [
+    pub const ALL: [PixelFormat; 10] = [
         PixelFormat::Nv12,
+        PixelFormat::P010,
         PixelFormat::I420,
         PixelFormat::Rgb,
         PixelFormat::Bgr,
@@ -32,6 +35,7 @@ impl PixelFormat {
     pub const fn name(self) -> &'static str {
         match self {
             PixelFormat::Nv12 => "NV12",
+            PixelFormat::P010 => "P010_10LE",
             PixelFormat::I420 => "I420",
             PixelFormat::Rgb => "RGB",
             PixelFormat::Bgr => "BGR",
@@ -47,6 +51,7 @@ impl PixelFormat {
     pub const fn pixel_bytes(self) -> usize {
         match self {
             PixelFormat::Nv12 | PixelFormat::I420 | PixelFormat::Gray8 => 1,
+            PixelFormat::P010 => 2,
             PixelFormat::Rgb | PixelFormat::Bgr => 3,
             PixelFormat::Rgba | PixelFormat::Bgra | PixelFormat::Rgbx | PixelFormat::Bgrx => 4,
         }
@@ -57,7 +62,7 @@ impl PixelFormat {
         match self {
             PixelFormat::Rgb | PixelFormat::Rgba | PixelFormat::Rgbx => Some([0, 1, 2]),
             PixelFormat::Bgr | PixelFormat::Bgra | PixelFormat::Bgrx => Some([2, 1, 0]),
-            PixelFormat::Nv12 | PixelFormat::I420 | PixelFormat::Gray8 => None,
+            PixelFormat::Nv12 | PixelFormat::P010 | PixelFormat::I420 | PixelFormat::Gray8 => None,
         }
     }
 
@@ -66,7 +71,7 @@ impl PixelFormat {
         let (half_width, half_height) = (width.div_ceil(2), height.div_ceil(2));
         let mut planes = SmallVec::from_slice(&[(width * self.pixel_bytes(), height)]);
         match self {
-            PixelFormat::Nv12 => planes.push((half_width * 2, half_height)),
+            PixelFormat::Nv12 | PixelFormat::P010 => planes.push((half_width * 2 * self.pixel_bytes(), half_height)),
             PixelFormat::I420 => planes.extend([(half_width, half_height); 2]),
             _ => {}
         }

@@ -16,10 +16,16 @@ pub fn paint(frame: &mut FrameMut, plan: &Plan) {
     for mark in plan.marks.iter().filter(|mark| !mark.tag.is_empty()) {
         fill(frame, &mark.tag, &mark.paper);
         let luma = &mut frame.planes[0];
-        match frame.format.pixel_bytes() {
-            1 => write::<1>(luma, mark, plan),
-            3 => write::<3>(luma, mark, plan),
-            _ => write::<4>(luma, mark, plan),
+        let (paper, ink) = (mark.paper, mark.ink);
+        match frame.format {
+            PixelFormat::P010 => write(luma, mark, plan, [0, paper[0]], [0, ink[0]]),
+            PixelFormat::Nv12 | PixelFormat::I420 | PixelFormat::Gray8 => {
+                write(luma, mark, plan, [paper[0]], [ink[0]]);
+            }
+            PixelFormat::Rgb | PixelFormat::Bgr => {
+                write(luma, mark, plan, [0, 1, 2].map(|i| paper[i]), [0, 1, 2].map(|i| ink[i]));
+            }
+            _ => write(luma, mark, plan, paper, ink),
         }
     }
 }
@@ -33,6 +39,10 @@ fn fill(frame: &mut FrameMut, rect: &Rect, &[a, b, c, d]: &Sample) {
         (PixelFormat::Nv12, [y, uv]) => {
             fill_plane(y, rect, [a]);
             fill_plane(uv, &rect.halved(), [b, c]);
+        }
+        (PixelFormat::P010, [y, uv]) => {
+            fill_plane(y, rect, [0, a]);
+            fill_plane(uv, &rect.halved(), [0, b, 0, c]);
         }
         (PixelFormat::I420, [y, u, v]) => {
             fill_plane(y, rect, [a]);
@@ -56,9 +66,9 @@ fn fill_plane<const N: usize>(plane: &mut PlaneMut, rect: &Rect, pixel: [u8; N])
 }
 
 /// The text of a tag. In YUV only luma is blended: the chroma of the tag stays.
-fn write<const N: usize>(plane: &mut PlaneMut, mark: &Mark, plan: &Plan) {
+fn write<const N: usize>(plane: &mut PlaneMut, mark: &Mark, plan: &Plan, paper: [u8; N], ink: [u8; N]) {
     // A look-up is twice as fast as blending each pixel; most texts have more pixels than this has entries.
-    let ramp: [[u8; N]; 256] = array::from_fn(|c| array::from_fn(|i| blend(mark.paper[i], mark.ink[i], c as u32)));
+    let ramp: [[u8; N]; 256] = array::from_fn(|c| array::from_fn(|i| blend(paper[i], ink[i], c as u32)));
     let (mut x, top) = mark.text_origin(plan.font);
     for &glyph in &plan.text[mark.text_start as usize..][..mark.text_len as usize] {
         for (y, coverage) in (top..).zip(plan.font.rows(glyph)) {

@@ -45,14 +45,21 @@ impl Picture {
         &mut data[y as usize * *stride + x as usize * part.len()..][..part.len()]
     }
 
-    /// Which bytes of a [`Sample`] a plane holds.
-    fn part(&self, plane: usize) -> std::ops::Range<usize> {
+    /// Which bytes of a [`Sample`] each byte of a plane's samples holds; `None` where it is 0.
+    fn part(&self, plane: usize) -> &'static [Option<usize>] {
         match (self.target.format, plane) {
-            (PixelFormat::Nv12, 1) => 1..3,
-            (PixelFormat::I420, 1) => 1..2,
-            (PixelFormat::I420, 2) => 2..3,
-            (format, _) => 0..format.pixel_bytes(),
+            (PixelFormat::Nv12, 1) => &[Some(1), Some(2)],
+            (PixelFormat::P010, 0) => &[None, Some(0)],
+            (PixelFormat::P010, _) => &[None, Some(1), None, Some(2)],
+            (PixelFormat::I420, 1) => &[Some(1)],
+            (PixelFormat::I420, 2) => &[Some(2)],
+            (format, _) => &[Some(0), Some(1), Some(2), Some(3)][..format.pixel_bytes()],
         }
+    }
+
+    /// The bytes of a plane where a colour is stored.
+    fn bytes_of(&self, plane: usize, sample: impl Fn(usize) -> u8) -> Vec<u8> {
+        self.part(plane).iter().map(|&i| i.map_or(0, &sample)).collect()
     }
 
     /// Width and height of a plane, and pixels that a sample spans in each direction.
@@ -80,7 +87,7 @@ impl Picture {
                 let Some(mark) = tag.or(outline) else { continue };
                 let coverage = if tag.is_some() && plane == 0 { coverage(plan, mark, x, y) } else { 0.0 };
                 let mix = |i: usize| f32::from(mark.paper[i]) * (1.0 - coverage) + f32::from(mark.ink[i]) * coverage;
-                let bytes: Vec<u8> = self.part(plane).map(|i| mix(i).round() as u8).collect();
+                let bytes = self.bytes_of(plane, |i| mix(i).round() as u8);
                 self.sample(plane, x, y).copy_from_slice(&bytes);
             }
         }
@@ -123,7 +130,7 @@ fn a_ring_in_every_format() {
         let mut expected = picture.clone();
         let sample = color::sample(class_color(3), &picture.target);
         for plane in 0..picture.planes.len() {
-            let part = sample[picture.part(plane)].to_vec();
+            let part = picture.bytes_of(plane, |i| sample[i]);
             let rows: &[&str] = if plane == 0 { &PIXELS } else { &HALVED };
             for (y, row) in (0..).zip(rows) {
                 for (x, _) in row.match_indices('#') {

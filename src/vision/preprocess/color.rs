@@ -8,7 +8,7 @@ pub const GRAY: [f32; 3] = [0.299, 0.587, 0.114];
 
 /// Numbers that take YUV in 0..255 to RGB in 0..255, from the definitions of ITU-R BT.601, BT.709 and BT.2020:
 /// `R − Y = 2(1 − Kr)·Cr`, `B − Y = 2(1 − Kb)·Cb`, `Y = Kr·R + Kg·G + Kb·B`; limited range has 219 steps of luma above 16
-/// and 224 steps of chroma about 128.
+/// and 224 steps of chroma about 128. Full range ends at the greatest code: at 255, and in P010 at 1023, which is 255.75 here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct YuvToRgb {
     pub black: f32,
@@ -20,11 +20,14 @@ pub struct YuvToRgb {
 }
 
 impl YuvToRgb {
-    pub fn new(color: Colorimetry) -> Self {
+    pub fn new(format: PixelFormat, color: Colorimetry) -> Self {
         let (kr, kb) = color.matrix.kr_kb();
         let kg = 1.0 - kr - kb;
-        let (black, gain, chroma) =
-            if color.full_range { (0.0, 1.0, 1.0) } else { (16.0, 255.0 / 219.0, 255.0 / 224.0) };
+        let (black, gain, chroma) = match (color.full_range, format) {
+            (true, PixelFormat::P010) => (0.0, 255.0 / 255.75, 255.0 / 255.75),
+            (true, _) => (0.0, 1.0, 1.0),
+            (false, _) => (16.0, 255.0 / 219.0, 255.0 / 224.0),
+        };
         let (r_cr, b_cb) = (2.0 * (1.0 - kr) * chroma, 2.0 * (1.0 - kb) * chroma);
         YuvToRgb { black, gain, r_cr, g_cb: -b_cb * kb / kg, g_cr: -r_cr * kr / kg, b_cb }
     }
@@ -43,7 +46,7 @@ impl YuvToRgb {
 
 /// What must happen to a format's samples to become a tensor's colours.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Convert {
+pub(crate) enum Convert {
     /// Three lines, RGB already.
     Rgb,
     /// Three lines, RGB; the first becomes gray.
@@ -56,13 +59,13 @@ pub(super) enum Convert {
 
 impl Convert {
     pub fn new(format: PixelFormat, color: Colorimetry, colors: Colors) -> Self {
-        match (format, colors) {
-            (PixelFormat::Gray8, _) | (PixelFormat::Nv12 | PixelFormat::I420, Colors::Gray) => {
-                Convert::Luma(YuvToRgb::new(color))
-            }
-            (PixelFormat::Nv12 | PixelFormat::I420, _) => Convert::YuvToRgb(YuvToRgb::new(color)),
-            (_, Colors::Gray) => Convert::RgbToGray,
-            _ => Convert::Rgb,
+        let matrix = YuvToRgb::new(format, color);
+        match (format.rgb_offsets(), colors) {
+            (Some(_), Colors::Gray) => Convert::RgbToGray,
+            (Some(_), _) => Convert::Rgb,
+            (None, Colors::Gray) => Convert::Luma(matrix),
+            (None, _) if format == PixelFormat::Gray8 => Convert::Luma(matrix),
+            (None, _) => Convert::YuvToRgb(matrix),
         }
     }
 

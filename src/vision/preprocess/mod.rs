@@ -11,7 +11,8 @@
 //!    Here `s, c` is `1, 1` for full planes, `2, 2` for chroma between two luma samples and `2, 1` for chroma on the first
 //!    of them. For full planes that is `(i + 0.5)·F/D − 0.5`: pixel centres, as OpenCV's `INTER_LINEAR`.
 //! 2. **Sample**, with `lerp(a, b, w) = a + (b − a)·w`: along the row first, then between the two rows:
-//!    `lerp(lerp(p[near][near], p[near][far], wx), lerp(p[far][near], p[far][far], wx), wy)`, bytes taken as 0..255.
+//!    `lerp(lerp(p[near][near], p[near][far], wx), lerp(p[far][near], p[far][far], wx), wy)`, bytes taken as 0..255 and the 16-bit words
+//!    of P010 as `word / 256`, which is exact and puts black, white and grey where 8 bits have them.
 //! 3. **Colour** ([`color`]). YUV: `l = (y − black)·gain`, `cb = u − 128`, `cr = v − 128`, `r = l + cr·r_cr`,
 //!    `g = (l + cb·g_cb) + cr·g_cr`, `b = l + cb·b_cb`. To gray: `l`; from RGB: `(r·0.299 + g·0.587) + b·0.114`. From gray: `l`
 //!    in each channel. RGB is full range whatever the colorimetry says; alpha is ignored.
@@ -23,7 +24,7 @@
 //! [`Recipe::normalisation`]: super::recipe::Recipe::normalisation
 
 pub mod color;
-mod sampler;
+pub(crate) mod sampler;
 #[cfg(test)]
 mod tests;
 
@@ -43,14 +44,16 @@ use sampler::Sampler;
 pub const MAX_SIDE: usize = 1 << 15;
 
 /// Turns frames of one format and size into one kind of tensor. Built once per caps; holds all tables and scratch rows.
+///
+/// The CUDA kernel takes its tables from here, so that both agree.
 pub struct Preprocess {
-    format: PixelFormat,
-    letterbox: Letterbox,
-    dtype: DType,
-    order: Order,
-    samplers: Vec<Sampler>,
-    convert: Convert,
-    channels: Vec<Channel>,
+    pub(crate) format: PixelFormat,
+    pub(crate) letterbox: Letterbox,
+    pub(crate) dtype: DType,
+    pub(crate) order: Order,
+    pub(crate) samplers: Vec<Sampler>,
+    pub(crate) convert: Convert,
+    pub(crate) channels: Vec<Channel>,
     /// The scaled frame's row, one line per channel of the planes, then of the colours.
     samples: Vec<f32>,
     /// The tensor's row, all channels in its order; columns beside the frame hold padding from the start.
@@ -62,10 +65,10 @@ pub struct Preprocess {
 }
 
 /// One channel of the tensor: which line of samples it takes, and its normalisation.
-struct Channel {
-    from: usize,
-    factor: f32,
-    addend: f32,
+pub(crate) struct Channel {
+    pub from: usize,
+    pub factor: f32,
+    pub addend: f32,
 }
 
 impl Preprocess {

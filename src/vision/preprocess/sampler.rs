@@ -19,9 +19,9 @@ fn chroma(color: Colorimetry) -> [Siting; 2] {
 }
 
 /// Where one axis is sampled: between `near` and the sample after it, which counts `weight`; 0 at the last.
-struct Axis {
-    near: Vec<u32>,
-    weight: Vec<f32>,
+pub(crate) struct Axis {
+    pub near: Vec<u32>,
+    pub weight: Vec<f32>,
 }
 
 impl Axis {
@@ -36,7 +36,7 @@ impl Axis {
     }
 
     /// The same positions for a row of `samples` pixels of `pixel` bytes, whose pairs must lie in the row: at the last pixel
-    /// the pair begins one pixel before and its second counts all, which is equal in every bit as bytes are whole numbers.
+    /// the pair begins one pixel before and its second counts all, which is equal in every bit as differences of samples are exact.
     fn in_bytes(mut self, samples: u32, pixel: u32) -> Self {
         for (near, weight) in self.near.iter_mut().zip(&mut self.weight) {
             if *near > 0 && *near == samples - 1 {
@@ -52,8 +52,8 @@ impl Axis {
 trait Pair<const PIXEL: usize>: Pod {
     /// From 2 × `PIXEL` bytes.
     fn read(bytes: &[u8]) -> Self;
-    /// Byte `i` of either pixel.
-    fn bytes(self, i: usize) -> (u8, u8);
+    /// Sample `i` of either pixel.
+    fn samples(self, i: usize) -> (f32, f32);
 }
 
 impl Pair<1> for u16 {
@@ -63,8 +63,8 @@ impl Pair<1> for u16 {
     }
 
     #[inline(always)]
-    fn bytes(self, _: usize) -> (u8, u8) {
-        (self as u8, (self >> 8) as u8)
+    fn samples(self, _: usize) -> (f32, f32) {
+        (byte(self), byte(self >> 8))
     }
 }
 
@@ -75,8 +75,8 @@ impl Pair<2> for u32 {
     }
 
     #[inline(always)]
-    fn bytes(self, i: usize) -> (u8, u8) {
-        ((self >> (8 * i)) as u8, (self >> (8 * i + 16)) as u8)
+    fn samples(self, i: usize) -> (f32, f32) {
+        (byte((self >> (8 * i)) as u16), byte((self >> (8 * i + 16)) as u16))
     }
 }
 
@@ -90,9 +90,47 @@ impl<const PIXEL: usize> Pair<PIXEL> for [u32; 2] {
     }
 
     #[inline(always)]
-    fn bytes(self, i: usize) -> (u8, u8) {
-        ((self[0] >> (8 * i)) as u8, (self[1] >> (8 * i)) as u8)
+    fn samples(self, i: usize) -> (f32, f32) {
+        (byte((self[0] >> (8 * i)) as u16), byte((self[1] >> (8 * i)) as u16))
     }
+}
+
+/// Pixels of one sample of 16 bits.
+impl Pair<2> for [u16; 2] {
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> Self {
+        [0, 2].map(|at| <u16 as Pair<1>>::read(&bytes[at..]))
+    }
+
+    #[inline(always)]
+    fn samples(self, _: usize) -> (f32, f32) {
+        (wide(self[0]), wide(self[1]))
+    }
+}
+
+/// Pixels of two samples of 16 bits.
+impl Pair<4> for [u16; 4] {
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> Self {
+        [0, 2, 4, 6].map(|at| <u16 as Pair<1>>::read(&bytes[at..]))
+    }
+
+    #[inline(always)]
+    fn samples(self, i: usize) -> (f32, f32) {
+        (wide(self[i]), wide(self[2 + i]))
+    }
+}
+
+/// The lower byte as a sample.
+#[inline(always)]
+fn byte(word: u16) -> f32 {
+    f32::from(word as u8)
+}
+
+/// A word of P010 as a sample.
+#[inline(always)]
+fn wide(word: u16) -> f32 {
+    f32::from(word) * (1.0 / 256.0)
 }
 
 /// What the columns need of one row of a plane: a [`Pair`] each, in memory that fits the widest.
@@ -104,15 +142,16 @@ struct Row {
 const NO_ROW: u32 = u32::MAX;
 
 /// Resamples one plane.
-pub(super) struct Sampler {
-    plane: usize,
-    /// Bytes of one pixel of the plane, and where its channels lie in it.
-    pixel: usize,
-    offsets: SmallVec<[usize; 3]>,
-    row_bytes: usize,
+pub(crate) struct Sampler {
+    pub plane: usize,
+    /// Bytes of one pixel of the plane and of one of its samples, and which samples are its channels.
+    pub pixel: usize,
+    pub sample: usize,
+    pub offsets: SmallVec<[usize; 3]>,
+    pub row_bytes: usize,
     /// Indices are bytes.
-    columns: Axis,
-    rows: Axis,
+    pub columns: Axis,
+    pub rows: Axis,
     /// The rows next to the position, kept because the next position often needs one of them.
     around: [Row; 2],
 }
@@ -121,24 +160,29 @@ impl Sampler {
     /// Those that `colors` need of `format`, in the order of their channels.
     pub fn all(format: PixelFormat, color: Colorimetry, colors: Colors, letterbox: &Letterbox) -> Vec<Sampler> {
         let planes = format.planes(letterbox.frame_width as usize, letterbox.frame_height as usize);
-        let new = |i, pixel, offsets: &[_], sitings| Sampler::new(letterbox, i, planes[i], pixel, offsets, sitings);
+        let sample = if format == PixelFormat::P010 { 2 } else { 1 };
+        let new = |i, count, offsets: &[_], sitings| {
+            Sampler::new(letterbox, i, planes[i], (count * sample, sample), offsets, sitings)
+        };
         let (luma, chroma) = (|| new(0, 1, &[0], FULL), chroma(color));
         match (format, format.rgb_offsets()) {
             (_, Some(offsets)) => vec![new(0, format.pixel_bytes(), &offsets, FULL)],
             (PixelFormat::I420, _) if colors != Colors::Gray => {
                 vec![luma(), new(1, 1, &[0], chroma), new(2, 1, &[0], chroma)]
             }
-            (PixelFormat::Nv12, _) if colors != Colors::Gray => vec![luma(), new(1, 2, &[0, 1], chroma)],
+            (PixelFormat::Nv12 | PixelFormat::P010, _) if colors != Colors::Gray => {
+                vec![luma(), new(1, 2, &[0, 1], chroma)]
+            }
             _ => vec![luma()],
         }
     }
 
-    /// For a plane of `rows` rows with pixels of `pixel` bytes.
+    /// For a plane of `rows` rows, with pixels of `pixel` bytes and samples of `sample`.
     fn new(
         letterbox: &Letterbox,
         plane: usize,
         (row_bytes, rows): (usize, usize),
-        pixel: usize,
+        (pixel, sample): (usize, usize),
         offsets: &[usize],
         [x, y]: [Siting; 2],
     ) -> Self {
@@ -149,6 +193,7 @@ impl Sampler {
         Sampler {
             plane,
             pixel,
+            sample,
             offsets: offsets.into(),
             row_bytes,
             columns,
@@ -169,10 +214,12 @@ impl Sampler {
     /// Row `j` of the scaled frame into `samples`, one line per channel.
     #[inline(always)]
     pub fn sample(&mut self, frame: &Frame, j: usize, samples: &mut [f32]) {
-        match self.pixel {
-            1 => self.sample_pairs::<u16, 1>(frame, j, samples),
-            2 => self.sample_pairs::<u32, 2>(frame, j, samples),
-            3 => self.sample_pairs::<[u32; 2], 3>(frame, j, samples),
+        match (self.pixel, self.sample) {
+            (2, 2) => self.sample_pairs::<[u16; 2], 2>(frame, j, samples),
+            (4, 2) => self.sample_pairs::<[u16; 4], 4>(frame, j, samples),
+            (1, _) => self.sample_pairs::<u16, 1>(frame, j, samples),
+            (2, _) => self.sample_pairs::<u32, 2>(frame, j, samples),
+            (3, _) => self.sample_pairs::<[u32; 2], 3>(frame, j, samples),
             _ => self.sample_pairs::<[u32; 2], 4>(frame, j, samples),
         }
     }
@@ -195,8 +242,8 @@ impl Sampler {
         let [near, far] = self.around.each_ref().map(|row| &cast_slice::<u64, P>(&row.pairs)[..width]);
         for (line, &offset) in samples.chunks_exact_mut(width).zip(&self.offsets) {
             let along = |pair: P, weight: f32| {
-                let (near, far) = pair.bytes(offset);
-                lerp(near.into(), far.into(), weight)
+                let (near, far) = pair.samples(offset);
+                lerp(near, far, weight)
             };
             let columns = line.iter_mut().zip(&self.columns.weight).zip(near);
             if down == 0.0 {

@@ -51,6 +51,9 @@ impl Picture {
         Picture::new(shape, 0, 0, |plane, x, _| match (shape.0, plane) {
             (PixelFormat::Nv12 | PixelFormat::I420, 0) => pixel[0],
             (PixelFormat::Nv12, _) => pixel[1 + x % 2],
+            // Codes of 8 bits are the upper bytes.
+            (PixelFormat::P010, 0) => pixel[0] * (x % 2) as u8,
+            (PixelFormat::P010, _) => pixel[1 + x / 2 % 2] * (x % 2) as u8,
             (PixelFormat::I420, _) => pixel[plane],
             _ => pixel[x % pixel.len()],
         })
@@ -116,19 +119,26 @@ mod reference {
             let (x0, x1, wx) = position(i, letterbox.frame_width, letterbox.width, (row / pixel) as u32, x);
             let (y0, y1, wy) = position(j, letterbox.frame_height, letterbox.height, rows as u32, y);
             let Plane { data, stride } = frame.planes[plane];
-            let at = |x: usize, y: usize| f32::from(data[y * stride + x * pixel + offset]);
+            let at = |x: usize, y: usize| {
+                let bytes = &data[y * stride + x * pixel + offset..];
+                match frame.format {
+                    PixelFormat::P010 => f32::from(u16::from_le_bytes([bytes[0], bytes[1]])) / 256.0,
+                    _ => f32::from(bytes[0]),
+                }
+            };
             lerp(lerp(at(x0, y0), at(x1, y0), wx), lerp(at(x0, y1), at(x1, y1), wx), wy)
         };
         let full = ((1, 1), (1, 1));
-        let k = YuvToRgb::new(color);
+        let k = YuvToRgb::new(frame.format, color);
         if let Some(offsets) = frame.format.rgb_offsets() {
             let [r, g, b] = offsets.map(|offset| sample(0, frame.format.pixel_bytes(), offset, full));
             return if gray { [(r * GRAY[0] + g * GRAY[1]) + b * GRAY[2]; 3] } else { [r, g, b] };
         }
-        let l = (sample(0, 1, 0, full) - k.black) * k.gain;
+        let l = (sample(0, frame.format.pixel_bytes(), 0, full) - k.black) * k.gain;
         let (u, v) = match frame.format {
             _ if gray => return [l; 3],
             PixelFormat::Nv12 => (sample(1, 2, 0, chroma), sample(1, 2, 1, chroma)),
+            PixelFormat::P010 => (sample(1, 4, 0, chroma), sample(1, 4, 2, chroma)),
             PixelFormat::I420 => (sample(1, 1, 0, chroma), sample(2, 1, 0, chroma)),
             _ => return [l; 3],
         };
@@ -287,7 +297,10 @@ fn solid_colours_pass_each_matrix() {
         (Bt601, true, [137, 128, 128], [137.0; 3]),
     ];
     for (matrix, full_range, yuv, rgb) in table {
-        for format in [PixelFormat::Nv12, PixelFormat::I420] {
+        for format in [PixelFormat::Nv12, PixelFormat::P010, PixelFormat::I420] {
+            if full_range && format == PixelFormat::P010 {
+                continue; // its codes reach 1023, not 4 x 255
+            }
             let color = Colorimetry { matrix, full_range, ..Colorimetry::default() };
             let picture = Picture::solid((format, 5, 5), &yuv);
             let tensor = samples(&picture, color, 4, 4, Colors::Rgb, Fit::Stretch);
@@ -321,6 +334,25 @@ fn gray_is_luma() {
             assert_eq!(samples(&picture, color, 2, 2, Colors::Rgb, Fit::Stretch), [tensor[0]; 12]);
         }
     }
+}
+
+/// Black, white and grey of 10 bits, in both ranges.
+#[test]
+fn ten_bits_are_exact() {
+    let gray = |code: u16, full_range| {
+        let bytes = (code << 6).to_le_bytes();
+        let picture = Picture::new((PixelFormat::P010, 4, 4), 0, 0, |plane, x, _| match plane {
+            0 => bytes[x % 2],
+            _ => 128 * (x % 2) as u8,
+        });
+        let color = Colorimetry { full_range, ..Colorimetry::default() };
+        let tensor = samples(&picture, color, 2, 2, Colors::Rgb, Fit::Stretch);
+        assert!(tensor.iter().all(|&sample| sample == tensor[0]), "{tensor:?}");
+        tensor[0]
+    };
+    assert_eq!([gray(64, false), gray(940, false), gray(0, true)], [0.0, 255.0, 0.0]);
+    assert!((gray(1023, true) - 255.0).abs() < 1e-4, "{}", gray(1023, true));
+    assert!((gray(502, false) - 127.5).abs() < 1e-4, "between two codes of 8 bits: {}", gray(502, false));
 }
 
 /// A step of chroma between two samples, with luma constant: its place in the picture tells the siting.

@@ -1,0 +1,240 @@
+//! Frames to tensors: `kernels/preprocess.cu`. The twin is [`vision::preprocess`](crate::vision::preprocess), whose tables the
+//! kernel uses.
+
+use bytemuck::{Pod, Zeroable, cast_slice};
+
+use super::{DevicePlane, DevicePlanes, PREPROCESS, check_planes};
+use crate::cuda::driver::{Context, Function, Launch, Stream};
+use crate::cuda::memory::{DeviceBlock, DevicePool};
+use crate::error::Result;
+use crate::tensor::DType;
+use crate::vision::frame::{Colorimetry, PixelFormat};
+use crate::vision::geometry::Letterbox;
+use crate::vision::preprocess::Preprocess as Twin;
+use crate::vision::preprocess::color::{Convert, YuvToRgb};
+use crate::vision::preprocess::sampler::{Axis, Sampler};
+use crate::vision::recipe::{Colors, InputSpec, Order};
+
+/// Frames of one launch.
+pub const MAX_BATCH: usize = 32;
+
+/// Threads of a block, and the pixels that each makes, as in the kernel.
+const THREADS: (u32, u32) = (32, 8);
+const PIXELS: (u32, u32) = (2, 2);
+
+/// Turns frames of one format and size into one kind of tensor. Built once per caps; holds the tables on the GPU.
+pub struct Preprocess {
+    function: Function,
+    parameters: Parameters,
+    format: PixelFormat,
+    letterbox: Letterbox,
+    /// What `parameters` has the addresses of.
+    _tables: DeviceBlock,
+    /// Of each plane that the kernel sees: the frame's plane, and the byte where its samples begin.
+    views: [(usize, usize); 3],
+    /// Bytes of an element, and whether rows have an even number of them.
+    element: usize,
+    even: bool,
+}
+
+/// `Frame` of the kernel.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct View {
+    planes: [u64; 3],
+    tensor: u64,
+    strides: [u32; 3],
+    paired: u32,
+}
+
+/// `Position` of the kernel.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Position {
+    first: u32,
+    first_weight: f32,
+    others: u32,
+    others_weight: f32,
+}
+
+/// `Parameters` of the kernel.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Parameters {
+    frames: [View; MAX_BATCH],
+    columns: u64,
+    rows: u64,
+    left: u32,
+    top: u32,
+    width: u32,
+    height: u32,
+    tensor_width: u32,
+    tensor_height: u32,
+    first_step: u32,
+    others_step: u32,
+    convert: u32,
+    reversed: u32,
+    channels: u32,
+    interleaved: u32,
+    dtype: u32,
+    matrix: [f32; 6],
+    factor: [f32; 3],
+    addend: [f32; 3],
+    pad: f32,
+    unused: u32,
+}
+
+const _: () = assert!(size_of::<View>() == 48 && size_of::<Position>() == 16);
+const _: () = assert!(size_of::<Parameters>() == MAX_BATCH * 48 + 128);
+
+impl Preprocess {
+    /// For frames of `width` × `height` and tensors as `spec` says. `color` matters to YUV and gray formats.
+    ///
+    /// # Errors
+    /// As the twin's; `Run`, where the GPU fails.
+    pub fn new(
+        context: &Context,
+        format: PixelFormat,
+        (width, height): (usize, usize),
+        color: Colorimetry,
+        spec: &InputSpec,
+    ) -> Result<Preprocess> {
+        let twin = Twin::new(format, width, height, color, spec)?;
+        let (letterbox, colors) = (twin.letterbox, spec.recipe.colors);
+        let (first, others) = (&twin.samplers[0], twin.samplers.last().expect("a frame has a plane"));
+
+        let mut positions = positions(&first.columns, &others.columns);
+        positions.extend(self::positions(&first.rows, &others.rows));
+        let mut tables = DevicePool::new(context).take(size_of_val(&positions[..]))?;
+        tables.write(cast_slice(&positions))?;
+
+        let (convert, matrix) = match twin.convert {
+            Convert::Rgb => (0, None),
+            Convert::RgbToGray => (1, None),
+            Convert::YuvToRgb(matrix) => (2, Some(matrix)),
+            Convert::Luma(matrix) => (3, Some(matrix)),
+        };
+        // What one of gray repeats in three channels.
+        let channel = |c: usize| twin.channels.get(c).unwrap_or(&twin.channels[0]);
+        let parameters = Parameters {
+            frames: [View::default(); MAX_BATCH],
+            columns: tables.address(),
+            rows: tables.address() + (letterbox.width as usize * size_of::<Position>()) as u64,
+            left: letterbox.x,
+            top: letterbox.y,
+            width: letterbox.width,
+            height: letterbox.height,
+            tensor_width: letterbox.tensor_width,
+            tensor_height: letterbox.tensor_height,
+            first_step: step(first),
+            others_step: step(others),
+            convert,
+            reversed: (colors == Colors::Bgr).into(),
+            channels: twin.channels.len() as u32,
+            interleaved: (twin.order == Order::Nhwc).into(),
+            dtype: match twin.dtype {
+                DType::F16 => 1,
+                DType::U8 => 2,
+                _ => 0,
+            },
+            matrix: matrix.map_or([0.0; 6], |YuvToRgb { black, gain, r_cr, g_cb, g_cr, b_cb }| {
+                [black, gain, r_cr, g_cb, g_cr, b_cb]
+            }),
+            factor: [0, 1, 2].map(|c| channel(c).factor),
+            addend: [0, 1, 2].map(|c| channel(c).addend),
+            pad: spec.recipe.pad.into(),
+            unused: 0,
+        };
+
+        // Interleaved samples are planes to the kernel too.
+        let views: Vec<_> =
+            twin.samplers.iter().flat_map(|s| s.offsets.iter().map(|&i| (s.plane, i * s.sample))).collect();
+        let name = match (views.len(), first.sample) {
+            (1, 1) => "preprocess_u8x1",
+            (1, _) => "preprocess_u16x1",
+            (_, 1) => "preprocess_u8x3",
+            _ => "preprocess_u16x3",
+        };
+        let together = if twin.order == Order::Nhwc { twin.channels.len() } else { 1 };
+        Ok(Preprocess {
+            function: context.module(PREPROCESS)?.function(name)?,
+            parameters,
+            format,
+            letterbox,
+            _tables: tables,
+            views: [0, 1, 2].map(|i| *views.get(i).unwrap_or(&views[0])),
+            element: twin.dtype.size(),
+            even: (letterbox.tensor_width as usize * together).is_multiple_of(2),
+        })
+    }
+
+    /// Where the frame lies in the tensor.
+    pub fn letterbox(&self) -> &Letterbox {
+        &self.letterbox
+    }
+
+    /// Queues the making of a tensor, of which every element is written.
+    ///
+    /// # Errors
+    /// `WrongType`, if these are not the planes of such a frame: their number, a stride below a row's bytes, or odd addresses
+    /// of 16-bit samples. `Run`, where the GPU fails.
+    ///
+    /// # Safety
+    /// The planes have the rows of a frame as given to [`Preprocess::new`], `tensor` the bytes of its tensor and the alignment
+    /// of its elements, and both stay so until the work is done. `self` lives until then too.
+    pub unsafe fn launch(&self, stream: &Stream, planes: &[DevicePlane], tensor: u64) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { self.launch_batch(stream, &[(planes.into(), tensor)]) }
+    }
+
+    /// The same for several frames, with one launch for each [`MAX_BATCH`] of them.
+    ///
+    /// # Errors
+    /// As [`Preprocess::launch`].
+    ///
+    /// # Safety
+    /// As [`Preprocess::launch`].
+    pub unsafe fn launch_batch(&self, stream: &Stream, frames: &[(DevicePlanes, u64)]) -> Result<()> {
+        for frames in frames.chunks(MAX_BATCH) {
+            let mut parameters = self.parameters;
+            for (view, (planes, tensor)) in parameters.frames.iter_mut().zip(frames) {
+                *view = self.view(planes, *tensor)?;
+            }
+            let blocks = |pixels: u32, threads: u32, each: u32| pixels.div_ceil(threads * each);
+            let grid = (
+                blocks(parameters.tensor_width, THREADS.0, PIXELS.0),
+                blocks(parameters.tensor_height, THREADS.1, PIXELS.1),
+                frames.len() as u32,
+            );
+            let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
+            // SAFETY: the kernel takes these parameters; the tables live as long as `self`, the rest is as the caller says.
+            unsafe { stream.launch(&self.function, shape, &parameters)? };
+        }
+        Ok(())
+    }
+
+    fn view(&self, planes: &[DevicePlane], tensor: u64) -> Result<View> {
+        let Letterbox { frame_width, frame_height, .. } = self.letterbox;
+        check_planes(planes, self.format, frame_width as usize, frame_height as usize)?;
+        let view = self.views.map(|(plane, first)| (planes[plane].address + first as u64, planes[plane].stride as u32));
+        Ok(View {
+            planes: view.map(|(address, _)| address),
+            tensor,
+            strides: view.map(|(_, stride)| stride),
+            paired: (self.even && tensor.is_multiple_of(2 * self.element as u64)).into(),
+        })
+    }
+}
+
+/// Bytes from a sample to the next in its row; 0 where there is only one.
+fn step(sampler: &Sampler) -> u32 {
+    if sampler.row_bytes > sampler.pixel { sampler.pixel as u32 } else { 0 }
+}
+
+fn positions(first: &Axis, others: &Axis) -> Vec<Position> {
+    let others = others.near.iter().zip(&others.weight);
+    let both = first.near.iter().zip(&first.weight).zip(others);
+    let position =
+        |((&first, &first_weight), (&others, &others_weight))| Position { first, first_weight, others, others_weight };
+    both.map(position).collect()
+}

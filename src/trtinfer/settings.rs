@@ -1,0 +1,217 @@
+//! What the user says to trtinfer: each property, and what it means.
+
+use std::path::PathBuf;
+
+use gst::glib;
+use gst::prelude::*;
+
+use super::{EngineBuild, Precision};
+use crate::backend::Choice;
+use crate::backend::tensorrt::Options;
+use crate::tensorrt::builder::BuildOptions;
+use crate::tensorrt::engine;
+
+/// What the user typed.
+#[derive(Clone)]
+pub struct Settings {
+    pub model_file: Option<PathBuf>,
+    pub backend: Choice,
+    pub input_size: String,
+    pub batch_size: u32,
+    pub interval: u32,
+    /// -1 follows the pipeline.
+    pub cuda_device_id: i32,
+    pub trt_library: Option<PathBuf>,
+    pub allow_host_code: bool,
+    /// -1 is none.
+    pub dla_core: i32,
+    pub precision: Precision,
+    pub int8_calibration_cache: Option<PathBuf>,
+    /// 0 leaves it to TensorRT.
+    pub workspace_mib: u32,
+    pub optimization_level: u32,
+    pub engine_build: EngineBuild,
+    pub engine_cache: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            model_file: None,
+            backend: Choice::Auto,
+            input_size: String::new(),
+            batch_size: 1,
+            interval: 1,
+            cuda_device_id: -1,
+            trt_library: None,
+            allow_host_code: false,
+            dla_core: -1,
+            precision: Precision::Auto,
+            int8_calibration_cache: None,
+            workspace_mib: 0,
+            optimization_level: 3,
+            engine_build: EngineBuild::Auto,
+            engine_cache: None,
+        }
+    }
+}
+
+/// The properties that [`Settings`] hold.
+pub fn properties() -> Vec<glib::ParamSpec> {
+    let default = Settings::default();
+    vec![
+            glib::ParamSpecString::builder("model-file")
+                .nick("Model file")
+                .blurb("ONNX file or TensorRT engine of the detector; engines are programs, so use only trusted ones")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("backend", default.backend)
+                .nick("Backend")
+                .blurb("What runs the model")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("input-size")
+                .nick("Input size")
+                .blurb("Width and height like 640x640, for models that leave them open (unset = as the file says)")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecUInt::builder("batch-size")
+                .nick("Batch size")
+                .blurb("Frames that are inferred at once")
+                .minimum(1)
+                .maximum(1024)
+                .default_value(default.batch_size)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecUInt::builder("interval")
+                .nick("Interval")
+                .blurb("Infer every n-th frame and let the others pass")
+                .minimum(1)
+                .maximum(u32::MAX)
+                .default_value(default.interval)
+                .mutable_playing()
+                .build(),
+            crate::cuda::gst::device_id_property(),
+            glib::ParamSpecString::builder("trt-library")
+                .nick("TensorRT library")
+                .blurb("File or folder of the TensorRT library to use (unset = the newest that is found)")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecBoolean::builder("allow-host-code")
+                .nick("Allow host code")
+                .blurb("Let an engine run CPU code that it carries, which version-compatible engines do. Such code can do whatever this user can: only for engines you trust")
+                .default_value(default.allow_host_code)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecInt::builder("dla-core")
+                .nick("DLA core")
+                .blurb("Deep-learning accelerator of a Jetson to run on (-1 = the GPU)")
+                .minimum(-1)
+                .maximum(15)
+                .default_value(default.dla_core)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("precision", default.precision)
+                .nick("Precision")
+                .blurb("Precision of the engine built from an ONNX file")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("int8-calibration-cache")
+                .nick("INT8 calibration cache")
+                .blurb("Calibration table for precision=int8, as TensorRT's calibrators write it")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecUInt::builder("workspace-mib")
+                .nick("Workspace")
+                .blurb("MiB of GPU memory that layers may use to work in (0 = all there is)")
+                .default_value(default.workspace_mib)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecUInt::builder("optimization-level")
+                .nick("Optimization level")
+                .blurb("How long TensorRT may look for faster kernels: 0 builds in seconds, 5 in many minutes")
+                .maximum(5)
+                .default_value(default.optimization_level)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("engine-build", default.engine_build)
+                .nick("Engine build")
+                .blurb("Whether to build an engine from an ONNX file that has none in the cache")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("engine-cache")
+                .nick("Engine cache")
+                .blurb("Folder of built engines (unset = gst-plugin-trt/engines in the user's cache)")
+                .mutable_ready()
+                .build(),
+        ]
+}
+
+impl Settings {
+    /// What of it is for TensorRT.
+    pub fn tensorrt(&self) -> Options {
+        Options {
+            library: self.trt_library.clone(),
+            engine: engine::Options {
+                allow_host_code: self.allow_host_code,
+                dla_core: (self.dla_core >= 0).then_some(self.dla_core),
+            },
+            build: BuildOptions {
+                precision: self.precision.into(),
+                calibration: self.int8_calibration_cache.clone(),
+                workspace_mib: (self.workspace_mib > 0).then_some(self.workspace_mib),
+                level: u8::try_from(self.optimization_level).ok(),
+                ..BuildOptions::default()
+            },
+            never_build: self.engine_build == EngineBuild::Never,
+            cache: self.engine_cache.clone(),
+        }
+    }
+
+    /// Takes over a property, whose type and range GObject has checked.
+    pub fn set(&mut self, name: &str, value: &glib::Value) {
+        fn get<'a, T: glib::value::FromValue<'a>>(value: &'a glib::Value) -> T {
+            value.get().unwrap_or_else(|_| unreachable!("checked by GObject"))
+        }
+        let path = || get::<Option<PathBuf>>(value).filter(|path| !path.as_os_str().is_empty());
+        match name {
+            "model-file" => self.model_file = path(),
+            "backend" => self.backend = get(value),
+            "input-size" => self.input_size = get::<Option<String>>(value).unwrap_or_default(),
+            "batch-size" => self.batch_size = get(value),
+            "interval" => self.interval = get(value),
+            "cuda-device-id" => self.cuda_device_id = get(value),
+            "trt-library" => self.trt_library = path(),
+            "allow-host-code" => self.allow_host_code = get(value),
+            "dla-core" => self.dla_core = get(value),
+            "precision" => self.precision = get(value),
+            "int8-calibration-cache" => self.int8_calibration_cache = path(),
+            "workspace-mib" => self.workspace_mib = get(value),
+            "optimization-level" => self.optimization_level = get(value),
+            "engine-build" => self.engine_build = get(value),
+            "engine-cache" => self.engine_cache = path(),
+            other => unreachable!("property {other}"),
+        }
+    }
+
+    pub fn get(&self, name: &str) -> glib::Value {
+        match name {
+            "model-file" => self.model_file.as_deref().to_value(),
+            "backend" => self.backend.to_value(),
+            "input-size" => (!self.input_size.is_empty()).then_some(&self.input_size).to_value(),
+            "batch-size" => self.batch_size.to_value(),
+            "interval" => self.interval.to_value(),
+            "cuda-device-id" => self.cuda_device_id.to_value(),
+            "trt-library" => self.trt_library.as_deref().to_value(),
+            "allow-host-code" => self.allow_host_code.to_value(),
+            "dla-core" => self.dla_core.to_value(),
+            "precision" => self.precision.to_value(),
+            "int8-calibration-cache" => self.int8_calibration_cache.as_deref().to_value(),
+            "workspace-mib" => self.workspace_mib.to_value(),
+            "optimization-level" => self.optimization_level.to_value(),
+            "engine-build" => self.engine_build.to_value(),
+            "engine-cache" => self.engine_cache.as_deref().to_value(),
+            other => unreachable!("property {other}"),
+        }
+    }
+}
