@@ -178,7 +178,8 @@ fn progress_is_told_and_rises() {
         let seen = seen.into_inner().unwrap();
         assert!(seen.len() > 4, "{seen:?}");
         assert!(seen.is_sorted_by(|a, b| a.1 <= b.1), "{seen:?}");
-        assert_eq!((seen[0].0.as_str(), seen.last().unwrap().1), ("reading the model", 1.0));
+        assert!(seen.iter().any(|(phase, _)| phase == "reading the model"), "{seen:?}");
+        assert_eq!(seen.last().unwrap().1, 1.0);
     }
 }
 
@@ -186,7 +187,7 @@ fn progress_is_told_and_rises() {
 fn a_build_can_be_cancelled() {
     for library in libraries() {
         let onnx = file("tests/models/shapes.onnx");
-        // At the first word, and in the middle of TensorRT's work.
+        // At the first word, and in the middle of TensorRT's work. Before it, there may be word of waiting for other tests.
         for after in [1, 4] {
             let cancelled = AtomicBool::new(false);
             let told = Mutex::new(0);

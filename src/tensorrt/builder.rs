@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use sha2::{Digest, Sha256};
 
@@ -257,6 +258,9 @@ pub fn build(
             .remedy("See the rest of TensorRT's log: GST_DEBUG=trt*:6")
     };
 
+    let _turn =
+        turn(cancelled, || progress(Progress { phase: "waiting for another engine to be built", fraction: 0.0 }))
+            .ok_or_else(|| stopped(onnx))?;
     step("reading the model", 0.0)?;
     // In this order, since each is dropped before those that it was made by, and the network's weights are the parser's.
     let mut builder = library.builder()?;
@@ -299,6 +303,26 @@ pub fn build(
         engine: engine.bytes().to_vec(),
         timing: timing.and_then(|timing| Some(timing.serialize()?.bytes().to_vec())),
     })
+}
+
+/// One build at a time: two would spoil each other's measurements of kernels, and TensorRT-RTX 1.7 mixes up the GPUs that they
+/// are for. Calls `waiting` once if it has to wait; `None` when it was cancelled meanwhile.
+fn turn(cancelled: &AtomicBool, waiting: impl FnOnce()) -> Option<MutexGuard<'static, ()>> {
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let mut waiting = Some(waiting);
+    while !cancelled.load(Ordering::Relaxed) {
+        match BUILDING.try_lock() {
+            Ok(turn) => return Some(turn),
+            Err(TryLockError::Poisoned(turn)) => return Some(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                if let Some(waiting) = waiting.take() {
+                    waiting();
+                }
+                std::thread::sleep(cache::PATIENCE);
+            }
+        }
+    }
+    None
 }
 
 fn stopped(onnx: &Onnx) -> Error {

@@ -31,8 +31,8 @@ use crate::error::{Error, Kind, Result};
 /// First line of every label; another number here makes all entries of before useless.
 const TITLE: &str = "gst-plugin-trt engine 1";
 
-/// How often someone who waits for another process looks whether it is done, or whether waiting has become pointless.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// How often someone who waits for another's build looks whether it is done, or whether waiting has become pointless.
+pub(super) const PATIENCE: Duration = Duration::from_millis(50);
 
 /// What an engine is built for: it is used again only where all of this is the same, save the model's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
