@@ -150,6 +150,12 @@ setup_build() {
     need_gstreamer
 }
 
+# Real TensorRT libraries for tests/tensorrt_rtx.rs, which says itself when they are missing.
+need_tensorrt() {
+    [ "$(uname -m)" = x86_64 ] || return 0
+    "$ROOT/tests/tensorrt/fetch.sh" >/dev/null || echo "$ME: without TensorRT's libraries their tests are skipped" >&2
+}
+
 # The same, and all that the tests need.
 setup_tests() {
     setup_build
@@ -161,4 +167,5 @@ setup_tests() {
     need_cargo_tools
     # apt's Python modules belong to /usr/bin/python3: it goes before any other python3, but after cargo.
     PATH=$(dirname "$(command -v cargo)"):/usr/bin:$PATH
+    need_tensorrt
 }

@@ -147,6 +147,7 @@ furnish_folder() {
     lend "$COMPAT_RUST" /opt/rust
     lend "$COMPAT_CRATES" /opt/cargo/registry
     lend "$ROOT" /project
+    [ ! -d "$CACHE/tensorrt" ] || lend "$CACHE/tensorrt" /root/.cache/gst-plugin-trt/tensorrt
     own_build
     cp "$COMPAT_NEXTEST" "$FOLDER/usr/local/bin/cargo-nextest"
     echo "GStreamer $(inside pkg-config --modversion gstreamer-1.0)"

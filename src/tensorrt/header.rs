@@ -37,8 +37,12 @@ pub struct Header {
     pub plan: Range<usize>,
 }
 
-/// Bytes of a plan's header that are read here.
+/// Bytes of a plan's header that are read here: the tag at 0, the size of the whole at 16 (u64), the version at 24 (four
+/// u8), and for RTX the GPU generations at 32 (u32, a bit for each).
 const SIZE: usize = 36;
+
+/// RTX's GPU generations, by bit.
+const GENERATIONS: [u32; 6] = [75, 80, 86, 89, 120, 121];
 
 impl Header {
     /// # Errors
@@ -53,9 +57,11 @@ impl Header {
         };
         let plan = &file[start..];
         let Some(flavour) = flavour(plan) else { return Err(no_engine(plan)) };
-        if plan.len() < SIZE {
+        let whole = plan.get(16..24).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
+        let whole = whole.unwrap_or_default().max(SIZE as u64);
+        if (plan.len() as u64) < whole {
             return Err(Error::new(Kind::Model, format!("The {flavour} engine is cut short"))
-                .cause(format!("there are {} bytes of it", plan.len()))
+                .cause(format!("there are {} of {whole} bytes", plan.len()))
                 .remedy("Copy the file again, or build it again"));
         }
         let [major, minor, patch, build] = [24, 25, 26, 27].map(|i| u32::from(plan[i]));
@@ -66,7 +72,7 @@ impl Header {
             version: Version { major, minor, patch, build: Some(build) },
             compute_capabilities: match flavour {
                 Flavour::TensorRt => Vec::new(),
-                Flavour::Rtx => [75, 80, 86, 89, 120, 121].iter().enumerate().filter_map(of_bit).collect(),
+                Flavour::Rtx => GENERATIONS.iter().enumerate().filter_map(of_bit).collect(),
             },
             metadata,
             plan: start..file.len(),
@@ -128,6 +134,7 @@ mod tests {
 
     fn plan(tag: &[u8; 4], version: [u8; 4]) -> Vec<u8> {
         let mut plan = vec![0; 64];
+        plan[16] = 64;
         plan[..4].copy_from_slice(tag);
         plan[24..28].copy_from_slice(&version);
         plan
@@ -155,7 +162,7 @@ mod tests {
         assert_eq!((header.plan.start, header.version.major), (start, 10));
         // The same cut off within the JSON, at its end, and within the plan.
         for (end, words) in
-            [(20, "begins with the bytes"), (start, "it is empty"), (start + 30, "there are 30 bytes of it")]
+            [(20, "begins with the bytes"), (start, "it is empty"), (start + 30, "there are 30 of 64 bytes")]
         {
             let error = Header::read(&file[..end]).unwrap_err();
             assert!(error.message().contains(words), "{end}: {error}");
@@ -167,7 +174,7 @@ mod tests {
         let cases = [
             (&b""[..], "it is empty"),
             (b"ft", "cut short"),
-            (b"ftrt\0\0\0\0", "there are 8 bytes"),
+            (b"ftrt\0\0\0\0", "there are 8 of 36 bytes"),
             (b"\x08\x0a\x12\x07pytorch", "ONNX"),
             (b"PK\x03\x04rest", "PyTorch"),
             (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),

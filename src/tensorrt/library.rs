@@ -4,6 +4,7 @@
 //! lazily and for itself alone (RTLD_LAZY, RTLD_LOCAL), so that parts which are not used need nothing, and two releases in
 //! one process do not take each other's classes.
 
+use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -172,7 +173,7 @@ impl Library {
     fn load(file: &Path) -> std::result::Result<&'static Library, String> {
         let mut opened = OPENED.lock().unwrap();
         // SAFETY: running the library's initialisation is what the user asks for; TensorRT's does nothing but set up.
-        let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) }.map_err(|error| error.to_string())?;
+        let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) }.map_err(reason)?;
         // It stays open, wanted or not: unloading C++ libraries is asking for trouble.
         let dl: &'static Dl = Box::leak(Box::new(dl));
         // SAFETY: if there are functions of these names, they are TensorRT's, which have had these types since 8.
@@ -325,7 +326,7 @@ impl Library {
         unsafe {
             let create = dl.get::<CreateParser>(c"createNvOnnxParser_INTERNAL");
             let number = dl.get::<GetVersion>(c"getNvOnnxParserVersion").map_or(0, |version| version());
-            Ok((*create.map_err(|error| failed(error.to_string()))?, number))
+            Ok((*create.map_err(|error| failed(reason(error)))?, number))
         }
     }
 
@@ -336,8 +337,7 @@ impl Library {
         self.plugins.get_or_init(|| {
             let registered = self.open_part(name).and_then(|dl| {
                 // SAFETY: it has had this type since 8.
-                let init =
-                    unsafe { dl.get::<InitPlugins>(c"initLibNvInferPlugins") }.map_err(|error| error.to_string())?;
+                let init = unsafe { dl.get::<InitPlugins>(c"initLibNvInferPlugins") }.map_err(reason)?;
                 // SAFETY: the logger is of this family and stays.
                 match unsafe { init(logger(self.family), c"".as_ptr()) } {
                     true => Ok(()),
@@ -356,7 +356,7 @@ impl Library {
         let beside = self.folder().join(name);
         let file = if beside.exists() { beside } else { PathBuf::from(name) };
         // SAFETY: as in `load`.
-        let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) }.map_err(|error| error.to_string())?;
+        let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) }.map_err(reason)?;
         Ok(Box::leak(Box::new(dl)))
     }
 
@@ -375,6 +375,11 @@ impl fmt::Debug for Library {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Library({self})")
     }
+}
+
+/// The loader's own words.
+fn reason(error: libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| source.to_string())
 }
 
 /// Family and version of what `getInferLibVersion` says. The error is the reason alone.
