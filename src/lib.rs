@@ -5,6 +5,7 @@
 //! * [`error`]: what failed, why, and what to do; [`tensor`]: named arrays and the memory they live in.
 //! * [`vision`]: the image side of detection, pure: preprocess, head layouts, suppression, drawing.
 //! * [`cuda`]: the GPU: driver, memory.
+//! * [`tensorrt`]: TensorRT, found at run time.
 //! * [`model`]: what a model file says about itself; [`backend`]: what runs it.
 //! * [`meta`]: what the elements hang on buffers; [`video`]: the door between GStreamer's video and [`vision`].
 //! * [`trtpreprocess`], [`trtinfer`], [`trtnms`]: the elements, thin: settings, caps, one call per frame.
@@ -18,6 +19,7 @@ pub mod error;
 pub mod meta;
 pub mod model;
 pub mod tensor;
+pub mod tensorrt;
 pub mod trtinfer;
 pub mod trtnms;
 pub mod trtpreprocess;

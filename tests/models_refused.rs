@@ -149,7 +149,7 @@ fn run_once(file: &Path) -> gsttrt::error::Result<Vec<Tensor>> {
     }
     let mut backend = backend::open(&chosen, model.into(), &spec)?;
     let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok::<_, gsttrt::error::Error>(()))?;
-    backend.run(&picture)
+    backend.run(&picture, None)
 }
 
 #[test]

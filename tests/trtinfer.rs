@@ -70,7 +70,7 @@ fn values(tensor: &Tensor) -> Vec<f32> {
         DType::I8 => all::<i8>(tensor),
         DType::I32 => all::<i32>(tensor),
         DType::I64 => all::<i64>(tensor),
-        DType::Bool => tensor.bytes().iter().map(|&byte| byte.into()).collect(),
+        DType::Bool => tensor.bytes().unwrap().iter().map(|&byte| byte.into()).collect(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! ONNX files carry a graph signature; Ultralytics adds `metadata_props` (names, stride, imgsz, task, …), which is all
 //! that a launch line needs to leave out.
 
+mod engine;
 mod onnx;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,15 @@ use crate::vision::recipe::{Colors, InputSpec, Order, Recipe};
 
 /// Widths and heights of inputs that can be served; more would not fit into memory.
 const SIDES: RangeInclusive<u32> = 1..=16384;
+
+/// What a file of any kind says about itself.
+struct Header {
+    producer: String,
+    inputs: Vec<TensorDesc>,
+    outputs: Vec<TensorDesc>,
+    metadata: BTreeMap<String, String>,
+    operators: BTreeSet<String>,
+}
 
 /// A model file's own description.
 #[derive(Clone, Debug)]
@@ -48,29 +58,24 @@ pub struct Model {
 impl Model {
     /// Reads the description from an ONNX file.
     pub fn read(path: &Path) -> Result<Self> {
-        let name = path.display();
-        // A pipe would be waited for, and a device may never end.
-        if !std::fs::metadata(path).map_err(|error| unreadable(path, error))?.is_file() {
-            return Err(unreadable(path, std::io::Error::other("it is a folder or a device")));
-        }
-        let bytes = std::fs::read(path).map_err(|error| unreadable(path, error))?;
-        if bytes.is_empty() {
-            return Err(Error::new(Kind::Model, format!("The model file {name} is empty"))
-                .remedy("Export or copy the model again"));
-        }
-        if path.extension().is_some_and(|extension| extension == "engine" || extension == "plan") {
-            return Err(Error::new(
-                Kind::Library,
-                format!("{name} is a TensorRT engine, and this version runs ONNX only"),
-            )
-            .remedy("Give the .onnx file that the engine was built from"));
-        }
-        onnx::read(&bytes)
+        onnx::read(&contents(path)?)
             .and_then(|header| Model::from_header(path, header))
             .map_err(|error| error.about(&unusable(path)))
     }
 
-    fn from_header(path: &Path, header: onnx::Header) -> Result<Self> {
+    /// The description of a TensorRT engine, which only TensorRT can read: its tensors, and the JSON before the plan.
+    pub fn of_engine(
+        path: &Path,
+        inputs: Vec<TensorDesc>,
+        outputs: Vec<TensorDesc>,
+        json: Option<&str>,
+    ) -> Result<Self> {
+        engine::header(inputs, outputs, json)
+            .and_then(|header| Model::from_header(path, header))
+            .map_err(|error| error.about(&unusable(path)))
+    }
+
+    fn from_header(path: &Path, header: Header) -> Result<Self> {
         let (image, order) = image_input(&header.inputs)?;
         let literal = |key: &str| header.metadata.get(key).and_then(|text| text.parse::<Value>().ok());
         let number = |key: &str| literal(key).as_ref().and_then(as_u32);
@@ -219,6 +224,20 @@ impl Model {
         let tensors: Result<_> = self.inputs.iter().enumerate().map(tensor).collect();
         tensors.map_err(|error| error.about(&unusable(&self.path)))
     }
+}
+
+/// All bytes of a model file.
+pub fn contents(path: &Path) -> Result<Vec<u8>> {
+    // A pipe would be waited for, and a device may never end.
+    if !std::fs::metadata(path).map_err(|error| unreadable(path, error))?.is_file() {
+        return Err(unreadable(path, std::io::Error::other("it is a folder or a device")));
+    }
+    let bytes = std::fs::read(path).map_err(|error| unreadable(path, error))?;
+    if bytes.is_empty() {
+        return Err(Error::new(Kind::Model, format!("The model file {} is empty", path.display()))
+            .remedy("Export or copy the model again"));
+    }
+    Ok(bytes)
 }
 
 /// A model file that is not there or cannot be read.

@@ -2,21 +2,13 @@
 //!
 //! Field numbers are those of onnx.proto3 (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3>).
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::HashSet;
 
 use prost::Message;
 
+use super::Header;
 use crate::error::{Error, Kind, Result};
 use crate::tensor::{DType, Dims, TensorDesc};
-
-/// What an ONNX file says about itself.
-pub struct Header {
-    pub producer: String,
-    pub inputs: Vec<TensorDesc>,
-    pub outputs: Vec<TensorDesc>,
-    pub metadata: BTreeMap<String, String>,
-    pub operators: BTreeSet<String>,
-}
 
 /// Reads the header from the bytes of a whole file. Errors carry a cause; the caller says which file.
 pub fn read(bytes: &[u8]) -> Result<Header> {

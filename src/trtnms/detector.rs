@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::LayoutChoice;
 use super::classes::{read_labels, thresholds};
+use crate::cuda::driver::{Context, Fence, Stream};
+use crate::cuda::kernels::boxes::Boxes;
 use crate::error::Result;
 use crate::model::Model;
 use crate::tensor::{Tensor, TensorDesc};
@@ -52,6 +54,13 @@ pub struct Detector {
     thresholds: Thresholds,
     nms: Nms,
     detections: Vec<Detection>,
+    gpu: Option<Gpu>,
+}
+
+/// What finds the objects where the model's outputs are in GPU memory.
+struct Gpu {
+    boxes: Boxes,
+    stream: Stream,
 }
 
 impl Detector {
@@ -72,6 +81,7 @@ impl Detector {
             thresholds: Thresholds::uniform(wishes.score_threshold),
             nms: Nms::new(wishes.iou_threshold, wishes.max_detections as usize, wishes.class_agnostic),
             detections: Vec::new(),
+            gpu: None,
             wishes: wishes.clone(),
         };
         detector.adjust(wishes)?;
@@ -107,13 +117,27 @@ impl Detector {
         (self.wishes.layout != LayoutChoice::Auto && usual != *recipe).then_some(usual)
     }
 
-    /// Finds the objects of a frame; they stay here until the next one's.
-    pub fn detect(&mut self, tensors: &[Tensor], letterbox: &Letterbox) -> Result<()> {
+    /// Finds the objects of a frame, in tensors that may be read once `ready` is passed; they stay here until the next
+    /// one's. This is the one place where the host waits for the GPU.
+    pub fn detect(&mut self, tensors: &[Tensor], ready: Option<&Fence>, letterbox: &Letterbox) -> Result<()> {
         self.detections.clear();
-        self.decoder.decode(tensors, &self.thresholds, &mut self.detections)?;
-        match self.decoder.needs_nms() {
-            true => self.nms.suppress(&mut self.detections),
-            false => self.nms.rank(&mut self.detections),
+        match tensors.first().and_then(Tensor::device) {
+            Some(memory) => {
+                let gpu = match &mut self.gpu {
+                    Some(gpu) if gpu.stream.context() == memory.context() => gpu,
+                    other => other.insert(Gpu::new(memory.context(), &self.decoder)?),
+                };
+                ready.map_or(Ok(()), |ready| gpu.stream.wait(ready))?;
+                gpu.boxes.launch(&gpu.stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
+                self.detections.extend_from_slice(gpu.boxes.detections()?);
+            }
+            None => {
+                self.decoder.decode(tensors, &self.thresholds, &mut self.detections)?;
+                match self.decoder.needs_nms() {
+                    true => self.nms.suppress(&mut self.detections),
+                    false => self.nms.rank(&mut self.detections),
+                }
+            }
         }
         // What lies in the padding alone is no object of the frame.
         self.detections.retain_mut(|detection| {
@@ -126,5 +150,11 @@ impl Detector {
     /// The objects in pixels of the frame, the best score first.
     pub fn detections(&self) -> &[Detection] {
         &self.detections
+    }
+}
+
+impl Gpu {
+    fn new(context: &Context, decoder: &Decoder) -> Result<Self> {
+        Ok(Gpu { boxes: Boxes::new(context, decoder)?, stream: Stream::new(context)? })
     }
 }

@@ -86,7 +86,7 @@ impl TrtNms {
             }
             other => other.insert(self.detector(settings.wishes, model, tensors, letterbox, recipe)?),
         };
-        detector.detect(tensors, letterbox)?;
+        detector.detect(tensors, payload.ready.as_ref(), letterbox)?;
         let count = detector.detections().len();
         gst::trace!(CAT, imp = self, "frame {frame}: {count} objects");
         let draw = (settings.draw && count > 0).then_some(settings.style);

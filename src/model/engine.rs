@@ -1,0 +1,66 @@
+//! What a TensorRT engine says about itself: its tensors, and the JSON that Ultralytics writes before the plan.
+//!
+//! The JSON carries what the same exporter writes into ONNX files as Python literals, so it is turned into those.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::Header;
+use crate::error::{Error, Kind, Result};
+use crate::tensor::TensorDesc;
+
+/// The header of an engine with these tensors, and the JSON that came with it.
+pub fn header(inputs: Vec<TensorDesc>, outputs: Vec<TensorDesc>, json: Option<&str>) -> Result<Header> {
+    let metadata = json.map(metadata).transpose()?.unwrap_or_default();
+    Ok(Header { producer: "TensorRT".into(), inputs, outputs, metadata, operators: BTreeSet::new() })
+}
+
+fn metadata(json: &str) -> Result<BTreeMap<String, String>> {
+    let entries: serde_json::Map<String, Value> = serde_json::from_str(json).map_err(|error| {
+        Error::new(Kind::Model, "the metadata before its plan cannot be read")
+            .cause(error)
+            .remedy("Export the engine again with Ultralytics, or with trtexec, which writes none")
+    })?;
+    let text = |value| match value {
+        Value::String(text) => text,
+        value => literal(&value),
+    };
+    Ok(entries.into_iter().map(|(key, value)| (key, text(value))).collect())
+}
+
+/// A value as Python writes it. Keys that are numbers were numbers before JSON made strings of them.
+fn literal(value: &Value) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\\', r"\\").replace('\'', r"\'"));
+    match value {
+        Value::Null => "None".into(),
+        Value::Bool(true) => "True".into(),
+        Value::Bool(false) => "False".into(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => quoted(text),
+        Value::Array(values) => format!("[{}]", values.iter().map(literal).collect::<Vec<_>>().join(", ")),
+        Value::Object(entries) => {
+            let key = |key: &str| if key.parse::<u32>().is_ok() { key.to_string() } else { quoted(key) };
+            let entries: Vec<_> = entries.iter().map(|(k, value)| format!("{}: {}", key(k), literal(value))).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_becomes_what_onnx_files_carry() {
+        let json = r#"{"description": "Ultralytics YOLO11n model", "author": "Ultralytics", "stride": 32, "task": "detect",
+            "batch": 1, "imgsz": [480, 640], "names": {"0": "person", "1": "it's"}, "args": {"nms": true}, "end2end": false}"#;
+        let metadata = metadata(json).unwrap();
+        assert_eq!(metadata["description"], "Ultralytics YOLO11n model");
+        assert_eq!(metadata["imgsz"], "[480, 640]");
+        assert_eq!(metadata["names"], r"{0: 'person', 1: 'it\'s'}");
+        assert_eq!(metadata["args"], "{'nms': True}");
+        assert_eq!(metadata["end2end"], "False");
+        assert!(header(Vec::new(), Vec::new(), Some("{")).is_err());
+    }
+}

@@ -1,0 +1,183 @@
+//! The first bytes of engine files: who built them, read before anything is loaded.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::library::Version;
+use crate::error::{Error, Kind, Result};
+
+/// The two products whose plans are not each other's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    TensorRt,
+    /// For RTX GPUs; compiles kernels when a plan is loaded.
+    Rtx,
+}
+
+impl fmt::Display for Flavour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Flavour::TensorRt => "TensorRT",
+            Flavour::Rtx => "TensorRT-RTX",
+        })
+    }
+}
+
+/// What an engine file says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub flavour: Flavour,
+    /// The release that built it.
+    pub version: Version,
+    /// The GPU generations it was built for, like 86 for 8.6. Only RTX says so.
+    pub compute_capabilities: Vec<u32>,
+    /// What Ultralytics writes before the plan: JSON with class names, stride, task.
+    pub metadata: Option<String>,
+    /// Where the plan itself lies in the file.
+    pub plan: Range<usize>,
+}
+
+/// Bytes of a plan's header that are read here.
+const SIZE: usize = 36;
+
+impl Header {
+    /// # Errors
+    /// `Model`, saying what the file is instead, or that it is cut short. The caller says which file.
+    pub fn read(file: &[u8]) -> Result<Self> {
+        let (metadata, start) = match flavour(file) {
+            Some(_) => (None, 0),
+            None => match prefix(file) {
+                Some((metadata, start)) => (Some(metadata), start),
+                None => return Err(no_engine(file)),
+            },
+        };
+        let plan = &file[start..];
+        let Some(flavour) = flavour(plan) else { return Err(no_engine(plan)) };
+        if plan.len() < SIZE {
+            return Err(Error::new(Kind::Model, format!("The {flavour} engine is cut short"))
+                .cause(format!("there are {} bytes of it", plan.len()))
+                .remedy("Copy the file again, or build it again"));
+        }
+        let [major, minor, patch, build] = [24, 25, 26, 27].map(|i| u32::from(plan[i]));
+        let capabilities = u32::from_le_bytes([32, 33, 34, 35].map(|i| plan[i]));
+        let of_bit = |(bit, &capability): (usize, &u32)| (capabilities >> bit & 1 == 1).then_some(capability);
+        Ok(Header {
+            flavour,
+            version: Version { major, minor, patch, build: Some(build) },
+            compute_capabilities: match flavour {
+                Flavour::TensorRt => Vec::new(),
+                Flavour::Rtx => [75, 80, 86, 89, 120, 121].iter().enumerate().filter_map(of_bit).collect(),
+            },
+            metadata,
+            plan: start..file.len(),
+        })
+    }
+
+    /// "TensorRT 8.6.0.12"
+    pub fn builder(&self) -> String {
+        format!("{} {}", self.flavour, self.version)
+    }
+
+    #[cfg(test)]
+    pub fn of(flavour: Flavour, version: Version) -> Self {
+        Header { flavour, version, compute_capabilities: Vec::new(), metadata: None, plan: 0..0 }
+    }
+}
+
+fn flavour(plan: &[u8]) -> Option<Flavour> {
+    match plan.get(..4)? {
+        b"ftrt" => Some(Flavour::TensorRt),
+        b"vtrt" => Some(Flavour::Rtx),
+        _ => None,
+    }
+}
+
+/// Ultralytics puts the length of its JSON, the JSON, and then the plan.
+fn prefix(file: &[u8]) -> Option<(String, usize)> {
+    let length = u32::from_le_bytes(file.get(..4)?.try_into().ok()?) as usize;
+    let json = file.get(4..4usize.checked_add(length)?)?;
+    let text = std::str::from_utf8(json).ok()?;
+    (text.starts_with('{') && text.trim_end().ends_with('}')).then(|| (text.to_string(), 4 + length))
+}
+
+fn no_engine(file: &[u8]) -> Error {
+    let again = "Copy the file again, or build it again";
+    let (is, remedy) = match file {
+        [] => ("it is empty".to_string(), again),
+        file if file.starts_with(b"version https://git-lfs") => {
+            ("it is a Git LFS pointer".into(), "Fetch the file itself: git lfs pull")
+        }
+        // An ONNX file begins with its version, a small number in field 1.
+        [0x08, 1..=32, ..] => ("it looks like an ONNX file".into(), "Name it .onnx"),
+        file if file.starts_with(b"PK") => ("it is a ZIP archive or a PyTorch model".into(), "Export it to ONNX"),
+        file if file.len() < 4 || file.starts_with(b"ftr") => ("it is cut short".into(), again),
+        file => {
+            let first: Vec<String> = file.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            (
+                format!("it begins with the bytes {}", first.join(" ")),
+                "Give an .onnx file, or a plan that TensorRT wrote",
+            )
+        }
+    };
+    Error::new(Kind::Model, "This is no TensorRT engine").cause(is).remedy(remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(tag: &[u8; 4], version: [u8; 4]) -> Vec<u8> {
+        let mut plan = vec![0; 64];
+        plan[..4].copy_from_slice(tag);
+        plan[24..28].copy_from_slice(&version);
+        plan
+    }
+
+    #[test]
+    fn plans_say_who_built_them() {
+        let header = Header::read(&plan(b"ftrt", [8, 6, 0, 12])).unwrap();
+        assert_eq!((header.builder().as_str(), header.plan.clone()), ("TensorRT 8.6.0.12", 0..64));
+        let mut rtx = plan(b"vtrt", [1, 7, 1, 116]);
+        rtx[32] = 0b1_0100;
+        let header = Header::read(&rtx).unwrap();
+        assert_eq!((header.builder().as_str(), header.compute_capabilities), ("TensorRT-RTX 1.7.1.116", vec![86, 120]));
+    }
+
+    #[test]
+    fn ultralytics_metadata_comes_first() {
+        let json = br#"{"task": "detect", "names": {"0": "a"}}"#;
+        let mut file = (json.len() as u32).to_le_bytes().to_vec();
+        file.extend(json);
+        let start = file.len();
+        file.extend(plan(b"ftrt", [10, 13, 3, 9]));
+        let header = Header::read(&file).unwrap();
+        assert_eq!(header.metadata.as_deref().map(str::as_bytes), Some(&json[..]));
+        assert_eq!((header.plan.start, header.version.major), (start, 10));
+        // The same cut off within the JSON, at its end, and within the plan.
+        for (end, words) in
+            [(20, "begins with the bytes"), (start, "it is empty"), (start + 30, "there are 30 bytes of it")]
+        {
+            let error = Header::read(&file[..end]).unwrap_err();
+            assert!(error.message().contains(words), "{end}: {error}");
+        }
+    }
+
+    #[test]
+    fn other_files_are_named() {
+        let cases = [
+            (&b""[..], "it is empty"),
+            (b"ft", "cut short"),
+            (b"ftrt\0\0\0\0", "there are 8 bytes"),
+            (b"\x08\x0a\x12\x07pytorch", "ONNX"),
+            (b"PK\x03\x04rest", "PyTorch"),
+            (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+            (b"garbage!!", "67 61 72 62 61 67 65 21"),
+            (&[0xff; 64], "ff ff ff ff"),
+        ];
+        for (file, words) in cases {
+            let error = Header::read(file).unwrap_err();
+            assert_eq!(error.kind(), Kind::Model);
+            assert!(error.message().contains(words), "{words}: {error}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Engines from ONNX, by TensorRT-RTX, which needs no GPU for that. tests/tensorrt/fetch.sh fetches it; without, these tests
+//! are skipped, unless REQUIRE_TENSORRT=1.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::onnx::{F16, F32, Graph, I8, ints};
+use gsttrt::error::{Kind, Result};
+use gsttrt::tensor::Dims;
+use gsttrt::tensorrt::builder::{self, BuildOptions, Precision, Shape};
+use gsttrt::tensorrt::cache::{Cache, Lookup};
+use gsttrt::tensorrt::header::Header;
+use gsttrt::tensorrt::library::Library;
+use gsttrt::tensorrt::onnx::Onnx;
+
+/// TensorRT-RTX of both families, where it was fetched.
+fn libraries() -> Vec<&'static Library> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"))).unwrap_or_default();
+    let folders = ["tensorrt-rtx-cu13-libs-1.4.0.76", "tensorrt-rtx-cu13-libs-1.7.1.116"]
+        .map(|name| cache.join("gst-plugin-trt/tensorrt").join(name));
+    if !folders.iter().all(|folder| folder.is_dir()) {
+        assert!(std::env::var_os("REQUIRE_TENSORRT").is_none(), "no TensorRT-RTX: run tests/tensorrt/fetch.sh");
+        eprintln!("skipped: no TensorRT-RTX, tests/tensorrt/fetch.sh fetches it");
+        return Vec::new();
+    }
+    folders.iter().map(|folder| Library::open(Some(folder), None).unwrap()).collect()
+}
+
+/// For a GPU that need not be here.
+fn blackwell() -> BuildOptions {
+    BuildOptions { capabilities: vec![120], ..Default::default() }
+}
+
+fn build(library: &'static Library, onnx: &Onnx, options: &BuildOptions) -> Result<Vec<u8>> {
+    let built = builder::build(library, onnx, options, None, &|_| (), &AtomicBool::new(false))?;
+    assert!(built.timing.is_none(), "RTX measures nothing");
+    Ok(built.engine)
+}
+
+fn file(relative: &str) -> Onnx {
+    Onnx::read(Path::new(&common::path(relative))).unwrap()
+}
+
+fn graph(graph: &Graph) -> Onnx {
+    Onnx::new(Path::new("graph.onnx"), graph.bytes())
+}
+
+/// Two convolutions: small, but built like a large one.
+fn network(dims: &[&str]) -> Graph {
+    let weight = |count: usize| vec![0x3c; 4 * count];
+    Graph::new()
+        .input("images", F32, dims)
+        .weight("first", F32, &[8, 3, 3, 3], weight(8 * 27))
+        .weight("second", F32, &[4, 8, 3, 3], weight(4 * 72))
+        .node("Conv", &["images", "first"], &["middle"], vec![ints("pads", &[1, 1, 1, 1])])
+        .node("Relu", &["middle"], &["positive"], Vec::new())
+        .node("Conv", &["positive", "second"], &["output0"], vec![ints("pads", &[1, 1, 1, 1])])
+        .output("output0", F32, &[dims[0], "4", dims[2], dims[3]])
+}
+
+#[test]
+fn models_become_engines_for_the_gpu_that_is_asked_for() {
+    for library in libraries() {
+        for model in ["shapes.onnx", "shapes-v8.onnx", "shapes-f16.onnx"] {
+            let onnx = file(&format!("tests/models/{model}"));
+            let engine = build(library, &onnx, &blackwell()).unwrap_or_else(|error| panic!("{model}: {error}"));
+            let header = Header::read(&engine).unwrap();
+            assert_eq!(header.builder(), library.name(), "{model}");
+            assert_eq!(header.compute_capabilities, [120], "{model}");
+        }
+        let both = BuildOptions { capabilities: vec![86, 120], ..Default::default() };
+        let engine = build(library, &graph(&network(&["1", "3", "32", "32"])), &both).unwrap();
+        assert_eq!(Header::read(&engine).unwrap().compute_capabilities, [86, 120]);
+    }
+}
+
+/// RTX parses NonMaxSuppression, and then has nothing that runs it.
+#[test]
+fn what_cannot_be_built_is_named() {
+    for library in libraries() {
+        let error = build(library, &file("tests/models/shapes-e2e.onnx"), &blackwell()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Library);
+        assert!(error.message().contains("NonMaxSuppression"), "{error}");
+    }
+}
+
+#[test]
+fn options_are_taken() {
+    for library in libraries() {
+        let onnx = graph(&network(&["1", "3", "32", "32"]));
+        let small = BuildOptions {
+            level: Some(0),
+            workspace_mib: Some(64),
+            precision: Precision::Fp32,
+            version_compatible: false,
+            ..blackwell()
+        };
+        build(library, &onnx, &small).unwrap();
+        let wrong = BuildOptions { level: Some(6), ..blackwell() };
+        assert_eq!(build(library, &onnx, &wrong).unwrap_err().message(), "The optimization level is 0 to 5.");
+        let h200 = BuildOptions { capabilities: vec![90], ..Default::default() };
+        let error = build(library, &onnx, &h200).unwrap_err();
+        assert!(error.message().contains(&library.name()), "{error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_parsed_is_named() {
+    for library in libraries() {
+        let unknown = network(&["1", "3", "32", "32"]).node("Flurb", &["output0"], &["output1"], Vec::new());
+        let error = build(library, &graph(&unknown.output("output1", F32, &["1"])), &blackwell()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Model);
+        assert!(
+            error.message().contains("the operator Flurb of the node “node_output1” in the model graph.onnx"),
+            "{error}"
+        );
+
+        // Channels that do not agree.
+        let wrong = Graph::new()
+            .input("images", F32, &["1", "3", "8", "8"])
+            .weight("weight", F32, &[4, 5, 1, 1], vec![0; 80])
+            .node("Conv", &["images", "weight"], &["output0"], Vec::new())
+            .output("output0", F32, &["1", "4", "8", "8"]);
+        let error = build(library, &graph(&wrong), &blackwell()).unwrap_err();
+        assert!(error.message().contains("Conv"), "{error}");
+
+        let whole = network(&["1", "3", "32", "32"]).bytes();
+        for bytes in [b"not a model".to_vec(), whole[..whole.len() / 2].to_vec(), Vec::new()] {
+            let error = build(library, &Onnx::new(Path::new("broken.onnx"), bytes), &blackwell()).unwrap_err();
+            assert_eq!(error.kind(), Kind::Model, "{error}");
+            assert!(error.message().contains("TensorRT cannot read the model broken.onnx"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn open_dimensions_take_a_profile() {
+    for library in libraries() {
+        let onnx = graph(&network(&["batch", "3", "height", "width"]));
+        let error = build(library, &onnx, &blackwell()).unwrap_err();
+        assert!(error.message().contains("The input images of graph.onnx leaves dimensions open (?x3x?x?)"), "{error}");
+
+        let with = |shape| build(library, &onnx, &BuildOptions { shapes: vec![shape], ..blackwell() });
+        let dims = |text: &str| text.parse::<Dims>().unwrap();
+        let fixed = with(Shape::fixed("images", &dims("1x3x64x64"))).unwrap();
+        assert!(Header::read(&fixed).is_ok());
+        let range = |smallest, usual, largest| Shape {
+            input: "images".into(),
+            smallest: dims(smallest),
+            usual: dims(usual),
+            largest: dims(largest),
+        };
+        with(range("1x3x32x32", "1x3x64x64", "4x3x128x128")).unwrap();
+
+        let error = with(Shape::fixed("images", &dims("1x4x64x64"))).unwrap_err();
+        assert!(
+            error.message().contains("The input images of graph.onnx is ?x3x?x? and cannot be 1x4x64x64"),
+            "{error}"
+        );
+        let error = with(range("1x3x64x64", "1x3x32x32", "1x3x128x128")).unwrap_err();
+        assert!(error.message().contains("grow from the smallest to the largest"), "{error}");
+    }
+}
+
+#[test]
+fn progress_is_told_and_rises() {
+    for library in libraries() {
+        let seen = Mutex::new(Vec::new());
+        let progress = |progress: gsttrt::tensorrt::interfaces::Progress| {
+            seen.lock().unwrap().push((progress.phase.to_string(), progress.fraction))
+        };
+        let onnx = file("tests/models/shapes.onnx");
+        builder::build(library, &onnx, &blackwell(), None, &progress, &AtomicBool::new(false)).unwrap();
+        let seen = seen.into_inner().unwrap();
+        assert!(seen.len() > 4, "{seen:?}");
+        assert!(seen.is_sorted_by(|a, b| a.1 <= b.1), "{seen:?}");
+        assert_eq!((seen[0].0.as_str(), seen.last().unwrap().1), ("reading the model", 1.0));
+    }
+}
+
+#[test]
+fn a_build_can_be_cancelled() {
+    for library in libraries() {
+        let onnx = file("tests/models/shapes.onnx");
+        // At the first word, and in the middle of TensorRT's work.
+        for after in [1, 4] {
+            let cancelled = AtomicBool::new(false);
+            let told = Mutex::new(0);
+            let progress = |_: gsttrt::tensorrt::interfaces::Progress| {
+                let mut told = told.lock().unwrap();
+                *told += 1;
+                cancelled.store(*told >= after, Ordering::Relaxed);
+            };
+            let Err(error) = builder::build(library, &onnx, &blackwell(), None, &progress, &cancelled) else {
+                panic!("it was built all the same");
+            };
+            assert!(error.message().ends_with("shapes.onnx was cancelled."), "{error}");
+            let told = *told.lock().unwrap();
+            assert!(told < after + 4, "{told} steps after cancelling");
+        }
+        // The library is none the worse for it.
+        build(library, &onnx, &blackwell()).unwrap();
+    }
+}
+
+#[test]
+fn precisions_are_those_of_the_file() {
+    for library in libraries() {
+        let with = |onnx: &Onnx, precision| build(library, onnx, &BuildOptions { precision, ..blackwell() });
+        let refused = |onnx: &Onnx, precision, words: &str| {
+            let error = with(onnx, precision).unwrap_err();
+            assert_eq!(error.kind(), Kind::Settings);
+            assert!(error.message().contains(words), "{error}");
+        };
+        let single = graph(&network(&["1", "3", "32", "32"]));
+        with(&single, Precision::Fp32).unwrap();
+        refused(&single, Precision::Fp16, "python3 -m modelopt.onnx.autocast");
+        refused(&single, Precision::Int8, "Q/DQ nodes");
+        let half = Graph::new()
+            .input("images", F16, &["1", "3", "32", "32"])
+            .weight("weight", F16, &[8, 3, 1, 1], vec![0x3c; 48])
+            .node("Conv", &["images", "weight"], &["output0"], Vec::new())
+            .output("output0", F16, &["1", "8", "32", "32"]);
+        let half = graph(&half);
+        with(&half, Precision::Fp16).unwrap();
+        with(&half, Precision::Auto).unwrap();
+        refused(&half, Precision::Fp32, "Export the model in f32");
+        let quantized = graph(&quantized());
+        for precision in [Precision::Int8, Precision::Auto] {
+            // TensorRT-RTX asks the GPU about quantized networks; without one it is enough that it is asked at all.
+            assert!(with(&quantized, precision).err().is_none_or(|error| error.kind() == Kind::Library));
+        }
+        refused(&quantized, Precision::Fp32, "this one is quantized");
+    }
+}
+
+fn quantized() -> Graph {
+    let scale = 0.5f32.to_le_bytes().to_vec();
+    Graph::new()
+        .input("images", F32, &["1", "3", "32", "32"])
+        .weight("scale", F32, &[], scale)
+        .weight("zero", I8, &[], vec![0])
+        .node("QuantizeLinear", &["images", "scale", "zero"], &["q"], Vec::new())
+        .node("DequantizeLinear", &["q", "scale", "zero"], &["dq"], Vec::new())
+        .node("Relu", &["dq"], &["output0"], Vec::new())
+        .output("output0", F32, &["1", "3", "32", "32"])
+}
+
+#[test]
+fn an_engine_is_built_once_for_each_key() {
+    for library in libraries() {
+        let cache = Cache::open(Some(&common::scratch(&format!("engines-{}", library.version())))).unwrap();
+        let onnx = graph(&network(&["1", "3", "32", "32"]));
+        let not_cancelled = AtomicBool::new(false);
+        let builds = |options: &BuildOptions| {
+            let key = options.key(library, &onnx, "compute capability 12.0").unwrap();
+            match cache.find(&key, &not_cancelled, || ()).unwrap() {
+                Lookup::Hit(engine) => {
+                    assert_eq!(Header::read(&engine).unwrap().builder(), library.name());
+                    None
+                }
+                Lookup::Miss(slot) => {
+                    let why = slot.why().to_string();
+                    slot.store(&build(library, &onnx, options).unwrap()).unwrap();
+                    Some(why)
+                }
+            }
+        };
+        assert!(builds(&blackwell()).is_some());
+        assert_eq!(builds(&blackwell()), None);
+        let why = builds(&BuildOptions { level: Some(1), ..blackwell() }).unwrap();
+        assert!(why.contains("and wanted is “optimization level 1, for compute capability 12.0”"), "{why}");
+        assert_eq!(builds(&blackwell()), None);
+    }
+}
+
+/// Objects that were not deleted would be seen: a builder holds megabytes. In a process of its own, for other tests build too.
+#[test]
+fn building_leaves_nothing_behind() {
+    const ALONE: &str = "GST_TRT_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        let run =
+            alone.args(["--exact", "building_leaves_nothing_behind", "--nocapture"]).env(ALONE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        eprint!("{said}");
+        assert!(run.status.success(), "{said}");
+        return;
+    }
+    let resident = || {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4 / 1024
+    };
+    for library in libraries() {
+        let onnx = graph(&network(&["1", "3", "32", "32"]));
+        let broken = Onnx::new(Path::new("broken.onnx"), b"nothing".into());
+        let both = || {
+            build(library, &onnx, &blackwell()).unwrap();
+            build(library, &broken, &blackwell()).unwrap_err();
+        };
+        (0..3).for_each(|_| both());
+        let before = resident();
+        (0..10).for_each(|_| both());
+        let after = resident();
+        eprintln!("{}: {before} MiB, 10 builds later {after} MiB", library.name());
+        assert!(after < before + 20, "{}: {before} MiB, 10 builds later {after} MiB", library.name());
+    }
+}
