@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Compiles kernels/*.cu to kernels/ptx/*.ptx, which are committed: building the plugin needs no CUDA.
+#
+#   kernels/build.sh           writes them
+#   kernels/build.sh --check   fails where what is committed is not what the sources give
+#
+# The compiler is NVRTC of CUDA 12.2 from PyPI, kept in the user's cache: its PTX runs on every driver from 535 on.  Neither a
+# GPU nor a driver is needed.  Without network --check is skipped, except where CI is set.
+set -euo pipefail
+
+# shellcheck source=pipelines/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../pipelines/setup.sh"
+
+NVRTC=nvidia-cuda-nvrtc-cu12==12.2.140
+NVRTC_HASH=sha256:b1cdcae6443cb7cdcfb5d1bf51896a148c9f82f9e65b27db9ab095eaed689aa7 # its wheel for x86-64
+CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/gst-plugin-trt/${NVRTC/==/-}
+LIBRARIES=$CACHE/nvidia/cuda_nvrtc/lib
+
+case ${1:-} in
+    '' | --check) MODE=${1:-} ;;
+    --help | -h) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) fail "the argument is --check or nothing, not \"$1\"." ;;
+esac
+
+SCRATCH=$(mktemp -d)
+trap 'rm -rf "$SCRATCH"' EXIT
+
+# In a folder of its own first, so that a run that is cut off leaves nothing that looks complete.
+fetch_nvrtc() {
+    python3 -m venv "$SCRATCH/venv" || return
+    echo "$NVRTC --hash=$NVRTC_HASH" >"$SCRATCH/requirements"
+    "$SCRATCH/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+        --target "$SCRATCH/nvrtc" --require-hashes --requirement "$SCRATCH/requirements" || return
+    mkdir -p "$(dirname "$CACHE")"
+    rm -rf "$CACHE"
+    mv "$SCRATCH/nvrtc" "$CACHE"
+}
+
+if [ ! -e "$LIBRARIES/libnvrtc.so.12" ]; then
+    echo "Fetching $NVRTC"
+    if ! fetch_nvrtc; then
+        if [ "$MODE" != --check ] || [ -n "${CI:-}" ]; then
+            fail "cannot fetch $NVRTC (the messages are above); connect to the network or a mirror of PyPI."
+        fi
+        echo "SKIP: the kernels are not compared with their sources, because $NVRTC cannot be fetched."
+        exit 0
+    fi
+fi
+
+mkdir "$SCRATCH/ptx"
+python3 "$ROOT/kernels/compile.py" "$LIBRARIES" "$SCRATCH/ptx" "$ROOT"/kernels/*.cu
+if [ "$MODE" = --check ]; then
+    diff --recursive --brief "$SCRATCH/ptx" "$ROOT/kernels/ptx" ||
+        fail "kernels/ptx is not what the sources give; run kernels/build.sh and commit what it writes."
+else
+    rm -f "$ROOT"/kernels/ptx/*.ptx
+    cp "$SCRATCH"/ptx/*.ptx "$ROOT/kernels/ptx/"
+fi
