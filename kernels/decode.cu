@@ -8,12 +8,10 @@
 //   twin vision/layout/decode.rs; Rust face cuda::kernels::boxes; params mirrored by DecodeParams (232 bytes)
 #include "boxes.cuh"
 
-namespace {
-
-constexpr u32 DECODE_THREADS = 128;
-constexpr u32 SLICES = 8;
-constexpr u32 EVERYONE = 0xffffffff;
-constexpr u32 NONE = 0xffffffff;
+inline constexpr u32 DECODE_THREADS = 128;
+inline constexpr u32 SLICES = 8;
+inline constexpr u32 EVERYONE = 0xffffffff;
+inline constexpr u32 NONE = 0xffffffff;
 
 // What four numbers of a row say about its box.
 enum Form : u32 { CORNERS, CENTER, CENTER_SHARES, CENTER_CELLS, CORNERS_YX_SHARES };
@@ -221,8 +219,6 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     }
     append(p, passes, row, box, best.score, best.cls);
 }
-
-}  // namespace
 
 extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_rows_f32(DecodeParams p) {
     decode_rows<float>(p);

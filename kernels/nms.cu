@@ -15,18 +15,16 @@
 // with all kept ones directly.
 #include "boxes.cuh"
 
-namespace {
-
-constexpr u32 NMS_THREADS = 512;
-constexpr u32 WARPS = NMS_THREADS / 32;
-constexpr u32 EVERYONE = 0xffffffff;
-constexpr u32 PER_WARP = 2;           // candidates that a warp ranks at a time
-constexpr u32 ROWS = 8;               // of the matrix, whose words of the same boxes a warp fills at a time
-constexpr u32 WORDS = 64;             // of a row of the matrix
-constexpr u32 WINDOW = WORDS * 64;    // boxes in the matrix
-constexpr u32 STEP = 256;             // boxes of a step
-constexpr u32 STEP_WORDS = STEP / 64;
-constexpr u32 STEP_LANES = NMS_THREADS / STEP;  // threads for each box of a step
+inline constexpr u32 NMS_THREADS = 512;
+inline constexpr u32 WARPS = NMS_THREADS / 32;
+inline constexpr u32 EVERYONE = 0xffffffff;
+inline constexpr u32 PER_WARP = 2;           // candidates that a warp ranks at a time
+inline constexpr u32 ROWS = 8;               // of the matrix, whose words of the same boxes a warp fills at a time
+inline constexpr u32 WORDS = 64;             // of a row of the matrix
+inline constexpr u32 WINDOW = WORDS * 64;    // boxes in the matrix
+inline constexpr u32 STEP = 256;             // boxes of a step
+inline constexpr u32 STEP_WORDS = STEP / 64;
+inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;  // threads for each box of a step
 
 struct Detection {
     float x1, y1, x2, y2, score;
@@ -200,7 +198,10 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
     const auto fetch = [&](u32 box) {
         if (threadIdx.x < STEP && box < within) {
 #pragma unroll
-            for (u32 i = 0; i < STEP_WORDS; i++) better[i] = __ldcg(&p.matrix[box * WORDS + box / STEP * STEP_WORDS + i]);
+            for (u32 i = 0; i < STEP_WORDS; i++) {
+                const u32 word = box / STEP * STEP_WORDS + i;
+                better[i] = word * 64 <= box ? __ldcg(&p.matrix[box * WORDS + word]) : 0;
+            }
         }
     };
     fetch(threadIdx.x);
@@ -285,8 +286,6 @@ __device__ __forceinline__ u32 word_of(const NmsParams& p, u32 place, u32 field)
         default: return reinterpret_cast<const u32*>(p.sorted.boxes)[place * 4 + field];
     }
 }
-
-}  // namespace
 
 // Candidates -> sorted.
 extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_candidates(NmsParams p) {
