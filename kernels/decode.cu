@@ -10,6 +10,7 @@
 
 inline constexpr u32 DECODE_THREADS = 128;
 inline constexpr u32 SLICES = 8;
+inline constexpr u32 GLANCE = 8;
 inline constexpr u32 EVERYONE = 0xffffffff;
 inline constexpr u32 NONE = 0xffffffff;
 
@@ -160,6 +161,22 @@ __device__ __forceinline__ Best nothing() {
     return {-infinity(), NONE};
 }
 
+// Sees the scores number(first), number(first + step), … below `end`, GLANCE at a time: loads in flight, not one by one.
+// `class_0` is the number of the first class.
+template <typename Number>
+__device__ __forceinline__ void look(Best& best, u32 first, u32 step, u32 end, Number number, u32 class_0) {
+    for (u32 start = first; start < end; start += GLANCE * step) {
+        float scores[GLANCE];
+#pragma unroll
+        for (u32 i = 0; i < GLANCE; i++) {
+            const u32 at = start + i * step;
+            scores[i] = at < end ? number(at) : -infinity();
+        }
+#pragma unroll
+        for (u32 i = 0; i < GLANCE; i++) best.see(scores[i], start + i * step - class_0);
+    }
+}
+
 // [rows][box, objectness or not, a score for each class]
 template <typename T>
 __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
@@ -174,9 +191,10 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
         passes = objectness >= p.least;
     }
     Best best = nothing();
+    float4 box = {};
     if (passes) {
-#pragma unroll 4
-        for (u32 i = first + lane; i < p.columns; i += lanes) best.see(widen(values[i]), i - first);
+        box = {widen(values[0]), widen(values[1]), widen(values[2]), widen(values[3])};
+        look(best, first + lane, lanes, p.columns, [&](u32 i) { return widen(values[i]); }, first);
     }
     for (u32 offset = lanes / 2; offset > 0; offset /= 2) {
         Best other;
@@ -186,9 +204,8 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     }
     const float score = p.objectness ? objectness * best.score : best.score;
     passes = passes && lane == 0 && best.cls != NONE && score >= p.least && reaches(p, score, best.cls);
-    float4 box = {};
     if (passes) {
-        box = box_of(p, row, widen(values[0]), widen(values[1]), widen(values[2]), widen(values[3]));
+        box = box_of(p, row, box.x, box.y, box.z, box.w);
         passes = is_box(box);
     }
     append(p, passes, row, box, score, best.cls);
@@ -202,10 +219,7 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     const size_t rows = p.rows;
     const T* values = static_cast<const T*>(p.sources[0].data) + row;
     Best best = nothing();
-    if (row < rows) {
-#pragma unroll 4
-        for (u32 i = 4 + slice; i < p.columns; i += SLICES) best.see(widen(values[i * rows]), i - 4);
-    }
+    if (row < rows) look(best, 4 + slice, SLICES, p.columns, [&](u32 i) { return widen(values[i * rows]); }, 4);
     slices[slice][lane] = best;
     __syncthreads();
     if (slice) return;

@@ -2,8 +2,7 @@
 //   in   from     *count candidates
 //   out  sorted   the same by key (rank_candidates), for suppress
 //        results  in mapped host memory: how many, then each Detection (28 bytes)
-//   grid rank_*   any; a warp ranks PER_WARP candidates at a time by counting the smaller keys, which is exact and needs no
-//                 room, and goes on until all are done
+//   grid rank_*   any; a warp ranks a candidate by counting the smaller keys, which is exact and needs no room, then goes on
 //        suppress any; the blocks share the bit matrix, the last one done walks it
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add, as BBox::iou; a pair gives the same in both orders
@@ -18,18 +17,24 @@
 inline constexpr u32 NMS_THREADS = 512;
 inline constexpr u32 WARPS = NMS_THREADS / 32;
 inline constexpr u32 EVERYONE = 0xffffffff;
-inline constexpr u32 PER_WARP = 2;           // candidates that a warp ranks at a time
-inline constexpr u32 ROWS = 8;               // of the matrix, whose words of the same boxes a warp fills at a time
+inline constexpr u32 TILE = 2048;            // keys that a block looks at at a time
+inline constexpr u32 ROWS = 4;               // of the matrix, whose words of the same boxes a warp fills at a time
 inline constexpr u32 WORDS = 64;             // of a row of the matrix
 inline constexpr u32 WINDOW = WORDS * 64;    // boxes in the matrix
 inline constexpr u32 STEP = 256;             // boxes of a step
 inline constexpr u32 STEP_WORDS = STEP / 64;
 inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;  // threads for each box of a step
+inline constexpr u32 PARTS = NMS_THREADS / WORDS;      // of a step's kept boxes, for each word of the matrix
+inline constexpr u32 GLANCE = 8;                       // kept boxes that a thread looks at at a time
 
 struct Detection {
     float x1, y1, x2, y2, score;
     u32 cls, anchor;
 };
+
+__device__ __forceinline__ Detection detection(u64 key, float4 box, u32 cls) {
+    return {box.x, box.y, box.z, box.w, score_of(key), cls, anchor_of(key)};
+}
 
 struct Results {
     u32 count;
@@ -58,32 +63,39 @@ __device__ __forceinline__ u32 candidates(const NmsParams& p) {
     return min(*p.count, p.capacity);
 }
 
-// Ranks all candidates: take(i, rank), in each of the warp's lanes, for candidate i.
+// Ranks all candidates: take(key, box, class, rank) in each lane of a warp. Loads that do not need each other are written
+// in front of what needs them, here and below: a walk to the second cache takes longer than all the arithmetic.
 template <typename Take>
 __device__ __forceinline__ void rank(const NmsParams& p, Take take) {
-    const u32 n = candidates(p), lane = threadIdx.x % 32;
-    // Few candidates are shared by as many multiprocessors as there are.
-    const u32 warp = threadIdx.x / 32 * gridDim.x + blockIdx.x, warps = gridDim.x * WARPS;
-    for (u32 first = warp * PER_WARP; first < n; first += warps * PER_WARP) {
-        u64 mine[PER_WARP];
-        u32 smaller[PER_WARP] = {};
+    __shared__ u64 tile[TILE];
+    const u32 n = candidates(p), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (u32 first = blockIdx.x * WARPS; first < n; first += gridDim.x * WARPS) {
+        const u32 mine = min(first + warp, n - 1);
+        const u64 key = p.from.keys[mine];
+        const float4 box = p.from.boxes[mine];
+        const u32 cls = p.from.classes[mine];
+        u32 smaller = 0;
+        for (u32 start = 0; start < n; start += TILE) {
+            u64 ahead[TILE / NMS_THREADS];
 #pragma unroll
-        for (u32 i = 0; i < PER_WARP; i++) mine[i] = p.from.keys[min(first + i, n - 1)];
-#pragma unroll 8
-        for (u32 other = lane; other < n; other += 32) {
-            const u64 key = p.from.keys[other];
+            for (u32 i = 0; i < TILE / NMS_THREADS; i++) {
+                const u32 at = start + i * NMS_THREADS + threadIdx.x;
+                ahead[i] = at < n ? p.from.keys[at] : ~0ull;
+            }
+            __syncthreads();
 #pragma unroll
-            for (u32 i = 0; i < PER_WARP; i++) smaller[i] += key < mine[i];
+            for (u32 i = 0; i < TILE / NMS_THREADS; i++) tile[i * NMS_THREADS + threadIdx.x] = ahead[i];
+            __syncthreads();
+            for (u32 i = lane; i < min(TILE, n - start); i += 8 * 32) {
+#pragma unroll
+                for (u32 j = 0; j < 8; j++) smaller += tile[i + j * 32] < key;
+            }
         }
-#pragma unroll
-        for (u32 i = 0; i < PER_WARP; i++) {
-            for (u32 offset = 16; offset > 0; offset /= 2) smaller[i] += __shfl_xor_sync(EVERYONE, smaller[i], offset);
-            if (first + i < n) take(first + i, smaller[i]);
-        }
+        for (u32 offset = 16; offset > 0; offset /= 2) smaller += __shfl_xor_sync(EVERYONE, smaller, offset);
+        if (first + warp < n && lane == 0) take(key, box, cls, smaller);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) *p.next_count = 0;
 }
-
 
 __device__ __forceinline__ float area(float4 box) {
     return (box.z - box.x) * (box.w - box.y);
@@ -131,11 +143,18 @@ __device__ void fill_matrix(const NmsParams& p, u32 n) {
         const u32 first = job / across * ROWS, word = job % across;
         if (word < first / STEP * STEP_WORDS) continue;
         const Column column(p, n, word * 64);
+        float4 boxes[ROWS];
+        u32 classes[ROWS];
 #pragma unroll
         for (u32 i = 0; i < ROWS; i++) {
             const u32 row = min(first + i, within - 1);
-            const u64 bits = column.word(p, p.sorted.boxes[row], p.sorted.classes[row]);
-            if (threadIdx.x % 32 == 0) p.matrix[row * WORDS + word] = bits;
+            boxes[i] = p.sorted.boxes[row];
+            classes[i] = p.sorted.classes[row];
+        }
+#pragma unroll
+        for (u32 i = 0; i < ROWS; i++) {
+            const u64 bits = column.word(p, boxes[i], classes[i]);
+            if (threadIdx.x % 32 == 0 && first + i < within) p.matrix[(first + i) * WORDS + word] = bits;
         }
     }
 }
@@ -146,8 +165,15 @@ struct Walk {
     // Boxes of the step: not settled yet, and kept. Rounds read one side and write the other.
     u64 open[2][STEP_WORDS];
     u64 kept[2][STEP_WORDS];
-    u32 places[STEP];  // kept boxes of the step
-    u64 better[STEP][STEP_WORDS];  // behind the window: boxes of the step that repeat this one
+    // The kept boxes of the step.
+    u32 places[STEP];
+    Detection detections[STEP];
+    // Behind the window: boxes kept so far, a part at a time; which boxes of the step one of them repeats; and which
+    // repeat each other.
+    float4 boxes[STEP];
+    u32 classes[STEP];
+    u32 repeated[STEP];
+    u64 better[STEP][STEP_WORDS];
 };
 
 // Part of a word that a warp of boxes has.
@@ -189,19 +215,59 @@ __device__ __forceinline__ u64 before(u32 first, u32 box) {
     return box - first < 64 ? (1ull << (box - first)) - 1 : ~0ull;
 }
 
-// The walk through the sorted boxes by one block. Returns how many are kept.
+// Behind the window: compares the boxes of the step that starts with `first` with all `count` kept ones, and with each
+// other.
+__device__ void compare_step(const NmsParams& p, u32 n, Walk& walk, u32 first, u32 count) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 mine = threadIdx.x / STEP_LANES, part = threadIdx.x % STEP_LANES, at = min(first + mine, n - 1);
+    const float4 box = p.sorted.boxes[at];
+    const u32 cls = p.sorted.classes[at];
+    bool repeated = false;
+    for (u32 start = 0; start < count; start += STEP) {
+        __syncthreads();
+        if (threadIdx.x < STEP && start + threadIdx.x < count) {
+            const u32 other = p.kept[start + threadIdx.x];
+            walk.boxes[threadIdx.x] = p.sorted.boxes[other];
+            walk.classes[threadIdx.x] = p.sorted.classes[other];
+        }
+        __syncthreads();
+        for (u32 i = part; i < min(STEP, count - start) && !repeated; i += STEP_LANES) {
+            repeated = repeats(p, box, cls, walk.boxes[i], walk.classes[i]);
+        }
+    }
+    const u32 bits = __ballot_sync(EVERYONE, repeated);
+    if (part == 0) walk.repeated[mine] = bits >> lane & ((1u << STEP_LANES) - 1);
+    for (u32 word = 0; word < STEP_WORDS; word++) {
+        const Column column(p, n, first + word * 64);
+        for (u32 row = warp; row < STEP; row += WARPS) {
+            const u32 other = min(first + row, n - 1);
+            const u64 bits = column.word(p, p.sorted.boxes[other], p.sorted.classes[other]);
+            if (lane == 0) walk.better[row][word] = bits;
+        }
+    }
+    __syncthreads();
+}
+
+// The walk through the sorted boxes by one block. Writes the results and returns how many there are.
 __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
-    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, within = min(n, WINDOW);
+    const u32 within = min(n, WINDOW);
     for (u32 i = threadIdx.x; i < WORDS; i += NMS_THREADS) walk.dead[i] = 0;
     u64 better[STEP_WORDS] = {};
-    // Blocks on other multiprocessors wrote the matrix: it is read past the first cache.
+    u64 key = 0;
+    float4 corners = {};
+    u32 cls = 0;
+    // What thread i has to know of box i of a step, ahead of the step. Blocks on other multiprocessors wrote the matrix: it
+    // is read past the first cache.
     const auto fetch = [&](u32 box) {
-        if (threadIdx.x < STEP && box < within) {
+        if (threadIdx.x >= STEP || box >= n) return;
+        key = p.sorted.keys[box];
+        corners = p.sorted.boxes[box];
+        cls = p.sorted.classes[box];
+        if (box >= within) return;
 #pragma unroll
-            for (u32 i = 0; i < STEP_WORDS; i++) {
-                const u32 word = box / STEP * STEP_WORDS + i;
-                better[i] = word * 64 <= box ? __ldcg(&p.matrix[box * WORDS + word]) : 0;
-            }
+        for (u32 i = 0; i < STEP_WORDS; i++) {
+            const u32 word = box / STEP * STEP_WORDS + i;
+            better[i] = word * 64 <= box ? __ldcg(&p.matrix[box * WORDS + word]) : 0;
         }
     };
     fetch(threadIdx.x);
@@ -213,34 +279,12 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
         if (first < WINDOW) {
             alive = alive && !(walk.dead[box / 64] >> (box % 64) & 1);
         } else {
-            // Every box of the step against all kept, and against the others of the step.
-            const u32 mine = first + threadIdx.x / STEP_LANES;
-            bool repeated = mine >= n;
-            if (!repeated) {
-                const float4 corners = p.sorted.boxes[mine];
-                const u32 cls = p.sorted.classes[mine];
-                for (u32 i = threadIdx.x % STEP_LANES; i < count && !repeated; i += STEP_LANES) {
-                    const u32 other = p.kept[i];
-                    repeated = repeats(p, corners, cls, p.sorted.boxes[other], p.sorted.classes[other]);
-                }
-            }
-            const u32 bits = __ballot_sync(EVERYONE, repeated);
-            if (lane % STEP_LANES == 0) walk.places[mine - first] = bits >> lane & ((1u << STEP_LANES) - 1);
-            for (u32 word = 0; word < STEP_WORDS; word++) {
-                const Column column(p, n, first + word * 64);
-                for (u32 row = warp; row < STEP; row += WARPS) {
-                    const u32 at = min(first + row, n - 1);
-                    const u64 bits = column.word(p, p.sorted.boxes[at], p.sorted.classes[at]);
-                    if (lane == 0) walk.better[row][word] = bits;
-                }
-            }
-            __syncthreads();
+            compare_step(p, n, walk, first, count);
             if (threadIdx.x < STEP) {
-                alive = alive && !walk.places[threadIdx.x];
+                alive = alive && !walk.repeated[threadIdx.x];
 #pragma unroll
                 for (u32 i = 0; i < STEP_WORDS; i++) better[i] = walk.better[threadIdx.x][i];
             }
-            __syncthreads();
         }
 #pragma unroll
         for (u32 i = 0; i < STEP_WORDS; i++) better[i] &= before(first + i * 64, box);
@@ -259,72 +303,68 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
         if (kept && place < total) {
             p.kept[place] = box;
             walk.places[place - count] = box;
+            walk.detections[place - count] = detection(key, corners, cls);
         }
         fetch(box + STEP);
         __syncthreads();
-        const u32 word = threadIdx.x % WORDS;
+
+        // What the new ones repeat in later steps is dead: each thread looks at a word of some of them.
+        const u32 word = threadIdx.x % WORDS, added = total - count;
         if (word * 64 >= first + STEP && word * 64 < within) {
             u64 repeated = 0;
-#pragma unroll 4
-            for (u32 i = threadIdx.x / WORDS; i < total - count; i += NMS_THREADS / WORDS) {
-                repeated |= __ldcg(&p.matrix[walk.places[i] * WORDS + word]);
+            for (u32 i = threadIdx.x / WORDS; i < added; i += GLANCE * PARTS) {
+                u64 rows[GLANCE];
+#pragma unroll
+                for (u32 j = 0; j < GLANCE; j++) {
+                    const u32 at = i + j * PARTS;
+                    rows[j] = at < added ? __ldcg(&p.matrix[walk.places[at] * WORDS + word]) : 0;
+                }
+#pragma unroll
+                for (u32 j = 0; j < GLANCE; j++) repeated |= rows[j];
             }
             if (repeated) atomicOr(&walk.dead[word], repeated);
         }
+        // To the host in whole lines, while the walk goes on.
+        u32* words = reinterpret_cast<u32*>(p.results->detections + count);
+        for (u32 i = threadIdx.x; i < added * 7; i += NMS_THREADS) words[i] = reinterpret_cast<u32*>(walk.detections)[i];
         count = total;
         __syncthreads();
     }
     return count;
 }
 
-// A word of what the host reads.
-__device__ __forceinline__ u32 word_of(const NmsParams& p, u32 place, u32 field) {
-    switch (field) {
-        case 4: return __float_as_uint(score_of(p.sorted.keys[place]));
-        case 5: return p.sorted.classes[place];
-        case 6: return anchor_of(p.sorted.keys[place]);
-        default: return reinterpret_cast<const u32*>(p.sorted.boxes)[place * 4 + field];
-    }
-}
-
 // Candidates -> sorted.
 extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_candidates(NmsParams p) {
-    rank(p, [&](u32 i, u32 place) {
-        if (threadIdx.x % 32 == 0) {
-            p.sorted.keys[place] = p.from.keys[i];
-            p.sorted.boxes[place] = p.from.boxes[i];
-            p.sorted.classes[place] = p.from.classes[i];
-        }
+    rank(p, [&](u64 key, float4 box, u32 cls, u32 place) {
+        p.sorted.keys[place] = key;
+        p.sorted.boxes[place] = box;
+        p.sorted.classes[place] = cls;
     });
 }
 
 // Candidates -> results, for heads whose boxes do not repeat.
 extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_detections(NmsParams p) {
-    rank(p, [&](u32 i, u32 place) {
-        if (threadIdx.x % 32 == 0 && place < p.limit) {
-            const u64 key = p.from.keys[i];
-            const float4 box = p.from.boxes[i];
-            p.results->detections[place] = {box.x, box.y, box.z, box.w, score_of(key), p.from.classes[i], anchor_of(key)};
-        }
+    rank(p, [&](u64 key, float4 box, u32 cls, u32 place) {
+        if (place < p.limit) p.results->detections[place] = detection(key, box, cls);
     });
     if (blockIdx.x == 0 && threadIdx.x == 0) p.results->count = min(candidates(p), p.limit);
 }
 
 // Sorted -> results.
-extern "C" __global__ __launch_bounds__(NMS_THREADS) void suppress(NmsParams p) {
+extern "C" __global__ __launch_bounds__(NMS_THREADS, 2) void suppress(NmsParams p) {
     __shared__ Walk walk;
     __shared__ bool is_last;
     const u32 n = candidates(p);
     if (n) fill_matrix(p, n);
-    __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) is_last = atomicAdd(p.blocks_done, 1) == gridDim.x - 1;
+    if (threadIdx.x == 0) {
+        __threadfence();
+        is_last = atomicAdd(p.blocks_done, 1) == gridDim.x - 1;
+        __threadfence();
+    }
     __syncthreads();
     if (!is_last) return;
-    __threadfence();
     const u32 count = walk_boxes(p, n, walk);
-    u32* words = reinterpret_cast<u32*>(p.results->detections);
-    for (u32 i = threadIdx.x; i < count * 7; i += NMS_THREADS) words[i] = word_of(p, p.kept[i / 7], i % 7);
     if (threadIdx.x == 0) {
         p.results->count = count;
         *p.blocks_done = 0;

@@ -23,8 +23,8 @@ const NMS_THREADS: usize = 512;
 /// Threads for each row of a head whose columns are rows.
 const SLICES: usize = 8;
 /// Candidates that a block ranks at a time.
-const RANKED: usize = 32;
-/// Boxes in the bit matrix, and words of each of its rows that a block fills at a time, for eight rows.
+const RANKED: usize = 16;
+/// Boxes in the bit matrix, and words of its rows that a block fills at a time, each for four rows.
 const WINDOW: usize = 4096;
 const FILLED: usize = 16;
 /// Blocks of a launch whose work is known on the GPU only: they share it, so this is enough for any GPU and not too much to
@@ -205,7 +205,7 @@ impl Boxes {
         let suppress = match decoder.needs_nms() {
             true => Some(Kernel {
                 function: nms.function("suppress")?,
-                blocks: (window.div_ceil(8) * window.div_ceil(64)).div_ceil(FILLED).min(MOST_BLOCKS),
+                blocks: (window.div_ceil(4) * window.div_ceil(64)).div_ceil(FILLED).min(MOST_BLOCKS),
                 threads: NMS_THREADS,
             }),
             false => None,
