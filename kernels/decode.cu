@@ -2,18 +2,17 @@
 //   in   sources  what the layout reads, first item of the batch; dense heads have one tensor, the others one for each part
 //   out  to       candidates; *count, 0 before, becomes how many there are
 //   grid decode_rows     a group of 2^lanes_log2 threads for each row, DECODE_THREADS in a block
-//        decode_columns  32 anchors in a block, each by SLICES threads
+//        decode_columns  32 rows in a block, each by SLICES threads, SLICES * 32 in a block
 //        decode_ids      a thread for each row, DECODE_THREADS in a block
 //   math f32, every operation rounded once and in the order of the twin; elements are widened first, which is exact
 //   twin vision/layout/decode.rs; Rust face cuda::kernels::boxes; params mirrored by DecodeParams (232 bytes)
 #include "boxes.cuh"
 
-namespace {
-
-constexpr u32 DECODE_THREADS = 256;
-constexpr u32 SLICES = DECODE_THREADS / 32;
-constexpr u32 EVERYONE = 0xffffffff;
-constexpr u32 NONE = 0xffffffff;
+inline constexpr u32 DECODE_THREADS = 128;
+inline constexpr u32 SLICES = 8;
+inline constexpr u32 GLANCE = 8;
+inline constexpr u32 EVERYONE = 0xffffffff;
+inline constexpr u32 NONE = 0xffffffff;
 
 // What four numbers of a row say about its box.
 enum Form : u32 { CORNERS, CENTER, CENTER_SHARES, CENTER_CELLS, CORNERS_YX_SHARES };
@@ -67,19 +66,17 @@ __device__ __forceinline__ float widen(float value) {
     return value;
 }
 
-__device__ __forceinline__ float widen(unsigned short half) {
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
-    return value;
+__device__ __forceinline__ float widen(uint16_t half) {
+    return half_value(half);
 }
 
 __device__ __forceinline__ float number(const Source& source, u32 row, u32 i = 0) {
     const size_t at = source.first + static_cast<size_t>(row) * source.stride + i;
     switch (source.type) {
         case F32: return static_cast<const float*>(source.data)[at];
-        case F16: return widen(static_cast<const unsigned short*>(source.data)[at]);
-        case U8: return static_cast<float>(static_cast<const unsigned char*>(source.data)[at]);
-        case I32: return __int2float_rn(static_cast<const int*>(source.data)[at]);
+        case F16: return widen(static_cast<const uint16_t*>(source.data)[at]);
+        case U8: return static_cast<float>(static_cast<const uint8_t*>(source.data)[at]);
+        case I32: return __int2float_rn(static_cast<const int32_t*>(source.data)[at]);
         default: return __ll2float_rn(static_cast<const long long*>(source.data)[at]);
     }
 }
@@ -164,6 +161,22 @@ __device__ __forceinline__ Best nothing() {
     return {-infinity(), NONE};
 }
 
+// Sees the scores number(first), number(first + step), … below `end`, GLANCE at a time: loads in flight, not one by one.
+// `class_0` is the number of the first class.
+template <typename Number>
+__device__ __forceinline__ void look(Best& best, u32 first, u32 step, u32 end, Number number, u32 class_0) {
+    for (u32 start = first; start < end; start += GLANCE * step) {
+        float scores[GLANCE];
+#pragma unroll
+        for (u32 i = 0; i < GLANCE; i++) {
+            const u32 at = start + i * step;
+            scores[i] = at < end ? number(at) : -infinity();
+        }
+#pragma unroll
+        for (u32 i = 0; i < GLANCE; i++) best.see(scores[i], start + i * step - class_0);
+    }
+}
+
 // [rows][box, objectness or not, a score for each class]
 template <typename T>
 __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
@@ -178,9 +191,10 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
         passes = objectness >= p.least;
     }
     Best best = nothing();
+    float4 box = {};
     if (passes) {
-#pragma unroll 4
-        for (u32 i = first + lane; i < p.columns; i += lanes) best.see(widen(values[i]), i - first);
+        box = {widen(values[0]), widen(values[1]), widen(values[2]), widen(values[3])};
+        look(best, first + lane, lanes, p.columns, [&](u32 i) { return widen(values[i]); }, first);
     }
     for (u32 offset = lanes / 2; offset > 0; offset /= 2) {
         Best other;
@@ -190,9 +204,8 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     }
     const float score = p.objectness ? objectness * best.score : best.score;
     passes = passes && lane == 0 && best.cls != NONE && score >= p.least && reaches(p, score, best.cls);
-    float4 box = {};
     if (passes) {
-        box = box_of(p, row, widen(values[0]), widen(values[1]), widen(values[2]), widen(values[3]));
+        box = box_of(p, row, box.x, box.y, box.z, box.w);
         passes = is_box(box);
     }
     append(p, passes, row, box, score, best.cls);
@@ -206,10 +219,7 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     const size_t rows = p.rows;
     const T* values = static_cast<const T*>(p.sources[0].data) + row;
     Best best = nothing();
-    if (row < rows) {
-#pragma unroll 4
-        for (u32 i = 4 + slice; i < p.columns; i += SLICES) best.see(widen(values[i * rows]), i - 4);
-    }
+    if (row < rows) look(best, 4 + slice, SLICES, p.columns, [&](u32 i) { return widen(values[i * rows]); }, 4);
     slices[slice][lane] = best;
     __syncthreads();
     if (slice) return;
@@ -224,22 +234,20 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     append(p, passes, row, box, best.score, best.cls);
 }
 
-}  // namespace
-
 extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_rows_f32(DecodeParams p) {
     decode_rows<float>(p);
 }
 
 extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_rows_f16(DecodeParams p) {
-    decode_rows<unsigned short>(p);
+    decode_rows<uint16_t>(p);
 }
 
-extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_columns_f32(DecodeParams p) {
+extern "C" __global__ __launch_bounds__(SLICES * 32) void decode_columns_f32(DecodeParams p) {
     decode_columns<float>(p);
 }
 
-extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_columns_f16(DecodeParams p) {
-    decode_columns<unsigned short>(p);
+extern "C" __global__ __launch_bounds__(SLICES * 32) void decode_columns_f16(DecodeParams p) {
+    decode_columns<uint16_t>(p);
 }
 
 // Heads that name their classes.
