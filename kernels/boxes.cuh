@@ -1,8 +1,10 @@
 // What decode.cu and nms.cu share: candidates, as they lie in the scratch memory of cuda::kernels::Boxes.
 #pragma once
 
-typedef unsigned int u32;
-typedef unsigned long long u64;
+#include "common.cuh"
+
+using u32 = uint32_t;
+using u64 = uint64_t;
 
 // capacity = rows of the head: a row gives one candidate at most.
 struct Candidates {

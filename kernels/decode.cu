@@ -2,18 +2,16 @@
 //   in   sources  what the layout reads, first item of the batch; dense heads have one tensor, the others one for each part
 //   out  to       candidates; *count, 0 before, becomes how many there are
 //   grid decode_rows     a group of 2^lanes_log2 threads for each row, DECODE_THREADS in a block
-//        decode_columns  32 anchors in a block, each by SLICES threads
+//        decode_columns  32 rows in a block, each by SLICES threads, SLICES * 32 in a block
 //        decode_ids      a thread for each row, DECODE_THREADS in a block
 //   math f32, every operation rounded once and in the order of the twin; elements are widened first, which is exact
 //   twin vision/layout/decode.rs; Rust face cuda::kernels::boxes; params mirrored by DecodeParams (232 bytes)
 #include "boxes.cuh"
 
-namespace {
-
-constexpr u32 DECODE_THREADS = 256;
-constexpr u32 SLICES = DECODE_THREADS / 32;
-constexpr u32 EVERYONE = 0xffffffff;
-constexpr u32 NONE = 0xffffffff;
+inline constexpr u32 DECODE_THREADS = 128;
+inline constexpr u32 SLICES = 8;
+inline constexpr u32 EVERYONE = 0xffffffff;
+inline constexpr u32 NONE = 0xffffffff;
 
 // What four numbers of a row say about its box.
 enum Form : u32 { CORNERS, CENTER, CENTER_SHARES, CENTER_CELLS, CORNERS_YX_SHARES };
@@ -67,19 +65,17 @@ __device__ __forceinline__ float widen(float value) {
     return value;
 }
 
-__device__ __forceinline__ float widen(unsigned short half) {
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
-    return value;
+__device__ __forceinline__ float widen(uint16_t half) {
+    return half_value(half);
 }
 
 __device__ __forceinline__ float number(const Source& source, u32 row, u32 i = 0) {
     const size_t at = source.first + static_cast<size_t>(row) * source.stride + i;
     switch (source.type) {
         case F32: return static_cast<const float*>(source.data)[at];
-        case F16: return widen(static_cast<const unsigned short*>(source.data)[at]);
-        case U8: return static_cast<float>(static_cast<const unsigned char*>(source.data)[at]);
-        case I32: return __int2float_rn(static_cast<const int*>(source.data)[at]);
+        case F16: return widen(static_cast<const uint16_t*>(source.data)[at]);
+        case U8: return static_cast<float>(static_cast<const uint8_t*>(source.data)[at]);
+        case I32: return __int2float_rn(static_cast<const int32_t*>(source.data)[at]);
         default: return __ll2float_rn(static_cast<const long long*>(source.data)[at]);
     }
 }
@@ -224,22 +220,20 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     append(p, passes, row, box, best.score, best.cls);
 }
 
-}  // namespace
-
 extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_rows_f32(DecodeParams p) {
     decode_rows<float>(p);
 }
 
 extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_rows_f16(DecodeParams p) {
-    decode_rows<unsigned short>(p);
+    decode_rows<uint16_t>(p);
 }
 
-extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_columns_f32(DecodeParams p) {
+extern "C" __global__ __launch_bounds__(SLICES * 32) void decode_columns_f32(DecodeParams p) {
     decode_columns<float>(p);
 }
 
-extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_columns_f16(DecodeParams p) {
-    decode_columns<unsigned short>(p);
+extern "C" __global__ __launch_bounds__(SLICES * 32) void decode_columns_f16(DecodeParams p) {
+    decode_columns<uint16_t>(p);
 }
 
 // Heads that name their classes.

@@ -4,28 +4,27 @@
 //        results  in mapped host memory: how many, then each Detection (28 bytes)
 //   grid rank_*   any; a warp ranks PER_WARP candidates at a time by counting the smaller keys, which is exact and needs no
 //                 room, and goes on until all are done
-//        suppress any, NMS_THREADS in a block; the blocks share the tiles of the bit matrix, the last one done walks it
+//        suppress any; the blocks share the bit matrix, the last one done walks it
+//        NMS_THREADS in a block
 //   math f32 without fused multiply-add, as BBox::iou; a pair gives the same in both orders
 //   twin vision/nms.rs; Rust face cuda::kernels::boxes; params mirrored by NmsParams (112 bytes)
 //
-// Greedy suppression asks of each box in turn whether a better one that was kept repeats it. The bit matrix holds the answer
-// for every pair of the first WINDOW boxes, [box][better box]; so the rows of a chunk of 64 boxes can be fetched before it
-// is known which boxes are kept, and only an AND with the kept bits waits for that. Boxes behind the window, if the limit
-// lets the walk come so far, are compared with all kept ones directly.
+// Greedy suppression asks of each box in turn whether a better one that was kept repeats it. The walk takes STEP boxes at a
+// time: it settles them among each other, then marks all that the kept ones of them repeat further down. For the first
+// WINDOW boxes the bit matrix says who repeats whom. Boxes behind it, if the limit lets the walk come so far, are compared
+// with all kept ones directly.
 #include "boxes.cuh"
 
-namespace {
-
-constexpr u32 NMS_THREADS = 512;
-constexpr u32 WARPS = NMS_THREADS / 32;
-constexpr u32 EVERYONE = 0xffffffff;
-constexpr u32 PER_WARP = 4;
-constexpr u32 CHUNK = 64;              // boxes that are settled together: the bits of a word
-constexpr u32 WORDS = 64;              // of a row of the matrix
-constexpr u32 WINDOW = WORDS * CHUNK;  // boxes in the matrix
-constexpr u32 LANES = NMS_THREADS / CHUNK;  // threads for each box of a chunk
-constexpr u32 PER_LANE = WORDS / LANES;
-constexpr u32 ROWS_PER_WARP = CHUNK / WARPS;
+inline constexpr u32 NMS_THREADS = 512;
+inline constexpr u32 WARPS = NMS_THREADS / 32;
+inline constexpr u32 EVERYONE = 0xffffffff;
+inline constexpr u32 PER_WARP = 2;           // candidates that a warp ranks at a time
+inline constexpr u32 ROWS = 8;               // of the matrix, whose words of the same boxes a warp fills at a time
+inline constexpr u32 WORDS = 64;             // of a row of the matrix
+inline constexpr u32 WINDOW = WORDS * 64;    // boxes in the matrix
+inline constexpr u32 STEP = 256;             // boxes of a step
+inline constexpr u32 STEP_WORDS = STEP / 64;
+inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;  // threads for each box of a step
 
 struct Detection {
     float x1, y1, x2, y2, score;
@@ -45,7 +44,7 @@ struct NmsParams {
     u32* next_count;  // of the next frame, to be cleared
     u32* blocks_done;  // 0 before and after
     u32* kept;         // [capacity] places of kept boxes among the sorted
-    u64* matrix;       // [min(capacity, WINDOW)][WORDS]
+    u64* matrix;       // [min(capacity, WINDOW)][WORDS] which boxes one repeats, in its own step and further down
     Results* results;
     u32 capacity;
     u32 limit;
@@ -63,13 +62,14 @@ __device__ __forceinline__ u32 candidates(const NmsParams& p) {
 template <typename Take>
 __device__ __forceinline__ void rank(const NmsParams& p, Take take) {
     const u32 n = candidates(p), lane = threadIdx.x % 32;
-    const u32 warp = (blockIdx.x * NMS_THREADS + threadIdx.x) / 32, warps = gridDim.x * WARPS;
+    // Few candidates are shared by as many multiprocessors as there are.
+    const u32 warp = threadIdx.x / 32 * gridDim.x + blockIdx.x, warps = gridDim.x * WARPS;
     for (u32 first = warp * PER_WARP; first < n; first += warps * PER_WARP) {
         u64 mine[PER_WARP];
         u32 smaller[PER_WARP] = {};
 #pragma unroll
         for (u32 i = 0; i < PER_WARP; i++) mine[i] = p.from.keys[min(first + i, n - 1)];
-#pragma unroll 4
+#pragma unroll 8
         for (u32 other = lane; other < n; other += 32) {
             const u64 key = p.from.keys[other];
 #pragma unroll
@@ -101,164 +101,180 @@ __device__ __forceinline__ bool repeats(const NmsParams& p, float4 a, u32 a_clas
     return iou > p.threshold;
 }
 
-// A warp's word of the matrix: which boxes of a chunk are better than box `row` and repeated by it. Each lane holds two
-// boxes of the chunk.
+// 64 boxes in a row, two in each lane of a warp.
 struct Column {
-    u32 first;
     float4 boxes[2];
     u32 classes[2];
 
-    __device__ __forceinline__ Column(const NmsParams& p, u32 n, u32 chunk) : first(chunk * CHUNK + threadIdx.x % 32) {
+    __device__ __forceinline__ Column(const NmsParams& p, u32 n, u32 first) {
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
-            const u32 at = min(first + 32 * i, n - 1);
+            const u32 at = min(first + threadIdx.x % 32 + 32 * i, n - 1);
             boxes[i] = p.sorted.boxes[at];
             classes[i] = p.sorted.classes[at];
         }
     }
 
-    __device__ __forceinline__ u64 word(const NmsParams& p, u32 row) const {
-        const float4 box = p.sorted.boxes[row];
-        const u32 cls = p.sorted.classes[row];
-        const u32 low = __ballot_sync(EVERYONE, first < row && repeats(p, box, cls, boxes[0], classes[0]));
-        const u32 high = __ballot_sync(EVERYONE, first + 32 < row && repeats(p, box, cls, boxes[1], classes[1]));
+    // A bit for each that repeats the box, or is repeated by it. Bits of boxes that are not there mean nothing.
+    __device__ __forceinline__ u64 word(const NmsParams& p, float4 box, u32 cls) const {
+        const u32 low = __ballot_sync(EVERYONE, repeats(p, box, cls, boxes[0], classes[0]));
+        const u32 high = __ballot_sync(EVERYONE, repeats(p, box, cls, boxes[1], classes[1]));
         return static_cast<u64>(high) << 32 | low;
     }
 };
 
-// The lower triangle of the matrix, in tiles of a chunk by a chunk.
+// All words from the diagonal on, by all blocks.
 __device__ void fill_matrix(const NmsParams& p, u32 n) {
-    const u32 chunks = (min(n, WINDOW) + CHUNK - 1) / CHUNK, tiles = chunks * (chunks + 1) / 2;
-    for (u32 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        u32 down = static_cast<u32>((sqrtf(8.0f * tile + 1.0f) - 1.0f) * 0.5f);
-        while (down * (down + 1) / 2 > tile) down--;
-        while ((down + 1) * (down + 2) / 2 <= tile) down++;
-        const u32 across = tile - down * (down + 1) / 2;
-        const Column column(p, n, across);
+    const u32 within = min(n, WINDOW), across = (within + 63) / 64, down = (within + ROWS - 1) / ROWS;
+    const u32 warps = gridDim.x * WARPS;
+    for (u32 job = threadIdx.x / 32 * gridDim.x + blockIdx.x; job < down * across; job += warps) {
+        const u32 first = job / across * ROWS, word = job % across;
+        if (word < first / STEP * STEP_WORDS) continue;
+        const Column column(p, n, word * 64);
 #pragma unroll
-        for (u32 i = 0; i < ROWS_PER_WARP; i++) {
-            const u32 row = down * CHUNK + threadIdx.x / 32 * ROWS_PER_WARP + i;
-            if (row >= n) break;
-            const u64 word = column.word(p, row);
-            if (threadIdx.x % 32 == 0) p.matrix[row * WORDS + across] = word;
+        for (u32 i = 0; i < ROWS; i++) {
+            const u32 row = min(first + i, within - 1);
+            const u64 bits = column.word(p, p.sorted.boxes[row], p.sorted.classes[row]);
+            if (threadIdx.x % 32 == 0) p.matrix[row * WORDS + word] = bits;
         }
     }
 }
 
-// Where the one block that walks the boxes notes what it knows.
+// What the threads of the walking block tell each other.
 struct Walk {
-    u64 kept[WORDS];                 // bits of the kept boxes in the window
-    u64 diagonal[CHUNK];             // the chunk's own word of each of its boxes
-    u32 dead[WARPS];                 // bits of the chunk's boxes that an earlier chunk's repeat, ROWS_PER_WARP in each
-    u32 count;                       // of kept boxes
+    u64 dead[WORDS];  // boxes in the window that a kept one of an earlier step repeats
+    // Boxes of the step: not settled yet, and kept. Rounds read one side and write the other.
+    u64 open[2][STEP_WORDS];
+    u64 kept[2][STEP_WORDS];
+    u32 places[STEP];  // kept boxes of the step
+    u64 better[STEP][STEP_WORDS];  // behind the window: boxes of the step that repeat this one
 };
 
-// Which boxes of a chunk are kept: those alive that no kept one of the chunk repeats. By the first warp, each lane for
-// boxes lane and lane + 32. In a round every box is settled whose better ones are, so there are as many rounds as boxes in
-// the longest chain of repetition, usually one or two.
-__device__ __forceinline__ u64 settle(u64 low_diagonal, u64 high_diagonal, bool low_alive, bool high_alive) {
-    u64 open = static_cast<u64>(__ballot_sync(EVERYONE, high_alive)) << 32 | __ballot_sync(EVERYONE, low_alive);
-    u64 kept = 0;
-    while (open) {
-        const bool low_kept = low_alive && !(low_diagonal & (kept | open));
-        const bool high_kept = high_alive && !(high_diagonal & (kept | open));
-        low_alive = low_alive && !low_kept && !(low_diagonal & kept);
-        high_alive = high_alive && !high_kept && !(high_diagonal & kept);
-        kept |= static_cast<u64>(__ballot_sync(EVERYONE, high_kept)) << 32 | __ballot_sync(EVERYONE, low_kept);
-        open = static_cast<u64>(__ballot_sync(EVERYONE, high_alive)) << 32 | __ballot_sync(EVERYONE, low_alive);
-    }
-    return kept;
+// Part of a word that a warp of boxes has.
+__device__ __forceinline__ void tell(u64* words, u32 warp, bool bit) {
+    const u32 bits = __ballot_sync(EVERYONE, bit);
+    if (threadIdx.x % 32 == 0) reinterpret_cast<u32*>(words)[warp] = bits;
 }
 
-// The first warp settles a chunk and notes what is kept, up to the limit.
-__device__ __forceinline__ void finish_chunk(const NmsParams& p, Walk& walk, u32 n, u32 chunk, u64 low, u64 high) {
-    const u32 lane = threadIdx.x, first = chunk * CHUNK + lane;
-    const auto alive = [&](u32 i) {
-        return chunk * CHUNK + i < n && !(walk.dead[i / ROWS_PER_WARP] >> (i % ROWS_PER_WARP) & 1);
-    };
-    const u64 kept = settle(low, high, alive(lane), alive(lane + 32));
-    const u32 count = walk.count;
-    const u32 low_place = count + __popcll(kept & ((1ull << lane) - 1));
-    const u32 high_place = count + __popcll(kept & ((1ull << (lane + 32)) - 1));
-    if (kept >> lane & 1 && low_place < p.limit) p.kept[low_place] = first;
-    if (kept >> (lane + 32) & 1 && high_place < p.limit) p.kept[high_place] = first + 32;
-    __syncwarp();
-    if (lane == 0) {
-        if (chunk < WORDS) walk.kept[chunk] = kept;
-        walk.count = min(count + __popcll(kept), p.limit);
+// Settles the boxes of a step: kept is who is alive and not repeated by a better one that is kept. In a round all are
+// settled whose better ones are, so there are as many rounds as boxes in the longest chain of repetition; a few, usually.
+// Thread i knows of box i whether it is alive, and its better ones. Returns the side of walk.kept that says who is kept.
+__device__ __forceinline__ u32 settle(Walk& walk, bool alive, const u64 (&better)[STEP_WORDS]) {
+    const u32 warp = threadIdx.x / 32;
+    const bool has_box = threadIdx.x < STEP;
+    bool kept = false;
+    for (u32 side = 0;; side ^= 1) {
+        if (has_box) {
+            tell(walk.open[side], warp, alive);
+            tell(walk.kept[side], warp, kept);
+        }
+        __syncthreads();
+        u64 any_open = 0, better_open = 0, better_kept = 0;
+#pragma unroll
+        for (u32 i = 0; i < STEP_WORDS; i++) {
+            const u64 open = walk.open[side][i];
+            any_open |= open;
+            better_open |= better[i] & open;
+            better_kept |= better[i] & walk.kept[side][i];
+        }
+        if (!any_open) return side;
+        if (alive && !better_kept && !better_open) kept = true;
+        if (kept || better_kept) alive = false;
     }
 }
 
-// The walk through the sorted boxes, chunk by chunk, by one block.
-__device__ void walk_matrix(const NmsParams& p, u32 n, Walk& walk) {
-    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, mine = threadIdx.x / LANES, part = threadIdx.x % LANES;
-    const u32 chunks = (n + CHUNK - 1) / CHUNK;
-    // Bits of a warp's ballot -> one for each of its boxes.
-    const auto note_dead = [&](bool dead) {
-        const u32 ballot = __ballot_sync(EVERYONE, dead);
-        if (lane == 0) {
-            u32 bits = 0;
-#pragma unroll
-            for (u32 i = 0; i < ROWS_PER_WARP; i++) bits |= static_cast<u32>((ballot >> (i * LANES) & ((1u << LANES) - 1)) != 0) << i;
-            walk.dead[warp] = bits;
-        }
-    };
+// Of a word that starts with box `first`, the bits of boxes better than `box`.
+__device__ __forceinline__ u64 before(u32 first, u32 box) {
+    if (box <= first) return 0;
+    return box - first < 64 ? (1ull << (box - first)) - 1 : ~0ull;
+}
 
-    // Blocks that ran on other multiprocessors wrote the matrix: it is read past the first cache.
-    u64 ahead[PER_LANE], low_ahead = 0, high_ahead = 0;
-    const auto fetch = [&](u32 chunk) {
-        const u32 row = chunk * CHUNK + mine;
+// The walk through the sorted boxes by one block. Returns how many are kept.
+__device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, within = min(n, WINDOW);
+    for (u32 i = threadIdx.x; i < WORDS; i += NMS_THREADS) walk.dead[i] = 0;
+    u64 better[STEP_WORDS] = {};
+    // Blocks on other multiprocessors wrote the matrix: it is read past the first cache.
+    const auto fetch = [&](u32 box) {
+        if (threadIdx.x < STEP && box < within) {
 #pragma unroll
-        for (u32 i = 0; i < PER_LANE; i++) {
-            const u32 word = part + i * LANES;
-            ahead[i] = row < n && word < chunk ? __ldcg(&p.matrix[row * WORDS + word]) : 0;
-        }
-        if (warp == 0) {
-            const u32 low = chunk * CHUNK + lane, high = low + 32;
-            low_ahead = low < n ? __ldcg(&p.matrix[low * WORDS + chunk]) : 0;
-            high_ahead = high < n ? __ldcg(&p.matrix[high * WORDS + chunk]) : 0;
-        }
-    };
-    const u32 within = min(chunks, WORDS);
-    fetch(0);
-    for (u32 chunk = 0; chunk < within && walk.count < p.limit; chunk++) {
-        u64 words[PER_LANE];
-#pragma unroll
-        for (u32 i = 0; i < PER_LANE; i++) words[i] = ahead[i];
-        const u64 low = low_ahead, high = high_ahead;
-        if (chunk + 1 < within) fetch(chunk + 1);
-        u64 hits = 0;
-#pragma unroll
-        for (u32 i = 0; i < PER_LANE; i++) {
-            if (part + i * LANES < chunk) hits |= words[i] & walk.kept[part + i * LANES];
-        }
-        note_dead(hits != 0);
-        __syncthreads();
-        if (warp == 0) finish_chunk(p, walk, n, chunk, low, high);
-        __syncthreads();
-    }
-
-    for (u32 chunk = within; chunk < chunks && walk.count < p.limit; chunk++) {
-        const u32 row = chunk * CHUNK + mine, count = walk.count;
-        bool dead = false;
-        if (row < n) {
-            const float4 box = p.sorted.boxes[row];
-            const u32 cls = p.sorted.classes[row];
-            for (u32 i = part; i < count && !dead; i += LANES) {
-                const u32 better = p.kept[i];
-                dead = repeats(p, box, cls, p.sorted.boxes[better], p.sorted.classes[better]);
+            for (u32 i = 0; i < STEP_WORDS; i++) {
+                const u32 word = box / STEP * STEP_WORDS + i;
+                better[i] = word * 64 <= box ? __ldcg(&p.matrix[box * WORDS + word]) : 0;
             }
         }
-        note_dead(dead);
-        const Column column(p, n, chunk);
-        for (u32 i = warp * ROWS_PER_WARP; i < (warp + 1) * ROWS_PER_WARP; i++) {
-            const u64 word = chunk * CHUNK + i < n ? column.word(p, chunk * CHUNK + i) : 0;
-            if (lane == 0) walk.diagonal[i] = word;
+    };
+    fetch(threadIdx.x);
+    __syncthreads();
+    u32 count = 0;
+    for (u32 first = 0; first < n && count < p.limit; first += STEP) {
+        const u32 box = first + threadIdx.x;
+        bool alive = threadIdx.x < STEP && box < n;
+        if (first < WINDOW) {
+            alive = alive && !(walk.dead[box / 64] >> (box % 64) & 1);
+        } else {
+            // Every box of the step against all kept, and against the others of the step.
+            const u32 mine = first + threadIdx.x / STEP_LANES;
+            bool repeated = mine >= n;
+            if (!repeated) {
+                const float4 corners = p.sorted.boxes[mine];
+                const u32 cls = p.sorted.classes[mine];
+                for (u32 i = threadIdx.x % STEP_LANES; i < count && !repeated; i += STEP_LANES) {
+                    const u32 other = p.kept[i];
+                    repeated = repeats(p, corners, cls, p.sorted.boxes[other], p.sorted.classes[other]);
+                }
+            }
+            const u32 bits = __ballot_sync(EVERYONE, repeated);
+            if (lane % STEP_LANES == 0) walk.places[mine - first] = bits >> lane & ((1u << STEP_LANES) - 1);
+            for (u32 word = 0; word < STEP_WORDS; word++) {
+                const Column column(p, n, first + word * 64);
+                for (u32 row = warp; row < STEP; row += WARPS) {
+                    const u32 at = min(first + row, n - 1);
+                    const u64 bits = column.word(p, p.sorted.boxes[at], p.sorted.classes[at]);
+                    if (lane == 0) walk.better[row][word] = bits;
+                }
+            }
+            __syncthreads();
+            if (threadIdx.x < STEP) {
+                alive = alive && !walk.places[threadIdx.x];
+#pragma unroll
+                for (u32 i = 0; i < STEP_WORDS; i++) better[i] = walk.better[threadIdx.x][i];
+            }
+            __syncthreads();
         }
+#pragma unroll
+        for (u32 i = 0; i < STEP_WORDS; i++) better[i] &= before(first + i * 64, box);
+        const u32 side = settle(walk, alive, better);
+
+        u32 place = count, total = count;
+        bool kept = false;
+#pragma unroll
+        for (u32 i = 0; i < STEP_WORDS; i++) {
+            const u64 bits = walk.kept[side][i];
+            total += __popcll(bits);
+            place += __popcll(bits & before(first + i * 64, box));
+            if (threadIdx.x / 64 == i) kept = bits >> (threadIdx.x % 64) & 1;
+        }
+        total = min(total, p.limit);
+        if (kept && place < total) {
+            p.kept[place] = box;
+            walk.places[place - count] = box;
+        }
+        fetch(box + STEP);
         __syncthreads();
-        if (warp == 0) finish_chunk(p, walk, n, chunk, walk.diagonal[lane], walk.diagonal[lane + 32]);
+        const u32 word = threadIdx.x % WORDS;
+        if (word * 64 >= first + STEP && word * 64 < within) {
+            u64 repeated = 0;
+#pragma unroll 4
+            for (u32 i = threadIdx.x / WORDS; i < total - count; i += NMS_THREADS / WORDS) {
+                repeated |= __ldcg(&p.matrix[walk.places[i] * WORDS + word]);
+            }
+            if (repeated) atomicOr(&walk.dead[word], repeated);
+        }
+        count = total;
         __syncthreads();
     }
+    return count;
 }
 
 // A word of what the host reads.
@@ -270,8 +286,6 @@ __device__ __forceinline__ u32 word_of(const NmsParams& p, u32 place, u32 field)
         default: return reinterpret_cast<const u32*>(p.sorted.boxes)[place * 4 + field];
     }
 }
-
-}  // namespace
 
 // Candidates -> sorted.
 extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_candidates(NmsParams p) {
@@ -304,18 +318,15 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void suppress(NmsParams p) 
     if (n) fill_matrix(p, n);
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) {
-        is_last = atomicAdd(p.blocks_done, 1) == gridDim.x - 1;
-        walk.count = 0;
-    }
+    if (threadIdx.x == 0) is_last = atomicAdd(p.blocks_done, 1) == gridDim.x - 1;
     __syncthreads();
     if (!is_last) return;
     __threadfence();
-    if (n) walk_matrix(p, n, walk);
+    const u32 count = walk_boxes(p, n, walk);
     u32* words = reinterpret_cast<u32*>(p.results->detections);
-    for (u32 i = threadIdx.x; i < walk.count * 7; i += NMS_THREADS) words[i] = word_of(p, p.kept[i / 7], i % 7);
+    for (u32 i = threadIdx.x; i < count * 7; i += NMS_THREADS) words[i] = word_of(p, p.kept[i / 7], i % 7);
     if (threadIdx.x == 0) {
-        p.results->count = walk.count;
+        p.results->count = count;
         *p.blocks_done = 0;
     }
 }

@@ -18,13 +18,15 @@ use crate::vision::layout::{Decoder, Layout, Thresholds};
 use crate::vision::nms::Nms;
 
 /// Threads of a block, as in the kernels' launch bounds.
-const DECODE_THREADS: u32 = 256;
-const NMS_THREADS: u32 = 512;
+const DECODE_THREADS: usize = 128;
+const NMS_THREADS: usize = 512;
+/// Threads for each row of a head whose columns are rows.
+const SLICES: usize = 8;
 /// Candidates that a block ranks at a time.
-const RANKED: usize = 64;
-/// Of these many best boxes all pairs are compared at once, and noted in words of a chunk.
+const RANKED: usize = 32;
+/// Boxes in the bit matrix, and words of each of its rows that a block fills at a time, for eight rows.
 const WINDOW: usize = 4096;
-const CHUNK: usize = 64;
+const FILLED: usize = 16;
 /// Blocks of a launch whose work is known on the GPU only: they share it, so this is enough for any GPU and not too much to
 /// start for nothing.
 const MOST_BLOCKS: usize = 264;
@@ -55,7 +57,7 @@ pub struct Boxes {
 struct Kernel {
     function: Function,
     blocks: usize,
-    threads: u32,
+    threads: usize,
 }
 
 /// An array of numbers in one of the tensors that a layout reads.
@@ -182,15 +184,15 @@ impl Boxes {
         // Rows with many scores are read by several threads.
         let scores = head.columns.saturating_sub(4 + usize::from(objectness));
         let lanes = (scores / 8).next_power_of_two().min(32);
-        let (name, outputs, threads_per_row) = match family {
-            Family::Rows { .. } => (format!("decode_rows_{suffix}"), only, lanes),
-            Family::Columns => (format!("decode_columns_{suffix}"), only, 8),
-            Family::Ids(parts) => ("decode_ids".to_string(), parts, 1),
+        let (name, outputs, threads_per_row, threads) = match family {
+            Family::Rows { .. } => (format!("decode_rows_{suffix}"), only, lanes, DECODE_THREADS),
+            Family::Columns => (format!("decode_columns_{suffix}"), only, SLICES, SLICES * 32),
+            Family::Ids(parts) => ("decode_ids".to_string(), parts, 1, DECODE_THREADS),
         };
         let decode = Kernel {
             function: context.module(DECODE)?.function(&name)?,
-            blocks: (head.rows * threads_per_row).div_ceil(DECODE_THREADS as usize),
-            threads: DECODE_THREADS,
+            blocks: (head.rows * threads_per_row).div_ceil(threads),
+            threads,
         };
 
         let nms = context.module(NMS)?;
@@ -200,11 +202,10 @@ impl Boxes {
             threads: NMS_THREADS,
         };
         let window = head.rows.min(WINDOW);
-        let chunks = window.div_ceil(CHUNK);
         let suppress = match decoder.needs_nms() {
             true => Some(Kernel {
                 function: nms.function("suppress")?,
-                blocks: (chunks * (chunks + 1) / 2).min(MOST_BLOCKS),
+                blocks: (window.div_ceil(8) * window.div_ceil(64)).div_ceil(FILLED).min(MOST_BLOCKS),
                 threads: NMS_THREADS,
             }),
             false => None,
@@ -399,7 +400,7 @@ impl Kernel {
     /// # Safety
     /// As [`Stream::launch`].
     unsafe fn launch<P: Copy>(&self, stream: &Stream, params: &P) -> Result<()> {
-        let shape = Launch { grid: (self.blocks as u32, 1, 1), block: (self.threads, 1, 1), shared: 0 };
+        let shape = Launch { grid: (self.blocks as u32, 1, 1), block: (self.threads as u32, 1, 1), shared: 0 };
         // SAFETY: as the caller says.
         unsafe { stream.launch(&self.function, shape, params) }
     }
