@@ -7,15 +7,13 @@
 //   face  src/cuda/kernels/preprocess.rs, which mirrors Parameters
 #include "common.cuh"
 
-namespace {
-
 #ifndef TUNE
-constexpr uint32_t THREADS_X = 32;
-constexpr uint32_t THREADS_Y = 8;
-constexpr uint32_t ROWS = 2;
+inline constexpr uint32_t THREADS_X = 32;
+inline constexpr uint32_t THREADS_Y = 8;
+inline constexpr uint32_t ROWS = 2;
 #endif
-constexpr uint32_t COLUMNS = 2;
-constexpr uint32_t MAX_BATCH = 32;
+inline constexpr uint32_t COLUMNS = 2;
+inline constexpr uint32_t MAX_BATCH = 32;
 
 // Where a column or a row is sampled: between `near` and the sample after it, which counts `weight`. Columns are in bytes.
 struct alignas(16) Position {
@@ -225,8 +223,6 @@ __device__ inline void preprocess(const Parameters &p) {
         store(p, frame, x, y + r, pixels);
     }
 }
-
-} // namespace
 
 // Named after samples and number of planes.
 extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_u8x3(const __grid_constant__ Parameters p) {
