@@ -38,7 +38,13 @@ struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { wishes: Wishes::default(), draw: true, style: Style::default(), post_messages: false, cuda_device_id: -1 }
+        Settings {
+            wishes: Wishes::default(),
+            draw: true,
+            style: Style::default(),
+            post_messages: false,
+            cuda_device_id: -1,
+        }
     }
 }
 
