@@ -4,3 +4,4 @@ pub mod driver;
 pub mod gst;
 pub mod kernels;
 pub mod memory;
+pub mod pinned;
