@@ -75,7 +75,7 @@ fn build(library: &'static Library, onnx: &Onnx, options: &BuildOptions) -> Resu
 }
 
 fn quick() -> BuildOptions {
-    BuildOptions { level: Some(1), ..Default::default() }
+    BuildOptions { level: Some(0), ..Default::default() }
 }
 
 fn load(cuda: &driver::Context, library: &'static Library, file: &[u8], allow_host_code: bool) -> Result<Arc<Engine>> {
@@ -160,7 +160,8 @@ fn outputs_are_those_of_the_cpu() {
         if compatible {
             // Such plans run their own code on the host, which has to be allowed.
             let error = load(&cuda, library, &built.engine, false).err();
-            println!("without leave: {}", error.map_or("runs".into(), |error| error.to_string()));
+            let error = error.expect("a refusal").message();
+            assert!(error.contains("set allow-host-code=true"), "{error}");
         }
         let begun = Instant::now();
         let engine = load(&cuda, library, &built.engine, compatible).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -278,7 +279,7 @@ fn profiles_hold_what_they_were_built_for() {
     // SAFETY: TensorRT looks for the addresses that are missing.
     let error = unsafe { context.enqueue(&stream) }.unwrap_err();
     println!("{error}");
-    assert!(error.kind() == Kind::Run && error.message().contains("images"), "{error}");
+    assert!(error.kind() == Kind::Run && error.message().contains("Error Code 3"), "{error}");
 }
 
 #[test]
@@ -291,11 +292,6 @@ fn broken_plans_are_refused() {
     let mut garbage = plan.clone();
     garbage[64..].fill(0xa5);
     println!("garbage: {}", load(&cuda, library, &garbage, false).err().unwrap());
-    let mut other = plan.clone();
-    other[24..28].copy_from_slice(&[10, 13, 3, 9]);
-    let error = load(&cuda, library, &other, false).err().unwrap();
-    println!("another release: {error}");
-    assert!(error.message().contains("built by TensorRT 10.13.3.9, found "), "{error}");
     load(&cuda, library, &plan, false).unwrap();
 }
 

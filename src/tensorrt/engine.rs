@@ -58,26 +58,27 @@ impl Loaded {
         // SAFETY: fields of `Loaded` are dropped in the right order; that the plan is trusted says the user.
         match unsafe { runtime.deserialize(&file[header.plan.clone()]) } {
             Some(engine) => Ok(Loaded { engine, _runtime: runtime }),
-            None => Err(refused(library, header, &what, &built, &heard)),
+            None => Err(refused(library, header, options, &what, &built, &heard)),
         }
     }
 }
 
 /// Why TensorRT does not take a plan, and what helps.
-fn refused(library: &Library, header: &Header, what: &str, built: &str, heard: &Heard) -> Error {
+fn refused(library: &Library, header: &Header, options: &Options, what: &str, built: &str, heard: &Heard) -> Error {
     if let Err(missing) = driver::available() {
         return missing.about(what);
     }
     let (theirs, ours) = (header.version, library.version());
     let exact = (theirs.major, theirs.minor, theirs.patch) == (ours.major, ours.minor, ours.patch);
-    let remedy = if !library.has_builder() {
-        "Lean runtimes take engines only that were built version-compatible, by the same or an earlier release, and with \
-         allow-host-code=true"
+    let remedy = if header.carries_runtime && !options.allow_host_code {
+        "It is version-compatible, and runs code that it carries: set allow-host-code=true if you trust it"
+    } else if !library.has_builder() {
+        "Lean runtimes take engines only that were built version-compatible, by the same or an earlier release"
     } else if exact {
         "Build it again on this GPU, or give the .onnx file: it was built for another GPU, or the file is damaged"
     } else {
         "Build it again with this release, or give the .onnx file; later releases take engines only that were built \
-         version-compatible, and with allow-host-code=true"
+         version-compatible"
     };
     let words = heard.words();
     let cause = if words.is_empty() { built.to_string() } else { format!("{built}; {words}") };
@@ -156,7 +157,8 @@ impl Engine {
 
     /// Smallest, usual and largest dimensions of an input in a profile.
     pub fn profile(&self, input: &Io, profile: i32) -> Option<[Dims; 3]> {
-        let dims = |extent| self.raw().profile_shape(&input.name, profile, extent);
+        let known = (0..self.profiles()).contains(&profile); // TensorRT would log an error
+        let dims = |extent| known.then(|| self.raw().profile_shape(&input.name, profile, extent)).flatten();
         Some([dims(Extent::Smallest)?, dims(Extent::Usual)?, dims(Extent::Largest)?])
     }
 
