@@ -11,6 +11,7 @@ use crate::cuda;
 use crate::cuda::kernels::{DevicePlane, DevicePlanes};
 use crate::error::{Error, Kind, Result};
 use crate::vision::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
+use crate::vision::overlay::Target;
 use crate::vision::recipe::InputSpec;
 
 /// Caps field that carries the [`InputSpec`] from trtinfer to trtpreprocess.
@@ -154,6 +155,18 @@ impl Format {
         Ok(Format { color: colorimetry(&info), pixels, info })
     }
 
+    /// What is painted on.
+    pub fn target(&self) -> Target {
+        let (width, height) = self.size();
+        Target { format: self.pixels, width, height, color: self.color }
+    }
+
+    /// The caps of such frames in system memory, and the bytes of one.
+    fn caps(&self) -> Result<(gst::Caps, u32)> {
+        let caps = self.info.to_caps().map_err(|error| no_pool(error.to_string()))?;
+        Ok((caps, u32::try_from(self.info.size()).map_err(|error| no_pool(error.to_string()))?))
+    }
+
     pub fn size(&self) -> (u32, u32) {
         (self.info.width(), self.info.height())
     }
@@ -267,23 +280,36 @@ fn map(buffer: &gst::BufferRef, bytes: &Range<usize>) -> Result<(gst::MappedMemo
 pub struct FramePool {
     pool: gst::BufferPool,
     format: Format,
+    /// Where frames are copied on the GPU.
+    stream: Option<cuda::driver::Stream>,
 }
 
 impl FramePool {
+    /// In system memory.
     pub fn new(format: &Format) -> Result<Self> {
-        let failed = |cause: String| {
-            Error::new(Kind::Negotiation, "Cannot make a pool of frames")
-                .cause(cause)
-                .remedy("Check the size of the frames")
-        };
+        let (caps, size) = format.caps()?;
         let pool = gst_video::VideoBufferPool::new().upcast::<gst::BufferPool>();
-        let caps = format.info.to_caps().map_err(|error| failed(error.to_string()))?;
         let mut config = pool.config();
-        let size = u32::try_from(format.info.size()).map_err(|error| failed(error.to_string()))?;
         config.set_params(Some(&caps), size, 0, 0);
-        pool.set_config(config).map_err(|error| failed(error.to_string()))?;
-        pool.set_active(true).map_err(|error| failed(error.to_string()))?;
-        Ok(FramePool { pool, format: format.clone() })
+        pool.set_config(config).map_err(|error| no_pool(error.to_string()))?;
+        FramePool::start(pool, format, None)
+    }
+
+    /// In CUDA memory.
+    pub fn on_gpu(format: &Format, context: &cuda::driver::Context) -> Result<Self> {
+        let (caps, size) = format.caps()?;
+        let (pool, _) = cuda::gst::pool(context, &caps, size, 0)?;
+        FramePool::start(pool, format, Some(cuda::driver::Stream::new(context)?))
+    }
+
+    fn start(pool: gst::BufferPool, format: &Format, stream: Option<cuda::driver::Stream>) -> Result<Self> {
+        pool.set_active(true).map_err(|error| no_pool(error.to_string()))?;
+        Ok(FramePool { pool, format: format.clone(), stream })
+    }
+
+    /// The context of its memory, unless that is the system's.
+    pub fn context(&self) -> Option<&cuda::driver::Context> {
+        self.stream.as_ref().map(|stream| stream.context())
     }
 
     /// A buffer of its own with the same picture, times, flags and metas.
@@ -292,16 +318,50 @@ impl FramePool {
         let mut copy =
             self.pool.acquire_buffer(None).map_err(|flow| unmappable(format!("no buffer in the pool: {flow}")))?;
         let target = copy.get_mut().expect("a buffer from a pool is writable");
-        self.format.read(buffer, |from| self.format.draw(target, |to| copy_planes(from, to)))?;
+        match &self.stream {
+            Some(stream) => self.copy_on_gpu(buffer, target, stream)?,
+            None => self.format.read(buffer, |from| self.format.draw(target, |to| copy_planes(from, to)))?,
+        }
+        let layout = target.meta::<gst_video::VideoMeta>().map(|meta| (meta.offset().to_vec(), meta.stride().to_vec()));
         // Deep, because a meta that only keeps the other buffer's memory alive has no business here.
         let metadata = gst::BUFFER_COPY_METADATA | gst::BufferCopyFlags::DEEP;
         buffer.copy_into(target, metadata, ..).map_err(failed)?;
-        // The copied GstVideoMeta describes the memory of the other buffer; ours is laid out as the caps say.
+        // The copied GstVideoMeta describes the memory of the other buffer; ours is laid out as the pool or the caps say.
         while let Some(meta) = target.meta_mut::<gst_video::VideoMeta>() {
             meta.remove().map_err(failed)?;
         }
+        if let Some((offset, stride)) = layout {
+            let info = &self.format.info;
+            let (format, width, height) = (info.format(), info.width(), info.height());
+            let flags = gst_video::VideoFrameFlags::empty();
+            gst_video::VideoMeta::add_full(target, flags, format, width, height, &offset, &stride).map_err(failed)?;
+        }
         Ok(copy)
     }
+
+    /// Not gst_buffer_copy(), which takes the pitch of one memory for that of another.
+    fn copy_on_gpu(
+        &self,
+        buffer: &gst::BufferRef,
+        target: &mut gst::BufferRef,
+        stream: &cuda::driver::Stream,
+    ) -> Result<()> {
+        let elsewhere = || unmappable("it is not in CUDA memory".into());
+        let from = self.format.on_gpu(buffer, false)?.ok_or_else(elsewhere)?;
+        let to = self.format.on_gpu(target, true)?.ok_or_else(elsewhere)?;
+        from.order(stream)?;
+        to.order(stream)?;
+        let sizes = self.format.pixels.planes(self.format.info.width() as usize, self.format.info.height() as usize);
+        for ((from, to), (row, rows)) in from.planes.iter().zip(&to.planes).zip(sizes) {
+            // SAFETY: both were checked to have such rows, and are mapped until the copy is waited for below.
+            unsafe { stream.copy_rows((from.address, from.stride), (to.address, to.stride), row, rows) }?;
+        }
+        stream.record()?.wait()
+    }
+}
+
+fn no_pool(cause: String) -> Error {
+    Error::new(Kind::Negotiation, "Cannot make a pool of frames").cause(cause).remedy("Check the size of the frames")
 }
 
 fn copy_planes(from: &Frame, to: &mut FrameMut) {

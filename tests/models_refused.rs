@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::onnx::{BF16, BOOL, F16, F32, F64, Graph, I32, I64, STRING, int, ints};
 use common::{launch, scratch, shapes};
-use gsttrt::backend::{self, Choice};
+use gsttrt::backend::{self, Runner};
 use gsttrt::model::Model;
 use gsttrt::tensor::{Pool, Tensor};
 
@@ -142,14 +142,13 @@ fn damaged_models_run_or_are_refused() {
 
 fn run_once(file: &Path) -> gsttrt::error::Result<Vec<Tensor>> {
     let model = Model::read(file)?;
-    let chosen = backend::choose(Choice::Cpu)?;
-    let spec = model.input_spec(None, chosen.place)?;
+    let spec = model.input_spec(None, Runner::Cpu.place())?;
     if spec.desc.bytes().is_none_or(|bytes| bytes > 1 << 24) {
         return Ok(Vec::new()); // allowed, and not worth the memory here
     }
-    let mut backend = backend::open(&chosen, model.into(), &spec)?;
+    let mut backend = backend::open_on_cpu(model.into(), &spec)?;
     let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok::<_, gsttrt::error::Error>(()))?;
-    backend.run(&picture, None)
+    Ok(backend.run(&picture, None)?.tensors)
 }
 
 #[test]

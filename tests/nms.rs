@@ -144,5 +144,5 @@ fn only_above_the_threshold_and_of_the_same_class() {
     assert_eq!(left(0.33, 10, false), [0.9, 0.7]);
     assert_eq!(left(0.33, 10, true), [0.9]);
     assert_eq!(left(0.33, 1, false), [0.9]);
-    assert_eq!(left(0.33, 0, false), []);
+    assert_eq!(left(0.33, 0, false), [0.0f32; 0]);
 }

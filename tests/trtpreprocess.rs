@@ -585,7 +585,7 @@ fn upstream_may_use_any_layout_but_must_crop() {
 fn tensor_memory_is_used_again() {
     let caps = video("RGB", 16, 8, "");
     let mut bench = Bench::with_caps("tensor-size=8x8", &caps);
-    let at = |input: &Input| input.tensor().bytes().as_ptr();
+    let at = |input: &Input| input.tensor().bytes().unwrap().as_ptr();
     let first = at(&bench.tensor(solid(&caps, &[&[0; 3]])));
     let second = bench.tensor(solid(&caps, &[&[0; 3]]));
     assert_eq!(at(&second), first);

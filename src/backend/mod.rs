@@ -146,8 +146,13 @@ pub fn open(
             let engine = described.engine.clone();
             Box::new(TensorRt::open(model, spec, library, options, cuda, engine, loading)?)
         }
-        _ => Box::new(cpu::Cpu::open(model.clone(), spec)?),
+        _ => open_on_cpu(model.clone(), spec)?,
     })
+}
+
+/// The same on the CPU, which asks for nothing more.
+pub fn open_on_cpu(model: Arc<Model>, spec: &InputSpec) -> Result<Box<dyn Backend>> {
+    Ok(Box::new(cpu::Cpu::open(model, spec)?))
 }
 
 /// Runs a backend's foreign code and makes an error of its panic, which in the thread that loads would end the application.

@@ -104,8 +104,12 @@ impl DeviceBlock {
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         assert!(bytes.len() <= self.bytes);
         let _entered = self.context().enter()?;
-        // SAFETY: checked above.
-        unsafe { result::memcpy_htod_sync(self.address(), bytes) }.or_fail("Cannot write GPU memory")
+        // SAFETY: checked above. The null stream is the one that copies, and of pageable memory the call only waits until all is
+        // staged.
+        unsafe {
+            result::memcpy_htod_sync(self.address(), bytes).and_then(|()| result::stream::synchronize(ptr::null_mut()))
+        }
+        .or_fail("Cannot write GPU memory")
     }
 }
 

@@ -9,6 +9,9 @@ use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess
 use gst_base::subclass::prelude::*;
 
 use super::detector::{Detector, Wishes};
+use super::painter::GpuPainter;
+use crate::cuda;
+use crate::cuda::gst::Slot;
 use crate::error::{Error, Kind, Result};
 use crate::meta::detection;
 use crate::meta::tensor::{Content, TensorMeta};
@@ -16,7 +19,7 @@ use crate::model::Model;
 use crate::tensor::Tensor;
 use crate::video::{self, Format, FramePool};
 use crate::vision::geometry::Letterbox;
-use crate::vision::overlay::{Overlay, Style};
+use crate::vision::overlay::{Overlay, Style, paint};
 use crate::vision::recipe::Recipe;
 
 static CAT: LazyLock<gst::DebugCategory> =
@@ -29,11 +32,19 @@ struct Settings {
     draw: bool,
     style: Style,
     post_messages: bool,
+    /// -1 follows the pipeline.
+    cuda_device_id: i32,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { wishes: Wishes::default(), draw: true, style: Style::default(), post_messages: false }
+        Settings {
+            wishes: Wishes::default(),
+            draw: true,
+            style: Style::default(),
+            post_messages: false,
+            cuda_device_id: -1,
+        }
     }
 }
 
@@ -42,7 +53,9 @@ struct State {
     format: Format,
     detector: Option<Detector>,
     overlay: Overlay,
-    pool: FramePool,
+    painter: Option<GpuPainter>,
+    /// Made when the first frame has to be copied.
+    pool: Option<FramePool>,
     /// Frames since the start, those without objects and those that trtinfer let pass included.
     frames: u64,
     task: Option<Task>,
@@ -62,6 +75,7 @@ struct Task {
 pub struct TrtNms {
     settings: Mutex<Settings>,
     state: Mutex<Option<State>>,
+    cuda: Slot,
 }
 
 impl TrtNms {
@@ -132,10 +146,18 @@ impl TrtNms {
 
     /// Draws, attaches and tells what was found.
     fn finish(&self, state: &mut State, task: Task, buffer: &mut gst::BufferRef) -> Result<()> {
-        let State { format, detector: Some(detector), overlay, .. } = state else { return Ok(()) };
+        let State { format, detector: Some(detector), overlay, painter, .. } = state else { return Ok(()) };
         let (detections, labels, size) = (detector.detections(), &detector.labels, format.size());
         if let Some(style) = task.draw {
-            format.draw(buffer, |frame| overlay.draw(frame, detections, labels, &style))?;
+            let plan = overlay.plan(format.target(), detections, labels, &style);
+            match format.on_gpu(buffer, true)? {
+                Some(frame) => match painter {
+                    Some(painter) if *painter.context() == frame.context => painter,
+                    other => other.insert(GpuPainter::new(&frame.context, format)?),
+                }
+                .paint(&frame, &plan)?,
+                None => format.draw(buffer, |frame| paint(frame, &plan))?,
+            }
         }
         detection::attach(buffer, detections, labels, size);
         if task.post_message {
@@ -148,6 +170,21 @@ impl TrtNms {
     fn report(&self, error: Error) -> gst::FlowError {
         self.obj().post_error_message(error.to_gst());
         gst::FlowError::Error
+    }
+}
+
+impl State {
+    /// A copy of the frame in memory of the same kind.
+    fn copy(&mut self, buffer: &gst::BufferRef) -> Result<gst::Buffer> {
+        let context = cuda::gst::memory(buffer).map(|memory| memory.context()).transpose()?;
+        let pool = match &mut self.pool {
+            Some(pool) if pool.context() == context.as_ref() => pool,
+            other => other.insert(match &context {
+                Some(context) => FramePool::on_gpu(&self.format, context)?,
+                None => FramePool::new(&self.format)?,
+            }),
+        };
+        pool.copy(buffer)
     }
 }
 
@@ -250,6 +287,7 @@ impl ObjectImpl for TrtNms {
                     .default_value(default.post_messages)
                     .mutable_playing()
                     .build(),
+                cuda::gst::device_id_property(),
             ]
         });
         &PROPERTIES
@@ -258,7 +296,7 @@ impl ObjectImpl for TrtNms {
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
         let mut settings = self.settings.lock().unwrap();
-        let Settings { wishes, draw, style, post_messages } = &mut *settings;
+        let Settings { wishes, draw, style, post_messages, cuda_device_id } = &mut *settings;
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
         match pspec.name() {
             "layout" => wishes.layout = value.get().expect("checked by GObject"),
@@ -273,12 +311,13 @@ impl ObjectImpl for TrtNms {
             "draw-labels" => style.labels = value.get().expect("checked by GObject"),
             "line-width" => style.line_width = value.get().expect("checked by GObject"),
             "post-messages" => *post_messages = value.get().expect("checked by GObject"),
+            "cuda-device-id" => *cuda_device_id = value.get().expect("checked by GObject"),
             other => unreachable!("property {other}"),
         }
     }
 
     fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
-        let Settings { wishes, draw, style, post_messages } = &*self.settings.lock().unwrap();
+        let Settings { wishes, draw, style, post_messages, cuda_device_id } = &*self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
         match pspec.name() {
             "layout" => wishes.layout.to_value(),
@@ -293,6 +332,7 @@ impl ObjectImpl for TrtNms {
             "draw-labels" => style.labels.to_value(),
             "line-width" => style.line_width.to_value(),
             "post-messages" => post_messages.to_value(),
+            "cuda-device-id" => cuda_device_id.to_value(),
             other => unreachable!("property {other}"),
         }
     }
@@ -317,6 +357,11 @@ impl ElementImpl for TrtNms {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
         &TEMPLATES
     }
+
+    fn set_context(&self, context: &gst::Context) {
+        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
+        self.parent_set_context(context);
+    }
 }
 
 impl BaseTransformImpl for TrtNms {
@@ -332,7 +377,12 @@ impl BaseTransformImpl for TrtNms {
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
         *self.state.lock().unwrap() = None;
+        self.cuda.clear();
         Ok(())
+    }
+
+    fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
+        self.cuda.answer(query) || BaseTransformImplExt::parent_query(self, direction, query)
     }
 
     fn transform_caps(
@@ -346,14 +396,14 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
-        let made = Format::from_caps(incaps).and_then(|format| Ok((FramePool::new(&format)?, format)));
-        let (pool, format) = made.map_err(|error| {
+        let format = Format::from_caps(incaps).map_err(|error| {
             self.obj().post_error_message(error.to_gst());
             gst::loggable_error!(CAT, "{error}")
         })?;
         let mut state = self.state.lock().unwrap();
         let (detector, frames) = state.take().map_or((None, 0), |old| (old.detector, old.frames));
-        *state = Some(State { format, detector, overlay: Overlay::default(), pool, frames, task: None });
+        let overlay = Overlay::default();
+        *state = Some(State { format, detector, overlay, painter: None, pool: None, frames, task: None });
         Ok(())
     }
 
@@ -373,7 +423,7 @@ impl BaseTransformImpl for TrtNms {
         state.task = self.find(state, buffer).map_err(|error| self.report(error))?;
         match state.task {
             Some(Task { draw: Some(_), .. }) if !ours => {
-                let copy = state.pool.copy(buffer).map_err(|error| self.report(error))?;
+                let copy = state.copy(buffer).map_err(|error| self.report(error))?;
                 Ok(PrepareOutputBufferSuccess::Buffer(copy))
             }
             _ => self.parent_prepare_output_buffer(inbuf),

@@ -14,6 +14,7 @@
 mod classes;
 mod detector;
 mod imp;
+mod painter;
 
 use gst::glib;
 use gst::prelude::*;

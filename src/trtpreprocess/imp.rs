@@ -37,7 +37,7 @@ enum Maker {
         pool: Pool,
     },
     /// Made with the first frame, in its context.
-    Gpu(Option<Gpu>),
+    Gpu(Option<Box<Gpu>>),
 }
 
 /// No two of these are locked at a time.
@@ -92,7 +92,7 @@ impl TrtPreprocess {
                 let context = self.context_for(buffer)?;
                 let gpu = match gpu {
                     Some(gpu) if *gpu.context() == context => gpu,
-                    other => other.insert(Gpu::new(&context, format, spec)?),
+                    other => other.insert(Box::new(Gpu::new(&context, format, spec)?)),
                 };
                 let (tensor, ready) = gpu.tensor(format, spec, buffer)?;
                 (tensor, *gpu.letterbox(), Some(ready))

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-use gsttrt::backend::{self, Backend, Choice};
+use gsttrt::backend::{self, Backend, Runner};
 use gsttrt::model::Model;
 use gsttrt::tensor::{Pool, Tensor};
 
@@ -155,9 +155,8 @@ fn main() {
     let model = arguments.get(1).cloned().unwrap_or_else(|| sample("models/shapes.onnx"));
 
     let description = Arc::new(Model::read(Path::new(&model)).unwrap());
-    let chosen = backend::choose(Choice::Cpu).unwrap();
-    let spec = description.input_spec(None, chosen.place).unwrap();
-    let mut backend = backend::open(&chosen, description, &spec).unwrap();
+    let spec = description.input_spec(None, Runner::Cpu.place()).unwrap();
+    let mut backend = backend::open_on_cpu(description, &spec).unwrap();
     let tensor = Tensor::fill(&Pool::default(), spec.desc.clone(), |bytes| {
         bytes.fill(0);
         Ok::<_, std::convert::Infallible>(())

@@ -4,6 +4,7 @@
 //! compiles them to the PTX that is embedded here.
 
 pub mod boxes;
+pub mod overlay;
 pub mod preprocess;
 
 use std::ffi::CStr;
@@ -23,6 +24,7 @@ const fn text(ptx: &'static str) -> &'static CStr {
 
 static DECODE: &CStr = text(concat!(include_str!("../../../kernels/ptx/decode.ptx"), "\0"));
 static NMS: &CStr = text(concat!(include_str!("../../../kernels/ptx/nms.ptx"), "\0"));
+static OVERLAY: &CStr = text(concat!(include_str!("../../../kernels/ptx/overlay.ptx"), "\0"));
 static PREPROCESS: &CStr = text(concat!(include_str!("../../../kernels/ptx/preprocess.ptx"), "\0"));
 
 /// A plane of a picture in device memory: its address, and bytes from one row to the next.

@@ -1,0 +1,230 @@
+// overlay: boxes and labels on a frame, in place.
+//   in    marks [count], glyphs of their texts, coverage [glyph][height][width] of the font: a plan of src/vision/overlay
+//   io    planes of a frame, rows `strides` bytes apart
+//   grid  x is the mark, y its part: four sides, then the tag; z the piece of the part, of PIECE cells
+//   math  no mark reads the frame, and every sample takes the value of the last mark that touches it. A block writes the
+//         samples of its part that no later mark touches: so each is written by its last mark, whatever runs when, and those
+//         that two sides of one mark share take the same value from both.
+//   face  src/cuda/kernels/overlay.rs, which mirrors Parameters; the twin is src/vision/overlay/paint.rs
+#include "common.cuh"
+
+inline constexpr uint32_t THREADS = 128;
+inline constexpr uint32_t CELLS = 8; // of a thread
+inline constexpr uint32_t PIECE = THREADS * CELLS;
+inline constexpr uint32_t TAG = 4;
+
+struct Rect {
+    uint32_t left, top, right, bottom;
+};
+
+// Bytes of a pixel in memory order, or Y, U, V.
+struct Sample {
+    uint8_t parts[4];
+};
+
+struct Mark {
+    Rect outer, inner, tag;
+    Sample paper, ink;
+    uint32_t text_start, text_len;
+};
+
+struct Parameters {
+    uint8_t *planes[3];
+    const Mark *marks;
+    const uint16_t *text;
+    const uint8_t *coverage;
+    uint32_t strides[3];
+    uint32_t count;
+    uint32_t glyph_width, glyph_height;
+};
+
+struct Copy {
+    const uint4 *from;
+    uint4 *to;
+    uint32_t count;
+};
+
+__device__ inline bool is_empty(const Rect &rect) { return rect.left >= rect.right || rect.top >= rect.bottom; }
+
+__device__ inline bool holds(const Rect &rect, uint32_t x, uint32_t y) {
+    return rect.left <= x && x < rect.right && rect.top <= y && y < rect.bottom;
+}
+
+__device__ inline bool meets(const Rect &a, const Rect &b) {
+    return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+}
+
+__device__ inline bool lies_in(const Rect &a, const Rect &b) {
+    return b.left <= a.left && a.right <= b.right && b.top <= a.top && a.bottom <= b.bottom;
+}
+
+// As Mark::sides of the twin; any may be empty.
+__device__ inline Rect part_of(const Mark &mark, uint32_t part) {
+    const Rect &outer = mark.outer, &inner = mark.inner;
+    switch (part) {
+        case 0: return {outer.left, outer.top, outer.right, inner.top};
+        case 1: return {outer.left, inner.bottom, outer.right, outer.bottom};
+        case 2: return {outer.left, inner.top, inner.left, inner.bottom};
+        case 3: return {inner.right, inner.top, outer.right, inner.bottom};
+        default: return mark.tag;
+    }
+}
+
+// What a mark may touch: pixels in `outer` and not in `inner`.
+struct Ring {
+    Rect outer, inner;
+};
+
+// All outlines come before all tags.
+__device__ inline Ring ring_of(const Parameters &p, uint32_t turn) {
+    if (turn < p.count) return {p.marks[turn].outer, p.marks[turn].inner};
+    return {p.marks[turn - p.count].tag, {}};
+}
+
+// 0 paper .. 255 ink, at a pixel of the tag.
+__device__ inline uint32_t coverage_at(const Parameters &p, const Mark &mark, uint32_t x, uint32_t y) {
+    // Left of the text this wraps around to a great number.
+    const uint32_t column = x - (mark.tag.left + p.glyph_width / 2);
+    const uint32_t letter = column / p.glyph_width;
+    if (letter >= mark.text_len) return 0;
+    const uint32_t glyph = p.text[mark.text_start + letter];
+    return p.coverage[(glyph * p.glyph_height + (y - mark.tag.top)) * p.glyph_width + column % p.glyph_width];
+}
+
+__device__ inline uint8_t blend(uint8_t paper, uint8_t ink, uint32_t coverage) {
+    return (paper * (255 - coverage) + ink * coverage + 127) / 255;
+}
+
+// Where sample x, y of a plane begins, in samples of `bytes` bytes.
+__device__ inline uint8_t *at(const Parameters &p, uint32_t plane, uint32_t x, uint32_t y, uint32_t bytes) {
+    return p.planes[plane] + uint64_t(y) * p.strides[plane] + uint64_t(x) * bytes;
+}
+
+// A format: pixels along a side of a cell, which is what chroma has one sample for; how a pixel is stored, and chroma.
+
+template <uint32_t BYTES>
+struct Packed {
+    static constexpr uint32_t CELL = 1;
+    __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &sample) {
+        uint8_t *to = at(p, 0, x, y, BYTES);
+        for (uint32_t i = 0; i < BYTES; i++) to[i] = sample.parts[i];
+    }
+    __device__ static void chroma(const Parameters &, uint32_t, uint32_t, const Sample &) {}
+};
+
+struct Nv12 {
+    static constexpr uint32_t CELL = 2;
+    __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &sample) {
+        Packed<1>::pixel(p, x, y, sample);
+    }
+    __device__ static void chroma(const Parameters &p, uint32_t x, uint32_t y, const Sample &sample) {
+        uint8_t *to = at(p, 1, x, y, 2);
+        to[0] = sample.parts[1];
+        to[1] = sample.parts[2];
+    }
+};
+
+// The words' upper bytes.
+struct P010 {
+    static constexpr uint32_t CELL = 2;
+    __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &sample) {
+        *reinterpret_cast<uint16_t *>(at(p, 0, x, y, 2)) = sample.parts[0] << 8;
+    }
+    __device__ static void chroma(const Parameters &p, uint32_t x, uint32_t y, const Sample &sample) {
+        uint16_t *to = reinterpret_cast<uint16_t *>(at(p, 1, x, y, 4));
+        to[0] = sample.parts[1] << 8;
+        to[1] = sample.parts[2] << 8;
+    }
+};
+
+struct I420 {
+    static constexpr uint32_t CELL = 2;
+    __device__ static void pixel(const Parameters &p, uint32_t x, uint32_t y, const Sample &sample) {
+        Packed<1>::pixel(p, x, y, sample);
+    }
+    __device__ static void chroma(const Parameters &p, uint32_t x, uint32_t y, const Sample &sample) {
+        *at(p, 1, x, y, 1) = sample.parts[1];
+        *at(p, 2, x, y, 1) = sample.parts[2];
+    }
+};
+
+template <typename Format>
+__device__ inline void overlay(const Parameters &p) {
+    constexpr uint32_t CELL = Format::CELL;
+    const Mark &mark = p.marks[blockIdx.x];
+    const Rect part = part_of(mark, blockIdx.y);
+    // An empty rectangle at an odd place would have cells.
+    if (is_empty(part)) return;
+    const uint32_t left = part.left / CELL, top = part.top / CELL;
+    const uint32_t width = (part.right + CELL - 1) / CELL - left;
+    const uint32_t count = ((part.bottom + CELL - 1) / CELL - top) * width;
+    const uint32_t first = blockIdx.z * PIECE;
+    if (first >= count) return;
+    const uint32_t last = min(first + PIECE, count) - 1;
+    const Rect piece = {left * CELL, (top + first / width) * CELL, (left + width) * CELL, (top + last / width + 1) * CELL};
+
+    uint32_t xs[CELLS], ys[CELLS];
+#pragma unroll
+    for (uint32_t i = 0; i < CELLS; i++) {
+        const uint32_t cell = first + i * THREADS + threadIdx.x;
+        xs[i] = (left + cell % width) * CELL;
+        ys[i] = (top + cell / width) * CELL;
+    }
+
+    // A bit for each pixel of each cell that a later mark touches.
+    uint32_t covered = 0;
+    __shared__ Ring rings[THREADS];
+    __shared__ uint32_t found;
+    const uint32_t turn = blockIdx.x + (blockIdx.y == TAG ? p.count : 0);
+    for (uint32_t next = turn + 1; next < 2 * p.count; next += THREADS) {
+        if (threadIdx.x == 0) found = 0;
+        __syncthreads();
+        if (next + threadIdx.x < 2 * p.count) {
+            const Ring ring = ring_of(p, next + threadIdx.x);
+            if (meets(ring.outer, piece) && !lies_in(piece, ring.inner)) rings[atomicAdd(&found, 1)] = ring;
+        }
+        __syncthreads();
+        for (uint32_t r = 0; r < found; r++) {
+            const Ring ring = rings[r];
+#pragma unroll
+            for (uint32_t i = 0; i < CELLS; i++)
+#pragma unroll
+                for (uint32_t k = 0; k < CELL * CELL; k++) {
+                    const uint32_t x = xs[i] + k % CELL, y = ys[i] + k / CELL;
+                    if (holds(ring.outer, x, y) && !holds(ring.inner, x, y)) covered |= 1u << (i * 4 + k);
+                }
+        }
+        __syncthreads();
+    }
+
+#pragma unroll
+    for (uint32_t i = 0; i < CELLS; i++) {
+        if (first + i * THREADS + threadIdx.x > last) break;
+        const uint32_t hidden = covered >> (i * 4) & 15;
+        if (CELL > 1 && hidden == 0) Format::chroma(p, xs[i] / CELL, ys[i] / CELL, mark.paper);
+        for (uint32_t k = 0; k < CELL * CELL; k++) {
+            const uint32_t x = xs[i] + k % CELL, y = ys[i] + k / CELL;
+            if (!holds(part, x, y) || hidden >> k & 1) continue;
+            Sample sample = mark.paper;
+            if (blockIdx.y == TAG) {
+                const uint32_t coverage = coverage_at(p, mark, x, y);
+#pragma unroll
+                for (uint32_t c = 0; c < 4; c++) sample.parts[c] = blend(sample.parts[c], mark.ink.parts[c], coverage);
+            }
+            Format::pixel(p, x, y, sample);
+        }
+    }
+}
+
+// From host memory, which every block would read anew, to device memory.
+extern "C" __global__ void __launch_bounds__(THREADS) overlay_fetch(Copy p) {
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i < p.count) p.to[i] = p.from[i];
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) overlay_nv12(const __grid_constant__ Parameters p) { overlay<Nv12>(p); }
+extern "C" __global__ void __launch_bounds__(THREADS) overlay_p010(const __grid_constant__ Parameters p) { overlay<P010>(p); }
+extern "C" __global__ void __launch_bounds__(THREADS) overlay_i420(const __grid_constant__ Parameters p) { overlay<I420>(p); }
+extern "C" __global__ void __launch_bounds__(THREADS) overlay_packed1(const __grid_constant__ Parameters p) { overlay<Packed<1>>(p); }
+extern "C" __global__ void __launch_bounds__(THREADS) overlay_packed3(const __grid_constant__ Parameters p) { overlay<Packed<3>>(p); }
+extern "C" __global__ void __launch_bounds__(THREADS) overlay_packed4(const __grid_constant__ Parameters p) { overlay<Packed<4>>(p); }

@@ -1,0 +1,35 @@
+//! Drawing on frames in GPU memory.
+
+use crate::cuda::driver::{Context, Stream};
+use crate::cuda::kernels::overlay::Overlay;
+use crate::error::Result;
+use crate::video::{Format, GpuFrame};
+use crate::vision::overlay::{Plan, Target};
+
+/// Made for one format and one context.
+pub struct GpuPainter {
+    // Drop order: the stream first, which waits for the work that uses the rest.
+    stream: Stream,
+    overlay: Overlay,
+    target: Target,
+}
+
+impl GpuPainter {
+    pub fn new(context: &Context, format: &Format) -> Result<Self> {
+        let (stream, overlay) = (Stream::new(context)?, Overlay::new(context, format.pixels)?);
+        Ok(GpuPainter { stream, overlay, target: format.target() })
+    }
+
+    pub fn context(&self) -> &Context {
+        self.stream.context()
+    }
+
+    /// Paints and waits, so that the frame can go to whoever wants it next: before GStreamer 1.24 memory has no stream to say
+    /// that somebody is still at work on it.
+    pub fn paint(&mut self, frame: &GpuFrame, plan: &Plan) -> Result<()> {
+        frame.order(&self.stream)?;
+        // SAFETY: the planes were checked against their memory, which is mapped for writing until the work is done.
+        unsafe { self.overlay.launch(&self.stream, &frame.planes, &self.target, plan) }?;
+        self.stream.record()?.wait()
+    }
+}
