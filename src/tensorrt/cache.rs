@@ -209,6 +209,13 @@ impl Cache {
         })
     }
 
+    /// Removes an engine that TensorRT does not take, though it is what was stored; the next search misses it.
+    pub fn forget(&self, key: &Key) {
+        for extension in ["txt", "engine"] {
+            let _ = fs::remove_file(self.path(key, extension));
+        }
+    }
+
     /// TensorRT's measurements for a library and a GPU, as [`Key`] writes them.
     pub fn timing(&self, library: &str, gpu: &str) -> Timing {
         let hash = hex(Sha256::new_with_prefix(format!("{library}\n{gpu}")));
