@@ -164,11 +164,16 @@ fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
         }
         None => "fakesink name=sink sync=false",
     };
+    // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
+    let download = match options.output.is_some() && gst::ElementFactory::find("cudadownload").is_some() {
+        true => "cudadownload !",
+        false => "",
+    };
     let backend = options.backend.iter().map(|name| format!("backend={name}")).collect::<String>();
     let line = format!(
-        "filesrc name=source ! decodebin name=decode  videoconvert name=convert ! queue \
+        "filesrc name=source ! decodebin name=decode  queue name=frames \
          ! trtpreprocess name=preprocess {preprocess} ! trtinfer name=infer {backend} {infer} \
-         ! trtnms name=nms {nms} ! queue ! {tail}"
+         ! trtnms name=nms {nms} ! queue ! {download} {tail}"
     );
     let pipeline = gst::parse::launch(&line).map_err(|error| format!("Cannot make the pipeline: {error}."))?;
     let pipeline = pipeline.downcast::<gst::Pipeline>().expect("a launch line of several elements is a pipeline");
@@ -181,18 +186,30 @@ fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
     if let Some(output) = &options.output {
         element("sink").set_property("location", part(output));
     }
-    take_video(&element("decode"), element("convert").static_pad("sink").expect("an always pad"));
+    take_video(&pipeline, &element("decode"), element("frames").static_pad("sink").expect("an always pad"));
     Ok(pipeline)
 }
 
 /// Links the first video stream that the decoder finds, and says so where there is none.
-fn take_video(decode: &gst::Element, sink: gst::Pad) {
-    let link = sink.clone();
+///
+/// Frames go straight in, so that those in CUDA memory stay there, unless they are of a format that needs conversion.
+fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
+    let (link, pipeline) = (sink.clone(), pipeline.downgrade());
     decode.connect_pad_added(move |_, pad| {
         let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
-        if !link.is_linked() && caps.structure(0).is_some_and(|caps| caps.name().starts_with("video/")) {
-            let _ = pad.link(&link); // what cannot be linked is reported as not linked
+        if link.is_linked() || !caps.structure(0).is_some_and(|caps| caps.name().starts_with("video/")) {
+            return;
         }
+        if pad.link(&link).is_ok() {
+            return;
+        }
+        let Some(pipeline) = pipeline.upgrade() else { return };
+        let convert = gst::ElementFactory::make("videoconvert").build().expect("part of GStreamer's base plugins");
+        pipeline.add(&convert).expect("it is in no other pipeline");
+        let end = |name| convert.static_pad(name).expect("an always pad");
+        // What cannot be linked is reported as not linked.
+        let _ = end("src").link(&link).and_then(|_| pad.link(&end("sink")));
+        let _ = convert.sync_state_with_parent();
     });
     decode.connect_no_more_pads(move |decode| {
         if !sink.is_linked() {
@@ -334,9 +351,23 @@ fn summary(options: &Options, report: &Report) {
     }
 }
 
+/// The GPU's decoders before all others: in GStreamer 1.22 they rank like those of the CPU, and come later in the alphabet.
+fn prefer_gpu_decoders() {
+    let decoders = gst::ElementFactory::factories_with_type(
+        gst::ElementFactoryType::DECODER | gst::ElementFactoryType::MEDIA_VIDEO,
+        gst::Rank::PRIMARY,
+    );
+    for factory in decoders.into_iter().filter(|factory| factory.plugin_name().is_some_and(|name| name == "nvcodec")) {
+        factory.set_rank(gst::Rank::PRIMARY + 2);
+    }
+}
+
 fn detect(options: &Options) -> Result<(), Failure> {
     gst::init()?;
     gsttrt::plugin_register_static()?;
+    if options.backend.as_deref() != Some("cpu") {
+        prefer_gpu_decoders();
+    }
     let pipeline = pipeline(options)?;
     let json = File::create(part(&options.json));
     let json = json.map_err(|error| format!("Cannot write {}: {error}.", options.json.display()))?;

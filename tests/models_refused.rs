@@ -148,7 +148,7 @@ fn run_once(file: &Path) -> gsttrt::error::Result<Vec<Tensor>> {
     }
     let mut backend = backend::open_on_cpu(model.into(), &spec)?;
     let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok::<_, gsttrt::error::Error>(()))?;
-    backend.run(&picture, None)
+    Ok(backend.run(&picture, None)?.tensors)
 }
 
 #[test]

@@ -84,6 +84,7 @@ mkdir -p "$SCRATCH"
 step "format" cargo fmt --check
 step "shell scripts" check_scripts
 step "Python scripts" check_python
+step "kernels are what their sources give" kernels/build.sh --check
 lint
 # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.
 step "build" cargo build --locked --lib --examples

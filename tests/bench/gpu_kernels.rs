@@ -1,0 +1,217 @@
+//! Times of the kernels that touch pixels, and what share of the copy bandwidth they reach, in one run:
+//!
+//! `cargo bench --profile dev --bench gpu_kernels`
+//!
+//! A share counts each byte that must be read (rows of a plane that no position falls on are not) and each byte written, once,
+//! against those of a copy from device memory to device memory. Frames and tensors take turns, more than the cache holds.
+
+use std::ptr;
+
+use cudarc::driver::{result, sys};
+use gsttrt::cuda::driver::{Context, Stream};
+use gsttrt::cuda::kernels::overlay::Overlay;
+use gsttrt::cuda::kernels::preprocess::Preprocess;
+use gsttrt::cuda::kernels::{DevicePlane, DevicePlanes};
+use gsttrt::cuda::memory::{DeviceBlock, DevicePool};
+use gsttrt::error::Result;
+use gsttrt::vision::Detection;
+use gsttrt::vision::frame::{Colorimetry, Matrix, PixelFormat};
+use gsttrt::vision::geometry::{BBox, Letterbox};
+use gsttrt::vision::overlay::{self, Style, Target};
+use gsttrt::vision::recipe::{Colors, InputSpec};
+
+const WIDTH: usize = 1920;
+const HEIGHT: usize = 1080;
+const FRAMES: usize = 32;
+const REPEATS: usize = 51;
+const COPIED: usize = 1 << 30;
+
+struct Bench {
+    context: Context,
+    stream: Stream,
+    pool: DevicePool,
+    events: [sys::CUevent; 2],
+}
+
+impl Bench {
+    fn new(context: &Context) -> Result<Self> {
+        let _entered = context.enter()?;
+        let event = || {
+            let mut event = ptr::null_mut();
+            // SAFETY: writes a handle; the context is current.
+            unsafe { sys::cuEventCreate(&mut event, 0) }.result().expect("an event");
+            event
+        };
+        Ok(Bench {
+            stream: Stream::new(context)?,
+            pool: DevicePool::new(context),
+            events: [event(), event()],
+            context: context.clone(),
+        })
+    }
+
+    /// Microseconds on the GPU of what `launch` queues: the median, after some to warm up. The queue is filled behind a copy,
+    /// so that the host's pace does not count.
+    fn time(&self, before: &[DeviceBlock; 2], mut launch: impl FnMut(usize) -> Result<()>) -> Result<f64> {
+        let _entered = self.context.enter()?;
+        let stream = self.stream.raw().cast();
+        let mut times = Vec::new();
+        for i in 0..REPEATS + 10 {
+            // SAFETY: blocks and handles are alive.
+            unsafe {
+                let [from, to] = before;
+                result::memcpy_dtod_async(to.address(), from.address(), COPIED / 2, stream).expect("a copy");
+                result::event::record(self.events[0], stream).expect("a time");
+            }
+            launch(i)?;
+            // SAFETY: as above.
+            let time = unsafe {
+                result::event::record(self.events[1], stream).expect("a time");
+                result::stream::synchronize(stream).expect("an end");
+                result::event::elapsed(self.events[0], self.events[1]).expect("two times")
+            };
+            times.push(f64::from(time) * 1e3);
+        }
+        let times = &mut times[10..];
+        times.sort_by(f64::total_cmp);
+        Ok(times[REPEATS / 2])
+    }
+
+    fn blocks(&self, count: usize, bytes: usize) -> Result<Vec<DeviceBlock>> {
+        let mut state = 1u32;
+        let mut noise = || {
+            state = state.wrapping_mul(1664525).wrapping_add(1013904223);
+            (state >> 24) as u8
+        };
+        let noise: Vec<u8> = (0..bytes).map(|_| noise()).collect();
+        let block = || {
+            let mut block = self.pool.take(bytes)?;
+            block.write(&noise)?;
+            Ok(block)
+        };
+        (0..count).map(|_| block()).collect()
+    }
+}
+
+/// Planes as decoders lay them out: rows at multiples of 256 bytes.
+fn layout(format: PixelFormat) -> (Vec<(usize, usize)>, usize) {
+    let mut end = 0;
+    let planes = format.planes(WIDTH, HEIGHT).into_iter().map(|(row, rows)| {
+        let (start, stride) = (end, row.next_multiple_of(256));
+        end += stride * rows;
+        (start, stride)
+    });
+    (planes.collect(), end)
+}
+
+/// Bytes of the rows that positions fall on, by the arithmetic of `vision::preprocess`.
+fn read(format: PixelFormat, colors: Colors, letterbox: &Letterbox, color: Colorimetry) -> usize {
+    let planes = format.planes(WIDTH, HEIGHT);
+    let used = if colors == Colors::Gray && format.rgb_offsets().is_none() { 1 } else { planes.len() };
+    let bytes = planes.iter().take(used).enumerate().map(|(plane, &(row, rows))| {
+        let (s, c) = if plane == 0 { (1, 1) } else { (2, if color.chroma_top { 1 } else { 2 }) };
+        let (height, scaled) = (letterbox.frame_height, letterbox.height);
+        let mut touched = vec![false; rows];
+        for j in 0..scaled {
+            let (num, den) = (((2 * j + 1) * height).saturating_sub(c * scaled), 2 * s * scaled);
+            let near = ((num / den) as usize).min(rows - 1);
+            touched[near] = true;
+            touched[(near + usize::from(num % den != 0)).min(rows - 1)] = true;
+        }
+        row * touched.iter().filter(|&&touched| touched).count()
+    });
+    bytes.sum()
+}
+
+fn main() -> Result<()> {
+    let context = match Context::primary(0) {
+        Ok(context) => context,
+        Err(error) => {
+            println!("SKIP: {error}");
+            return Ok(());
+        }
+    };
+    let bench = Bench::new(&context)?;
+    let copied: [DeviceBlock; 2] = bench.blocks(2, COPIED)?.try_into().expect("two");
+    let stream = &bench.stream;
+    let copy = bench.time(&copied, |_| {
+        // SAFETY: both blocks have the bytes.
+        unsafe { result::memcpy_dtod_async(copied[1].address(), copied[0].address(), COPIED, stream.raw().cast()) }
+            .expect("a copy");
+        Ok(())
+    })?;
+    let bandwidth = 2.0 * COPIED as f64 / copy;
+    println!("{}: a copy moves {:.2} TB/s; medians of {REPEATS}, µs", context.device_name()?, bandwidth / 1e6);
+    println!(
+        "{:<52}{:>9}{:>11}{:>9}{:>12}{:>9}",
+        "preprocess 1920x1080", "1 frame", "32 frames", "of copy", "32 launches", "of copy"
+    );
+
+    let color = Colorimetry { matrix: Matrix::Bt709, chroma_left: true, ..Colorimetry::default() };
+    for (format, tensor) in [
+        (PixelFormat::Nv12, "f16 1x3x640x640 nchw rgb"),
+        (PixelFormat::Nv12, "f32 1x3x640x640 nchw rgb"),
+        (PixelFormat::Nv12, "u8 1x640x640x3 nhwc rgb"),
+        (PixelFormat::Nv12, "f16 1x3x512x512 nchw rgb"),
+        (PixelFormat::Nv12, "f16 1x3x1280x1280 nchw rgb"),
+        (PixelFormat::Nv12, "f16 1x1x640x640 nchw gray"),
+        (PixelFormat::P010, "f16 1x3x640x640 nchw rgb"),
+        (PixelFormat::I420, "f16 1x3x640x640 nchw rgb"),
+        (PixelFormat::Rgb, "f16 1x3x640x640 nchw rgb"),
+        (PixelFormat::Bgra, "f16 1x3x640x640 nchw rgb"),
+        (PixelFormat::Gray8, "f16 1x3x640x640 nchw rgb"),
+    ] {
+        let spec: InputSpec = format!("cuda {tensor} letterbox:114 scale:0.003921569 images").parse()?;
+        let written = spec.desc.bytes().expect("fixed dimensions");
+        let kernel = Preprocess::new(&context, format, (WIDTH, HEIGHT), color, &spec)?;
+        let (planes, bytes) = layout(format);
+        let (pictures, tensors) = (bench.blocks(FRAMES, bytes)?, bench.blocks(FRAMES, written)?);
+        let frames: Vec<(DevicePlanes, u64)> = pictures
+            .iter()
+            .zip(&tensors)
+            .map(|(picture, tensor)| {
+                let plane = |&(start, stride)| DevicePlane { address: picture.address() + start as u64, stride };
+                (planes.iter().map(plane).collect(), tensor.address())
+            })
+            .collect();
+        // SAFETY: frames and tensors have their sizes and live until the end.
+        let one = bench.time(&copied, |i| unsafe {
+            let (planes, tensor) = &frames[i % FRAMES];
+            kernel.launch(stream, planes, *tensor)
+        })?;
+        // SAFETY: as above.
+        let batch = bench.time(&copied, |_| unsafe { kernel.launch_batch(stream, &frames) })?;
+        // SAFETY: as above.
+        let launches = bench.time(&copied, |_| {
+            frames.iter().try_for_each(|(planes, tensor)| unsafe { kernel.launch(stream, planes, *tensor) })
+        })?;
+        let moved = FRAMES * (read(format, spec.recipe.colors, kernel.letterbox(), color) + written);
+        let share = |time: f64| 100.0 * moved as f64 / time / bandwidth;
+        let name = format!("{} to {tensor}, {:.2} MB", format.name(), moved as f64 / FRAMES as f64 / 1e6);
+        println!("{name:<52}{one:>9.2}{batch:>11.1}{:>8.0}%{launches:>12.1}{:>8.0}%", share(batch), share(launches));
+    }
+
+    println!("{:<52}{:>9}", "overlay 1920x1080", "1 frame");
+    for format in [PixelFormat::Nv12, PixelFormat::P010, PixelFormat::Rgba] {
+        for count in [1, 10, 100, 300] {
+            let (planes, bytes) = layout(format);
+            let picture = &bench.blocks(1, bytes)?[0];
+            let plane = |&(start, stride)| DevicePlane { address: picture.address() + start as u64, stride };
+            let planes: DevicePlanes = planes.iter().map(plane).collect();
+            let boxes: Vec<Detection> = (0..count)
+                .map(|i| {
+                    let (x, y) = ((i * 719 % 1700) as f32, (i * 421 % 900) as f32);
+                    Detection { bbox: BBox::new(x, y, x + 200.0, y + 160.0), score: 0.9, class: i, anchor: i }
+                })
+                .collect();
+            let target = Target { format, width: WIDTH as u32, height: HEIGHT as u32, color };
+            let mut planner = overlay::Overlay::default();
+            let plan = planner.plan(target, &boxes, &["person".into()], &Style::default());
+            let mut kernel = Overlay::new(&context, format)?;
+            // SAFETY: the picture has its size and lives until the end.
+            let time = bench.time(&copied, |_| unsafe { kernel.launch(stream, &planes, &target, &plan) })?;
+            println!("{:<52}{time:>9.2}", format!("{count} boxes with labels on {}", format.name()));
+        }
+    }
+    Ok(())
+}

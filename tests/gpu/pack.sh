@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Packs what tests/gpu/run.sh needs on a machine that cannot build: into .gpu/bin, from the checkout it is called in.
+#
+#   tests/gpu/pack.sh           the stripped plugin, tests, benches and examples, and a 1080p clip
+#
+# CARGO_PROFILE_DEV_OPT_LEVEL=3 makes the benches what they are in a release. Programs that look for files of the project find
+# them where it was built, so run.sh puts a link there if need be. Drawing the clip needs Debian's python3-numpy.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+BIN=.gpu/bin
+TESTS=(gpu_boxes gpu_pixels gpu_chain tensorrt_gpu tensorrt_build)
+BENCHES=(gpu_nms gpu_kernels gpu_chain)
+TARGET=${CARGO_TARGET_DIR:-target}
+
+# have KIND NAME…: those of the names that the project has as tests or benches, each after --KIND.
+have() {
+    local kind=$1 folder=tests name
+    [ "$kind" = test ] || folder=tests/bench
+    shift
+    for name in "$@"; do
+        [ ! -f "$folder/$name.rs" ] || printf -- '--%s\n%s\n' "$kind" "$name"
+    done
+}
+
+# Copies the programs that cargo's messages name, without what only debuggers read: KIND of target -> prefix of the file.
+copy_programs() {
+    python3 -c '
+import json, shutil, subprocess, sys
+folder, prefix = sys.argv[1:]
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("executable") and message["target"]["kind"][0] in ("test", "bench"):
+        to = f"{folder}/{prefix}" + message["target"]["name"]
+        subprocess.run(["strip", "-o", to, message["executable"]], check=True)
+' "$BIN" "$1"
+}
+
+mkdir -p "$BIN"
+cargo build --locked --lib --example detect
+strip -o "$BIN/libgsttrt.so" "$TARGET/debug/libgsttrt.so"
+strip -o "$BIN/detect" "$TARGET/debug/examples/detect"
+mapfile -t tests < <(have test "${TESTS[@]}")
+cargo test --locked --no-run --message-format=json "${tests[@]}" | copy_programs ''
+mapfile -t benches < <(have bench "${BENCHES[@]}")
+cargo bench --locked --profile dev --no-run --message-format=json "${benches[@]}" | copy_programs bench_
+pwd > "$BIN/built-in"
+
+[ -f "$BIN/hd.json" ] || PATH=/usr/bin:$PATH python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 --kbps 6000 \
+    --out "$BIN/hd.mp4" --truth "$BIN/hd.json"
+du -sh "$BIN"/* "$BIN"

@@ -1,0 +1,460 @@
+#!/usr/bin/env bash
+# The proof on a GPU: runs every row of the table in README.md, says PASS or FAIL with the figures, and writes them as JSON lines.
+#
+#   tests/gpu/run.sh [ROW…]
+#
+#   boxes     the GPU's boxes against the CPU's on both clips, f32 and f16
+#   score     precision and recall on the 1080p clip
+#   build     the same with an engine that trtinfer builds from the ONNX file   (needs TensorRT with its builder)
+#   lean      lean runtimes against the full one, on a version-compatible engine
+#   copies    bytes that cross between host and GPU for a frame, by copies and by kernels
+#   chain     tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
+#   download  … trtnms ! cudadownload ! x264enc gives a file
+#   kernels   preprocessing, decoding and suppression: times
+#   regular   host tensors in and out against zero-copy, same engine
+#   sanitize  compute-sanitizer on the kernels' tests and on the pipeline
+#
+# Needs a GPU, GStreamer with nvcodec, TensorRT, and what tests/gpu/pack.sh made in .gpu/bin. Rows of pipelines run on every
+# GStreamer of GSTREAMERS, each of which is a function below; exit status 1 where a row fails.
+#
+#   GSTREAMERS   names out of: native bundle in26       (default: those that are here)
+#   TRT          folder of the full TensorRT            (default: TensorRT is searched for as usual)
+#   TRT_LEAN     folders of lean runtimes, with colons between them
+#   ENGINE32, ENGINE16, ENGINE_COMPATIBLE
+#                engines of tests/models/shapes.onnx for TRT; without them TRT builds the first two
+#   WORK         folder for what is made here           (default: /root/k/proof where the GStreamers of a bundle are, else a new one)
+set -uo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
+K=${K:-/root/k}          # where a bundle was unpacked
+BIN=$PWD/.gpu/bin
+CUPTI_HOME=${CUPTI_HOME:-/usr/local/cuda/extras/CUPTI}
+TRT=${TRT-$([ -e "$K/trt8/libnvinfer.so.8" ] && echo "$K/trt8")}
+TRT_LEAN=${TRT_LEAN-$(for f in "$K"/lean8 "$K"/lean10; do [ -e "$f" ] && printf '%s:' "$f"; done)}
+if [ -d "$K" ]; then WORK=${WORK:-$K/proof}; else WORK=${WORK:-$(mktemp -d)}; fi
+RESULTS=$WORK/results.jsonl
+MODEL=$WORK/shapes.onnx
+
+# ---------------------------------------------------------------------------- the GStreamers
+
+# Each runs a command with its GStreamer and $LIBS on the library path; LIBS is set by setup.
+native() {
+    LD_LIBRARY_PATH=$LIBS:${LD_LIBRARY_PATH:-} GST_PLUGIN_PATH=$WORK:${GST_PLUGIN_PATH:-} "$@"
+}
+
+bundle() {
+    (
+        # shellcheck source=/dev/null
+        . "$K/env.sh"
+        LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$LIBS GST_PLUGIN_PATH=$WORK:$GST_PLUGIN_PATH exec "$@"
+    )
+}
+
+# A root folder with GStreamer 1.26, where $K is too.
+in26() {
+    IN26_LIBS=$LIBS GST_PLUGIN_PATH_26=$WORK "$K/in26" "$@"
+}
+
+gstreamers_here() {
+    ! command -v gst-launch-1.0 >/dev/null || echo native
+    [ ! -f "$K/env.sh" ] || echo bundle
+    [ ! -x "$K/in26" ] || echo in26
+}
+
+# ---------------------------------------------------------------------------- saying it
+
+# row NAME WHERE STATUS BAR FIGURES: one line of the table, and of the JSON.
+row() {
+    local verdict=PASS
+    [ "$3" = 0 ] || verdict=FAIL
+    printf '%s  %-34s %-7s %s   [bar: %s]\n' "$verdict" "$1" "$2" "$5" "$4"
+    python3 -c '
+import json, sys
+print(json.dumps(dict(zip(("row", "where", "verdict", "bar", "figures"), sys.argv[1:])), ensure_ascii=False))
+' "$1" "$2" "$verdict" "$4" "$5" >>"$RESULTS"
+}
+
+# The last line of a log, as a figure.
+said() {
+    grep -v '^$' "$1" | tail -n "${2:-1}" | tr '\n' ' ' | tr -s ' ' | cut -c 1-240
+}
+
+# judge NAME WHERE BAR COMMAND…: PASS if it succeeds; the figure is the last line that it prints.
+judge() {
+    local name=$1 where=$2 bar=$3 log status
+    shift 3
+    log=$WORK/log-${name//[^a-z0-9]/-}-$where
+    "$@" >"$log" 2>&1
+    status=$?
+    row "$name" "$where" "$status" "$bar" "$(said "$log")"
+    [ "$status" = 0 ] || tail -n 15 "$log" | sed 's/^/      /'
+}
+
+skip() {
+    printf 'SKIP  %-34s %s\n' "$1" "$2"
+}
+
+# ---------------------------------------------------------------------------- set-up
+
+# What runs must be below $K, which every GStreamer sees.
+setup() {
+    mkdir -p "$WORK"
+    : >"$RESULTS"
+    cp "$BIN"/* tests/data/sample.mp4 tests/data/sample.json tests/models/shapes.onnx "$WORK"/
+    cp tests/models/shapes-f16.onnx "$WORK"/
+    LIBS=$WORK
+    export REQUIRE_GPU=1
+    # Tests look for files of the project where they were built.
+    local built
+    built=$(cat "$BIN/built-in")
+    [ -e "$built" ] || { mkdir -p "$(dirname "$built")" && ln -s "$PWD" "$built"; }
+    local engine
+    for engine in ENGINE32 ENGINE16 ENGINE_COMPATIBLE; do
+        [ ! -f "${!engine:-}" ] || cp "${!engine}" "$WORK/$engine.engine"
+    done
+    build_counter
+    nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+}
+
+build_counter() {
+    local include lib
+    include=$(find -L "$CUPTI_HOME" /usr/local/cuda/include /opt -name cupti.h 2>/dev/null | head -n 1)
+    lib=$(find -L "$CUPTI_HOME" /usr/local/cuda /opt -name 'libcupti.so.1*' -type f 2>/dev/null | head -n 1)
+    if [ -z "$include" ] || [ -z "$lib" ]; then
+        echo "CUPTI is not in $CUPTI_HOME; set CUPTI_HOME." >&2
+        return 1
+    fi
+    cp -L "$lib" "$WORK/$(basename "$lib" | cut -d. -f1-3)"
+    cc -shared -fPIC -O2 -I"$(dirname "$include")" -I/usr/local/cuda/include tests/gpu/copies.c \
+        -L"$WORK" -l:"$(basename "$lib" | cut -d. -f1-3)" -o "$WORK/libcopies.so" &&
+        cc -O2 tests/gpu/copies_known.c -ldl -o "$WORK/copies_known"
+}
+
+# Properties of trtinfer for the full TensorRT.
+full() {
+    [ -z "$TRT" ] || printf 'trt-library=%s ' "$TRT"
+    printf 'engine-cache=%s ' "$WORK/cache"
+}
+
+# The model for a precision: an engine that was brought along, else the ONNX file, built once into the cache.
+model() {
+    if [ -f "$WORK/ENGINE$1.engine" ]; then echo "$WORK/ENGINE$1.engine"; else echo "$MODEL"; fi
+}
+
+precision() {
+    [ -f "$WORK/ENGINE$1.engine" ] || printf 'precision=fp%s ' "$1"
+}
+
+# The two ends of a launch line: a clip's frames in GPU memory, and the three elements with properties of trtnms.
+decoder() {
+    printf 'filesrc location=%s ! qtdemux ! h264parse ! nvh264dec %s' "$WORK/$1.mp4" "${DECODER:-}"
+}
+
+detector() {
+    printf 'trtpreprocess ! trtinfer backend=tensorrt model-file=%s %s ! queue ! trtnms %s' \
+        "$(model 16)" "$(full) $(precision 16)" "$1"
+}
+
+# detect GSTREAMER NAME CLIP MODEL BACKEND INFER-PROPERTIES: boxes into $WORK/NAME.jsonl
+detect() {
+    "$1" "$WORK/detect" "$WORK/$3.mp4" "$4" --backend "$5" --no-video --json "$WORK/$2.jsonl" --infer "$6" >"$WORK/$2.log" 2>&1 ||
+        { tail -n 5 "$WORK/$2.log"; return 1; }
+}
+
+# ---------------------------------------------------------------------------- rows
+
+# Detections of both sides, then the comparison.
+compare() {
+    local gst=$1 clip=$2 bits=$3 iou=$4 score=$5
+    detect "$gst" "$gst-$clip-gpu$bits" "$clip" "$(model "$bits")" tensorrt "$(full) $(precision "$bits")" || return
+    [ -f "$WORK/$clip-cpu.jsonl" ] || detect "$gst" "$clip-cpu" "$clip" "$MODEL" cpu "" || return
+    python3 tests/gpu/compare_boxes.py "$WORK/$clip-cpu.jsonl" "$WORK/$gst-$clip-gpu$bits.jsonl" --min-iou "$iou" --max-score "$score"
+}
+
+row_boxes() {
+    local gst clip
+    for gst in $GSTREAMERS; do
+        for clip in sample hd; do
+            judge "boxes f32, $clip" "$gst" "all matched, IoU ≥ 0.98, score 1e-3" compare "$gst" "$clip" 32 0.98 1e-3
+            judge "boxes f16, $clip" "$gst" "all matched, IoU ≥ 0.95, score 1e-2" compare "$gst" "$clip" 16 0.95 1e-2
+        done
+    done
+}
+
+score() {
+    python3 tests/data/score.py "$WORK/hd.json" "$1" --min-precision 0.98 --min-recall 0.98 | tr '\n' ' '
+}
+
+row_score() {
+    local gst bits
+    for gst in $GSTREAMERS; do
+        for bits in 32 16; do
+            local boxes=$WORK/$gst-hd-gpu$bits.jsonl
+            [ -f "$boxes" ] || detect "$gst" "$gst-hd-gpu$bits" hd "$(model "$bits")" tensorrt "$(full) $(precision "$bits")"
+            judge "precision and recall, f$bits" "$gst" "≥ 0.98" score "$boxes"
+        done
+    done
+}
+
+built_and_scored() {
+    rm -rf "$WORK/cache-new"
+    detect "$1" "$1-built" hd "$MODEL" tensorrt "${TRT:+trt-library=$TRT} engine-cache=$WORK/cache-new optimization-level=${LEVEL:-3}" &&
+        grep -i 'build\|engine' "$WORK/$1-built.log" | tail -n 3
+    score "$WORK/$1-built.jsonl"
+}
+
+row_build() {
+    local gst
+    for gst in $GSTREAMERS; do
+        judge "engine built by trtinfer" "$gst" "≥ 0.98" built_and_scored "$gst"
+    done
+}
+
+lean_and_full() {
+    local gst=$1 lean=$2
+    [ -f "$WORK/$gst-compatible.jsonl" ] ||
+        detect "$gst" "$gst-compatible" hd "$WORK/ENGINE_COMPATIBLE.engine" tensorrt "${TRT:+trt-library=$TRT} allow-host-code=true" || return
+    detect "$gst" "$gst-lean" hd "$WORK/ENGINE_COMPATIBLE.engine" tensorrt "trt-library=$lean allow-host-code=true" || return
+    python3 tests/gpu/compare_boxes.py --identical "$WORK/$gst-compatible.jsonl" "$WORK/$gst-lean.jsonl"
+}
+
+row_lean() {
+    local gst lean
+    [ -f "$WORK/ENGINE_COMPATIBLE.engine" ] || { skip lean "ENGINE_COMPATIBLE is not set"; return; }
+    for gst in $GSTREAMERS; do
+        for lean in ${TRT_LEAN//:/ }; do
+            judge "same boxes on $(basename "$lean")" "$gst" "identical" lean_and_full "$gst" "$lean"
+        done
+    done
+}
+
+# counted GSTREAMER NAME COMMAND…: the command's copies, as one line of JSON in $WORK/NAME.copies
+counted() {
+    local gst=$1 out=$WORK/$2.copies
+    shift 2
+    rm -f "$out"
+    if ! "$gst" env CUDA_INJECTION64_PATH="$WORK/libcopies.so" COPIES_OUT="$out" "$@" >"$out.log" 2>&1 || [ ! -s "$out" ]; then
+        tail -n 5 "$out.log"
+        return 1
+    fi
+}
+
+# Two lengths, so that what only the start costs falls out.
+SHORT=50 LONG=150
+
+# launch_counted GSTREAMER NAME LINE: LINE between the decoder and a sink, for SHORT and for LONG frames.
+launch_counted() {
+    local frames words
+    for frames in $SHORT $LONG; do
+        read -ra words <<<"$(decoder hd) ! $3 fakesink sync=false num-buffers=$frames"
+        counted "$1" "$1-$2-$frames" gst-launch-1.0 -q "${words[@]}" || return
+    done
+}
+
+# per_frame GSTREAMER NAME BASE MOST: bytes between host and GPU for a frame of NAME beyond those of BASE
+per_frame() {
+    python3 - "$WORK/$1-$2" "$WORK/$1-$3" "$SHORT" "$LONG" "$4" <<'END'
+import json, sys
+chain, base, short, long, most = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+def read(name, frames):
+    return json.load(open(f"{name}-{frames}.copies", encoding="utf-8"))
+def rate(name, get):
+    return (get(read(name, long)) - get(read(name, short))) / (long - short)
+crossing = lambda line: line["htod"]["bytes"] + line["dtoh"]["bytes"]
+ours, decoder = rate(chain, crossing), rate(base, crossing)
+lost = read(chain, long)["lost"]
+start = crossing(read(chain, short)) - ours * short
+print(f"{ours - decoder:.0f} bytes a frame between decoder and sink (whole pipeline {ours:.0f}), "
+      f"{rate(chain, lambda line: line['dtod']['bytes']) / 1e6:.2f} MB inside the GPU, "
+      f"{rate(chain, lambda line: line['kernels']):.1f} kernels; {max(start, 0) / 1e6:.1f} MB at the start, "
+      f"{read(chain, long)['pinned_allocated']['bytes']} bytes pinned, {lost} records lost")
+sys.exit(not (lost == 0 and ours - decoder <= most and read(chain, long)["kernels"] >= long))
+END
+}
+
+known() {
+    counted "$1" "$1-known" "$WORK/copies_known" || return
+    python3 - "$WORK/$1-known.copies" "$WORK/$1-known.copies.log" <<'END'
+import json, sys
+found, known = (json.load(open(path, encoding="utf-8")) for path in sys.argv[1:])
+wrong = {key: (found[key], value) for key, value in known.items() if found[key] != value}
+print(f"counted exactly: {known}" if not wrong else f"found, expected: {wrong}")
+sys.exit(bool(wrong))
+END
+}
+
+chain_copies() {
+    launch_counted "$1" none "" && launch_counted "$1" chain "$(detector "$2") !" && per_frame "$1" chain none 16384
+}
+
+# That the counter sees what it should: one 1080p NV12 frame crosses for each.
+download_copies() {
+    launch_counted "$1" download "cudadownload !" || return
+    python3 - "$WORK/$1-download" "$SHORT" "$LONG" <<'END'
+import json, sys
+name, short, long = sys.argv[1], *map(int, sys.argv[2:])
+a, b = (json.load(open(f"{name}-{n}.copies", encoding="utf-8"))["dtoh"]["bytes"] for n in (short, long))
+frame = (b - a) / (long - short)
+print(f"{frame:.0f} bytes a frame by cudadownload, a frame has {1920 * 1080 * 3 // 2}")
+sys.exit(not 0.99 < frame / (1920 * 1080 * 1.5) < 1.06)
+END
+}
+
+# What kernels read and write in the host's memory themselves, which are no copies: ncu counts 32-byte sectors.
+mapped_bytes() {
+    local gst=$1 kernels words
+    kernels=$(python3 -c '
+import json, sys
+long, short = (json.load(open(path, encoding="utf-8"))["kernels"] for path in sys.argv[1:3])
+print(round((long - short) / int(sys.argv[3])))
+' "$WORK/$gst-chain-$LONG.copies" "$WORK/$gst-chain-$SHORT.copies" $((LONG - SHORT))) || return
+    read -ra words <<<"$(decoder hd) ! $(detector draw=true) ! fakesink sync=false num-buffers=30"
+    "$gst" ncu --clock-control none --replay-mode kernel --launch-skip $((kernels * 20)) --launch-count $((kernels * 4)) --csv \
+        --metrics lts__t_sectors_aperture_sysmem_op_read.sum,lts__t_sectors_aperture_sysmem_op_write.sum \
+        gst-launch-1.0 -q "${words[@]}" >"$WORK/ncu.csv" 2>&1
+    python3 - "$WORK/ncu.csv" <<'END'
+import csv, sys
+rows = [row for row in csv.reader(open(sys.argv[1], encoding="utf-8")) if len(row) > 10 and "sysmem" in ",".join(row)]
+total, worst = 0, {}
+for row in rows:
+    bytes_ = 32 * float(row[-1].replace(",", ""))
+    total += bytes_
+    kernel = next(cell for cell in row[3:] if cell)
+    worst[kernel[:40]] = worst.get(kernel[:40], 0) + bytes_
+frame = total / 4
+print(f"{frame:.0f} bytes a frame by kernels in host memory (4 frames, {len(rows) // 2} launches): "
+      + ", ".join(f"{name} {int(value / 4)}" for name, value in sorted(worst.items(), key=lambda item: -item[1])[:3] if value))
+sys.exit(not (rows and frame <= 16384))
+END
+}
+
+row_copies() {
+    local gst
+    for gst in $GSTREAMERS; do
+        judge "the counter's self-test" "$gst" "exact" known "$gst"
+        judge "the counter sees cudadownload" "$gst" "a frame's bytes" download_copies "$gst"
+        judge "host-device bytes of a frame" "$gst" "≤ 16 KiB" chain_copies "$gst" ""
+        judge "… with boxes drawn" "$gst" "≤ 16 KiB" chain_copies "$gst" draw=true
+        [ "$gst" != in26 ] ||
+            DECODER='num-output-surfaces=0' judge "… and num-output-surfaces=0" "$gst" "≤ 16 KiB" chain_copies "$gst" draw=true
+        if [ "$gst" != in26 ] && command -v ncu >/dev/null; then
+            judge "… by kernels themselves" "$gst" "≤ 16 KiB" mapped_bytes "$gst"
+        fi
+    done
+}
+
+run_test() {
+    local gst=$1
+    shift
+    "$gst" env REQUIRE_GPU=1 GPU_CLIP="$WORK/sample.mp4" GPU_MODEL="$(model 16)" TRT_PROPERTIES="$(full) $(precision 16)" \
+        "$@" --nocapture --test-threads 1 | grep -v '^$'
+}
+
+row_chain() {
+    local gst
+    for gst in $GSTREAMERS; do
+        judge "frames stay in place" "$gst" "all" run_test "$gst" "$WORK/gpu_chain" frames_are
+        judge "tee: nothing drawn on others'" "$gst" "same pixels" run_test "$gst" "$WORK/gpu_chain" what_others
+        judge "40 flushing seeks" "$gst" "no error" run_test "$gst" "$WORK/gpu_chain" seeks
+        judge "100 state cycles" "$gst" "no growth" run_test "$gst" "$WORK/gpu_chain" a_hundred
+        sed -n 's/^GPU memory/      GPU memory/p' "$WORK"/log-100-state-cycles-"$gst"
+    done
+}
+
+downloaded() {
+    "$1" "$WORK/detect" "$WORK/sample.mp4" "$(model 16)" --backend tensorrt --output "$WORK/$1-drawn.mp4" --json "$WORK/$1-drawn.jsonl" \
+        --infer "$(full) $(precision 16)" || return
+    ls -l "$WORK/$1-drawn.mp4"
+    [ "$(wc -c <"$WORK/$1-drawn.mp4")" -gt 100000 ]
+}
+
+row_download() {
+    local gst
+    for gst in $GSTREAMERS; do
+        judge "cudadownload ! x264enc" "$gst" "a file" downloaded "$gst"
+    done
+}
+
+preprocess_bars() {
+    "$WORK/bench_gpu_kernels" | tee "$WORK/gpu_kernels.txt"
+    python3 - "$WORK/gpu_kernels.txt" <<'END'
+import re, sys
+text = open(sys.argv[1], encoding="utf-8").read()
+line = re.search(r"(?im)^nv12 to f16 1x3x640x640 nchw rgb.*$", text).group()
+one, batch, share = re.search(r"MB\s+([\d.]+)\s+([\d.]+)\s+(\d+)%", line).groups()
+print(f"1080p NV12 to f16 1x3x640x640: {one} µs; 32 frames {batch} µs, {share} % of the copy bandwidth")
+sys.exit(not (float(one) <= 6 and int(share) >= 50))
+END
+}
+
+nms_bars() {
+    local status
+    python3 tests/bench/gpu_nms.py "$WORK/bench_gpu_nms" >"$WORK/gpu_nms.txt" 2>&1
+    status=$?
+    cat "$WORK/gpu_nms.txt"
+    grep '^2000' "$WORK/gpu_nms.txt" | tr -s ' ' | tr '\n' ';'
+    return "$status"
+}
+
+row_kernels() {
+    judge "preprocess" kernels "≤ 6 µs, ≥ 50 % of copy" preprocess_bars
+    judge "decode and NMS" kernels "≤ 60 µs, ≥ 5x torchvision" nms_bars
+}
+
+row_regular() {
+    [ -x "$WORK/bench_gpu_chain" ] || { skip regular "there is no bench gpu_chain in .gpu/bin"; return; }
+    local gst=${GSTREAMERS%% *}
+    judge "regular path against zero-copy" "$gst" "≥ 1.25x" "$gst" "$WORK/bench_gpu_chain" "$(model 16)" "$TRT"
+    sed 's/^/      /' "$WORK"/log-regular-path-against-zero-copy-"$gst"
+}
+
+# The tool's summary as the last line, and its status.
+sanitized() {
+    local tool=$1 log=$2 status
+    shift 2
+    timeout "${PATIENCE:-400}" compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$log" 2>&1
+    status=$?
+    [ "$status" != 124 ] || echo "no end after ${PATIENCE:-400} s"
+    grep -a 'ERROR SUMMARY\|RACECHECK SUMMARY\|test result' "$log" | tr '\n' ' '
+    return "$status"
+}
+
+sanitized_chain() {
+    local words
+    read -ra words <<<"$(decoder sample) ! $(detector draw=true) ! fakesink sync=false num-buffers=40"
+    "$1" bash -c "$(declare -f sanitized); sanitized \"\$@\"" sanitized memcheck "$WORK/sanitize-chain" gst-launch-1.0 -q "${words[@]}"
+}
+
+row_sanitize() {
+    local tool test gst
+    command -v compute-sanitizer >/dev/null || { skip sanitize "compute-sanitizer is not on the path"; return; }
+    # They take minutes each, and no time is measured beside them.
+    for test in gpu_boxes gpu_pixels; do
+        for tool in memcheck racecheck initcheck; do
+            judge "$tool of $test" kernels "0 errors" sanitized "$tool" "$WORK/sanitize-$tool-$test" "$WORK/$test" --test-threads 1 &
+        done
+    done
+    for gst in $GSTREAMERS; do
+        # The root folder of in26 has no compute-sanitizer.
+        [ "$gst" = in26 ] || judge "memcheck of the pipeline" "$gst" "0 errors" sanitized_chain "$gst" &
+    done
+    wait
+}
+
+# ---------------------------------------------------------------------------- all of it
+
+ROWS=("$@")
+[ $# -gt 0 ] || ROWS=(boxes score build lean copies chain download kernels regular sanitize)
+GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
+setup || exit 1
+for each in "${ROWS[@]}"; do
+    if ! declare -F "row_$each" >/dev/null; then
+        echo "There is no row $each; tests/gpu/run.sh names them in its first lines." >&2
+        exit 2
+    fi
+    "row_$each"
+done
+# Counted from the file, for some rows run beside each other.
+failed=$(grep -c '"verdict": "FAIL"' "$RESULTS")
+echo "$(wc -l <"$RESULTS") rows, $failed failed; figures in $RESULTS"
+[ "$failed" = 0 ]

@@ -1,0 +1,163 @@
+//! The whole chain on frames that a GPU decoded: they stay in its memory, in the decoder's layout, and nothing stays behind.
+//!
+//! Needs a GPU, GStreamer's nvcodec and TensorRT; says SKIP where one is missing, and fails instead with `REQUIRE_GPU=1`.
+//! `GPU_MODEL` names a model other than shapes.onnx, `GPU_CLIP` an MP4 of H.264 other than the sample, and `TRT_PROPERTIES`
+//! further properties of trtinfer, such as `trt-library=/opt/tensorrt/lib`.
+
+mod common;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use common::{init, path, run, shapes};
+use gst::prelude::*;
+use gsttrt::cuda::driver::Context;
+
+fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether the machine has what these tests need.
+fn gpu_or_skip() -> bool {
+    init();
+    let missing = match (Context::primary(0), gst::ElementFactory::find("nvh264dec")) {
+        (Err(error), _) => error.to_string(),
+        (_, None) => "nvh264dec is missing: GStreamer's nvcodec finds no decoder.".into(),
+        _ if setting("TRT_PROPERTIES").is_none() && setting("REQUIRE_GPU").is_none() => "TRT_PROPERTIES is not set.".into(),
+        _ => return true,
+    };
+    assert!(setting("REQUIRE_GPU").is_none(), "{missing}");
+    println!("SKIP: {missing}");
+    false
+}
+
+fn decoder() -> String {
+    let clip = setting("GPU_CLIP").unwrap_or_else(|| path("tests/data/sample.mp4"));
+    format!("filesrc location={clip} ! qtdemux ! h264parse ! nvh264dec name=decoder")
+}
+
+fn detector(nms: &str) -> String {
+    let (model, more) = (setting("GPU_MODEL").unwrap_or_else(shapes), setting("TRT_PROPERTIES").unwrap_or_default());
+    format!(
+        "trtpreprocess name=preprocess ! trtinfer backend=tensorrt model-file={model} {more} ! queue ! trtnms name=nms {nms}"
+    )
+}
+
+fn pipeline(line: &str) -> gst::Pipeline {
+    gst::parse::launch(line).unwrap().downcast().unwrap()
+}
+
+/// Looks at every buffer that leaves an element.
+fn watch(pipeline: &gst::Pipeline, element: &str, mut look: impl FnMut(&gst::Pad, &gst::BufferRef) + Send + 'static) {
+    let look = Mutex::new(move |pad: &gst::Pad, buffer: &gst::BufferRef| look(pad, buffer));
+    let pad = pipeline.by_name(element).unwrap().static_pad("src").unwrap();
+    pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
+        let buffer = info.buffer().expect("asked for");
+        (look.lock().unwrap())(pad, buffer);
+        gst::PadProbeReturn::Ok
+    });
+}
+
+/// What tells one frame in GPU memory from another: the memory itself, and where its planes begin.
+type Place = (usize, Vec<usize>, Vec<i32>);
+
+fn place(buffer: &gst::BufferRef) -> Place {
+    assert!(buffer.peek_memory(0).is_type("gst.cuda.memory"), "a frame left GPU memory");
+    let meta = buffer.meta::<gst_video::VideoMeta>().expect("frames of a pool have it");
+    (buffer.peek_memory(0).as_ptr() as usize, meta.offset().to_vec(), meta.stride().to_vec())
+}
+
+#[test]
+fn frames_are_the_decoders_own_up_to_the_sink() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let pipeline = pipeline(&format!("{} ! {} ! fakesink sync=false", decoder(), detector("draw=true")));
+    let [decoded, shown] = [(); 2].map(|()| Arc::new(Mutex::new(Vec::<Place>::new())));
+    for (element, places) in [("decoder", decoded.clone()), ("nms", shown.clone())] {
+        watch(&pipeline, element, move |pad, buffer| {
+            let caps = pad.current_caps().expect("before buffers");
+            assert!(caps.features(0).is_some_and(|features| features.contains("memory:CUDAMemory")), "{caps}");
+            places.lock().unwrap().push(place(buffer));
+        });
+    }
+    run(&pipeline).expect_success();
+    let (decoded, shown) = (decoded.lock().unwrap(), shown.lock().unwrap());
+    println!("{} frames", shown.len());
+    assert!(!shown.is_empty() && *decoded == *shown);
+}
+
+#[test]
+fn what_others_look_at_is_not_drawn_on() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let sum = |line: &str| {
+        let pipeline = pipeline(line);
+        let sum = Arc::new(AtomicU64::new(0));
+        let total = sum.clone();
+        watch(&pipeline, "look", move |_, buffer| {
+            let map = buffer.map_readable().unwrap();
+            let frame = map.chunks_exact(8).fold(0u64, |sum, bytes| {
+                sum.rotate_left(5).wrapping_add(u64::from_le_bytes(bytes.try_into().expect("of eight")))
+            });
+            total.fetch_xor(frame.wrapping_mul(buffer.pts().map_or(1, |pts| pts.nseconds() | 1)), Ordering::Relaxed);
+        });
+        run(&pipeline).expect_success();
+        sum.load(Ordering::Relaxed)
+    };
+    let look = "cudadownload ! identity name=look ! fakesink sync=false";
+    let alone = sum(&format!("{} ! {look}", decoder()));
+    let beside = sum(&format!(
+        "{} ! tee name=t ! queue ! {} ! fakesink sync=false async=false  t. ! queue ! {look}",
+        decoder(),
+        detector("draw=true")
+    ));
+    let drawn = sum(&format!("{} ! {} ! {look}", decoder(), detector("draw=true")));
+    let undrawn = sum(&format!("{} ! {} ! {look}", decoder(), detector("draw=false")));
+    assert_eq!(alone, beside, "the branch of the tee without a detector");
+    assert_eq!(alone, undrawn, "draw=false");
+    assert_ne!(alone, drawn, "draw=true");
+}
+
+#[test]
+fn seeks_flush_work_in_flight() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let pipeline = pipeline(&format!("{} ! {} ! fakesink sync=false", decoder(), detector("")));
+    pipeline.set_state(gst::State::Paused).unwrap();
+    let (change, ..) = pipeline.state(gst::ClockTime::from_seconds(120));
+    change.expect("it prerolls");
+    for i in 0..40 {
+        pipeline.set_state(gst::State::Playing).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(10 + 3 * i % 20));
+        let to = gst::ClockTime::from_mseconds(70 * (i % 20));
+        pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT, to).unwrap();
+    }
+    run(&pipeline).expect_success();
+}
+
+#[test]
+fn a_hundred_cycles_leave_no_gpu_memory() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let free = || context.memory().unwrap().0 >> 20;
+    let pipeline = pipeline(&format!("{} ! {} ! fakesink sync=false num-buffers=3", decoder(), detector("draw=true")));
+    let cycle = |i: u32| match i % 10 {
+        // Stopped before the model is there.
+        9 => {
+            pipeline.set_state(gst::State::Playing).unwrap();
+            pipeline.set_state(gst::State::Null).unwrap();
+        }
+        _ => run(&pipeline).expect_success(),
+    };
+    (0..10).for_each(cycle);
+    let before = free();
+    (0..100).for_each(cycle);
+    let after = free();
+    println!("GPU memory free: {before} MiB before 100 cycles, {after} MiB after");
+    assert!(after + 16 >= before, "{} MiB are gone", before - after);
+}

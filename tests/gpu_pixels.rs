@@ -1,0 +1,403 @@
+//! The kernels that touch pixels against their twins on the CPU, bit by bit: preprocessing, and drawing in place.
+//!
+//! Needs a GPU; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
+
+use gsttrt::cuda::driver::{Context, Stream};
+use gsttrt::cuda::kernels::overlay::Overlay;
+use gsttrt::cuda::kernels::preprocess::{MAX_BATCH, Preprocess};
+use gsttrt::cuda::kernels::{DevicePlane, DevicePlanes};
+use gsttrt::cuda::memory::{DeviceBlock, DevicePool};
+use gsttrt::error::Kind;
+use gsttrt::tensor::{DType, TensorDesc};
+use gsttrt::vision::Detection;
+use gsttrt::vision::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
+use gsttrt::vision::geometry::{BBox, Fit};
+use gsttrt::vision::overlay::{self, Style, Target};
+use gsttrt::vision::preprocess::{self, MAX_SIDE};
+use gsttrt::vision::recipe::{Colors, InputSpec, Order, Recipe};
+
+const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::U8];
+/// Bytes around tensors and planes, which nothing may touch.
+const POISON: u8 = 0xa5;
+
+fn gpu_or_skip() -> Option<Gpu> {
+    match Context::primary(0) {
+        Ok(context) => Some(Gpu {
+            stream: Stream::new(&context).unwrap(),
+            pool: DevicePool::new(&context),
+            random: Random(1),
+            context,
+        }),
+        Err(error) if std::env::var_os("REQUIRE_GPU").is_some_and(|value| value == "1") => panic!("{error}"),
+        Err(error) => {
+            println!("SKIP: {error}");
+            None
+        }
+    }
+}
+
+/// A small generator (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    fn between(&mut self, low: f32, high: f32) -> f32 {
+        low + (high - low) * ((self.next() >> 40) as f32 / (1u64 << 24) as f32)
+    }
+
+    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+
+    fn colorimetry(&mut self) -> Colorimetry {
+        Colorimetry {
+            matrix: self.one_of(&[Matrix::Bt601, Matrix::Bt709, Matrix::Bt2020]),
+            full_range: self.one_of(&[false, true]),
+            chroma_left: self.one_of(&[false, true]),
+            chroma_top: self.one_of(&[false, true]),
+        }
+    }
+
+    fn recipe(&mut self, colors: Colors) -> Recipe {
+        Recipe {
+            colors,
+            fit: self.one_of(&Fit::ALL),
+            pad: self.next() as u8,
+            scale: self.one_of(&[1.0, 1.0 / 255.0, -0.3]),
+            mean: [0; 3].map(|_| self.one_of(&[0.0, 0.456, 17.0])),
+            std: [0; 3].map(|_| self.one_of(&[1.0, 0.225, 58.0])),
+        }
+    }
+}
+
+fn spec(dtype: DType, order: Order, width: usize, height: usize, recipe: Recipe) -> InputSpec {
+    let (c, h, w) = (recipe.colors.channels() as i64, height as i64, width as i64);
+    let dims = if order == Order::Nchw { [1, c, h, w] } else { [1, h, w, c] };
+    InputSpec { place: "cuda".into(), desc: TensorDesc::new("images", dtype, &dims), order, recipe }
+}
+
+/// A frame of noise in one piece of memory: planes behind one another, with poison between rows and planes.
+#[derive(Clone, PartialEq)]
+struct Picture {
+    format: PixelFormat,
+    width: usize,
+    height: usize,
+    bytes: Vec<u8>,
+    /// First byte and stride.
+    planes: Vec<(usize, usize)>,
+}
+
+impl Picture {
+    /// Planes begin at bytes that `align` divides and no greater power of two.
+    fn noise(
+        random: &mut Random,
+        (format, width, height): (PixelFormat, usize, usize),
+        slack: usize,
+        align: usize,
+    ) -> Self {
+        let (mut bytes, mut planes) = (Vec::new(), Vec::new());
+        for (row, rows) in format.planes(width, height) {
+            let (start, stride) = (bytes.len().next_multiple_of(2 * align) + align, row + slack);
+            bytes.resize(start + stride * rows, POISON);
+            for y in 0..rows {
+                bytes[start + y * stride..][..row].iter_mut().for_each(|byte| *byte = random.next() as u8);
+            }
+            planes.push((start, stride));
+        }
+        bytes.resize(bytes.len() + 64, POISON);
+        Picture { format, width, height, bytes, planes }
+    }
+
+    fn frame(&self) -> Frame<'_> {
+        let sizes = self.format.planes(self.width, self.height);
+        let plane = |(&(start, stride), (_, rows)): (&(usize, usize), (usize, usize))| Plane {
+            data: &self.bytes[start..][..stride * rows],
+            stride,
+        };
+        let planes = self.planes.iter().zip(sizes).map(plane).collect();
+        Frame { format: self.format, width: self.width, height: self.height, planes }
+    }
+
+    fn target(&self, color: Colorimetry) -> Target {
+        Target { format: self.format, width: self.width as u32, height: self.height as u32, color }
+    }
+
+    fn draw(&mut self, color: Colorimetry, draw: impl FnOnce(&mut FrameMut)) {
+        let sizes = self.format.planes(self.width, self.height);
+        let (mut rest, mut taken, mut planes) = (&mut self.bytes[..], 0, smallvec::SmallVec::new());
+        for (&(start, stride), (_, rows)) in self.planes.iter().zip(sizes) {
+            let (data, after) = rest[start - taken..].split_at_mut(stride * rows);
+            (rest, taken) = (after, start + stride * rows);
+            planes.push(PlaneMut { data, stride });
+        }
+        draw(&mut FrameMut { format: self.format, width: self.width, height: self.height, color, planes });
+    }
+
+    fn on_device(&self, block: &DeviceBlock) -> DevicePlanes {
+        let plane = |&(start, stride): &(usize, usize)| DevicePlane { address: block.address() + start as u64, stride };
+        self.planes.iter().map(plane).collect()
+    }
+}
+
+struct Gpu {
+    context: Context,
+    stream: Stream,
+    pool: DevicePool,
+    random: Random,
+}
+
+impl Gpu {
+    fn upload(&self, bytes: &[u8]) -> DeviceBlock {
+        let mut block = self.pool.take(bytes.len()).unwrap();
+        block.write(bytes).unwrap();
+        block
+    }
+
+    /// The tensor begins `offset` bytes behind the start of a block.
+    #[track_caller]
+    fn compare_tensor(&self, picture: &Picture, color: Colorimetry, spec: &InputSpec, offset: usize) {
+        let Picture { format, width, height, .. } = *picture;
+        let bytes = spec.desc.bytes().unwrap();
+        let mut wanted = vec![POISON; offset + bytes + 64];
+        let mut twin = preprocess::Preprocess::new(format, width, height, color, spec).unwrap();
+        twin.run(&picture.frame(), &mut wanted[offset..][..bytes]).unwrap();
+
+        let kernel = Preprocess::new(&self.context, format, (width, height), color, spec).unwrap();
+        let (frame, tensor) = (self.upload(&picture.bytes), self.upload(&vec![POISON; wanted.len()]));
+        // SAFETY: both have the size, and live until the work is done.
+        unsafe { kernel.launch(&self.stream, &picture.on_device(&frame), tensor.address() + offset as u64) }.unwrap();
+        self.stream.synchronize().unwrap();
+        self.check(&tensor.read().unwrap(), &wanted, || {
+            format!("{} {width}x{height}, {color:?}, strides {:?}, {spec}", format.name(), picture.planes)
+        });
+        assert_eq!(kernel.letterbox(), twin.letterbox());
+    }
+
+    #[track_caller]
+    fn check(&self, have: &[u8], wanted: &[u8], about: impl Fn() -> String) {
+        if have != wanted {
+            let differ = have.iter().zip(wanted).filter(|(have, wanted)| have != wanted).count();
+            let at = have.iter().zip(wanted).position(|(have, wanted)| have != wanted);
+            panic!("{differ} of {} bytes differ, the first at {at:?}: {}", wanted.len(), about());
+        }
+    }
+}
+
+#[test]
+fn every_format_and_recipe_makes_the_tensor_of_the_twin() {
+    let Some(mut gpu) = gpu_or_skip() else { return };
+    let sizes = [((1, 1), (1, 1)), ((1, 1), (9, 4)), ((7, 3), (64, 33)), ((2, 1), (5, 5)), ((61, 90), (34, 70))];
+    for format in PixelFormat::ALL {
+        for colors in Colors::ALL {
+            for dtype in DTYPES {
+                for order in Order::ALL {
+                    for ((width, height), (tensor_width, tensor_height)) in sizes {
+                        let color = gpu.random.colorimetry();
+                        let recipe = gpu.random.recipe(colors);
+                        let slack = 2 * gpu.random.below(3);
+                        let picture = Picture::noise(&mut gpu.random, (format, width, height), slack, 2);
+                        let spec = spec(dtype, order, tensor_width, tensor_height, recipe);
+                        gpu.compare_tensor(&picture, color, &spec, 0);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn random_frames_make_the_tensors_of_the_twin() {
+    let Some(mut gpu) = gpu_or_skip() else { return };
+    for _ in 0..400 {
+        let random = &mut gpu.random;
+        let format = random.one_of(&PixelFormat::ALL);
+        let mut side = || 1 + random.below(150);
+        let (width, height, tensor_width, tensor_height) = (side(), side(), side(), side());
+        // Words lie at even addresses, bytes anywhere.
+        let words = if format == PixelFormat::P010 { 2 } else { 1 };
+        let (slack, align) = (words * random.below(20), words << random.below(6));
+        let picture = Picture::noise(random, (format, width, height), slack, align);
+        let (dtype, order, colors) = (random.one_of(&DTYPES), random.one_of(&Order::ALL), random.one_of(&Colors::ALL));
+        let (color, recipe) = (random.colorimetry(), random.recipe(colors));
+        let offset = dtype.size() * random.below(4);
+        gpu.compare_tensor(&picture, color, &spec(dtype, order, tensor_width, tensor_height, recipe), offset);
+    }
+}
+
+#[test]
+fn great_frames_make_the_tensors_of_the_twin() {
+    let Some(mut gpu) = gpu_or_skip() else { return };
+    let color = Colorimetry { matrix: Matrix::Bt709, chroma_left: true, ..Colorimetry::default() };
+    let cases = [
+        (PixelFormat::Nv12, (1920, 1080), (640, 640)),
+        (PixelFormat::P010, (1920, 1080), (640, 640)),
+        (PixelFormat::I420, (1280, 720), (1919, 1081)),
+        (PixelFormat::Bgra, (1920, 1080), (640, 384)),
+        (PixelFormat::Rgb, (8192, 1), (64, 48)),
+        (PixelFormat::Nv12, (3, 8192), (64, 48)),
+        (PixelFormat::Gray8, (MAX_SIDE, 2), (640, 2)),
+        (PixelFormat::Rgba, (2, MAX_SIDE), (3, 640)),
+        (PixelFormat::Nv12, (5, 5), (MAX_SIDE, 2)),
+        (PixelFormat::Nv12, (8192, 4096), (64, 48)),
+    ];
+    for (format, (width, height), (tensor_width, tensor_height)) in cases {
+        let picture = Picture::noise(&mut gpu.random, (format, width, height), 64, 256);
+        for (dtype, order) in [(DType::F16, Order::Nchw), (DType::F32, Order::Nhwc), (DType::U8, Order::Nchw)] {
+            gpu.compare_tensor(&picture, color, &spec(dtype, order, tensor_width, tensor_height, Recipe::default()), 0);
+        }
+    }
+}
+
+#[test]
+fn a_batch_is_its_frames() {
+    let Some(mut gpu) = gpu_or_skip() else { return };
+    let count = MAX_BATCH + 5;
+    // An odd number of elements: every other image begins at an address where two cannot be written at once.
+    for dtype in DTYPES {
+        let spec = spec(dtype, Order::Nchw, 21, 15, Recipe::default());
+        let (bytes, color) = (spec.desc.bytes().unwrap(), Colorimetry::default());
+        let mut twin = preprocess::Preprocess::new(PixelFormat::Nv12, 30, 20, color, &spec).unwrap();
+        let kernel = Preprocess::new(&gpu.context, PixelFormat::Nv12, (30, 20), color, &spec).unwrap();
+        let mut wanted = vec![POISON; bytes * count];
+        let tensors = gpu.upload(&wanted);
+        let (mut blocks, mut frames) = (Vec::new(), Vec::new());
+        for (i, tensor) in wanted.chunks_exact_mut(bytes).enumerate() {
+            let picture = Picture::noise(&mut gpu.random, (PixelFormat::Nv12, 30, 20), i, 1);
+            twin.run(&picture.frame(), tensor).unwrap();
+            let block = gpu.upload(&picture.bytes);
+            frames.push((picture.on_device(&block), tensors.address() + (i * bytes) as u64));
+            blocks.push(block);
+        }
+        // SAFETY: all have the size, and live until the work is done.
+        unsafe { kernel.launch_batch(&gpu.stream, &frames) }.unwrap();
+        gpu.stream.synchronize().unwrap();
+        gpu.check(&tensors.read().unwrap(), &wanted, || format!("{dtype}"));
+    }
+}
+
+#[test]
+fn other_planes_are_refused() {
+    let Some(gpu) = gpu_or_skip() else { return };
+    let spec = spec(DType::F16, Order::Nchw, 8, 8, Recipe::default());
+    let plane = |address, stride| DevicePlane { address, stride };
+    let table: [(PixelFormat, &[DevicePlane], &str); 5] = [
+        (PixelFormat::Nv12, &[plane(256, 8)], "1 planes, not 2"),
+        (PixelFormat::Nv12, &[plane(256, 8), plane(512, 7)], "rows of plane 1 have 8 bytes"),
+        (PixelFormat::Nv12, &[plane(256, usize::MAX), plane(512, 8)], "rows of plane 0"),
+        (PixelFormat::P010, &[plane(256, 16), plane(513, 16)], "plane 1 has words at odd addresses"),
+        (PixelFormat::P010, &[plane(256, 17), plane(512, 16)], "plane 0 has words at odd addresses"),
+    ];
+    for (format, planes, cause) in table {
+        let color = Colorimetry::default();
+        let kernel = Preprocess::new(&gpu.context, format, (8, 8), color, &spec).unwrap();
+        let mut overlay = Overlay::new(&gpu.context, format).unwrap();
+        let mut plan = overlay::Overlay::default();
+        let target = Target { format, width: 8, height: 8, color };
+        let plan = plan.plan(target, &[detection(0, 0.5, [1.0, 1.0, 5.0, 5.0])], &[], &Style::default());
+        // SAFETY: nothing is launched.
+        let errors =
+            unsafe { [kernel.launch(&gpu.stream, planes, 4096), overlay.launch(&gpu.stream, planes, &target, &plan)] };
+        for error in errors.map(Result::unwrap_err) {
+            assert_eq!(error.kind(), Kind::WrongType);
+            assert!(error.message().contains(cause), "“{}” does not say “{cause}”", error.message());
+        }
+    }
+    let wrong = InputSpec { desc: TensorDesc::new("images", DType::I64, &[1, 3, 8, 8]), ..spec };
+    let error = Preprocess::new(&gpu.context, PixelFormat::Nv12, (8, 8), Colorimetry::default(), &wrong).err().unwrap();
+    assert_eq!(error.kind(), Kind::Negotiation);
+}
+
+fn detection(class: u32, score: f32, [x1, y1, x2, y2]: [f32; 4]) -> Detection {
+    Detection { bbox: BBox::new(x1, y1, x2, y2), score, class, anchor: 0 }
+}
+
+impl Gpu {
+    /// Boxes over and beyond the frame, some of them no boxes.
+    fn detections(&mut self, count: usize, width: usize, height: usize) -> Vec<Detection> {
+        let random = &mut self.random;
+        let mut edge = |size: usize| match random.below(40) {
+            0 => random.one_of(&[f32::NAN, f32::INFINITY, -1e30, 0.0]),
+            _ => random.between(-0.2 * size as f32, 1.2 * size as f32),
+        };
+        let edges: Vec<_> = (0..count).map(|_| [edge(width), edge(height), edge(width), edge(height)]).collect();
+        let ordered = |[a, b, c, d]: [f32; 4]| [a.min(c), b.min(d), a.max(c), b.max(d)];
+        edges.into_iter().map(|e| detection(random.below(99) as u32, random.between(0.0, 1.0), ordered(e))).collect()
+    }
+
+    #[track_caller]
+    fn compare_drawing(&self, kernel: &mut Overlay, picture: &Picture, detections: &[Detection], style: &Style) {
+        let color = Colorimetry {
+            matrix: Matrix::Bt709,
+            full_range: picture.width.is_multiple_of(2),
+            ..Colorimetry::default()
+        };
+        let (target, mut planner) = (picture.target(color), overlay::Overlay::default());
+        let labels =
+            ["person", "ünïcödé 犬", "", "a label that is longer than the narrowest of frames"].map(String::from);
+        let plan = planner.plan(target, detections, &labels, style);
+        let mut wanted = picture.clone();
+        wanted.draw(color, |frame| overlay::paint(frame, &plan));
+
+        let block = self.upload(&picture.bytes);
+        // SAFETY: the block has the picture, and lives until the work is done.
+        unsafe { kernel.launch(&self.stream, &picture.on_device(&block), &target, &plan) }.unwrap();
+        self.stream.synchronize().unwrap();
+        self.check(&block.read().unwrap(), &wanted.bytes, || {
+            let Picture { format, width, height, .. } = picture;
+            format!("{} {width}x{height}, {style:?}, {} marks", format.name(), plan.marks.len())
+        });
+    }
+}
+
+#[test]
+fn random_boxes_look_as_the_twin_paints_them() {
+    let Some(mut gpu) = gpu_or_skip() else { return };
+    for format in PixelFormat::ALL {
+        // One kernel for all frames, as in a stream, although their sizes change.
+        let mut kernel = Overlay::new(&gpu.context, format).unwrap();
+        for _ in 0..40 {
+            let (width, height) = (1 + gpu.random.below(260), 1 + gpu.random.below(180));
+            let words = if format == PixelFormat::P010 { 2 } else { 1 };
+            let (slack, align) = (words * gpu.random.below(9), words << gpu.random.below(4));
+            let picture = Picture::noise(&mut gpu.random, (format, width, height), slack, align);
+            let count = gpu.random.below(12);
+            let detections = gpu.detections(count, width, height);
+            let style = Style {
+                labels: gpu.random.one_of(&[true, true, false]),
+                line_width: gpu.random.one_of(&[0, 1, 2, 3, 7, 64, u32::MAX]),
+            };
+            gpu.compare_drawing(&mut kernel, &picture, &detections, &style);
+        }
+    }
+}
+
+#[test]
+fn many_and_great_boxes_look_as_the_twin_paints_them() {
+    let Some(mut gpu) = gpu_or_skip() else { return };
+    let cases = [
+        (PixelFormat::Nv12, (1920, 1080), 20),
+        (PixelFormat::P010, (1279, 719), 100),
+        (PixelFormat::I420, (641, 361), 700),
+        (PixelFormat::Bgra, (320, 180), 300),
+        (PixelFormat::Nv12, (7680, 4320), 5),
+        (PixelFormat::Gray8, (MAX_SIDE, 40), 9),
+    ];
+    for (format, (width, height), count) in cases {
+        let mut kernel = Overlay::new(&gpu.context, format).unwrap();
+        let picture = Picture::noise(&mut gpu.random, (format, width, height), 32, 256);
+        let detections = gpu.detections(count, width, height);
+        for line_width in [0, 5, 64] {
+            gpu.compare_drawing(&mut kernel, &picture, &detections, &Style { labels: true, line_width });
+        }
+    }
+}
