@@ -322,20 +322,19 @@ impl FramePool {
             Some(stream) => self.copy_on_gpu(buffer, target, stream)?,
             None => self.format.read(buffer, |from| self.format.draw(target, |to| copy_planes(from, to)))?,
         }
-        let layout = target.meta::<gst_video::VideoMeta>().map(|meta| (meta.offset().to_vec(), meta.stride().to_vec()));
         // Deep, because a meta that only keeps the other buffer's memory alive has no business here.
         let metadata = gst::BUFFER_COPY_METADATA | gst::BufferCopyFlags::DEEP;
         buffer.copy_into(target, metadata, ..).map_err(failed)?;
-        // The copied GstVideoMeta describes the memory of the other buffer; ours is laid out as the pool or the caps say.
-        while let Some(meta) = target.meta_mut::<gst_video::VideoMeta>() {
-            meta.remove().map_err(failed)?;
-        }
-        if let Some((offset, stride)) = layout {
-            let info = &self.format.info;
-            let (format, width, height) = (info.format(), info.width(), info.height());
-            let flags = gst_video::VideoFrameFlags::empty();
-            gst_video::VideoMeta::add_full(target, flags, format, width, height, &offset, &stride).map_err(failed)?;
-        }
+        // The copied GstVideoMeta describes the memory of the other buffer. The pool's, which is locked, describes ours; where
+        // it has none, ours is laid out as the caps say.
+        target.foreach_meta_mut(|meta| {
+            let is_copied =
+                meta.api() == gst_video::VideoMeta::meta_api() && !meta.flags().contains(gst::MetaFlags::LOCKED);
+            std::ops::ControlFlow::Continue(match is_copied {
+                true => gst::buffer::BufferMetaForeachAction::Remove,
+                false => gst::buffer::BufferMetaForeachAction::Keep,
+            })
+        });
         Ok(copy)
     }
 

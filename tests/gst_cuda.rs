@@ -449,7 +449,7 @@ fn pinned_memory_is_proposed_only_in_place_of_plain_memory() {
     pinned::propose(&context, &mut query);
     assert!(!proposed(&query));
     let mut cuda = caps.clone();
-    cuda.get_mut().unwrap().set_features_simple(Some(gst::CapsFeatures::new(["memory:CUDAMemory"])));
+    cuda.make_mut().set_features_simple(Some(gst::CapsFeatures::new(["memory:CUDAMemory"])));
     let mut query = gst::query::Allocation::new(Some(&cuda), true);
     pinned::propose(&context, &mut query);
     assert!(!proposed(&query) && query.allocation_pools().count() == 0);

@@ -388,13 +388,19 @@ impl Stream {
             srcMemoryType: device,
             srcDevice: from.0,
             srcPitch: from.1,
+            srcXInBytes: 0,
+            srcY: 0,
+            srcHost: ptr::null(),
+            srcArray: ptr::null_mut(),
             dstMemoryType: device,
             dstDevice: to.0,
             dstPitch: to.1,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstHost: ptr::null_mut(),
+            dstArray: ptr::null_mut(),
             WidthInBytes: row,
             Height: rows,
-            // SAFETY: plain numbers and pointers; what is not said above is not read.
-            ..unsafe { std::mem::zeroed() }
         };
         // SAFETY: as the caller says.
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().or_fail("Cannot copy on the GPU")

@@ -24,8 +24,12 @@ impl PinnedAllocator {
 }
 
 /// Proposes frames in page-locked memory to whoever asks what to put frames of system memory in, unless downstream has
-/// asked for memory of its own already.
+/// asked for memory of its own already. Whether frames may have a GstVideoMeta, and so padding, is left to downstream.
 pub fn propose(context: &Context, query: &mut gst::query::Allocation) {
+    propose_memory(&PinnedAllocator::new(context), query);
+}
+
+fn propose_memory(allocator: &PinnedAllocator, query: &mut gst::query::Allocation) {
     let (Some(caps), _) = query.get_owned() else { return };
     let in_system_memory =
         caps.features(0).is_some_and(|features| features.is_equal(&gst::CAPS_FEATURES_MEMORY_SYSTEM_MEMORY));
@@ -41,26 +45,22 @@ pub fn propose(context: &Context, query: &mut gst::query::Allocation) {
         return;
     }
 
-    let allocator = PinnedAllocator::new(context);
     let ours = gst_video::VideoBufferPool::new();
     let size = size.max(their_size);
     let mut config = ours.config();
     config.set_params(Some(&caps), size, min, max);
-    config.set_allocator(Some(&allocator), Some(&params));
+    config.set_allocator(Some(allocator), Some(&params));
     if ours.set_config(config).is_err() {
         return;
     }
     // First, because elements that decide look no further. The allocator too, which many give to the pool anew.
     match asked {
-        Some(_) => query.set_nth_allocation_param(0, Some(&allocator), params),
-        None => query.add_allocation_param(Some(&allocator), params),
+        Some(_) => query.set_nth_allocation_param(0, Some(allocator), params),
+        None => query.add_allocation_param(Some(allocator), params),
     }
     match pool {
         Some(_) => query.set_nth_allocation_pool(0, Some(&ours), size, min, max),
         None => query.add_allocation_pool(Some(&ours), size, min, max),
-    }
-    if query.find_allocation_meta::<gst_video::VideoMeta>().is_none() {
-        query.add_allocation_meta::<gst_video::VideoMeta>(None);
     }
 }
 
@@ -142,5 +142,60 @@ mod imp {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Needs no GPU: without a context the allocator hands out ordinary memory.
+    #[test]
+    fn software_decoders_take_what_is_proposed() {
+        gst::init().unwrap();
+        if gst::ElementFactory::find("avdec_h264").is_none() {
+            return println!("SKIP: there is no avdec_h264");
+        }
+        let clip = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/sample.mp4");
+        let line =
+            format!("filesrc location={clip} ! qtdemux ! h264parse ! avdec_h264 ! fakesink name=sink num-buffers=9");
+        let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        let sink = pipeline.by_name("sink").unwrap().static_pad("sink").unwrap();
+        let allocator: PinnedAllocator = glib::Object::new();
+        sink.add_probe(gst::PadProbeType::QUERY_DOWNSTREAM, move |_, info| {
+            match info.query_mut().map(|q| q.view_mut()) {
+                Some(gst::QueryViewMut::Allocation(query)) => {
+                    query.add_allocation_meta::<gst_video::VideoMeta>(None);
+                    propose_memory(&allocator, query);
+                    gst::PadProbeReturn::Handled
+                }
+                _ => gst::PadProbeReturn::Ok,
+            }
+        });
+        // Of each frame, the allocator that its pool takes memory from.
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let see = seen.clone();
+        sink.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+            let pool = info.buffer().and_then(|buffer| {
+                // SAFETY: a buffer keeps its pool.
+                unsafe { glib::translate::from_glib_none::<_, Option<gst::BufferPool>>((*buffer.as_ptr()).pool) }
+            });
+            let allocator = pool.and_then(|pool| pool.config().allocator()).and_then(|(allocator, _)| allocator);
+            see.lock().unwrap().push(allocator.map(|allocator| allocator.type_()));
+            gst::PadProbeReturn::Ok
+        });
+        pipeline.set_state(gst::State::Playing).unwrap();
+        let bus = pipeline.bus().unwrap();
+        let end = [gst::MessageType::Eos, gst::MessageType::Error];
+        let end = bus.timed_pop_filtered(gst::ClockTime::from_seconds(30), &end).unwrap();
+        pipeline.set_state(gst::State::Null).unwrap();
+        assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
+        let seen = seen.lock().unwrap();
+        // A frame that the decoder still predicts from comes in a buffer of no pool, which shares its memory.
+        let ours = Some(PinnedAllocator::static_type());
+        assert!(seen.len() >= 9 && seen[0] == ours, "{seen:?}");
+        assert!(seen.iter().all(|seen| seen.is_none() || *seen == ours), "{seen:?}");
     }
 }
