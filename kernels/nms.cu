@@ -135,27 +135,30 @@ struct Column {
     }
 };
 
-// All words from the diagonal on, by all blocks.
+// All words from the own step on, by all blocks: a job is a word of ROWS rows.
 __device__ void fill_matrix(const NmsParams& p, u32 n) {
-    const u32 within = min(n, WINDOW), across = (within + 63) / 64, down = (within + ROWS - 1) / ROWS;
-    const u32 warps = gridDim.x * WARPS;
-    for (u32 job = threadIdx.x / 32 * gridDim.x + blockIdx.x; job < down * across; job += warps) {
-        const u32 first = job / across * ROWS, word = job % across;
-        if (word < first / STEP * STEP_WORDS) continue;
-        const Column column(p, n, word * 64);
-        float4 boxes[ROWS];
-        u32 classes[ROWS];
+    const u32 within = min(n, WINDOW), words = (within + 63) / 64, warps = gridDim.x * WARPS;
+    u32 job = threadIdx.x / 32 * gridDim.x + blockIdx.x;
+    for (u32 step = 0; step * STEP < within; step++) {
+        const u32 across = words - step * STEP_WORDS, jobs = STEP / ROWS * across;
+        for (; job < jobs; job += warps) {
+            const u32 first = step * STEP + job / across * ROWS, word = step * STEP_WORDS + job % across;
+            const Column column(p, n, word * 64);
+            float4 boxes[ROWS];
+            u32 classes[ROWS];
 #pragma unroll
-        for (u32 i = 0; i < ROWS; i++) {
-            const u32 row = min(first + i, within - 1);
-            boxes[i] = p.sorted.boxes[row];
-            classes[i] = p.sorted.classes[row];
-        }
+            for (u32 i = 0; i < ROWS; i++) {
+                const u32 row = min(first + i, within - 1);
+                boxes[i] = p.sorted.boxes[row];
+                classes[i] = p.sorted.classes[row];
+            }
 #pragma unroll
-        for (u32 i = 0; i < ROWS; i++) {
-            const u64 bits = column.word(p, boxes[i], classes[i]);
-            if (threadIdx.x % 32 == 0 && first + i < within) p.matrix[(first + i) * WORDS + word] = bits;
+            for (u32 i = 0; i < ROWS; i++) {
+                const u64 bits = column.word(p, boxes[i], classes[i]);
+                if (threadIdx.x % 32 == 0 && first + i < within) p.matrix[(first + i) * WORDS + word] = bits;
+            }
         }
+        job -= jobs;
     }
 }
 

@@ -322,6 +322,25 @@ fn crowds_of_every_kind() {
     }
 }
 
+/// The same in short, for tools that are slow.
+#[test]
+fn behind_the_window() {
+    let Some(context) = gpu_or_skip() else { return };
+    const ROWS: usize = 4700;
+    let hints = Hints { input: Some((640, 640)), ..Hints::default() };
+    let mut random = Random(5);
+    let crowd: Vec<Detection> = (0..ROWS)
+        .map(|_| {
+            let (x, y) = (random.between(0.0, 640.0), random.between(0.0, 640.0));
+            detection(x, y, random.between(1.0, 9.0), random.between(1.0, 9.0), random.between(0.1, 1.0), 0)
+        })
+        .collect();
+    let tensors = [given(&crowd, ROWS)];
+    let mut pair = Pair::new(&context, Layout::DeepstreamYolo, &tensors, &hints);
+    let left = pair.compare("a crowd", &tensors, &Thresholds::uniform(0.1), &mut Nms::new(0.3, usize::MAX, false));
+    assert!(left > 2000, "{left}");
+}
+
 #[test]
 fn ious_at_the_threshold_and_boxes_of_any_size() {
     let Some(context) = gpu_or_skip() else { return };

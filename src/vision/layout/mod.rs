@@ -1,7 +1,7 @@
 //! How a head writes its boxes: recognise it, decode it.
 //!
 //! Layouts are data. A new one is a variant of [`Layout`], its row in `TABLE`, a function in `decode.rs` and a gold case
-//! beside it (plus an entry in `kernels/decode.cu` to have it on the GPU). The row says which outputs the layout reads,
+//! beside it, and for the GPU an arm in `cuda/kernels/boxes.rs`. The row says which outputs the layout reads,
 //! what makes it likely, how its input is prepared, and whether its boxes still repeat each other.
 //!
 //! [`recognise`] lays the rows over a model's outputs, whose dimensions may still be open; [`Decoder::new`] does the same
