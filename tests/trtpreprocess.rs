@@ -240,8 +240,8 @@ fn formats_agree() {
     let orange = [200.0, 100.0, 50.0];
     for (format, pixel, expected) in [
         ("NV12", &[&[y][..], &[u, v]][..], orange),
-        // 497, 343 and 729 of 10 bits.
-        ("P010_10LE", &[&[0x40, 0x7c], &[0xc0, 0x55, 0x40, 0xb6]], orange),
+        // 498, 344 and 729 of 10 bits.
+        ("P010_10LE", &[&[0x80, 0x7c], &[0x00, 0x56, 0x40, 0xb6]], orange),
         ("I420", &[&[y], &[u], &[v]], orange),
         ("RGB", &[&[200, 100, 50]], orange),
         ("BGR", &[&[50, 100, 200]], orange),
