@@ -23,7 +23,9 @@ fn gpu_or_skip() -> bool {
     let missing = match (Context::primary(0), gst::ElementFactory::find("nvh264dec")) {
         (Err(error), _) => error.to_string(),
         (_, None) => "nvh264dec is missing: GStreamer's nvcodec finds no decoder.".into(),
-        _ if setting("TRT_PROPERTIES").is_none() && setting("REQUIRE_GPU").is_none() => "TRT_PROPERTIES is not set.".into(),
+        _ if setting("TRT_PROPERTIES").is_none() && setting("REQUIRE_GPU").is_none() => {
+            "TRT_PROPERTIES is not set.".into()
+        }
         _ => return true,
     };
     assert!(setting("REQUIRE_GPU").is_none(), "{missing}");
