@@ -201,6 +201,8 @@ impl Slot {
             return;
         }
         let object = context.structure().get::<gst::Object>(CONTEXT_TYPE).ok();
+        // Anybody can make a context of that type and put anything in.
+        let object = object.filter(|object| object.type_().name() == "GstCudaContext");
         let Some(Ok(context)) = object.map(|object| context_of(&object)) else { return };
         if device < 0 || context.device() == device {
             let _ = self.put(context);
@@ -219,7 +221,7 @@ impl Slot {
     }
 
     /// Proposes a pool in CUDA memory to whoever asks for one to put frames of CUDA memory in. That it cannot be made is no
-    /// reason not to let them make their own.
+    /// reason not to let them make their own. A pool that downstream has proposed stays, with enough buffers.
     pub fn propose(&self, element: &impl IsA<gst::Element>, device: i32, query: &mut gst::query::Allocation) {
         // Decoders that hand out their own surfaces have as many as the pool has buffers. Those in flight between here and
         // trtnms, and in the queues of a usual pipeline, must not be all there are.
@@ -227,6 +229,11 @@ impl Slot {
         let (Some(caps), _) = query.get_owned() else { return };
         let is_cuda = caps.features(0).is_some_and(|features| features.contains("memory:CUDAMemory"));
         let Some(info) = is_cuda.then(|| gst_video::VideoInfo::from_caps(&caps).ok()).flatten() else { return };
+        if let Some((Some(pool), size, min, max)) = query.allocation_pools().next() {
+            let max = if max == 0 { 0 } else { max.max(IN_FLIGHT) };
+            query.set_nth_allocation_pool(0, Some(&pool), size, min.max(IN_FLIGHT), max);
+            return;
+        }
         let made =
             self.ensure(element, device).and_then(|context| pool(&context, &caps, info.size() as u32, IN_FLIGHT));
         if let Ok((pool, size)) = made {

@@ -13,6 +13,7 @@ use super::header::{Flavour, Header};
 use super::interfaces::Heard;
 use super::library::Library;
 use crate::cuda::driver::{self, Stream};
+use crate::cuda::graph::Graph;
 use crate::error::{Error, Kind, Result};
 use crate::tensor::{Dims, TensorDesc};
 
@@ -58,26 +59,27 @@ impl Loaded {
         // SAFETY: fields of `Loaded` are dropped in the right order; that the plan is trusted says the user.
         match unsafe { runtime.deserialize(&file[header.plan.clone()]) } {
             Some(engine) => Ok(Loaded { engine, _runtime: runtime }),
-            None => Err(refused(library, header, &what, &built, &heard)),
+            None => Err(refused(library, header, options, &what, &built, &heard)),
         }
     }
 }
 
 /// Why TensorRT does not take a plan, and what helps.
-fn refused(library: &Library, header: &Header, what: &str, built: &str, heard: &Heard) -> Error {
+fn refused(library: &Library, header: &Header, options: &Options, what: &str, built: &str, heard: &Heard) -> Error {
     if let Err(missing) = driver::available() {
         return missing.about(what);
     }
     let (theirs, ours) = (header.version, library.version());
     let exact = (theirs.major, theirs.minor, theirs.patch) == (ours.major, ours.minor, ours.patch);
-    let remedy = if !library.has_builder() {
-        "Lean runtimes take engines only that were built version-compatible, by the same or an earlier release, and with \
-         allow-host-code=true"
+    let remedy = if header.carries_runtime && !options.allow_host_code {
+        "It is version-compatible, and runs code that it carries: set allow-host-code=true if you trust it"
+    } else if !library.has_builder() {
+        "Lean runtimes take engines only that were built version-compatible, by the same or an earlier release"
     } else if exact {
         "Build it again on this GPU, or give the .onnx file: it was built for another GPU, or the file is damaged"
     } else {
         "Build it again with this release, or give the .onnx file; later releases take engines only that were built \
-         version-compatible, and with allow-host-code=true"
+         version-compatible"
     };
     let words = heard.words();
     let cause = if words.is_empty() { built.to_string() } else { format!("{built}; {words}") };
@@ -156,7 +158,8 @@ impl Engine {
 
     /// Smallest, usual and largest dimensions of an input in a profile.
     pub fn profile(&self, input: &Io, profile: i32) -> Option<[Dims; 3]> {
-        let dims = |extent| self.raw().profile_shape(&input.name, profile, extent);
+        let known = (0..self.profiles()).contains(&profile); // TensorRT would log an error
+        let dims = |extent| known.then(|| self.raw().profile_shape(&input.name, profile, extent)).flatten();
         Some([dims(Extent::Smallest)?, dims(Extent::Usual)?, dims(Extent::Largest)?])
     }
 
@@ -342,6 +345,19 @@ impl Context {
                 .error(Kind::Run, format!("{} failed to run the engine", self.engine.library.name()))
                 .remedy("Build the engine again on this GPU; if that does not help, use backend=cpu")),
         }
+    }
+
+    /// Records one run, to be queued at less expense as often as addresses and dimensions stay. A run with these dimensions
+    /// must have been done before.
+    ///
+    /// # Safety
+    /// As for [`Context::enqueue`], for each launch of what is recorded; and there is one at a time of this context.
+    ///
+    /// # Errors
+    /// `Run`, for engines that cannot be recorded: those that wait for the GPU, to learn how large something is.
+    pub unsafe fn record(&mut self, stream: &Stream) -> Result<Graph> {
+        // SAFETY: as the caller says.
+        stream.capture(|| unsafe { self.enqueue(stream) })
     }
 
     /// Whether the stream is of the CUDA context that the engine lies in.

@@ -31,15 +31,23 @@ pub struct Header {
     pub version: Version,
     /// The GPU generations it was built for, like 86 for 8.6. Only RTX says so.
     pub compute_capabilities: Vec<u32>,
+    /// It carries the lean runtime of the release that built it, which runs on the host: built version-compatible.
+    pub carries_runtime: bool,
     /// What Ultralytics writes before the plan: JSON with class names, stride, task.
     pub metadata: Option<String>,
     /// Where the plan itself lies in the file.
     pub plan: Range<usize>,
 }
 
-/// Bytes of a plan's header that are read here: the tag at 0, the size of the whole at 16 (u64), the version at 24 (four
+/// Bytes of a plan's header that are always there: the tag at 0, the size of the whole at 16 (u64), the version at 24 (four
 /// u8), and for RTX the GPU generations at 32 (u32, a bit for each).
 const SIZE: usize = 36;
+
+/// Tags of a TensorRT plan's parts, of which there are as many as the u32 at 8 says: 24 bytes for each, tag first.
+fn sections(plan: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let count = u32::from_le_bytes([8, 9, 10, 11].map(|i| plan[i]));
+    plan[32..].chunks_exact(24).take(count as usize).map(|section| &section[..4])
+}
 
 /// RTX's GPU generations, by bit.
 const GENERATIONS: [u32; 6] = [75, 80, 86, 89, 120, 121];
@@ -74,6 +82,7 @@ impl Header {
                 Flavour::TensorRt => Vec::new(),
                 Flavour::Rtx => GENERATIONS.iter().enumerate().filter_map(of_bit).collect(),
             },
+            carries_runtime: flavour == Flavour::TensorRt && sections(plan).any(|tag| tag == b"NAEL"),
             metadata,
             plan: start..file.len(),
         })
@@ -86,7 +95,14 @@ impl Header {
 
     #[cfg(test)]
     pub fn of(flavour: Flavour, version: Version) -> Self {
-        Header { flavour, version, compute_capabilities: Vec::new(), metadata: None, plan: 0..0 }
+        Header {
+            flavour,
+            version,
+            compute_capabilities: Vec::new(),
+            carries_runtime: false,
+            metadata: None,
+            plan: 0..0,
+        }
     }
 }
 
@@ -133,8 +149,8 @@ mod tests {
     use super::*;
 
     fn plan(tag: &[u8; 4], version: [u8; 4]) -> Vec<u8> {
-        let mut plan = vec![0; 64];
-        plan[16] = 64;
+        let mut plan = vec![0; 80];
+        plan[16] = 80;
         plan[..4].copy_from_slice(tag);
         plan[24..28].copy_from_slice(&version);
         plan
@@ -143,11 +159,24 @@ mod tests {
     #[test]
     fn plans_say_who_built_them() {
         let header = Header::read(&plan(b"ftrt", [8, 6, 0, 12])).unwrap();
-        assert_eq!((header.builder().as_str(), header.plan.clone()), ("TensorRT 8.6.0.12", 0..64));
+        assert_eq!((header.builder().as_str(), header.plan.clone()), ("TensorRT 8.6.0.12", 0..80));
         let mut rtx = plan(b"vtrt", [1, 7, 1, 116]);
         rtx[32] = 0b1_0100;
         let header = Header::read(&rtx).unwrap();
+        assert!(!header.carries_runtime);
         assert_eq!((header.builder().as_str(), header.compute_capabilities), ("TensorRT-RTX 1.7.1.116", vec![86, 120]));
+    }
+
+    /// As TensorRT 8.6.0 writes them.
+    #[test]
+    fn version_compatible_plans_carry_a_runtime() {
+        for (count, tags, carries) in [(1, [b"NGNE", b"ptrt"], false), (2, [b"NAEL", b"NGNE"], true)] {
+            let mut plan = plan(b"ftrt", [8, 6, 0, 12]);
+            plan[8] = count;
+            plan[32..36].copy_from_slice(tags[0]);
+            plan[56..60].copy_from_slice(tags[1]);
+            assert_eq!(Header::read(&plan).unwrap().carries_runtime, carries);
+        }
     }
 
     #[test]
@@ -162,7 +191,7 @@ mod tests {
         assert_eq!((header.plan.start, header.version.major), (start, 10));
         // The same cut off within the JSON, at its end, and within the plan.
         for (end, words) in
-            [(20, "begins with the bytes"), (start, "it is empty"), (start + 30, "there are 30 of 64 bytes")]
+            [(20, "begins with the bytes"), (start, "it is empty"), (start + 30, "there are 30 of 80 bytes")]
         {
             let error = Header::read(&file[..end]).unwrap_err();
             assert!(error.message().contains(words), "{end}: {error}");

@@ -120,7 +120,9 @@ impl Errors {
         if self.lines.len() == Errors::KEPT {
             self.lines.pop_front();
         }
-        self.lines.push_back((std::thread::current().id(), line.to_string()));
+        // Some messages are spread over lines for no reason.
+        let line = line.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+        self.lines.push_back((std::thread::current().id(), line));
         self.said += 1;
     }
 }
@@ -467,11 +469,11 @@ mod tests {
             let say = |severity: i32, line: &CStr| virtual_call!(logger(family), number, (i32, *const c_char) -> (), severity, line.as_ptr());
             say(2, c"a warning");
             assert!(!heard.words().contains("a warning"));
-            say(1, c"first\n");
+            say(1, c"first\n of two\n");
             say(0, c"second");
             std::thread::scope(|scope| drop(scope.spawn(|| ERRORS.lock().unwrap().push("of another thread"))));
-            assert_eq!(heard.words(), "first; second");
-            assert_eq!(heard.error(Kind::Run, "It failed").message(), "It failed: first; second.");
+            assert_eq!(heard.words(), "first of two; second");
+            assert_eq!(heard.error(Kind::Run, "It failed").message(), "It failed: first of two; second.");
         }
         // SAFETY: returned in registers, as C++ does.
         let info = virtual_call!(logger(Family::V11), 1, () -> InterfaceInfo,);

@@ -53,7 +53,11 @@ impl Gpu {
             }
             None => {
                 let planes = format.read(buffer, |frame| self.bring(frame))?;
-                self.launch(&planes, &block)?;
+                let brought = self.stream.record()?;
+                let launched = self.launch(&planes, &block);
+                // Whoever is downstream may write to the frame, and a copy out of pinned memory is not done when queued.
+                brought.wait()?;
+                launched?;
             }
         }
         Ok((Tensor::on_device(spec.desc.clone(), block), self.stream.record()?))

@@ -347,7 +347,12 @@ impl BaseTransformImpl for TrtPreprocess {
         query: &mut gst::query::Allocation,
     ) -> std::result::Result<(), gst::LoggableError> {
         self.parent_propose_allocation(decide_query, query)?;
-        self.cuda.propose(&*self.obj(), self.settings.lock().unwrap().cuda_device_id, query);
+        let device = self.settings.lock().unwrap().cuda_device_id;
+        self.cuda.propose(&*self.obj(), device, query);
+        let on_gpu = matches!(self.state.lock().unwrap().as_ref(), Some(State { maker: Maker::Gpu(_), .. }));
+        if on_gpu && let Ok(context) = self.cuda.ensure(&*self.obj(), device) {
+            cuda::pinned::propose(&context, query);
+        }
         if let Some(index) = query.find_allocation_meta::<gst_video::VideoCropMeta>() {
             query.remove_nth_allocation_meta(index);
         }

@@ -1,0 +1,456 @@
+//! Frames in GStreamer's CUDA memory: mapped where they lie, in one context for a whole pipeline, copied on the GPU; and
+//! frames in pinned memory, made by elements that know nothing of it.
+//!
+//! Needs a GPU and nvcodec; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`. The same binary runs on
+//! GStreamer 1.22, whose CUDA memory has no streams, and on those after it, whose frames come while they are still written.
+
+mod common;
+
+use gst::prelude::*;
+use gst_app::AppSink;
+use gst_video::VideoMeta;
+use gsttrt::cuda::driver::{Context, Stream};
+use gsttrt::cuda::gst::Slot;
+use gsttrt::cuda::kernels::DevicePlanes;
+use gsttrt::cuda::memory::{DeviceBlock, DevicePool};
+use gsttrt::cuda::{self, pinned};
+use gsttrt::error::Kind;
+use gsttrt::meta::tensor::{Content, TensorMeta};
+use gsttrt::tensor::Tensor;
+use gsttrt::video::{Format, FramePool};
+
+const FORMATS: [&str; 7] = ["NV12", "P010_10LE", "I420", "RGBA", "BGRA", "RGB", "BGR"];
+
+#[must_use]
+fn gpu_or_skip() -> bool {
+    common::init();
+    let missing = match cuda::gst::available() {
+        Err(error) => error.to_string(),
+        Ok(()) if gst::ElementFactory::find("nvh264dec").is_none() => "there is no nvh264dec".into(),
+        Ok(()) => return true,
+    };
+    assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "{missing}");
+    println!("SKIP: {missing}");
+    false
+}
+
+/// The sample clip, decoded by an element with such properties.
+fn decoded(properties: &str) -> String {
+    let clip = common::path("tests/data/sample.mp4");
+    format!("filesrc location={clip} ! qtdemux ! h264parse ! nvh264dec {properties}")
+}
+
+/// A pipeline with an appsink called out.
+struct Line {
+    pipeline: gst::Pipeline,
+    out: AppSink,
+}
+
+impl Line {
+    fn new(line: &str) -> Self {
+        common::init();
+        let line = format!("{line} ! appsink name=out sync=false max-buffers=2");
+        let pipeline = gst::parse::launch(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let pipeline = pipeline.downcast::<gst::Pipeline>().unwrap();
+        let out = pipeline.by_name("out").unwrap().downcast().unwrap();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        Line { pipeline, out }
+    }
+
+    /// The next frame, and its format.
+    #[track_caller]
+    fn frame(&self) -> Option<(Format, gst::Buffer)> {
+        let Ok(sample) = self.out.pull_sample() else {
+            let said = self.pipeline.bus().unwrap().pop_filtered(&[gst::MessageType::Error]);
+            assert!(said.is_none(), "{said:?}");
+            return None;
+        };
+        Some((Format::from_caps(sample.caps().unwrap()).unwrap(), sample.buffer_owned().unwrap()))
+    }
+
+    fn frames(&self) -> impl Iterator<Item = (Format, gst::Buffer)> {
+        std::iter::from_fn(|| self.frame())
+    }
+
+    fn element(&self, name: &str) -> gst::Element {
+        self.pipeline.by_name(name).unwrap()
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.pipeline.set_state(gst::State::Null).unwrap();
+    }
+}
+
+/// The rows of each plane, without what is between them.
+type Pixels = Vec<Vec<u8>>;
+
+fn sizes(format: &Format) -> Vec<(usize, usize)> {
+    let (width, height) = format.size();
+    format.pixels.planes(width as usize, height as usize).to_vec()
+}
+
+/// What our own stream finds on the GPU.
+fn on_gpu(format: &Format, buffer: &gst::BufferRef) -> Pixels {
+    let frame = format.on_gpu(buffer, false).unwrap().expect("CUDA memory");
+    let stream = Stream::new(&frame.context).unwrap();
+    frame.order(&stream).unwrap();
+    let blocks = copies(&stream, &frame.planes, &sizes(format));
+    stream.synchronize().unwrap();
+    blocks.iter().map(|block| block.read().unwrap()).collect()
+}
+
+fn copies(stream: &Stream, planes: &DevicePlanes, sizes: &[(usize, usize)]) -> Vec<DeviceBlock> {
+    let pool = DevicePool::new(stream.context());
+    let copy = |(plane, &(row, rows)): (&cuda::kernels::DevicePlane, &(usize, usize))| {
+        let block = pool.take(row * rows).unwrap();
+        // SAFETY: both have these rows, and the caller waits for the stream.
+        unsafe { stream.copy_rows((plane.address, plane.stride), (block.address(), row), row, rows) }.unwrap();
+        block
+    };
+    planes.iter().zip(sizes).map(copy).collect()
+}
+
+/// What a program that knows nothing of CUDA finds.
+fn on_host(format: &Format, buffer: &gst::BufferRef) -> Pixels {
+    let read = |frame: &gsttrt::vision::frame::Frame| {
+        let rows = |(plane, (row, _)): (&gsttrt::vision::frame::Plane, (usize, usize))| {
+            plane.data.chunks(plane.stride).flat_map(|line| &line[..row]).copied().collect()
+        };
+        Ok(frame.planes.iter().zip(sizes(format)).map(rows).collect())
+    };
+    format.read(buffer, read).unwrap()
+}
+
+fn context_of(buffer: &gst::BufferRef) -> Context {
+    cuda::gst::memory(buffer).expect("CUDA memory").context().unwrap()
+}
+
+/// The bytes of the tensor that rides on a frame, wherever they are.
+fn tensor_bytes(buffer: &gst::BufferRef) -> Vec<u8> {
+    with_tensor(buffer, |tensor| match tensor.device() {
+        Some(block) => block.read().unwrap(),
+        None => tensor.bytes().unwrap().to_vec(),
+    })
+}
+
+fn with_tensor<T>(buffer: &gst::BufferRef, read: impl FnOnce(&Tensor) -> T) -> T {
+    let payload = TensorMeta::get(buffer).expect("a tensor");
+    if let Some(ready) = &payload.ready {
+        ready.wait().unwrap();
+    }
+    let Content::Input { tensor, .. } = &payload.content else { panic!("{payload:?}") };
+    read(tensor)
+}
+
+/// Compares all frames of two lines, and says how many there were.
+#[track_caller]
+fn compare<T: PartialEq>(
+    (ours, ours_as): (&str, fn(&Format, &gst::BufferRef) -> T),
+    (theirs, theirs_as): (&str, fn(&Format, &gst::BufferRef) -> T),
+) -> usize {
+    let (left, right) = (Line::new(ours), Line::new(theirs));
+    let mut count = 0;
+    for (format, buffer) in left.frames() {
+        let (other, twin) = right.frame().expect("as many frames");
+        assert!(ours_as(&format, &buffer) == theirs_as(&other, &twin), "frame {count} of {ours}");
+        count += 1;
+    }
+    assert!(right.frame().is_none());
+    count
+}
+
+#[test]
+fn decoded_frames_are_what_cudadownload_says() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let downloaded = format!("{} ! cudadownload ! video/x-raw", decoded(""));
+    let mut decoders = vec!["".to_string()];
+    // From 1.24 on, frames may be the decoder's own surfaces.
+    let decoder = gst::ElementFactory::make("nvh264dec").build().unwrap();
+    if decoder.find_property("num-output-surfaces").is_some() {
+        decoders.extend(["num-output-surfaces=0".to_string(), "num-output-surfaces=4".to_string()]);
+    }
+    for properties in decoders {
+        let line = format!("{} ! video/x-raw(memory:CUDAMemory)", decoded(&properties));
+        let count = compare((&line, on_gpu), (&downloaded, on_host));
+        println!("nvh264dec {properties}: {count} frames equal");
+        assert!(count > 10);
+    }
+}
+
+#[test]
+fn uploaded_frames_of_each_format_arrive() {
+    if !gpu_or_skip() {
+        return;
+    }
+    for format in FORMATS {
+        let source = format!("videotestsrc num-buffers=3 ! video/x-raw,format={format},width=322,height=242");
+        let line = format!("{source} ! cudaupload ! video/x-raw(memory:CUDAMemory)");
+        assert_eq!(compare((&line, on_gpu), (&source, on_host)), 3, "{format}");
+    }
+}
+
+#[test]
+fn tensors_are_the_same_wherever_frames_are() {
+    if !gpu_or_skip() {
+        return;
+    }
+    fn read(_: &Format, buffer: &gst::BufferRef) -> Vec<u8> {
+        tensor_bytes(buffer)
+    }
+    let maker = "trtpreprocess tensor-size=96x64";
+    let cuda = format!("{} ! video/x-raw(memory:CUDAMemory) ! {maker}", decoded(""));
+    // Where cudadownload passes CUDA memory on, only its caps are of system memory.
+    let downloaded = format!("{} ! cudadownload ! video/x-raw ! {maker}", decoded(""));
+    let count = compare((&cuda, read), (&downloaded, read));
+    println!("{count} tensors equal");
+    assert!(count > 10);
+}
+
+#[test]
+fn a_pipeline_has_one_context() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let line =
+        Line::new(&format!("{} ! trtpreprocess tensor-size=64x64 name=maker ! identity name=other", decoded("")));
+    let (_, buffer) = line.frame().unwrap();
+    let context = context_of(&buffer);
+    assert!(with_tensor(&buffer, |tensor| *tensor.device().unwrap().context() == context));
+    // An element that has nothing yet finds it by asking around.
+    let slot = Slot::default();
+    assert_eq!(slot.ensure(&line.element("other"), -1).unwrap(), context);
+    assert_eq!(slot.ensure(&line.element("other"), context.device()).unwrap(), context);
+    // It is the same object for all, so that they share modules and events.
+    assert_eq!(context_of(&line.frame().unwrap().1).raw(), context.raw());
+    drop((buffer, line));
+    assert_ne!(Slot::default().ensure(&lonely(), -1).unwrap(), context);
+}
+
+/// An element in no pipeline.
+fn lonely() -> gst::Element {
+    gst::ElementFactory::make("identity").build().unwrap()
+}
+
+#[test]
+fn a_context_is_handed_on() {
+    if !gpu_or_skip() {
+        return;
+    }
+    // Ours comes first here: the decoder finds it in the pipeline, and so do those that are asked later.
+    let bin = gst::Pipeline::new();
+    let (first, second) = (lonely(), lonely());
+    bin.add_many([&first, &second]).unwrap();
+    let (one, two) = (Slot::default(), Slot::default());
+    let context = one.ensure(&first, -1).unwrap();
+    let contexts = bin.contexts();
+    let shared = contexts.iter().find(|context| context.context_type() == "gst.cuda.context").unwrap();
+    two.set(shared, 99);
+    assert_ne!(two.ensure(&second, -1).unwrap(), context, "of another device than wished, so it was not taken");
+    two.clear();
+    two.set(shared, -1);
+    assert_eq!(two.ensure(&second, -1).unwrap(), context);
+
+    let mut query = gst::query::Context::new("gst.cuda.context");
+    assert!(one.answer(&mut query));
+    assert_eq!(query.context().unwrap().structure(), shared.structure());
+    assert!(!one.answer(&mut gst::query::Context::new("gst.gl.GLDisplay")));
+    assert!(!one.answer(&mut gst::query::Latency::new()));
+}
+
+#[test]
+fn wrong_devices_are_refused_by_name() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let error = Slot::default().ensure(&lonely(), 99).unwrap_err();
+    assert_eq!(error.kind(), Kind::Settings);
+    assert!(error.message().starts_with("There is no CUDA device 99. "), "{error}");
+    let slot = Slot::default();
+    let context = slot.ensure(&lonely(), 0).unwrap();
+    assert!(slot.follow(&context, 0).is_ok() && slot.follow(&context, -1).is_ok());
+    let error = slot.follow(&context, 1).unwrap_err();
+    assert!(error.message().contains("cuda-device-id is 1, and frames come from GPU 0"), "{error}");
+}
+
+/// What anybody put into a context is looked at before it is used.
+#[test]
+fn contexts_of_strangers_are_ignored() {
+    common::init();
+    let mut context = gst::Context::new("gst.cuda.context", true);
+    context.get_mut().unwrap().structure_mut().set("gst.cuda.context", lonely());
+    let slot = Slot::default();
+    slot.set(&context, -1);
+    assert!(!slot.answer(&mut gst::query::Context::new("gst.cuda.context")));
+}
+
+/// Fills a frame by the CPU; `salt` makes frames differ.
+fn scribble(format: &Format, buffer: &mut gst::BufferRef, salt: usize) {
+    let fill = |frame: &mut gsttrt::vision::frame::FrameMut| {
+        for plane in &mut frame.planes {
+            plane.data.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 7 + i / 251 + salt) as u8);
+        }
+    };
+    format.draw(buffer, fill).unwrap();
+}
+
+#[test]
+fn copies_have_the_same_pixels_in_the_layout_of_pools() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let context = Slot::default().ensure(&lonely(), -1).unwrap();
+    for name in FORMATS {
+        for (width, height) in [(64, 48), (322, 242), (321, 243), (1920, 1080)] {
+            let what = format!("{name} {width}x{height}");
+            let caps =
+                format!("video/x-raw(memory:CUDAMemory),format={name},width={width},height={height},framerate=1/1");
+            let caps: gst::Caps = caps.parse().unwrap();
+            let format = Format::from_caps(&caps).unwrap();
+            let (pool, size) = cuda::gst::pool(&context, &caps, format.info.size() as u32, 2).unwrap();
+            pool.set_active(true).unwrap();
+            let mut buffer = pool.acquire_buffer(None).unwrap();
+            assert!(size as usize >= format.info.size() && buffer.size() == size as usize, "{what}: {size}");
+            let meta = buffer.meta::<VideoMeta>().expect("a layout");
+            let layout = (meta.offset().to_vec(), meta.stride().to_vec());
+            assert_eq!(context_of(&buffer), context);
+
+            scribble(&format, buffer.get_mut().unwrap(), 1);
+            let pixels = on_host(&format, &buffer);
+            assert!(on_gpu(&format, &buffer) == pixels, "{what}: what the CPU wrote is on the GPU");
+            let copier = FramePool::on_gpu(&format, &context).unwrap();
+            assert_eq!(copier.context(), Some(&context));
+            let mut copy = copier.copy(&buffer).unwrap();
+            assert!(on_gpu(&format, &copy) == pixels, "{what}: copied");
+            assert!(on_host(&format, &copy) == pixels, "{what}: and read by the CPU");
+            let metas: Vec<_> = copy.iter_meta::<VideoMeta>().collect();
+            assert_eq!(metas.len(), 1);
+            assert_eq!((metas[0].offset(), metas[0].stride()), (&layout.0[..], &layout.1[..]), "{what}");
+            drop(metas);
+
+            // Now the CPU has its copy. What the GPU writes must be what the CPU reads next.
+            scribble(&format, buffer.get_mut().unwrap(), 2);
+            let pixels = on_host(&format, &buffer);
+            {
+                let from = format.on_gpu(&buffer, false).unwrap().unwrap();
+                let to = format.on_gpu(copy.get_mut().unwrap(), true).unwrap().unwrap();
+                let stream = Stream::new(&context).unwrap();
+                from.order(&stream).unwrap();
+                to.order(&stream).unwrap();
+                for ((from, to), (row, rows)) in from.planes.iter().zip(&to.planes).zip(sizes(&format)) {
+                    // SAFETY: both have these rows, and are mapped until the stream is done.
+                    unsafe { stream.copy_rows((from.address, from.stride), (to.address, to.stride), row, rows) }
+                        .unwrap();
+                }
+                stream.synchronize().unwrap();
+            }
+            assert!(on_host(&format, &copy) == pixels, "{what}: written by the GPU, read by the CPU");
+            pool.set_active(false).unwrap();
+        }
+    }
+}
+
+#[test]
+fn decoders_are_offered_enough_cuda_frames() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let line = Line::new(&format!("{} ! trtpreprocess tensor-size=64x64 name=maker", decoded("")));
+    let (_, buffer) = line.frame().unwrap();
+    let sink = line.element("maker").static_pad("sink").unwrap();
+    let mut query = gst::query::Allocation::new(Some(&sink.current_caps().unwrap()), true);
+    assert!(sink.query(&mut query));
+    let (pool, size, least, most) = query.allocation_pools().next().unwrap();
+    assert_eq!(pool.unwrap().type_().name(), "GstCudaBufferPool");
+    assert!(least >= 8 && (most == 0 || most >= least), "{least} to {most}");
+    assert!(size as usize >= buffer.size());
+    assert!(query.find_allocation_meta::<VideoMeta>().is_some());
+}
+
+/// Whether the driver says that an address of the host is in page-locked memory.
+fn is_pinned(context: &Context, buffer: &gst::BufferRef) -> bool {
+    use cudarc::driver::sys;
+    let mapped = buffer.map_readable().unwrap();
+    let _entered = context.enter().unwrap();
+    let mut kind = 0u32;
+    // SAFETY: writes a number of that size.
+    let known = unsafe {
+        sys::cuPointerGetAttribute(
+            (&raw mut kind).cast(),
+            sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+            mapped.as_ptr() as u64,
+        )
+    };
+    known == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
+}
+
+#[test]
+fn frames_for_the_gpu_are_made_in_pinned_memory() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let context = Slot::default().ensure(&lonely(), -1).unwrap();
+    for name in ["NV12", "I420", "RGB"] {
+        let line = |place: &str| {
+            format!(
+                "videotestsrc pattern=ball num-buffers=20 ! video/x-raw,format={name},width=322,height=242 ! trtpreprocess ! \
+                 capsfilter caps=\"video/x-raw,tensor=(string)\\\"{place} f16 1x3x64x96 nchw rgb letterbox:114 scale:0.003921569 images\\\"\""
+            )
+        };
+        let (gpu, cpu) = (Line::new(&line("cuda")), Line::new(&line("cpu")));
+        for (i, (_, buffer)) in gpu.frames().enumerate() {
+            let (_, twin) = cpu.frame().unwrap();
+            assert!(is_pinned(&context, &buffer), "{name}: frame {i}");
+            assert!(!is_pinned(&context, &twin));
+            assert!(with_tensor(&buffer, |tensor| tensor.device().is_some()));
+            assert!(tensor_bytes(&buffer) == tensor_bytes(&twin), "{name}: frame {i}");
+        }
+        assert!(cpu.frame().is_none());
+    }
+}
+
+#[test]
+fn pinned_memory_is_proposed_only_in_place_of_plain_memory() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let context = Slot::default().ensure(&lonely(), -1).unwrap();
+    let caps: gst::Caps = "video/x-raw,format=NV12,width=64,height=48,framerate=1/1".parse().unwrap();
+    let proposed = |query: &gst::query::Allocation| {
+        let allocator = query.allocation_params().next().and_then(|(allocator, _)| allocator);
+        allocator.is_some_and(|allocator| allocator.is::<pinned::PinnedAllocator>())
+    };
+    let mut query = gst::query::Allocation::new(Some(&caps), true);
+    pinned::propose(&context, &mut query);
+    assert!(proposed(&query) && query.allocation_pools().count() == 1);
+
+    // An encoder that only wants so many frames.
+    let mut query = gst::query::Allocation::new(Some(&caps), true);
+    query.add_allocation_pool(gst::BufferPool::NONE, 5000, 7, 0);
+    query.add_allocation_param(gst::Allocator::NONE, gst::AllocationParams::new(gst::MemoryFlags::empty(), 31, 16, 64));
+    pinned::propose(&context, &mut query);
+    assert!(proposed(&query));
+    let (pool, size, least, _) = query.allocation_pools().next().unwrap();
+    assert_eq!((size, least), (5000, 7));
+    let pool = pool.unwrap();
+    pool.set_active(true).unwrap();
+    let buffer = pool.acquire_buffer(None).unwrap();
+    assert!(is_pinned(&context, &buffer));
+    assert_eq!(buffer.map_readable().unwrap().as_ptr() as usize % 16, 0);
+    drop(buffer);
+    pool.set_active(false).unwrap();
+
+    // Somebody else's memory.
+    let mut query = gst::query::Allocation::new(Some(&caps), true);
+    query.add_allocation_pool(Some(&gst::BufferPool::new()), 5000, 7, 0);
+    pinned::propose(&context, &mut query);
+    assert!(!proposed(&query));
+    let mut cuda = caps.clone();
+    cuda.get_mut().unwrap().set_features_simple(Some(gst::CapsFeatures::new(["memory:CUDAMemory"])));
+    let mut query = gst::query::Allocation::new(Some(&cuda), true);
+    pinned::propose(&context, &mut query);
+    assert!(!proposed(&query) && query.allocation_pools().count() == 0);
+}
