@@ -95,9 +95,22 @@ fn engine_of_onnx(
     let cache = Cache::open(options.cache.as_deref()).map_err(|error| (loading.tell)(Event::Warning(error))).ok();
 
     let waiting = || (loading.tell)(Event::Step("another process builds this engine", None));
-    let slot = match cache.as_ref().map(|cache| cache.find(&key, loading.cancelled, waiting)).transpose()? {
-        Some(Lookup::Hit(file)) => return load(&file, model, library, options, cuda),
-        Some(Lookup::Miss(slot)) => Some(slot),
+    let find = |cache: &Cache| cache.find(&key, loading.cancelled, waiting);
+    let slot = match cache.as_ref().map(|cache| Ok((cache, find(cache)?))).transpose()? {
+        Some((cache, Lookup::Hit(file))) => match load(&file, model, library, options, cuda) {
+            Ok(engine) => return Ok(engine),
+            // It was good once; something has changed that the key does not know, like the driver.
+            Err(error) if error.kind() == Kind::Model && !error.cause_text().contains("memory") => {
+                (loading.tell)(Event::Warning(error));
+                cache.forget(&key);
+                match find(cache)? {
+                    Lookup::Hit(file) => return load(&file, model, library, options, cuda),
+                    Lookup::Miss(slot) => Some(slot),
+                }
+            }
+            Err(error) => return Err(error),
+        },
+        Some((_, Lookup::Miss(slot))) => Some(slot),
         None => None,
     };
     let why = slot.as_ref().map_or("there is no cache", |slot| slot.why());

@@ -119,6 +119,8 @@ pub struct BuildOptions {
     pub hardware_compatible: bool,
     /// For each input with open dimensions; others may be named with the dimensions that they have.
     pub shapes: Vec<Shape>,
+    /// The deep-learning accelerator of a Jetson to build for; layers that it cannot run stay on the GPU.
+    pub dla_core: Option<i32>,
     /// RTX: GPU generations to build for, like 86 for compute capability 8.6; none for this machine's GPU.
     pub capabilities: Vec<i32>,
 }
@@ -208,6 +210,9 @@ impl fmt::Display for BuildOptions {
         if self.hardware_compatible {
             write!(f, ", hardware-compatible")?;
         }
+        if let Some(core) = self.dla_core {
+            write!(f, ", for DLA core {core}")?;
+        }
         for capability in &self.capabilities {
             write!(f, ", for compute capability {}.{}", capability / 10, capability % 10)?;
         }
@@ -222,7 +227,8 @@ pub struct Built {
     pub timing: Option<Vec<u8>>,
 }
 
-/// Builds an engine: seconds to many minutes, nearly all of them in one call of TensorRT.
+/// Builds an engine, for the GPU whose CUDA context is current in this thread: seconds to many minutes, nearly all of them in
+/// one call of TensorRT.
 ///
 /// `timing` is what an earlier build gave, with the same library on the same GPU. `progress` is called from threads of
 /// TensorRT. After `cancelled` is set the build ends at TensorRT's next step, with an error; that may take seconds, and in
@@ -375,6 +381,12 @@ fn configure(config: &mut Config, library: &Library, options: &BuildOptions) -> 
     }
     if options.hardware_compatible {
         config.set_hardware_compatibility(Hardware::AmperePlus);
+    }
+    if let Some(core) = options.dla_core {
+        const DLA: i32 = 1;
+        config.set_default_device_type(DLA);
+        config.set_dla_core(core);
+        let _ = config.set(BuilderFlag::GpuFallback, true); // every family has it
     }
     if !options.capabilities.is_empty() && !config.set_compute_capabilities(&options.capabilities) {
         return Err(Error::new(

@@ -167,21 +167,21 @@ impl Cache {
     /// # Errors
     /// No reason not to build an engine: without a cache it is only built each time.
     pub fn open(folder: Option<&Path>) -> Result<Self> {
-        let unusable = |folder: &Path, cause: String| {
-            Error::new(Kind::Read, format!("Cannot use the engine cache {}", folder.display()))
-                .cause(cause)
-                .remedy("Engines are built again each time; set engine-cache to a folder that only you can write to")
+        let remedy = "Engines are built again each time; set engine-cache to a folder that only you can write to";
+        let Some(folder) = folder.map(Path::to_path_buf).or_else(default_folder) else {
+            return Err(Error::new(Kind::Read, "There is no folder for an engine cache")
+                .cause("neither HOME nor XDG_CACHE_HOME is set")
+                .remedy(remedy));
         };
-        let folder = match folder {
-            Some(folder) => folder.to_path_buf(),
-            None => default_folder()
-                .ok_or_else(|| unusable(Path::new(""), "neither HOME nor XDG_CACHE_HOME is set".into()))?,
+        let unusable = |cause: String| {
+            let what = format!("Cannot use the engine cache {}", folder.display());
+            Error::new(Kind::Read, what).cause(cause).remedy(remedy)
         };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.map_err(|error| unusable(&folder, error.to_string()))?;
-        let mode = fs::metadata(&folder).map_err(|error| unusable(&folder, error.to_string()))?.mode();
+        made.map_err(|error| unusable(error.to_string()))?;
+        let mode = fs::metadata(&folder).map_err(|error| unusable(error.to_string()))?.mode();
         if mode & 0o002 != 0 {
-            return Err(unusable(&folder, "every user may write to it, and engines are programs".into()));
+            return Err(unusable("every user may write to it, and engines are programs".into()));
         }
         Ok(Cache { folder })
     }
@@ -207,6 +207,13 @@ impl Cache {
             Ok(engine) => Lookup::Hit(engine),
             Err(why) => Lookup::Miss(Slot { cache: self.clone(), key: key.clone(), why, _lock: lock }),
         })
+    }
+
+    /// Removes an engine that TensorRT does not take, though it is what was stored; the next search misses it.
+    pub fn forget(&self, key: &Key) {
+        for extension in ["txt", "engine"] {
+            let _ = fs::remove_file(self.path(key, extension));
+        }
     }
 
     /// TensorRT's measurements for a library and a GPU, as [`Key`] writes them.

@@ -161,6 +161,7 @@ impl Settings {
                 calibration: self.int8_calibration_cache.clone(),
                 workspace_mib: (self.workspace_mib > 0).then_some(self.workspace_mib),
                 level: u8::try_from(self.optimization_level).ok(),
+                dla_core: (self.dla_core >= 0).then_some(self.dla_core),
                 ..BuildOptions::default()
             },
             never_build: self.engine_build == EngineBuild::Never,

@@ -87,6 +87,8 @@ fn an_engine_is_found_again() {
     assert!(folder.file("engine").file_name().unwrap().to_str().unwrap().starts_with("yolo_11n-"));
     // A copy of the model elsewhere is the same model.
     assert_eq!(hit(&cache, &Key { model: "/other/yolo 11n.onnx".into(), ..key() }), b"an engine");
+    cache.forget(&key());
+    miss(&cache, &key());
 }
 
 #[test]
