@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Packs what tests/gpu/run.sh needs on a machine that cannot build: into .gpu/bin, from the checkout it is called in.
+# Packs what tests/gpu/run.sh needs on a machine that cannot build: into .gpu/bin/bin.tar.xz (12 MB), from the
+# checkout it is called in.
 #
 #   tests/gpu/pack.sh           the stripped plugin, tests, benches and examples, and a 1080p clip
 #
@@ -8,7 +9,7 @@
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-BIN=.gpu/bin
+BIN=.gpu/bin OUT=$PWD/target/gpu-bin
 TESTS=(gpu_boxes gpu_pixels gpu_chain tensorrt_gpu tensorrt_build)
 BENCHES=(gpu_nms gpu_kernels gpu_chain)
 TARGET=${CARGO_TARGET_DIR:-target}
@@ -33,19 +34,21 @@ for line in sys.stdin:
     if message.get("executable") and message["target"]["kind"][0] in ("test", "bench"):
         to = f"{folder}/{prefix}" + message["target"]["name"]
         subprocess.run(["strip", "-o", to, message["executable"]], check=True)
-' "$BIN" "$1"
+' "$OUT" "$1"
 }
 
-mkdir -p "$BIN"
+mkdir -p "$BIN" "$OUT"
 cargo build --locked --lib --example detect
-strip -o "$BIN/libgsttrt.so" "$TARGET/debug/libgsttrt.so"
-strip -o "$BIN/detect" "$TARGET/debug/examples/detect"
+strip -o "$OUT/libgsttrt.so" "$TARGET/debug/libgsttrt.so"
+strip -o "$OUT/detect" "$TARGET/debug/examples/detect"
 mapfile -t tests < <(have test "${TESTS[@]}")
 cargo test --locked --no-run --message-format=json "${tests[@]}" | copy_programs ''
 mapfile -t benches < <(have bench "${BENCHES[@]}")
 cargo bench --locked --profile dev --no-run --message-format=json "${benches[@]}" | copy_programs bench_
-pwd > "$BIN/built-in"
+pwd > "$OUT/built-in"
 
-[ -f "$BIN/hd.json" ] || PATH=/usr/bin:$PATH python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 --kbps 6000 \
-    --out "$BIN/hd.mp4" --truth "$BIN/hd.json"
-du -sh "$BIN"/* "$BIN"
+[ -f "$OUT/hd.json" ] || PATH=/usr/bin:$PATH python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 --kbps 6000 \
+    --out "$OUT/hd.mp4" --truth "$OUT/hd.json"
+# They have most of their code in common, so a window over all of them pays.
+tar -C "$OUT" -c . | xz -T1 -6 --lzma2=preset=6,dict=96MiB >"$BIN/bin.tar.xz"
+ls -l "$BIN"

@@ -22,6 +22,7 @@
 #   TRT_LEAN     folders of lean runtimes, with colons between them
 #   ENGINE32, ENGINE16, ENGINE_COMPATIBLE
 #                engines of tests/models/shapes.onnx for TRT; without them TRT builds the first two
+#   INFER        further properties of trtinfer, such as allow-host-code=true
 #   WORK         folder for what is made here           (default: /root/k/proof where the GStreamers of a bundle are, else a new one)
 set -uo pipefail
 
@@ -100,13 +101,14 @@ skip() {
 setup() {
     mkdir -p "$WORK"
     : >"$RESULTS"
-    cp "$BIN"/* tests/data/sample.mp4 tests/data/sample.json tests/models/shapes.onnx "$WORK"/
+    tar -C "$WORK" -xJf "$BIN/bin.tar.xz"
+    cp tests/data/sample.mp4 tests/data/sample.json tests/models/shapes.onnx "$WORK"/
     cp tests/models/shapes-f16.onnx "$WORK"/
     LIBS=$WORK
     export REQUIRE_GPU=1
     # Tests look for files of the project where they were built.
     local built
-    built=$(cat "$BIN/built-in")
+    built=$(cat "$WORK/built-in")
     [ -e "$built" ] || { mkdir -p "$(dirname "$built")" && ln -s "$PWD" "$built"; }
     local engine
     for engine in ENGINE32 ENGINE16 ENGINE_COMPATIBLE; do
@@ -133,7 +135,7 @@ build_counter() {
 # Properties of trtinfer for the full TensorRT.
 full() {
     [ -z "$TRT" ] || printf 'trt-library=%s ' "$TRT"
-    printf 'engine-cache=%s ' "$WORK/cache"
+    printf 'engine-cache=%s %s ' "$WORK/cache" "${INFER:-}"
 }
 
 # The model for a precision: an engine that was brought along, else the ONNX file, built once into the cache.
@@ -402,7 +404,7 @@ row_kernels() {
 }
 
 row_regular() {
-    [ -x "$WORK/bench_gpu_chain" ] || { skip regular "there is no bench gpu_chain in .gpu/bin"; return; }
+    [ -x "$WORK/bench_gpu_chain" ] || { skip regular "there is no such bench in .gpu/bin"; return; }
     local gst=${GSTREAMERS%% *}
     judge "regular path against zero-copy" "$gst" "≥ 1.25x" "$gst" "$WORK/bench_gpu_chain" "$(model 16)" "$TRT"
     sed 's/^/      /' "$WORK"/log-regular-path-against-zero-copy-"$gst"
