@@ -86,10 +86,15 @@ fn files_that_are_no_models() {
         std::fs::write(&file, bytes).unwrap();
         refused(&file.display().to_string(), "LibraryError::Init", &[name, part]);
     }
-    for name in ["yolo.engine", "yolo.plan"] {
+    for (name, bytes, part) in [
+        ("cut.engine", &b"ftrt\0\0\0\0"[..], "cut short"),
+        ("noise.plan", &b"no engine at all"[..], "no TensorRT engine"),
+        ("renamed.engine", &whole[..], "looks like an ONNX file. Name it .onnx"),
+        ("empty.engine", &[], "is empty"),
+    ] {
         let file = folder.join(name);
-        std::fs::write(&file, b"ftrt\0\0\0\0").unwrap();
-        refused(&file.display().to_string(), "LibraryError::Init", &[name, "TensorRT engine", "Give the .onnx file"]);
+        std::fs::write(&file, bytes).unwrap();
+        refused(&file.display().to_string(), "LibraryError::Init", &[name, part]);
     }
 }
 
