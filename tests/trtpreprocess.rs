@@ -509,8 +509,8 @@ fn frames_beyond_what_can_be_preprocessed() {
 #[test]
 fn unusable_frames_are_explained() {
     for (caps, parts) in [
-        ("video/x-raw,format=YUY2", ["YUY2", "NV12, I420", "videoconvert"]),
-        ("video/x-raw,format={YUY2,UYVY}", ["{ YUY2, UYVY }", "NV12, I420", "videoconvert"]),
+        ("video/x-raw,format=YUY2", ["YUY2", "P010_10LE, I420", "videoconvert"]),
+        ("video/x-raw,format={YUY2,UYVY}", ["{ YUY2, UYVY }", "P010_10LE, I420", "videoconvert"]),
         ("video/x-raw(memory:GLMemory),format=RGBA", ["RGBA (memory:GLMemory)", "system memory", "gldownload"]),
         ("video/x-raw(memory:CUDAMemory),format=NV12", ["NV12 (memory:CUDAMemory)", "system memory", "cudadownload"]),
         ("video/x-h264", ["video/x-h264", "system memory", "decodebin"]),

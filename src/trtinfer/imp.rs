@@ -18,11 +18,25 @@ use crate::meta::tensor::{Content, Payload, TensorMeta};
 use crate::model::Model;
 use crate::tensor::Tensor;
 use crate::tensorrt::engine::Engine;
+use crate::tensorrt::interfaces;
 use crate::video;
 use crate::vision::recipe::{InputSpec, parse_size};
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtinfer", gst::DebugColorFlags::empty(), Some("Models on tensors")));
+
+/// TensorRT's own log.
+static TENSORRT: LazyLock<gst::DebugCategory> =
+    LazyLock::new(|| gst::DebugCategory::new("trt-log", gst::DebugColorFlags::empty(), Some("What TensorRT says")));
+
+fn log(level: interfaces::Level, line: &str) {
+    match level {
+        interfaces::Level::Error => gst::error!(TENSORRT, "{line}"),
+        interfaces::Level::Warning => gst::warning!(TENSORRT, "{line}"),
+        interfaces::Level::Info => gst::info!(TENSORRT, "{line}"),
+        interfaces::Level::Verbose => gst::log!(TENSORRT, "{line}"),
+    }
+}
 
 /// What start() read; does not change until stop(), save that another CUDA context takes the place of this one.
 #[derive(Clone)]
@@ -365,6 +379,7 @@ impl BaseTransformImpl for TrtInfer {
     const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
+        interfaces::set_hook(log);
         let (session, reason) = self.open_session().map_err(|error| error.to_gst())?;
         gst::info!(CAT, imp = self, "{}", session.info());
         if let Some(reason) = reason {
