@@ -1,7 +1,8 @@
 //! TensorRT on a GPU: engines are built, loaded, run, and compute what the CPU computes.
 //!
 //! Skipped where there is no GPU or no TensorRT, unless REQUIRE_GPU=1. `TRT_LIBRARY` names a library as the property `trt-library` does, and
-//! `TRT_LEAN` the folders of lean runtimes, with colons between them. The engines that are built stay in the scratch folder.
+//! `TRT_LEAN` the folders of lean runtimes, with colons between them. The engines that are built stay in the scratch folder
+//! tensorrt-plans, and are taken from the folder `TRT_PLANS` where they are there.
 
 mod common;
 
@@ -122,6 +123,7 @@ fn outputs_are_those_of_the_cpu() {
     let Some((cuda, library)) = gpu() else { return };
     println!("{library} on {}", cuda.device_name().unwrap());
     let plans = common::scratch("tensorrt-plans");
+    let kept = PathBuf::from(std::env::var_os("TRT_PLANS").unwrap_or_default());
     for (file, precision, compatible, tolerance) in [
         ("shapes.onnx", Precision::Fp32, false, 1e-4),
         ("shapes.onnx", Precision::Fp32, true, 1e-4),
@@ -148,22 +150,30 @@ fn outputs_are_those_of_the_cpu() {
             shapes: vec![Shape::fixed(&model.image_input().name, &dims)],
             ..quick()
         };
-        let begun = Instant::now();
-        let built = build(library, &Onnx::read(&path).unwrap(), &options)
-            .unwrap_or_else(|error| panic!("{file} {precision}: {error}"));
-        let took = begun.elapsed();
         let name = format!("{file}-{precision}{}.engine", if compatible { "-compatible" } else { "" });
-        std::fs::write(plans.join(&name), &built.engine).unwrap();
-        println!("{name}: {} bytes in {took:.1?}", built.engine.len());
+        let begun = Instant::now();
+        let bytes = match std::fs::read(kept.join(&name)) {
+            Ok(bytes) => bytes,
+            Err(_) if library.has_builder() => {
+                let built = build(library, &Onnx::read(&path).unwrap(), &options);
+                built.unwrap_or_else(|error| panic!("{name}: {error}")).engine
+            }
+            Err(_) => continue,
+        };
+        println!("{name}: {} bytes in {:.1?}", bytes.len(), begun.elapsed());
+        std::fs::write(plans.join(&name), &bytes).unwrap();
+        if !library.has_builder() && !compatible {
+            continue;
+        }
 
-        if compatible {
+        if compatible && library.has_builder() {
             // Such plans run their own code on the host, which has to be allowed.
-            let error = load(&cuda, library, &built.engine, false).err();
+            let error = load(&cuda, library, &bytes, false).err();
             let error = error.expect("a refusal").message();
             assert!(error.contains("set allow-host-code=true"), "{error}");
         }
         let begun = Instant::now();
-        let engine = load(&cuda, library, &built.engine, compatible).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let engine = load(&cuda, library, &bytes, compatible).unwrap_or_else(|error| panic!("{name}: {error}"));
         let loaded = begun.elapsed();
         let outputs: Vec<String> = engine.outputs().iter().map(|io| io.desc.to_string()).collect();
         println!(
@@ -196,18 +206,6 @@ fn outputs_are_those_of_the_cpu() {
         let queued = begun.elapsed() / 200;
         run.stream.synchronize().unwrap();
         println!("{name}: {:.1?} each, {queued:.1?} of it to enqueue", begun.elapsed() / 200);
-        // SAFETY: as in `run`, and nothing else uses the context.
-        let mut graph = unsafe { run.context.record(&run.stream) }.unwrap_or_else(|error| panic!("{name}: {error}"));
-        let begun = Instant::now();
-        for _ in 0..200 {
-            // SAFETY: as above.
-            unsafe { graph.launch(&run.stream) }.unwrap();
-        }
-        let queued = begun.elapsed() / 200;
-        run.stream.synchronize().unwrap();
-        println!("{name}, recorded: {:.1?} each, {queued:.1?} of it to enqueue", begun.elapsed() / 200);
-        let again: Vec<_> = run.blocks[1..].iter().map(|(_, block)| block.read().unwrap()).collect();
-        assert_eq!(again, found, "recorded, the same");
     }
 
     // What was built version-compatible runs in lean runtimes, and what was not is refused.
@@ -215,7 +213,7 @@ fn outputs_are_those_of_the_cpu() {
     for folder in lean.split(':').filter(|folder| !folder.is_empty()) {
         let runtime = Library::open(Some(Path::new(folder)), None).unwrap();
         for (name, works) in [("shapes.onnx-fp32-compatible.engine", true), ("shapes.onnx-fp32.engine", false)] {
-            let plan = std::fs::read(plans.join(name)).unwrap();
+            let Ok(plan) = std::fs::read(plans.join(name)) else { continue };
             match load(&cuda, runtime, &plan, true) {
                 Ok(engine) => {
                     let dims = engine.inputs()[0].desc.dims.clone();
@@ -232,8 +230,6 @@ fn outputs_are_those_of_the_cpu() {
                 }
             }
         }
-        let error = load(&cuda, runtime, &[b"ftrt".as_slice(), &[0; 100]].concat(), true).err().unwrap();
-        println!("{}: zeros: {error}", runtime.name());
     }
 }
 

@@ -65,13 +65,19 @@ impl Header {
         };
         let plan = &file[start..];
         let Some(flavour) = flavour(plan) else { return Err(no_engine(plan)) };
-        let whole = plan.get(16..24).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
-        let whole = whole.unwrap_or_default().max(SIZE as u64);
+        let whole =
+            plan.get(16..24).map_or(SIZE as u64, |size| u64::from_le_bytes(size.try_into().expect("eight bytes")));
+        let again = "Copy the file again, or build it again";
+        if whole < SIZE as u64 {
+            return Err(Error::new(Kind::Model, format!("The header of the {flavour} engine is damaged")).remedy(again));
+        }
         if (plan.len() as u64) < whole {
             return Err(Error::new(Kind::Model, format!("The {flavour} engine is cut short"))
                 .cause(format!("there are {} of {whole} bytes", plan.len()))
-                .remedy("Copy the file again, or build it again"));
+                .remedy(again));
         }
+        // TensorRT takes no byte more.
+        let plan = &plan[..whole as usize];
         let [major, minor, patch, build] = [24, 25, 26, 27].map(|i| u32::from(plan[i]));
         let capabilities = u32::from_le_bytes([32, 33, 34, 35].map(|i| plan[i]));
         let of_bit = |(bit, &capability): (usize, &u32)| (capabilities >> bit & 1 == 1).then_some(capability);
@@ -84,7 +90,7 @@ impl Header {
             },
             carries_runtime: flavour == Flavour::TensorRt && sections(plan).any(|tag| tag == b"NAEL"),
             metadata,
-            plan: start..file.len(),
+            plan: start..start + plan.len(),
         })
     }
 
@@ -160,6 +166,9 @@ mod tests {
     fn plans_say_who_built_them() {
         let header = Header::read(&plan(b"ftrt", [8, 6, 0, 12])).unwrap();
         assert_eq!((header.builder().as_str(), header.plan.clone()), ("TensorRT 8.6.0.12", 0..80));
+        let mut longer = plan(b"ftrt", [8, 6, 0, 12]);
+        longer.extend(b"what follows");
+        assert_eq!(Header::read(&longer).unwrap().plan, 0..80);
         let mut rtx = plan(b"vtrt", [1, 7, 1, 116]);
         rtx[32] = 0b1_0100;
         let header = Header::read(&rtx).unwrap();
@@ -204,6 +213,7 @@ mod tests {
             (&b""[..], "it is empty"),
             (b"ft", "cut short"),
             (b"ftrt\0\0\0\0", "there are 8 of 36 bytes"),
+            (b"ftrt\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", "is damaged"),
             (b"\x08\x0a\x12\x07pytorch", "ONNX"),
             (b"PK\x03\x04rest", "PyTorch"),
             (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),

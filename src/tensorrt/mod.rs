@@ -7,7 +7,7 @@
 //! * [`header`]: what an engine file says of itself; [`engine`]: running one.
 //! * [`builder`]: from ONNX to an engine; [`onnx`]: what it asks the file itself; [`cache`]: engines built before.
 //!
-//! Nothing here knows of GStreamer or of frames: streams are CUDA's raw handles, tensors are addresses on the GPU.
+//! Nothing here knows of GStreamer or of frames: tensors are addresses on the GPU.
 
 pub mod abi;
 pub mod builder;
