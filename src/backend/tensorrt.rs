@@ -162,8 +162,9 @@ pub struct TensorRt {
     context: engine::Context,
     stream: Stream,
     pool: DevicePool,
-    /// Which of the engine's inputs takes the picture.
+    /// Which of the engine's inputs takes the picture, and what it was told the picture is.
     image: Io,
+    wanted: TensorDesc,
     outputs: Vec<(Io, TensorDesc)>,
     /// What goes in beside the picture; the context has their addresses.
     _side_inputs: Vec<DeviceBlock>,
@@ -214,7 +215,8 @@ impl TensorRt {
             Ok((io.clone(), TensorDesc { dims, ..io.desc.clone() }))
         });
         let outputs = outputs.collect::<Result<_>>()?;
-        let mut backend = TensorRt { context, stream, pool, image, outputs, _side_inputs: side_inputs };
+        let mut backend =
+            TensorRt { context, stream, pool, image, wanted: spec.desc.clone(), outputs, _side_inputs: side_inputs };
         backend.warm_up(&spec.desc)?;
         Ok(backend)
     }
@@ -263,8 +265,14 @@ impl Backend for TensorRt {
             .cause(format!("it is {picture:?}"))
             .remedy("Set the same cuda-device-id on trtpreprocess and trtinfer"));
         };
+        let desc = picture.desc();
+        if (desc.dtype, &desc.dims) != (self.wanted.dtype, &self.wanted.dims) {
+            return Err(Error::new(Kind::WrongType, "The tensor does not fit the engine")
+                .cause(format!("it is {desc}, and the engine was prepared for {}", self.wanted))
+                .remedy("Leave the tensor-… properties of trtpreprocess unset, and set input-size on trtinfer"));
+        }
         after.map_or(Ok(()), |after| self.stream.wait(after))?;
-        // SAFETY: its size was checked against the specification; it stays until the outputs are dropped, which keep it.
+        // SAFETY: its size was just checked; it stays until the outputs are dropped, which keep it.
         unsafe { self.context.set_address(&self.image, memory.address()) }?;
         let mut tensors = Vec::with_capacity(self.outputs.len());
         for (io, desc) in &self.outputs {
