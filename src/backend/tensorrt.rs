@@ -159,8 +159,9 @@ fn shapes(model: &Model, spec: &InputSpec) -> Result<Vec<Shape>> {
 }
 
 pub struct TensorRt {
-    context: engine::Context,
+    // Drop order: the stream first, which waits for the runs that use the rest.
     stream: Stream,
+    context: engine::Context,
     pool: DevicePool,
     /// Which of the engine's inputs takes the picture, and what it was told the picture is.
     image: Io,

@@ -59,8 +59,9 @@ pub struct Detector {
 
 /// What finds the objects where the model's outputs are in GPU memory.
 struct Gpu {
-    boxes: Boxes,
+    // Drop order: the stream first, which waits for the work that uses the rest.
     stream: Stream,
+    boxes: Boxes,
 }
 
 impl Detector {
