@@ -192,7 +192,8 @@ fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
 
 /// Links the first video stream that the decoder finds, and says so where there is none.
 ///
-/// Frames go straight in, so that those in CUDA memory stay there, unless they are of a format that needs conversion.
+/// Frames go straight in, so that those in CUDA memory stay there, unless they lie where the model does not run or are of a
+/// format that needs conversion.
 fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
     let (link, pipeline) = (sink.clone(), pipeline.downgrade());
     decode.connect_pad_added(move |_, pad| {
@@ -200,22 +201,29 @@ fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
         if link.is_linked() || !caps.structure(0).is_some_and(|caps| caps.name().starts_with("video/")) {
             return;
         }
-        if pad.link(&link).is_ok() {
-            return;
-        }
-        let Some(pipeline) = pipeline.upgrade() else { return };
-        let convert = gst::ElementFactory::make("videoconvert").build().expect("part of GStreamer's base plugins");
-        pipeline.add(&convert).expect("it is in no other pipeline");
-        let end = |name| convert.static_pad(name).expect("an always pad");
         // What cannot be linked is reported as not linked.
-        let _ = end("src").link(&link).and_then(|_| pad.link(&end("sink")));
-        let _ = convert.sync_state_with_parent();
+        let _ = match (link.query_caps(None).can_intersect(&caps), pipeline.upgrade()) {
+            (false, Some(pipeline)) => convert(&pipeline, pad, &link),
+            _ => pad.link(&link).map(drop).map_err(Failure::from),
+        };
     });
     decode.connect_no_more_pads(move |decode| {
         if !sink.is_linked() {
             gst::element_error!(decode, gst::StreamError::WrongType, ("there is no video in it."));
         }
     });
+}
+
+/// Links with a conversion in between, from CUDA memory too where it exists.
+fn convert(pipeline: &gst::Pipeline, pad: &gst::Pad, sink: &gst::Pad) -> Result<(), Failure> {
+    let download = gst::ElementFactory::find("cudadownload").map_or("", |_| "cudadownload !");
+    let convert = gst::parse::bin_from_description(&format!("{download} videoconvert"), true)?;
+    pipeline.add(&convert)?;
+    let end = |name| convert.static_pad(name).expect("asked for");
+    end("src").link(sink)?;
+    pad.link(&end("sink"))?;
+    convert.sync_state_with_parent()?;
+    Ok(())
 }
 
 /// When the frame is shown, counted from the start of the file: files may begin their own time stamps anywhere.

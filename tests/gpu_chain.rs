@@ -35,7 +35,7 @@ fn gpu_or_skip() -> bool {
 
 fn decoder() -> String {
     let clip = setting("GPU_CLIP").unwrap_or_else(|| path("tests/data/sample.mp4"));
-    format!("filesrc location={clip} ! qtdemux ! h264parse ! nvh264dec name=decoder")
+    format!("filesrc location={clip} ! qtdemux name=demux  h264parse name=parse ! nvh264dec name=decoder")
 }
 
 fn detector(nms: &str) -> String {
@@ -45,8 +45,17 @@ fn detector(nms: &str) -> String {
     )
 }
 
+/// A launch line that begins with `decoder`. The demuxer makes its pad anew with each start, which a launch line links once only.
 fn pipeline(line: &str) -> gst::Pipeline {
-    gst::parse::launch(line).unwrap().downcast().unwrap()
+    let pipeline: gst::Pipeline = gst::parse::launch(line).unwrap().downcast().unwrap();
+    let parse = pipeline.by_name("parse").unwrap().downgrade();
+    pipeline.by_name("demux").unwrap().connect_pad_added(move |_, pad| {
+        let sink = parse.upgrade().and_then(|parse| parse.static_pad("sink"));
+        if let Some(sink) = sink.filter(|sink| !sink.is_linked()) {
+            pad.link(&sink).expect("H.264");
+        }
+    });
+    pipeline
 }
 
 /// Looks at every buffer that leaves an element.
