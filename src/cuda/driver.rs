@@ -346,20 +346,6 @@ impl Stream {
         self.wait(&unsafe { self.context.record(other.cast()) }?)
     }
 
-    /// What is queued from now on a stream that somebody else made starts only once all that is queued here is done.
-    ///
-    /// # Safety
-    /// `other` is a stream of this context and alive.
-    pub unsafe fn hold(&self, other: *mut c_void) -> Result<()> {
-        let fence = self.record()?;
-        let _entered = self.context.enter()?;
-        // SAFETY: as the caller says.
-        unsafe {
-            result::stream::wait_event(other.cast(), fence.0.event.0, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
-        }
-        .or_fail("Cannot order GPU work")
-    }
-
     /// Waits on the host until all that was queued is done.
     pub fn synchronize(&self) -> Result<()> {
         let _entered = self.context.enter()?;
