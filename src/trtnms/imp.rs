@@ -93,6 +93,9 @@ impl TrtNms {
             Content::Input { .. } => return Err(missing("trtnms got a frame that no model has seen", "trtinfer")),
         };
 
+        if let Some(memory) = tensors.first().and_then(Tensor::device) {
+            self.cuda.follow(memory.context(), settings.cuda_device_id)?;
+        }
         let detector = match &mut state.detector {
             Some(detector) if detector.suits(model, tensors) => {
                 self.adjust(detector, settings.wishes);
