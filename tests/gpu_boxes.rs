@@ -2,6 +2,10 @@
 //!
 //! Needs a GPU; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
 
+mod common;
+
+use common::gpu;
+use common::random::Random;
 use gsttrt::cuda::driver::{Context, Stream};
 use gsttrt::cuda::kernels::boxes::Boxes;
 use gsttrt::cuda::memory::DevicePool;
@@ -11,41 +15,6 @@ use gsttrt::vision::Detection;
 use gsttrt::vision::layout::{Decoder, Hints, Layout, Thresholds};
 use gsttrt::vision::nms::Nms;
 use half::f16;
-
-fn gpu_or_skip() -> Option<Context> {
-    match Context::primary(0) {
-        Ok(context) => Some(context),
-        Err(error) if std::env::var_os("REQUIRE_GPU").is_some_and(|value| value == "1") => panic!("{error}"),
-        Err(error) => {
-            println!("SKIP: {error}");
-            None
-        }
-    }
-}
-
-/// A small generator (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    fn between(&mut self, low: f32, high: f32) -> f32 {
-        low + (high - low) * ((self.next() >> 40) as f32 / (1u64 << 24) as f32)
-    }
-
-    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
-}
 
 /// The GPU's way and the CPU's, side by side.
 struct Pair {
@@ -107,7 +76,7 @@ const SETTINGS: [(f32, usize, bool); 5] =
     [(0.45, 300, false), (0.45, usize::MAX, true), (0.0, 20, false), (1.0, usize::MAX, false), (0.7, 1, true)];
 
 /// Numbers as heads write them, and a few that they should not.
-fn spoil(random: &mut Random, rate: u64, usual: f32) -> f32 {
+fn spoil(random: &mut Random, rate: usize, usual: f32) -> f32 {
     const ODD: [f32; 10] =
         [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, -1.0, f32::MAX, f32::MIN_POSITIVE, 1e-40, 65504.0];
     if random.below(rate) == 0 { random.one_of(&ODD) } else { usual }
@@ -156,7 +125,7 @@ fn head(
     random: &mut Random,
     (rows, classes, size): (usize, usize, u32),
     (floats, ids): (DType, DType),
-    rate: u64,
+    rate: usize,
 ) -> Vec<Tensor> {
     let (count, size) = (rows as i64, size as f32);
     let row = |random: &mut Random| -> Vec<f32> {
@@ -166,7 +135,7 @@ fn head(
             Layout::Yolov8 | Layout::Yolov8Transposed | Layout::DetrUltralytics => {
                 row.extend((0..classes).map(|_| score(random)));
             }
-            _ => row.extend([score(random), random.below(classes as u64 + 2) as f32 - 1.0]),
+            _ => row.extend([score(random), random.below(classes + 2) as f32 - 1.0]),
         }
         row.iter_mut().for_each(|value| *value = spoil(random, rate, *value));
         row
@@ -204,7 +173,7 @@ fn head(
 
 #[test]
 fn every_layout_and_type() {
-    let Some(context) = gpu_or_skip() else { return };
+    let Some(context) = gpu::context() else { return };
     let mut random = Random(1);
     let mut left = 0;
     for layout in Layout::ALL {
@@ -243,7 +212,7 @@ fn every_layout_and_type() {
 #[test]
 fn exp_of_all_sizes() {
     // Every f16 is a log of a width, and as many f32.
-    let Some(context) = gpu_or_skip() else { return };
+    let Some(context) = gpu::context() else { return };
     let mut random = Random(2);
     let hints = Hints { input: Some((1024, 1024)), ..Hints::default() };
     let rows = 128 * 128 + 64 * 64 + 32 * 32;
@@ -277,12 +246,12 @@ fn detection(x: f32, y: f32, width: f32, height: f32, score: f32, class: u32) ->
 
 #[test]
 fn crowds_of_every_kind() {
-    let Some(context) = gpu_or_skip() else { return };
+    let Some(context) = gpu::context() else { return };
     const ROWS: usize = 9000; // more than twice the window
     let hints = Hints { input: Some((640, 640)), classes: Some(80), ..Hints::default() };
     let mut pair = Pair::new(&context, Layout::DeepstreamYolo, &[given(&[], ROWS)], &hints);
     let mut random = Random(3);
-    let mut anywhere = |count: usize, classes: u64, equal: bool| -> Vec<Detection> {
+    let mut anywhere = |count: usize, classes: usize, equal: bool| -> Vec<Detection> {
         (0..count)
             .map(|_| {
                 let (x, y) = (random.between(0.0, 640.0), random.between(0.0, 640.0));
@@ -325,7 +294,7 @@ fn crowds_of_every_kind() {
 /// The same in short, for tools that are slow.
 #[test]
 fn behind_the_window() {
-    let Some(context) = gpu_or_skip() else { return };
+    let Some(context) = gpu::context() else { return };
     const ROWS: usize = 4700;
     let hints = Hints { input: Some((640, 640)), ..Hints::default() };
     let mut random = Random(5);
@@ -343,7 +312,7 @@ fn behind_the_window() {
 
 #[test]
 fn ious_at_the_threshold_and_boxes_of_any_size() {
-    let Some(context) = gpu_or_skip() else { return };
+    let Some(context) = gpu::context() else { return };
     const ROWS: usize = 600;
     let hints = Hints { input: Some((640, 640)), classes: Some(3), ..Hints::default() };
     let mut pair = Pair::new(&context, Layout::DeepstreamYolo, &[given(&[], ROWS)], &hints);
@@ -378,7 +347,7 @@ fn ious_at_the_threshold_and_boxes_of_any_size() {
 
 #[test]
 fn frames_do_not_disturb_each_other() {
-    let Some(context) = gpu_or_skip() else { return };
+    let Some(context) = gpu::context() else { return };
     let hints = Hints { input: Some((640, 640)), ..Hints::default() };
     let crowd: Vec<Detection> = (0..100).map(|i| detection(i as f32 * 6.0, 0.0, 5.0, 5.0, 0.5, i % 3)).collect();
     let tensors = [given(&crowd, 400)];
@@ -412,7 +381,7 @@ fn frames_do_not_disturb_each_other() {
 
 #[test]
 fn tensors_elsewhere_are_refused() {
-    let Some(context) = gpu_or_skip() else { return };
+    let Some(context) = gpu::context() else { return };
     let hints = Hints { input: Some((640, 640)), ..Hints::default() };
     let tensors = [given(&[], 10)];
     let mut pair = Pair::new(&context, Layout::EndToEnd, &tensors, &hints);

@@ -28,8 +28,7 @@ fn gpu_or_skip() -> bool {
         }
         _ => return true,
     };
-    assert!(setting("REQUIRE_GPU").is_none(), "{missing}");
-    println!("SKIP: {missing}");
+    common::gpu::skip(missing);
     false
 }
 

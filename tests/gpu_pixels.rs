@@ -2,6 +2,10 @@
 //!
 //! Needs a GPU; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
 
+mod common;
+
+use common::gpu;
+use common::random::Random;
 use gsttrt::cuda::driver::{Context, Stream};
 use gsttrt::cuda::kernels::overlay::Overlay;
 use gsttrt::cuda::kernels::preprocess::{MAX_BATCH, Preprocess};
@@ -21,44 +25,18 @@ const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::U8];
 const POISON: u8 = 0xa5;
 
 fn gpu_or_skip() -> Option<Gpu> {
-    match Context::primary(0) {
-        Ok(context) => Some(Gpu {
-            stream: Stream::new(&context).unwrap(),
-            pool: DevicePool::new(&context),
-            random: Random(1),
-            context,
-        }),
-        Err(error) if std::env::var_os("REQUIRE_GPU").is_some_and(|value| value == "1") => panic!("{error}"),
-        Err(error) => {
-            println!("SKIP: {error}");
-            None
-        }
-    }
+    let context = gpu::context()?;
+    let (stream, pool) = (Stream::new(&context).unwrap(), DevicePool::new(&context));
+    Some(Gpu { stream, pool, random: Random(1), context })
 }
 
-/// A small generator (splitmix64).
-struct Random(u64);
+/// What can be chosen of a frame and its tensor.
+trait Choose {
+    fn colorimetry(&mut self) -> Colorimetry;
+    fn recipe(&mut self, colors: Colors) -> Recipe;
+}
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn between(&mut self, low: f32, high: f32) -> f32 {
-        low + (high - low) * ((self.next() >> 40) as f32 / (1u64 << 24) as f32)
-    }
-
-    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
-
+impl Choose for Random {
     fn colorimetry(&mut self) -> Colorimetry {
         Colorimetry {
             matrix: self.one_of(&[Matrix::Bt601, Matrix::Bt709, Matrix::Bt2020]),

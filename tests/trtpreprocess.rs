@@ -1,157 +1,13 @@
-//! trtpreprocess: each property, formats and colorimetry, odd sizes and layouts, buffers that lie, changes in mid-stream.
+//! trtpreprocess: each property, formats and colorimetry, odd sizes, changes in mid-stream. Frames that lie are in
+//! frames.rs.
 
 mod common;
 
-use std::sync::{Arc, Mutex};
-
 use common::onnx::{F32, Graph};
-use common::{Outcome, launch, scratch};
+use common::preprocess::*;
+use common::{launch, scratch};
 use gst::prelude::*;
-use gst_check::Harness;
-use gst_video::{VideoFormat, VideoFrameFlags, VideoInfo, VideoMeta};
-use gsttrt::meta::tensor::{Content, Payload, TensorMeta};
-use gsttrt::tensor::Tensor;
-
-/// trtpreprocess alone, and what it says.
-struct Bench {
-    harness: Harness,
-    bus: gst::Bus,
-}
-
-impl Bench {
-    fn new(properties: &str) -> Self {
-        common::init();
-        let element = gst::parse::launch(&format!("trtpreprocess {properties}")).unwrap();
-        let bus = gst::Bus::new();
-        element.set_bus(Some(&bus));
-        Bench { harness: Harness::with_element(&element, Some("sink"), Some("src")), bus }
-    }
-
-    /// With caps set, which it takes.
-    fn with_caps(properties: &str, caps: &str) -> Self {
-        let mut bench = Bench::new(properties);
-        bench.harness.set_src_caps_str(caps);
-        bench
-    }
-
-    /// Sends a frame with caps that it refuses.
-    #[track_caller]
-    fn expect_refusal(&mut self, caps: &str) {
-        self.harness.push_event(gst::event::StreamStart::new("test"));
-        self.harness.push_event(gst::event::Caps::new(&caps.parse().unwrap()));
-        self.harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
-        for _ in 0..2 {
-            let pushed = self.harness.push(gst::Buffer::from_mut_slice(vec![0; 64]));
-            assert_eq!(pushed, Err(gst::FlowError::NotNegotiated), "{caps}");
-        }
-    }
-
-    #[track_caller]
-    fn tensor(&mut self, frame: gst::Buffer) -> Input {
-        let pushed = self.harness.push(frame);
-        assert_eq!(pushed, Ok(gst::FlowSuccess::Ok), "{:?}", self.said());
-        input(&self.harness.pull().unwrap())
-    }
-
-    /// Errors and warnings, with their domains.
-    fn said(&self) -> Vec<(String, String)> {
-        let messages = self.bus.iter_filtered(&[gst::MessageType::Error, gst::MessageType::Warning]);
-        let errors = messages.map(|message| match message.view() {
-            gst::MessageView::Error(message) => message.error(),
-            gst::MessageView::Warning(message) => message.error(),
-            _ => unreachable!(),
-        });
-        errors.map(|error| (common::domain(&error), error.to_string())).collect()
-    }
-}
-
-/// A tensor that trtpreprocess made.
-struct Input(Arc<Payload>);
-
-#[track_caller]
-fn input(buffer: &gst::BufferRef) -> Input {
-    assert_eq!(buffer.iter_meta::<TensorMeta>().count(), 1);
-    Input(TensorMeta::get(buffer).unwrap())
-}
-
-impl Input {
-    fn tensor(&self) -> &Tensor {
-        let Content::Input { tensor, .. } = &self.0.content else { panic!("{:?}", self.0) };
-        tensor
-    }
-
-    fn desc(&self) -> String {
-        self.tensor().desc().to_string()
-    }
-
-    /// Channels of a pixel; of an f32, f16 or u8 tensor in either order.
-    fn pixel(&self, x: usize, y: usize) -> Vec<f32> {
-        let tensor = self.tensor();
-        let values: Vec<f32> = None
-            .or_else(|| tensor.as_slice::<f32>().map(<[f32]>::to_vec))
-            .or_else(|| tensor.as_slice::<half::f16>().map(|values| values.iter().map(|v| v.to_f32()).collect()))
-            .or_else(|| tensor.as_slice::<u8>().map(|values| values.iter().map(|&v| v.into()).collect()))
-            .unwrap();
-        match tensor.desc().dims.iter().map(|&dim| dim as usize).collect::<Vec<_>>()[..] {
-            [1, c @ (1 | 3), h, w] => (0..c).map(|c| values[(c * h + y) * w + x]).collect(),
-            [1, _, w, c] => values[(y * w + x) * c..][..c].to_vec(),
-            ref dims => panic!("{dims:?}"),
-        }
-    }
-}
-
-#[track_caller]
-fn assert_near(found: &[f32], expected: &[f32], tolerance: f32, what: &str) {
-    let near = found.iter().zip(expected).all(|(a, b)| (a - b).abs() <= tolerance);
-    assert!(near && found.len() == expected.len(), "{what}: {found:?}, not {expected:?}");
-}
-
-fn video(format: &str, width: u32, height: u32, more: &str) -> String {
-    format!("video/x-raw,format={format},width={width},height={height},framerate=30/1{more}")
-}
-
-fn info(caps: &str) -> VideoInfo {
-    common::init();
-    VideoInfo::from_caps(&caps.parse::<gst::Caps>().unwrap()).unwrap()
-}
-
-/// A frame that has the same pixel everywhere, given as its bytes in each plane.
-fn solid(caps: &str, pixel: &[&[u8]]) -> gst::Buffer {
-    let info = info(caps);
-    let mut bytes = vec![0; info.size()];
-    for (plane, pixel) in pixel.iter().enumerate() {
-        let end = info.offset().get(plane + 1).copied().unwrap_or(info.size());
-        for row in bytes[info.offset()[plane]..end].chunks_mut(info.stride()[plane] as usize) {
-            row.chunks_exact_mut(pixel.len()).for_each(|place| place.copy_from_slice(pixel));
-        }
-    }
-    gst::Buffer::from_mut_slice(bytes)
-}
-
-fn set_meta(buffer: &mut gst::Buffer, format: VideoFormat, size: (u32, u32), offsets: &[usize], strides: &[i32]) {
-    let buffer = buffer.get_mut().unwrap();
-    VideoMeta::add_full(buffer, VideoFrameFlags::empty(), format, size.0, size.1, offsets, strides).unwrap();
-}
-
-/// Runs a launch line and collects the tensors that leave its trtpreprocess named p.
-fn tensors(line: &str) -> (Outcome, Vec<Input>) {
-    common::init();
-    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
-    let collected = collect(&pipeline);
-    let outcome = common::run(&pipeline);
-    (outcome, std::mem::take(&mut collected.lock().unwrap()))
-}
-
-fn collect(pipeline: &gst::Pipeline) -> Arc<Mutex<Vec<Input>>> {
-    let collected = Arc::new(Mutex::new(Vec::new()));
-    let pad = pipeline.by_name("p").unwrap().static_pad("src").unwrap();
-    let theirs = collected.clone();
-    pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
-        theirs.lock().unwrap().push(input(info.buffer().unwrap()));
-        gst::PadProbeReturn::Ok
-    });
-    collected
-}
+use gsttrt::meta::tensor::{Content, TensorMeta};
 
 const GREY: f32 = 114.0 / 255.0;
 
@@ -330,85 +186,6 @@ fn any_size_of_frame() {
     }
 }
 
-/// NV12 7x3 with a gradient in luma, in layouts that only a GstVideoMeta can tell.
-#[test]
-fn strides_and_offsets_come_from_the_meta() {
-    common::init();
-    let caps = video("NV12", 7, 3, ",colorimetry=1:4:0:0");
-    let luma = |x: usize, y: usize| (10 * x + 60 * y) as u8;
-    // A buffer of `size` bytes full of 255, with the picture where offsets and strides say.
-    let picture = |offsets: [usize; 2], strides: [i32; 2], size: usize| {
-        let mut bytes = vec![255; size];
-        for y in 0..3 {
-            (0..7).for_each(|x| bytes[offsets[0] + y * strides[0] as usize + x] = luma(x, y));
-        }
-        for y in 0..2 {
-            bytes[offsets[1] + y * strides[1] as usize..][..8].fill(128);
-        }
-        bytes
-    };
-    let whole = |bytes: Vec<u8>| gst::Buffer::from_mut_slice(bytes);
-    let split = |bytes: Vec<u8>, at: usize| {
-        let mut buffer = gst::Buffer::from_mut_slice(bytes[..at].to_vec());
-        buffer.get_mut().unwrap().append_memory(gst::Memory::from_mut_slice(bytes[at..].to_vec()));
-        buffer
-    };
-    for (what, mut buffer, offsets, strides) in [
-        ("wide strides, far offsets", whole(picture([100, 300], [64, 32], 1000)), [100, 300], [64, 32]),
-        ("chroma first", whole(picture([64, 0], [16, 16], 200)), [64, 0], [16, 16]),
-        ("nothing behind the last pixel", whole(picture([0, 30], [10, 13], 51)), [0, 30], [10, 13]),
-        ("a memory for each plane", split(picture([0, 48], [16, 16], 80), 48), [0, 48], [16, 16]),
-        ("a plane in two memories", split(picture([0, 48], [16, 16], 80), 20), [0, 48], [16, 16]),
-    ] {
-        set_meta(&mut buffer, VideoFormat::Nv12, (7, 3), &offsets, &strides);
-        let input = Bench::with_caps("tensor-size=7x3 scale=1", &caps).tensor(buffer);
-        for (x, y) in (0..21).map(|i| (i % 7, i / 7)) {
-            assert_near(&input.pixel(x, y), &[luma(x, y).into(); 3], 1e-3, what);
-        }
-    }
-    // A picture of which the caps show the upper left part.
-    let mut buffer = whole(picture([0, 64], [16, 16], 200));
-    set_meta(&mut buffer, VideoFormat::Nv12, (16, 4), &[0, 64], &[16, 16]);
-    let input = Bench::with_caps("tensor-size=7x3 scale=1", &caps).tensor(buffer);
-    assert_near(&input.pixel(6, 2), &[luma(6, 2).into(); 3], 1e-3, "cropped");
-}
-
-#[test]
-fn buffers_that_are_not_what_the_caps_say() {
-    common::init();
-    use VideoFormat::{I420, Nv12};
-    let caps = video("NV12", 8, 4, "");
-    let bytes = |size: usize| gst::Buffer::from_mut_slice(vec![0u8; size]);
-    type Meta = (VideoFormat, (u32, u32), &'static [usize], &'static [i32]);
-    let none: Option<Meta> = None;
-    for (what, mut buffer, meta) in [
-        ("empty", gst::Buffer::new(), none),
-        ("too small", bytes(47), none),
-        ("too small with meta", bytes(47), Some((Nv12, (8, 4), &[0, 32], &[8, 8]))),
-        ("negative stride", bytes(48), Some((Nv12, (8, 4), &[24, 32], &[-8, 8]))),
-        ("stride 0", bytes(48), Some((Nv12, (8, 4), &[0, 32], &[0, 8]))),
-        ("stride below the row", bytes(48), Some((Nv12, (8, 4), &[0, 32], &[8, 7]))),
-        ("absurd stride", bytes(48), Some((Nv12, (8, 4), &[0, 32], &[i32::MAX, 8]))),
-        ("smallest stride", bytes(48), Some((Nv12, (8, 4), &[0, 32], &[i32::MIN, 8]))),
-        ("offset at the end", bytes(48), Some((Nv12, (8, 4), &[0, 48], &[8, 8]))),
-        ("absurd offset", bytes(48), Some((Nv12, (8, 4), &[usize::MAX, 32], &[8, 8]))),
-        ("last row beyond the end", bytes(48), Some((Nv12, (8, 4), &[0, 33], &[8, 8]))),
-        ("plane missing", bytes(48), Some((Nv12, (8, 4), &[0], &[8]))),
-        ("other format", bytes(48), Some((I420, (8, 4), &[0, 32, 40], &[8, 4, 4]))),
-        ("smaller picture", bytes(48), Some((Nv12, (8, 3), &[0, 32], &[8, 8]))),
-    ] {
-        if let Some((format, size, offsets, strides)) = meta {
-            set_meta(&mut buffer, format, size, offsets, strides);
-        }
-        let mut bench = Bench::with_caps("tensor-size=8x8", &caps);
-        assert_eq!(bench.harness.push(buffer), Err(gst::FlowError::Error), "{what}");
-        let said = bench.said();
-        assert_eq!(said.len(), 1, "{what}: {said:?}");
-        assert_eq!(said[0].0, "StreamError::WrongType", "{what}");
-        assert!(said[0].1.contains("upstream"), "{what}: {}", said[0].1);
-    }
-}
-
 #[test]
 fn caps_change_in_mid_stream() {
     let mut bench = Bench::new("tensor-size=4x4 scale=1 pad-value=0");
@@ -498,48 +275,6 @@ fn without_size_and_without_trtinfer() {
 }
 
 #[test]
-fn frames_beyond_what_can_be_preprocessed() {
-    let mut bench = Bench::new("tensor-size=8x8");
-    bench.expect_refusal(&video("GRAY8", 40000, 8, ""));
-    let said = bench.said();
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].0 == "CoreError::Negotiation" && said[0].1.contains("40000x8"), "{said:?}");
-}
-
-#[test]
-fn unusable_frames_are_explained() {
-    for (caps, parts) in [
-        ("video/x-raw,format=YUY2", ["YUY2", "P010_10LE, I420", "videoconvert"]),
-        ("video/x-raw,format={YUY2,UYVY}", ["{ YUY2, UYVY }", "P010_10LE, I420", "videoconvert"]),
-        ("video/x-raw(memory:GLMemory),format=RGBA", ["RGBA (memory:GLMemory)", "system memory", "gldownload"]),
-        ("video/x-raw(memory:CUDAMemory),format=NV12", ["NV12 (memory:CUDAMemory)", "system memory", "cudadownload"]),
-        ("video/x-h264", ["video/x-h264", "system memory", "decodebin"]),
-    ] {
-        let mut bench = Bench::new("tensor-size=8x8");
-        let caps: gst::Caps = caps.parse().unwrap();
-        let pad = bench.harness.element().unwrap().static_pad("sink").unwrap();
-        assert!(pad.query_caps(Some(&caps)).is_empty());
-        if caps.is_fixed() {
-            bench.expect_refusal(&format!("{caps},width=8,height=8,framerate=1/1"));
-        }
-        let said = bench.said();
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(parts.iter().all(|part| said[0].1.contains(part)), "{said:?}");
-    }
-    // Formats that are only known once the pipeline runs, as a camera's.
-    let line = "videotestsrc ! capsfilter name=camera ! trtpreprocess tensor-size=8x8 ! fakesink";
-    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
-    pipeline.by_name("camera").unwrap().set_property_from_str("caps", "video/x-raw,format=YUY2");
-    let outcome = common::run(&pipeline);
-    assert!(outcome.warnings.len() == 1 && outcome.warnings[0].contains("videoconvert"), "{outcome:?}");
-    assert!(outcome.error.is_some());
-    // Where something can be found, nothing is said.
-    let outcome = launch("videotestsrc num-buffers=1 ! videoconvert ! trtpreprocess tensor-size=8x8 ! fakesink");
-    outcome.expect_success();
-    assert_eq!(outcome.warnings, [""; 0]);
-}
-
-#[test]
 fn frames_pass_untouched_and_uncopied() {
     let caps = video("RGB", 16, 8, "");
     let frame = solid(&caps, &[&[1, 2, 3]]);
@@ -566,19 +301,6 @@ fn frames_pass_untouched_and_uncopied() {
     );
     outcome.expect_success();
     assert_eq!(inputs.len(), 5);
-}
-
-#[test]
-fn upstream_may_use_any_layout_but_must_crop() {
-    use gst_video::VideoCropMeta;
-    let caps = video("NV12", 64, 48, "");
-    let mut bench = Bench::with_caps("tensor-size=8x8", &caps);
-    bench.harness.add_propose_allocation_meta(VideoMeta::meta_api(), None);
-    bench.harness.add_propose_allocation_meta(VideoCropMeta::meta_api(), None);
-    let mut query = gst::query::Allocation::new(Some(&caps.parse().unwrap()), true);
-    assert!(bench.harness.element().unwrap().static_pad("sink").unwrap().query(&mut query));
-    assert!(query.find_allocation_meta::<VideoMeta>().is_some());
-    assert!(query.find_allocation_meta::<VideoCropMeta>().is_none());
 }
 
 #[test]

@@ -5,6 +5,10 @@
 //! A share counts each byte that must be read (rows of a plane that no position falls on are not) and each byte written, once,
 //! against those of a copy from device memory to device memory. Frames and tensors take turns, more than the cache holds.
 
+#[allow(dead_code)] // the tests use more of it
+#[path = "../common/gpu.rs"]
+mod gpu;
+
 use std::ptr;
 
 use cudarc::driver::{result, sys};
@@ -124,13 +128,7 @@ fn read(format: PixelFormat, colors: Colors, letterbox: &Letterbox, color: Color
 }
 
 fn main() -> Result<()> {
-    let context = match Context::primary(0) {
-        Ok(context) => context,
-        Err(error) => {
-            println!("SKIP: {error}");
-            return Ok(());
-        }
-    };
+    let Some(context) = gpu::context() else { return Ok(()) };
     let bench = Bench::new(&context)?;
     let copied: [DeviceBlock; 2] = bench.blocks(2, COPIED)?.try_into().expect("two");
     let stream = &bench.stream;

@@ -4,6 +4,10 @@
 //!
 //! `HEAD` is a file of f32, [1,16128,7] as YOLOv5 writes it; `tests/bench/gpu_nms.py` makes some and compares with torchvision.
 
+#[allow(dead_code)] // the tests use more of it
+#[path = "../common/gpu.rs"]
+mod gpu;
+
 use std::time::{Duration, Instant};
 
 use gsttrt::cuda::driver::{Context, Stream};
@@ -78,13 +82,7 @@ fn transposed<T: Copy>(values: &[T], columns: usize) -> Vec<T> {
 }
 
 fn main() -> Result<()> {
-    let context = match Context::primary(0) {
-        Ok(context) => context,
-        Err(error) => {
-            println!("SKIP: {error}");
-            return Ok(());
-        }
-    };
+    let Some(context) = gpu::context() else { return Ok(()) };
     println!("{}; medians of {REPEATS} calls, fewer if they take long", context.device_name()?);
     let files: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     for file in &files {

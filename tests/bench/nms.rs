@@ -2,6 +2,10 @@
 //!
 //! `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench nms`
 
+#[allow(dead_code)] // the tests use more of it
+#[path = "../common/random.rs"]
+mod random;
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -11,26 +15,7 @@ use gsttrt::vision::geometry::BBox;
 use gsttrt::vision::layout::{Decoder, Hints, Layout, Thresholds};
 use gsttrt::vision::nms::Nms;
 use half::f16;
-
-/// A small generator (splitmix64), so that figures are of the same data everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn unit(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1u64 << 24) as f32
-    }
-
-    fn between(&mut self, low: f32, high: f32) -> f32 {
-        low + (high - low) * self.unit()
-    }
-}
+use random::Random;
 
 fn report(name: &str, mut run: impl FnMut() -> usize) {
     let mut left = 0;

@@ -2,7 +2,10 @@
 #![allow(dead_code)] // each test binary uses a part
 
 pub mod boxes;
+pub mod gpu;
 pub mod onnx;
+pub mod preprocess;
+pub mod random;
 
 use std::path::PathBuf;
 use std::sync::Once;
