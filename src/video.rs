@@ -8,6 +8,7 @@ use gst_video::{VideoChromaSite, VideoColorMatrix, VideoColorRange, VideoFormat,
 use smallvec::SmallVec;
 
 use crate::cuda;
+use crate::cuda::gst::MEMORY_FEATURE as CUDA_MEMORY;
 use crate::cuda::kernels::{DevicePlane, DevicePlanes};
 use crate::error::{Error, Kind, Result};
 use crate::vision::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
@@ -16,8 +17,6 @@ use crate::vision::recipe::InputSpec;
 
 /// Caps field that carries the [`InputSpec`] from trtinfer to trtpreprocess.
 pub const TENSOR_FIELD: &str = "tensor";
-
-const CUDA_MEMORY: &str = "memory:CUDAMemory";
 
 /// Formats in CUDA memory, best first; system memory has [`PixelFormat::ALL`].
 const CUDA_FORMATS: [VideoFormat; 7] = [

@@ -22,6 +22,8 @@ use crate::error::{Error, Kind, Result};
 /// The type of context that CUDA elements share, and the field of it that holds the GstCudaContext.
 const CONTEXT_TYPE: &str = "gst.cuda.context";
 const DEVICE_FIELD: &str = "cuda-device-id";
+/// The feature of caps whose frames lie in CUDA memory.
+pub const MEMORY_FEATURE: &str = "memory:CUDAMemory";
 /// `GST_MAP_CUDA`
 const MAP_CUDA: ffi::GstMapFlags = 0x20000;
 
@@ -227,7 +229,7 @@ impl Slot {
         // trtnms, and in the queues of a usual pipeline, must not be all there are.
         const IN_FLIGHT: u32 = 8;
         let (Some(caps), _) = query.get_owned() else { return };
-        let is_cuda = caps.features(0).is_some_and(|features| features.contains("memory:CUDAMemory"));
+        let is_cuda = caps.features(0).is_some_and(|features| features.contains(MEMORY_FEATURE));
         let Some(info) = is_cuda.then(|| gst_video::VideoInfo::from_caps(&caps).ok()).flatten() else { return };
         if let Some((Some(pool), size, min, max)) = query.allocation_pools().next() {
             let max = if max == 0 { 0 } else { max.max(IN_FLIGHT) };
