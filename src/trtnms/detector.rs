@@ -119,7 +119,7 @@ impl Detector {
     }
 
     /// Finds the objects of a frame, in tensors that may be read once `ready` is passed; they stay here until the next
-    /// one's. This is the one place where the host waits for the GPU.
+    /// one's. Where they are in GPU memory, the host waits here for the boxes.
     pub fn detect(&mut self, tensors: &[Tensor], ready: Option<&Fence>, letterbox: &Letterbox) -> Result<()> {
         self.detections.clear();
         match tensors.first().and_then(Tensor::device) {
