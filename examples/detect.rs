@@ -289,7 +289,7 @@ fn run(pipeline: &gst::Pipeline, input: &Path, report: &Mutex<Report>) -> Result
     // An error message says more than the failed state change, so it is looked for first.
     let started = pipeline.set_state(gst::State::Playing);
     let terminal = std::io::stderr().is_terminal();
-    let mut shown = Instant::now();
+    let (mut shown, mut quiet) = (Instant::now(), 0);
     loop {
         let message = bus.timed_pop(gst::ClockTime::from_mseconds(200));
         match message.as_ref().map(|message| message.view()) {
@@ -299,7 +299,12 @@ fn run(pipeline: &gst::Pipeline, input: &Path, report: &Mutex<Report>) -> Result
             Some(gst::MessageView::Info(info)) => eprintln!("{}", info.error()),
             Some(gst::MessageView::Progress(progress)) => eprintln!("{}", progress.get().2),
             None if started.is_err() => return Err("The pipeline does not start.".into()),
-            _ => {}
+            // Once may be just before its last message.
+            None if gave_up(pipeline) => quiet += 1,
+            _ => quiet = 0,
+        }
+        if quiet > 1 {
+            return Err(format!("Cannot read {}: it is damaged, or cut off.", input.display()).into());
         }
         if let Some(failure) = report.lock().unwrap().failure.take() {
             return Err(failure.into());
@@ -318,6 +323,18 @@ fn run(pipeline: &gst::Pipeline, input: &Path, report: &Mutex<Report>) -> Result
         0 => Err("There is no video in the input.".into()),
         _ => Ok(()),
     }
+}
+
+/// Whether nothing in decodebin reads the file any more, though no video came out of it.
+///
+/// decodebin drops the errors of an element that it is starting. A demuxer reads in a thread of its own, so an error in the
+/// first bytes may fall into that time; then there is neither an error nor an end of the stream.
+fn gave_up(pipeline: &gst::Pipeline) -> bool {
+    let element = |name| pipeline.by_name(name).expect("named in the launch line");
+    let decode = element("decode").downcast::<gst::Bin>().expect("decodebin is a bin");
+    let mut pads = decode.children().into_iter().flat_map(|element| element.pads());
+    let reads = pads.any(|pad| pad.task_state() == gst::TaskState::Started);
+    !reads && !element("frames").static_pad("sink").is_some_and(|pad| pad.is_linked())
 }
 
 /// What an error message says, in one sentence.
