@@ -216,3 +216,49 @@ impl Settings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn set(name: &str, value: impl Into<glib::Value>) -> Options {
+        let mut settings = Settings::default();
+        settings.set(name, &value.into());
+        settings.tensorrt()
+    }
+
+    #[test]
+    fn each_property_says_something_to_tensorrt() {
+        let usual = Settings::default().tensorrt();
+        assert_eq!((usual.library, usual.cache, usual.never_build), (None, None, false));
+        assert_eq!(usual.build, BuildOptions { level: Some(3), ..BuildOptions::default() });
+        assert!(!usual.engine.allow_host_code && usual.engine.dla_core.is_none());
+
+        assert_eq!(set("trt-library", "/opt/tensorrt").library.as_deref(), Some(Path::new("/opt/tensorrt")));
+        assert_eq!(set("trt-library", "").library, None, "as if unset");
+        assert_eq!(set("engine-cache", "/var/engines").cache.as_deref(), Some(Path::new("/var/engines")));
+        assert!(set("engine-build", EngineBuild::Never).never_build);
+        assert!(set("allow-host-code", true).engine.allow_host_code);
+        let on_dla = set("dla-core", 1);
+        assert_eq!((on_dla.engine.dla_core, on_dla.build.dla_core), (Some(1), Some(1)));
+        assert_eq!(set("workspace-mib", 256u32).build.workspace_mib, Some(256));
+        assert_eq!(set("workspace-mib", 0u32).build.workspace_mib, None);
+        assert_eq!(set("optimization-level", 5u32).build.level, Some(5));
+        assert_eq!(set("precision", Precision::Fp16).build.precision.name(), "fp16");
+        let table = set("int8-calibration-cache", "/var/table").build.calibration;
+        assert_eq!(table.as_deref(), Some(Path::new("/var/table")));
+    }
+
+    #[test]
+    fn what_is_set_is_read_again() {
+        let settings = Settings::default();
+        for property in properties() {
+            let mut changed = settings.clone();
+            changed.set(property.name(), &settings.get(property.name()));
+            let (was, is) = (settings.get(property.name()), changed.get(property.name()));
+            assert_eq!(format!("{was:?}"), format!("{is:?}"), "{}", property.name());
+        }
+    }
+}

@@ -5,12 +5,13 @@
 #   tests/gpu/pack.sh           the stripped plugin, tests, benches and examples, and a 1080p clip
 #
 # CARGO_PROFILE_DEV_OPT_LEVEL=3 makes the benches what they are in a release. Programs that look for files of the project find
-# them where it was built, so run.sh puts a link there if need be. Drawing the clip needs Debian's python3-numpy.
+# them where it was built, so run.sh puts a link there if need be. Drawing the clip needs Debian's python3-numpy, and the 640x640
+# model a python3 with numpy and onnx.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 BIN=.gpu/bin OUT=$PWD/target/gpu-bin
-TESTS=(gpu_boxes gpu_pixels gpu_chain tensorrt_gpu tensorrt_build)
+TESTS=(gpu_boxes gpu_pixels gpu_chain gpu_properties tensorrt_gpu tensorrt_build)
 BENCHES=(gpu_nms gpu_kernels gpu_chain)
 TARGET=${CARGO_TARGET_DIR:-target}
 
@@ -49,6 +50,9 @@ pwd > "$OUT/built-in"
 
 [ -f "$OUT/hd.json" ] || PATH=/usr/bin:$PATH python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 --kbps 6000 \
     --out "$OUT/hd.mp4" --truth "$OUT/hd.json"
+# The 640x640 model of the row regular, where Python has the onnx package.
+python3 tests/models/train.py resize --from tests/models/shapes-f16.onnx --side 640 --out "$OUT/shapes-640-f16.onnx" ||
+    echo "The row regular will take the 512x512 model." >&2
 # They have most of their code in common, so a window over all of them pays.
 tar -C "$OUT" -c . | xz -T1 -6 --lzma2=preset=6,dict=96MiB >"$BIN/bin.tar.xz"
 ls -l "$BIN"

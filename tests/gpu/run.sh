@@ -3,16 +3,17 @@
 #
 #   tests/gpu/run.sh [ROW…]
 #
-#   boxes     the GPU's boxes against the CPU's on both clips, f32 and f16
-#   score     precision and recall on the 1080p clip
-#   build     the same with an engine that trtinfer builds from the ONNX file   (needs TensorRT with its builder)
-#   lean      lean runtimes against the full one, on a version-compatible engine
-#   copies    bytes that cross between host and GPU for a frame, by copies and by kernels
-#   chain     tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
-#   download  … trtnms ! cudadownload ! x264enc gives a file
-#   kernels   preprocessing, decoding and suppression: times
-#   regular   host tensors in and out against zero-copy, same engine
-#   sanitize  compute-sanitizer on the kernels' tests and on the pipeline
+#   boxes       the GPU's boxes against the CPU's on both clips, f32 and f16
+#   score       precision and recall on the 1080p clip
+#   properties  what trtinfer's properties of TensorRT do   (needs TensorRT with its builder)
+#   build       the same with an engine that trtinfer builds from the ONNX file   (needs TensorRT with its builder)
+#   lean        lean runtimes against the full one, on a version-compatible engine
+#   copies      bytes that cross between host and GPU for a frame, by copies and by kernels
+#   chain       tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
+#   download    … trtnms ! cudadownload ! x264enc gives a file
+#   kernels     preprocessing, decoding and suppression: times
+#   regular     host tensors in and out against zero-copy, same engine
+#   sanitize    compute-sanitizer on the kernels' tests and on the pipeline
 #
 # Needs a GPU, GStreamer with nvcodec, TensorRT, and what tests/gpu/pack.sh made in .gpu/bin. Rows of pipelines run on every
 # GStreamer of GSTREAMERS, each of which is a function below; exit status 1 where a row fails.
@@ -220,6 +221,16 @@ lean_and_full() {
     python3 tests/gpu/compare_boxes.py --identical "$WORK/$gst-compatible.jsonl" "$WORK/$gst-lean.jsonl"
 }
 
+row_properties() {
+    local gst test
+    for gst in $GSTREAMERS; do
+        for test in engines_are_built each_way host_code wrong_libraries a_pipeline_stops a_gpu_without; do
+            judge "properties: ${test//_/ }" "$gst" "passes" run_test "$gst" TRT_LIBRARY="$TRT" \
+                ENGINE_COMPATIBLE="$WORK/ENGINE_COMPATIBLE.engine" "$WORK/gpu_properties" "$test"
+        done
+    done
+}
+
 row_lean() {
     local gst lean
     [ -f "$WORK/ENGINE_COMPATIBLE.engine" ] || { skip lean "ENGINE_COMPATIBLE is not set"; return; }
@@ -415,8 +426,11 @@ row_kernels() {
 
 row_regular() {
     [ -x "$WORK/bench_gpu_chain" ] || { skip regular "there is no such bench in .gpu/bin"; return; }
-    local gst=${GSTREAMERS%% *}
-    judge "regular path against zero-copy" "$gst" "≥ 1.25x" "$gst" "$WORK/bench_gpu_chain" "$(model 16)" "$TRT"
+    local gst=${GSTREAMERS%% *} model
+    # TensorRT builds an engine of the 640x640 model, if both are here.
+    model=$WORK/shapes-640-f16.onnx
+    [ -f "$model" ] && [ -n "$TRT" ] || model=$(model 16)
+    judge "regular path against zero-copy" "$gst" "≥ 1.25x" "$gst" "$WORK/bench_gpu_chain" "$model" "$TRT"
     sed 's/^/      /' "$WORK"/log-regular-path-against-zero-copy-"$gst"
 }
 
@@ -456,7 +470,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(boxes score build lean copies chain download kernels regular sanitize)
+[ $# -gt 0 ] || ROWS=(boxes score properties build lean copies chain download kernels regular sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do

@@ -78,9 +78,9 @@ class Graph:
             rows.append(self.op("Reshape", row, np.array([1, 3 * n * n, FIELDS])))
         return self.op("Concat", *rows, axis=1, name="output0")
 
-    def finish(self, shape, float_type=TensorProto.FLOAT):
+    def finish(self, shape, float_type=TensorProto.FLOAT, side=NET):
         """The model with input `images` and output `output0`."""
-        image = helper.make_tensor_value_info("images", float_type, [1, 3, NET, NET])
+        image = helper.make_tensor_value_info("images", float_type, [1, 3, side, side])
         output = helper.make_tensor_value_info("output0", float_type, shape)
         graph = helper.make_graph(self.nodes, "shapes", [image], [output], self.weights)
         model = helper.make_model(graph, producer_name="shapes", ir_version=8,
@@ -101,7 +101,7 @@ def continued(model):
 
 # ------------------------------------------------------------------ variants
 
-def tag(model, **arguments):
+def tag(model, side=NET, **arguments):
     """Adds metadata the way the Ultralytics exporter writes it."""
     end2end = arguments.pop("end2end", False)
     args = {"batch": 1, "half": False, "dynamic": False, "simplify": True, "nms": end2end}
@@ -114,7 +114,7 @@ def tag(model, **arguments):
         "stride": str(STRIDES[-1]),
         "task": "detect",
         "batch": "1",
-        "imgsz": str([NET, NET]),
+        "imgsz": str([side, side]),
         "names": str(dict(enumerate(CLASSES))),
         "args": str(args),
         "end2end": str(end2end),
@@ -177,6 +177,33 @@ def make_f16(model):
     return tag(g.finish([1, ROWS, FIELDS], TensorProto.FLOAT16), half=True)
 
 
+def make_resized(model, side):
+    """The same network for a square input of another size, a multiple of the largest stride."""
+    if side % STRIDES[-1]:
+        raise SystemExit(f"The side must be a multiple of {STRIDES[-1]}.")
+    g = continued(model)
+    g.nodes[-1].output[0] = "output0"
+    # Only the head knows the size: shapes of its maps, [1,3,7,n,n] and [1,3nn,7], and corners of their cells, [1,1,n,n,2].
+    for old, stride in ((NET // stride, stride) for stride in STRIDES):
+        n = side // stride
+        for index, weight in enumerate(g.weights):
+            array = numpy_helper.to_array(weight)
+            if array.shape == (1, 1, old, old, 2):
+                iy, ix = np.mgrid[0:n, 0:n]
+                array = ((np.stack([ix, iy], -1)[None, None] - 0.5) * stride).astype(array.dtype)
+            elif array.dtype == np.int64 and array.tolist() == [1, 3, FIELDS, old, old]:
+                array = np.array([1, 3, FIELDS, n, n])
+            elif array.dtype == np.int64 and array.tolist() == [1, 3 * old * old, FIELDS]:
+                array = np.array([1, 3 * n * n, FIELDS])
+            else:
+                continue
+            g.weights[index] = numpy_helper.from_array(array, weight.name)
+    rows = sum(3 * (side // stride) ** 2 for stride in STRIDES)
+    float_type = model.graph.input[0].type.tensor_type.elem_type
+    resized = g.finish([1, rows, FIELDS], float_type, side)
+    return tag(resized, side, half=float_type == TensorProto.FLOAT16)
+
+
 def export_variants(source):
     """Writes the three other models beside shapes.onnx."""
     model = onnx.load(source)
@@ -184,6 +211,10 @@ def export_variants(source):
     for suffix, make in (("-f16", make_f16), ("-v8", make_v8), ("-e2e", make_e2e)):
         onnx.save(make(model), stem + suffix + ".onnx")
     return stem
+
+
+def resize(source, side, target):
+    onnx.save(make_resized(onnx.load(source), side), target)
 
 
 def count_work(model):

@@ -6,6 +6,8 @@
 #   python3 tests/models/train.py train --out tests/models
 # Only remake the three others from shapes.onnx (needs numpy and onnx):
 #   python3 tests/models/train.py export --from tests/models/shapes.onnx
+# Write one of them for inputs of another size (needs numpy and onnx):
+#   python3 tests/models/train.py resize --from tests/models/shapes-f16.onnx --side 640 --out shapes-640-f16.onnx
 # Compare the four with each other and time them (needs numpy, onnx and onnxruntime):
 #   python3 tests/models/train.py check tests/models
 # AP50 and AP50-95 of a model on scenes it never saw (same needs):
@@ -303,6 +305,11 @@ def main():
     sub = commands.add_parser("export")
     sub.add_argument("--from", dest="source", required=True)
     sub.set_defaults(run=lambda options: print(onnx_graph.export_variants(options.source)))
+    sub = commands.add_parser("resize")
+    sub.add_argument("--from", dest="source", required=True)
+    sub.add_argument("--side", type=int, required=True)
+    sub.add_argument("--out", required=True)
+    sub.set_defaults(run=lambda options: onnx_graph.resize(options.source, options.side, options.out))
     sub = commands.add_parser("check")
     sub.add_argument("folder")
     sub.add_argument("--scenes", type=int, default=32)
