@@ -18,6 +18,7 @@ pub mod cuda;
 pub mod error;
 pub mod meta;
 pub mod model;
+mod onnx;
 pub mod tensor;
 pub mod tensorrt;
 pub mod trtinfer;

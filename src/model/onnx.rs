@@ -1,6 +1,4 @@
-//! The few fields of an ONNX file that say what goes in and out and which operators there are; weights are skipped.
-//!
-//! Field numbers are those of onnx.proto3 (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3>).
+//! What an ONNX file says goes in and out, and which operators there are.
 
 use std::collections::HashSet;
 
@@ -8,6 +6,7 @@ use prost::Message;
 
 use super::Header;
 use crate::error::{Error, Kind, Result};
+use crate::onnx::{BFLOAT16, FLOAT16, ModelProto, ValueInfoProto};
 use crate::tensor::{DType, Dims, TensorDesc};
 
 /// Reads the header from the bytes of a whole file. Errors carry a cause; the caller says which file.
@@ -61,94 +60,14 @@ fn dtype(code: i32) -> std::result::Result<DType, String> {
         6 => DType::I32,
         7 => DType::I64,
         9 => DType::Bool,
-        10 => DType::F16,
+        FLOAT16 => DType::F16,
         4 => return Err("uint16".into()),
         5 => return Err("int16".into()),
         8 => return Err("string".into()),
         11 => return Err("double".into()),
         12 => return Err("uint32".into()),
         13 => return Err("uint64".into()),
-        16 => return Err("bfloat16".into()),
+        BFLOAT16 => return Err("bfloat16".into()),
         other => return Err(format!("number {other}")),
     })
-}
-
-#[derive(Message)]
-struct ModelProto {
-    #[prost(int64, tag = "1")]
-    ir_version: i64,
-    #[prost(string, tag = "2")]
-    producer_name: String,
-    #[prost(string, tag = "3")]
-    producer_version: String,
-    #[prost(message, optional, tag = "7")]
-    graph: Option<GraphProto>,
-    #[prost(message, repeated, tag = "14")]
-    metadata_props: Vec<StringStringEntryProto>,
-}
-
-#[derive(Message)]
-struct StringStringEntryProto {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(string, tag = "2")]
-    value: String,
-}
-
-#[derive(Message)]
-struct GraphProto {
-    #[prost(message, repeated, tag = "1")]
-    node: Vec<NodeProto>,
-    #[prost(message, repeated, tag = "5")]
-    initializer: Vec<TensorProto>,
-    #[prost(message, repeated, tag = "11")]
-    input: Vec<ValueInfoProto>,
-    #[prost(message, repeated, tag = "12")]
-    output: Vec<ValueInfoProto>,
-}
-
-#[derive(Message)]
-struct NodeProto {
-    #[prost(string, tag = "4")]
-    op_type: String,
-}
-
-#[derive(Message)]
-struct TensorProto {
-    #[prost(string, tag = "8")]
-    name: String,
-}
-
-#[derive(Message)]
-struct ValueInfoProto {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(message, optional, tag = "2")]
-    r#type: Option<TypeProto>,
-}
-
-#[derive(Message)]
-struct TypeProto {
-    #[prost(message, optional, tag = "1")]
-    tensor_type: Option<TensorType>,
-}
-
-#[derive(Message)]
-struct TensorType {
-    #[prost(int32, tag = "1")]
-    elem_type: i32,
-    #[prost(message, optional, tag = "2")]
-    shape: Option<TensorShapeProto>,
-}
-
-#[derive(Message)]
-struct TensorShapeProto {
-    #[prost(message, repeated, tag = "1")]
-    dim: Vec<Dimension>,
-}
-
-#[derive(Message)]
-struct Dimension {
-    #[prost(int64, optional, tag = "1")]
-    dim_value: Option<i64>,
 }

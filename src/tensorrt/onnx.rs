@@ -1,6 +1,4 @@
 //! An ONNX file as the builder sees it: bytes to parse, and the little that TensorRT's parser does not tell.
-//!
-//! Field numbers are those of onnx.proto3 (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3>).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,6 +8,7 @@ use prost::Message;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Kind, Result};
+use crate::onnx::{BFLOAT16, FLOAT16, GraphProto, ModelProto};
 
 /// A file that was read once, so that what is hashed is what is built.
 pub struct Onnx {
@@ -73,61 +72,23 @@ impl Onnx {
     }
 
     pub fn numbers(&self) -> Numbers {
-        const HALF: [i32; 2] = [10, 16]; // TensorProto.DataType: FLOAT16, BFLOAT16
         if self.graph.node.iter().any(|node| node.op_type == "QuantizeLinear" || node.op_type == "DequantizeLinear") {
             return Numbers::Quantized;
         }
-        match self.graph.initializer.iter().any(|weight| HALF.contains(&weight.data_type)) {
+        match self.graph.initializer.iter().any(|weight| [FLOAT16, BFLOAT16].contains(&weight.data_type)) {
             true => Numbers::Half,
             false => Numbers::F32,
         }
     }
 }
 
-#[derive(Message)]
-struct ModelProto {
-    #[prost(message, optional, tag = "7")]
-    graph: Option<GraphProto>,
-}
-
-#[derive(Message)]
-struct GraphProto {
-    #[prost(message, repeated, tag = "1")]
-    node: Vec<NodeProto>,
-    #[prost(message, repeated, tag = "5")]
-    initializer: Vec<TensorProto>,
-}
-
-#[derive(Message)]
-struct NodeProto {
-    #[prost(string, tag = "3")]
-    name: String,
-    #[prost(string, tag = "4")]
-    op_type: String,
-}
-
-#[derive(Clone, Message)]
-struct TensorProto {
-    #[prost(int32, tag = "2")]
-    data_type: i32,
-    #[prost(message, repeated, tag = "13")]
-    external_data: Vec<StringStringEntryProto>,
-}
-
-#[derive(Clone, Message)]
-struct StringStringEntryProto {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(string, tag = "2")]
-    value: String,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::onnx::{NodeProto, StringStringEntryProto, TensorProto};
 
     fn onnx(path: &Path, graph: GraphProto) -> Onnx {
-        Onnx::new(path, ModelProto { graph: Some(graph) }.encode_to_vec())
+        Onnx::new(path, ModelProto { graph: Some(graph), ..Default::default() }.encode_to_vec())
     }
 
     fn node(op_type: &str) -> NodeProto {
@@ -140,7 +101,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
         let external_data = vec![entry("location", "weights.bin"), entry("offset", "0")];
-        let weight = TensorProto { external_data, data_type: 1 };
+        let weight = TensorProto { external_data, data_type: 1, ..Default::default() };
         let graph = GraphProto { initializer: vec![weight.clone(), weight], ..Default::default() };
         let model = onnx(&folder.join("model.onnx"), graph);
 
@@ -162,11 +123,17 @@ mod tests {
     fn files_say_what_their_numbers_are() {
         let weight = |data_type| TensorProto { data_type, ..Default::default() };
         let numbers = |graph| onnx(Path::new(""), graph).numbers();
-        let conv = GraphProto { node: vec![node("Conv")], initializer: vec![weight(1), weight(7)] };
+        let conv =
+            GraphProto { node: vec![node("Conv")], initializer: vec![weight(1), weight(7)], ..Default::default() };
         assert_eq!(numbers(conv), Numbers::F32);
-        let half = GraphProto { node: vec![node("Conv")], initializer: vec![weight(1), weight(10)] };
+        let half =
+            GraphProto { node: vec![node("Conv")], initializer: vec![weight(1), weight(10)], ..Default::default() };
         assert_eq!(numbers(half), Numbers::Half);
-        let quantized = GraphProto { node: vec![node("Conv"), node("QuantizeLinear")], initializer: vec![weight(10)] };
+        let quantized = GraphProto {
+            node: vec![node("Conv"), node("QuantizeLinear")],
+            initializer: vec![weight(10)],
+            ..Default::default()
+        };
         assert_eq!(numbers(quantized), Numbers::Quantized);
         assert_eq!(Onnx::new(Path::new(""), b"no model".into()).numbers(), Numbers::F32);
     }
