@@ -167,6 +167,23 @@ fn the_plugin_is_trt() {
     assert_eq!(elements, ["trtinfer", "trtnms", "trtpreprocess"]);
 }
 
+/// `trtinfer interval=5` names a property, and may give it a value.
+#[test]
+fn the_page_for_users_of_deepstream_names_what_there_is() {
+    common::init();
+    let page = std::fs::read_to_string(common::path("docs/deepstream.md")).unwrap();
+    let mut named = 0;
+    for words in page.lines().filter(|line| line.starts_with('|')).flat_map(|line| line.split('`').skip(1).step_by(2)) {
+        let Some((name, setting)) = words.split_once(' ').filter(|(name, _)| name.starts_with("trt")) else { continue };
+        let element = gst::ElementFactory::make(name).build().unwrap_or_else(|error| panic!("{words}: {error}"));
+        let (property, value) = setting.split_once('=').map_or((setting, None), |(name, value)| (name, Some(value)));
+        assert!(element.has_property(property), "{words}");
+        value.into_iter().for_each(|value| element.set_property_from_str(property, value));
+        named += 1;
+    }
+    assert!(named > 20, "{named}");
+}
+
 #[test]
 fn the_readme_names_everything() {
     let Ok(readme) = std::fs::read_to_string(common::path("README.md")) else {

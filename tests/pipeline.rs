@@ -233,13 +233,14 @@ fn properties_may_change_at_any_time() {
 
 // ------------------------------------------------------------------------------------------- documentation
 
-/// The launch lines in README.md, in the documentation of the elements and in the scripts, each with its file.
+/// The launch lines in README.md, in docs, in the documentation of the elements and in the scripts, each with its file.
 fn documented() -> Vec<(String, String)> {
     let source = |folder: &str| std::fs::read_dir(path(folder)).unwrap().map(|entry| entry.unwrap().path());
     let modules = source("src").map(|path| path.join("mod.rs"));
     let scripts = source("pipelines").filter(|path| path.extension().is_some_and(|extension| extension == "sh"));
+    let pages = source("docs").filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut lines = Vec::new();
-    for file in modules.chain(scripts).chain([path("README.md").into()]).filter(|file| file.is_file()) {
+    for file in modules.chain(scripts).chain(pages).chain([path("README.md").into()]).filter(|file| file.is_file()) {
         let text = std::fs::read_to_string(&file).unwrap().replace("\\\n", " ");
         let plain = |line: &str| line.trim_start_matches("//!").trim_start_matches(['#', '$', ' ']).to_string();
         let found = text.lines().map(|line| plain(line.trim())).filter(|line| line.starts_with("gst-launch-1.0 "));
