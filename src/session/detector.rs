@@ -85,7 +85,12 @@ impl Detector {
     /// `Model`, where the file says that its task is another.
     pub fn new(session: Session, wishes: Wishes) -> Result<Self> {
         session.model().check_task()?;
-        Ok(Detector { session, wishes, maker: None, finder: None })
+        Ok(Detector::unchecked(session, wishes))
+    }
+
+    /// For who asks for the task only when something is to be detected.
+    pub(crate) fn unchecked(session: Session, wishes: Wishes) -> Self {
+        Detector { session, wishes, maker: None, finder: None }
     }
 
     pub fn session(&self) -> &Session {

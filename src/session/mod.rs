@@ -6,6 +6,7 @@
 mod classes;
 mod detector;
 mod finder;
+mod options;
 
 use std::fmt;
 use std::path::Path;
@@ -23,6 +24,7 @@ use crate::tensor::{Element, Pool, Tensor, TensorDesc, list};
 pub(crate) use classes::read_labels;
 pub use detector::{Detector, Object};
 pub use finder::{Finder, Wishes};
+pub use options::parse_options;
 
 /// What to run a model with; the default is what trtinfer does by default.
 ///
@@ -226,7 +228,8 @@ impl Session {
         }
     }
 
-    fn check(&self, given: usize) -> Result<()> {
+    /// Whether that many bytes are those of the input.
+    pub(crate) fn check(&self, given: usize) -> Result<()> {
         let wanted = self.input().bytes().expect("an input has fixed dimensions");
         if given == wanted {
             return Ok(());
