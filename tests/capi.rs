@@ -93,7 +93,7 @@ fn structures_lie_as_the_header_says() {
 // ------------------------------------------------------------------ the examples
 
 #[test]
-fn the_c_example_detects() {
+fn the_c_and_rust_examples_detect_the_same() {
     init();
     let folder = scratch("capi-c");
     // The first frame of the sample clip.
@@ -116,6 +116,8 @@ fn the_c_example_detects() {
     let text = printed(run(&shapes()).unwrap());
     assert!(text.lines().count() > 1, "{text}");
     assert!(text.lines().all(|line| line.starts_with("disc ") || line.starts_with("box ")), "{text}");
+    let mut rust = Command::new(target().join("examples/session"));
+    assert_eq!(printed(rust.args([&shapes(), "picture.ppm"]).current_dir(&folder).output().unwrap()), text);
 
     let output = run("/nowhere.onnx").unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
