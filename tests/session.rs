@@ -13,7 +13,8 @@ use gsttrt::error::Kind;
 use gsttrt::session::{Detector, Object, Session, SessionOptions, Wishes};
 use gsttrt::tensor::{DType, Element};
 use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::vision::geometry::BBox;
+use gsttrt::vision::geometry::{BBox, Fit};
+use gsttrt::vision::recipe::{Colors, Recipe};
 use half::f16;
 
 fn on_cpu() -> SessionOptions {
@@ -54,11 +55,8 @@ fn frames(format: &str) -> Vec<(gst_video::VideoInfo, gst::Buffer)> {
 }
 
 /// What the elements find in frames, by their messages: numbers as they are, not rounded to pixels.
-fn objects_of_the_elements(frames: &[(gst_video::VideoInfo, gst::Buffer)], nms: &str) -> Vec<Vec<Object>> {
-    let line = format!(
-        "trtpreprocess ! trtinfer model-file={} backend=cpu ! trtnms draw=false post-messages=true {nms}",
-        shapes()
-    );
+fn objects_of_the_elements(frames: &[(gst_video::VideoInfo, gst::Buffer)], infer: &str, nms: &str) -> Vec<Vec<Object>> {
+    let line = format!("trtpreprocess ! trtinfer {infer} ! trtnms draw=false post-messages=true {nms}");
     let mut harness = Harness::new_parse(&line);
     let bus = gst::Bus::new();
     harness.element().unwrap().set_bus(Some(&bus));
@@ -89,36 +87,65 @@ fn objects_of_the_elements(frames: &[(gst_video::VideoInfo, gst::Buffer)], nms: 
     frames.iter().map(objects).collect()
 }
 
+/// Compares what a detector finds in frames with what the elements find.
+fn assert_same(detector: &mut Detector, pixels: PixelFormat, infer: &str, nms: &str) {
+    let frames = frames(pixels.name());
+    let wanted = objects_of_the_elements(&frames, infer, nms);
+    assert!(wanted.iter().all(|objects| !objects.is_empty()), "{pixels:?}");
+    for ((info, buffer), wanted) in frames.iter().zip(&wanted) {
+        let color = gsttrt::video::Format::from_caps(&info.to_caps().unwrap()).unwrap().color;
+        let mapped = buffer.map_readable().unwrap();
+        let planes = info.offset().iter().zip(info.stride());
+        let planes = planes.map(|(&offset, &stride)| Plane { data: &mapped[offset..], stride: stride as usize });
+        let (width, height) = (info.width() as usize, info.height() as usize);
+        let frame = Frame { format: pixels, width, height, planes: planes.collect() };
+        let mut found = detector.detect(&frame, color).unwrap();
+        for object in &mut found {
+            let BBox { x1, y1, .. } = object.bbox;
+            object.bbox = BBox::new(x1, y1, object.bbox.width(), object.bbox.height());
+        }
+        assert_eq!(&found, wanted, "{pixels:?}");
+    }
+}
+
 #[test]
 fn the_detector_finds_what_the_elements_find() {
-    for (format, pixels, nms, wishes) in [
-        ("I420", PixelFormat::I420, "", Wishes::default()),
-        ("NV12", PixelFormat::Nv12, "score-threshold=0.01 iou-threshold=0.9", {
+    for (pixels, nms, wishes) in [
+        (PixelFormat::I420, "", Wishes::default()),
+        (PixelFormat::Nv12, "score-threshold=0.01 iou-threshold=0.9", {
             Wishes { score_threshold: 0.01, iou_threshold: 0.9, ..Wishes::default() }
         }),
-        ("BGRx", PixelFormat::Bgrx, "classes=box max-detections=2", {
+        (PixelFormat::Bgrx, "classes=box max-detections=2", {
             Wishes { classes: "box".into(), max_detections: 2, ..Wishes::default() }
         }),
     ] {
-        let frames = frames(format);
-        let wanted = objects_of_the_elements(&frames, nms);
-        assert!(wanted.iter().all(|objects| !objects.is_empty()), "{format}");
         let mut detector = Detector::open(shapes(), &on_cpu(), wishes).unwrap();
-        for ((info, buffer), wanted) in frames.iter().zip(&wanted) {
-            let color = gsttrt::video::Format::from_caps(&info.to_caps().unwrap()).unwrap().color;
-            let mapped = buffer.map_readable().unwrap();
-            let planes = info.offset().iter().zip(info.stride());
-            let planes = planes.map(|(&offset, &stride)| Plane { data: &mapped[offset..], stride: stride as usize });
-            let (width, height) = (info.width() as usize, info.height() as usize);
-            let frame = Frame { format: pixels, width, height, planes: planes.collect() };
-            let mut found = detector.detect(&frame, color).unwrap();
-            for object in &mut found {
-                let BBox { x1, y1, .. } = object.bbox;
-                object.bbox = BBox::new(x1, y1, object.bbox.width(), object.bbox.height());
-            }
-            assert_eq!(&found, wanted, "{format}");
-        }
+        assert_same(&mut detector, pixels, &format!("model-file={} backend=cpu", shapes()), nms);
     }
+}
+
+/// Needs a GPU and TensorRT, by `GPU_MODEL` and `TRT_PROPERTIES` as tests/gpu_chain.rs does.
+#[test]
+fn on_the_gpu_too() {
+    let setting = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    if common::gpu::context().is_none() {
+        return;
+    }
+    let Some(properties) = setting("TRT_PROPERTIES") else { return common::gpu::skip("TRT_PROPERTIES is not set.") };
+    let model = setting("GPU_MODEL").unwrap_or_else(shapes);
+    let texts = properties.split_whitespace().chain(["backend=tensorrt"]);
+    let (options, wishes) = gsttrt::session::parse_options(texts).unwrap();
+    let mut detector = Detector::open(&model, &options, wishes).unwrap();
+    assert_eq!(detector.session().backend(), "tensorrt");
+    for pixels in [PixelFormat::Nv12, PixelFormat::Rgb] {
+        assert_same(&mut detector, pixels, &format!("model-file={model} {properties} backend=tensorrt"), "");
+    }
+    // Host tensors come and go: the same input gives the same output.
+    let session = detector.session_mut();
+    let bytes = session.input().bytes().unwrap();
+    let mut run = |value: u8| session.run_bytes(&vec![value; bytes]).unwrap()[0].bytes().unwrap().to_vec();
+    let (zeros, others) = (run(0), run(52)); // an f32 of 2e-7 or an f16 of 0.26 in each element
+    assert!(zeros == run(0) && others == run(52));
 }
 
 /// A grey frame of that size, in RGB.
@@ -157,7 +184,17 @@ fn a_detector_stays_usable_after_mistakes() {
 
     // Of a frame of another size, the box is in its pixels.
     let found = detect(&mut detector, 32, 32, &grey).unwrap();
-    assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 16.0, 16.0), ..dog }]);
+    assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 16.0, 16.0), ..dog.clone() }]);
+
+    // Where the frame lies in the input is a matter of the recipe.
+    let found = detect(&mut detector, 64, 32, &grey).unwrap();
+    assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 32.0, 16.0), ..dog.clone() }]);
+    detector.set_recipe(Recipe { fit: Fit::LetterboxTopLeft, ..*detector.recipe() });
+    let found = detect(&mut detector, 64, 32, &grey).unwrap();
+    assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 32.0, 32.0), ..dog }]);
+    detector.set_recipe(Recipe { colors: Colors::Gray, ..*detector.recipe() });
+    let error = detect(&mut detector, 64, 32, &grey).unwrap_err();
+    assert!(error.message().contains("gray has 1 channels, the tensor 3"), "{error}");
 }
 
 #[test]

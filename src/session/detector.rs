@@ -14,7 +14,7 @@ use crate::tensor::{Pool, Tensor};
 use crate::vision::frame::{Colorimetry, Frame, PixelFormat};
 use crate::vision::geometry::{BBox, Letterbox};
 use crate::vision::preprocess::Preprocess;
-use crate::vision::recipe::InputSpec;
+use crate::vision::recipe::{InputSpec, Recipe};
 
 /// An object in a frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,6 +99,18 @@ impl Detector {
 
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
+    }
+
+    /// How a frame becomes the model's input, as the model wants it.
+    pub fn recipe(&self) -> &Recipe {
+        &self.session.plan.spec.recipe
+    }
+
+    /// Prepares frames otherwise from the next one on, for models that do not say what they want; as the properties of
+    /// trtpreprocess do. Who forces a layout may want [`Layout::recipe`](crate::vision::layout::Layout::recipe).
+    pub fn set_recipe(&mut self, recipe: Recipe) {
+        self.session.plan.spec.recipe = recipe;
+        self.maker = None;
     }
 
     /// What counts from the next frame on.

@@ -16,6 +16,13 @@ use crate::vision::nms::Nms;
 use crate::vision::recipe::Recipe;
 
 /// What the user says about boxes: the properties of trtnms, with the same defaults.
+///
+/// ```
+/// use gsttrt::session::Wishes;
+///
+/// let wishes = Wishes { classes: "person,car".into(), score_threshold: 0.5, ..Wishes::default() };
+/// assert_eq!((wishes.iou_threshold, wishes.max_detections), (0.45, 300));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wishes {
     /// How the model writes them; `None` where that is to be recognised.

@@ -23,7 +23,8 @@ use crate::tensor::{Element, Pool, Tensor, TensorDesc, list};
 
 pub(crate) use classes::read_labels;
 pub use detector::{Detector, Object};
-pub use finder::{Finder, Wishes};
+pub(crate) use finder::Finder;
+pub use finder::Wishes;
 pub use options::parse_options;
 
 /// What to run a model with; the default is what trtinfer does by default.
