@@ -21,6 +21,10 @@ fn on_cpu() -> SessionOptions {
     SessionOptions { backend: Choice::Cpu, ..SessionOptions::default() }
 }
 
+fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 fn open(model: &str) -> Session {
     Session::open(model, &on_cpu()).unwrap()
 }
@@ -39,7 +43,7 @@ fn frames(format: &str) -> Vec<(gst_video::VideoInfo, gst::Buffer)> {
     init();
     let line = format!(
         "filesrc location={} ! decodebin ! videoconvert ! video/x-raw,format={format} ! appsink name=out sync=false",
-        path("tests/data/sample.mp4")
+        setting("GPU_CLIP").unwrap_or_else(|| path("tests/data/sample.mp4"))
     );
     let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
     let out = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
@@ -124,10 +128,9 @@ fn the_detector_finds_what_the_elements_find() {
     }
 }
 
-/// Needs a GPU and TensorRT, by `GPU_MODEL` and `TRT_PROPERTIES` as tests/gpu_chain.rs does.
+/// Needs a GPU and TensorRT, by `GPU_CLIP`, `GPU_MODEL` and `TRT_PROPERTIES` as tests/gpu_chain.rs does.
 #[test]
 fn on_the_gpu_too() {
-    let setting = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     if common::gpu::context().is_none() {
         return;
     }

@@ -313,3 +313,19 @@ pub unsafe extern "C" fn gst_trt_session_detect(
         unsafe { give("found", found, detected.len()) }
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panics_become_errors() {
+        assert_eq!(contained::<()>(|| panic!("of {}", 7)), Err(PANIC));
+        // SAFETY: a text of this thread.
+        let text = unsafe { CStr::from_ptr(gst_trt_last_error()) };
+        assert_eq!(text, c"This is a bug of the library: of 7.");
+        assert_eq!(done(contained(|| Err(wrong("a\0b")))), 7);
+        // SAFETY: as above.
+        assert_eq!(unsafe { CStr::from_ptr(gst_trt_last_error()) }, c"a b.");
+    }
+}
