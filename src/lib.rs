@@ -7,18 +7,22 @@
 //! * [`cuda`]: the GPU: driver, memory.
 //! * [`tensorrt`]: TensorRT, found at run time.
 //! * [`model`]: what a model file says about itself; [`backend`]: what runs it.
+//! * [`session`]: the elements' chain without a pipeline, for applications that have frames or tensors of their own;
+//!   [`capi`]: the same for C.
 //! * [`meta`]: what the elements hang on buffers; [`video`]: the door between GStreamer's video and [`vision`].
 //! * [`trtpreprocess`], [`trtinfer`], [`trtnms`]: the elements, thin: settings, caps, one call per frame.
 //!
-//! Arrows run one way: elements use everything, `backend`, `model` and `meta` use `vision`, and `vision` uses only `tensor`
-//! and `error`.
+//! Arrows run one way: elements use everything, `session` all but elements and `video`, `backend`, `model` and `meta` use
+//! `vision`, and `vision` uses only `tensor` and `error`.
 
 pub mod backend;
+pub mod capi;
 pub mod cuda;
 pub mod error;
 pub mod meta;
 pub mod model;
 mod onnx;
+pub mod session;
 pub mod tensor;
 pub mod tensorrt;
 pub mod trtinfer;

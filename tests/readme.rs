@@ -21,6 +21,9 @@ fn readme_shows_the_examples_as_they_are() {
         ("examples/detections.rs", "    // README: begin\n", "    // README: end"),
         ("examples/detections.py", "# README: begin\n", "# README: end"),
         ("examples/detections.c", "  /* README: begin */\n", "  /* README: end */"),
+        ("examples/session.rs", "    // README: begin\n", "    // README: end"),
+        ("examples/session.py", "# README: begin\n", "# README: end"),
+        ("examples/session.c", "  /* README: begin */\n", "  /* README: end */"),
     ] {
         let source = std::fs::read_to_string(path(example)).unwrap();
         let shown = source.split_once(begin).and_then(|(_, rest)| rest.split_once(end)).unwrap().0;

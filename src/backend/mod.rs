@@ -1,6 +1,7 @@
 //! What runs models. A backend is one file behind the [`Backend`] trait and one arm of [`open`].
 
 mod cpu;
+mod plan;
 pub mod tensorrt;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +18,7 @@ use crate::tensor::Tensor;
 use crate::tensorrt::engine::Engine;
 use crate::tensorrt::library::Library;
 use crate::vision::recipe::InputSpec;
+pub use plan::Plan;
 use tensorrt::TensorRt;
 
 /// A loaded model. One frame at a time; another thread needs another one.
@@ -98,6 +100,7 @@ pub fn choose(choice: Choice, path: &Path, options: &tensorrt::Options) -> Resul
 }
 
 /// A model whose description was read, and the engine where the file is one.
+#[derive(Clone)]
 pub struct Described {
     pub model: Arc<Model>,
     pub engine: Option<Arc<Engine>>,

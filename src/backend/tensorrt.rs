@@ -253,7 +253,7 @@ fn no_profile(engine: &Engine, image: &Io, wanted: &TensorDesc) -> Error {
         .collect();
     Error::new(Kind::Settings, format!("The engine does not take an input of {wanted}"))
         .cause(format!("it was built for {}", ranges.join(", and ")))
-        .remedy("Set input-size on trtinfer to a size in that range, or build the engine for another one")
+        .remedy("Set input-size to a size in that range, or build the engine for another one")
 }
 
 impl Backend for TensorRt {

@@ -93,11 +93,17 @@ impl DeviceBlock {
 
     /// Copies the bytes to the host and waits for that; for tests, tools and the CPU.
     pub fn read(&self) -> Result<Vec<u8>> {
-        let _entered = self.context().enter()?;
         let mut bytes = vec![0; self.bytes];
-        // SAFETY: the block has that many bytes.
-        unsafe { result::memcpy_dtoh_sync(&mut bytes, self.address()) }.or_fail("Cannot read GPU memory")?;
+        self.read_into(&mut bytes)?;
         Ok(bytes)
+    }
+
+    /// The same into `bytes`. No more than there are.
+    pub fn read_into(&self, bytes: &mut [u8]) -> Result<()> {
+        assert!(bytes.len() <= self.bytes);
+        let _entered = self.context().enter()?;
+        // SAFETY: checked above.
+        unsafe { result::memcpy_dtoh_sync(bytes, self.address()) }.or_fail("Cannot read GPU memory")
     }
 
     /// Copies from the host and waits for that. No more bytes than there are.

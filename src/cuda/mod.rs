@@ -5,3 +5,4 @@ pub mod gst;
 pub mod kernels;
 pub mod memory;
 pub mod pinned;
+pub mod preprocess;

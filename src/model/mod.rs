@@ -153,7 +153,7 @@ impl Model {
         let height = fixed(h).or(wanted.map(|(_, height)| height.into()));
         let (Some(width), Some(height)) = (width, height) else {
             return Err(Error::new(Kind::Settings, format!("The model leaves the size of its input open ({input})"))
-                .remedy("Set input-size on trtinfer, such as input-size=640x640"));
+                .remedy("Set input-size, such as input-size=640x640"));
         };
         let side = |length: i64| u32::try_from(length).ok().filter(|length| SIDES.contains(length));
         let (Some(width), Some(height)) = (side(width), side(height)) else {
@@ -175,7 +175,7 @@ impl Model {
                 Kind::Settings,
                 format!("An input of {width}x{height} does not suit the model, whose stride is {stride}"),
             )
-            .remedy("Set input-size on trtinfer to multiples of the stride"));
+            .remedy("Set input-size to multiples of the stride"));
         }
         if input.dims[0] > 1 {
             return Err(Error::new(

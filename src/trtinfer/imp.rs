@@ -9,18 +9,14 @@ use gst_base::subclass::prelude::*;
 
 use super::opening::Opening;
 use super::settings::Settings;
-use crate::backend::tensorrt::Options;
-use crate::backend::{self, Backend, Chosen, Described, Event, Loading, Outputs, Runner};
-use crate::cuda::driver::Context;
+use crate::backend::{Backend, Event, Loading, Outputs, Plan, Runner};
 use crate::cuda::gst::Slot;
 use crate::error::{Error, Kind, Result};
 use crate::meta::tensor::{Content, Payload, TensorMeta};
-use crate::model::Model;
 use crate::tensor::Tensor;
-use crate::tensorrt::engine::Engine;
 use crate::tensorrt::interfaces;
 use crate::video;
-use crate::vision::recipe::{InputSpec, parse_size};
+use crate::vision::recipe::parse_size;
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtinfer", gst::DebugColorFlags::empty(), Some("Models on tensors")));
@@ -41,14 +37,7 @@ fn log(level: interfaces::Level, line: &str) {
 /// What start() read; does not change until stop(), save that another CUDA context takes the place of this one.
 #[derive(Clone)]
 struct Session {
-    model: Arc<Model>,
-    /// Where the file is one.
-    engine: Option<Arc<Engine>>,
-    runner: Runner,
-    options: Options,
-    /// What TensorRT works in.
-    cuda: Option<Context>,
-    spec: InputSpec,
+    plan: Plan,
     opening: Arc<Opening>,
 }
 
@@ -84,7 +73,7 @@ impl TrtInfer {
     }
 
     /// Reads the model's description and decides where it runs.
-    fn open_session(&self) -> Result<(Session, Option<String>)> {
+    fn open_session(&self) -> Result<Session> {
         let settings = self.settings.lock().unwrap().clone();
         let path = settings.model_file.as_deref().ok_or_else(|| {
             Error::new(Kind::Settings, "trtinfer has no model")
@@ -94,29 +83,23 @@ impl TrtInfer {
             return Err(Error::new(Kind::Settings, format!("batch-size={} is not supported yet", settings.batch_size))
                 .remedy("Leave batch-size at 1"));
         }
-        let options = settings.tensorrt();
-        let Chosen { runner, reason } = backend::choose(settings.backend, path, &options)?;
-        let cuda = match runner {
-            Runner::Cpu => None,
-            Runner::TensorRt(_) => Some(self.cuda.ensure(&*self.obj(), settings.cuda_device_id)?),
-        };
-        let Described { model, engine } = backend::describe(runner, path, &options, cuda.as_ref())?;
-        model.check_task()?;
-        let spec = model.input_spec(parse_size("input-size", &settings.input_size)?, runner.place())?;
-        model.side_inputs(&spec)?; // made by the backend; what cannot be filled is better said before the slow part
-        Ok((Session { model, engine, runner, options, cuda, spec, opening: Arc::default() }, reason))
+        let size = parse_size("input-size", &settings.input_size)?;
+        let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
+        let plan = Plan::new(path, settings.backend, size, settings.tensorrt(), cuda)?;
+        plan.model().check_task()?;
+        Ok(Session { plan, opening: Arc::default() })
     }
 
     /// Loads the model in a thread of GStreamer's pool, so that the application stays responsive.
     fn load(&self, session: Session) {
         self.obj().call_async(move |element| {
-            let Session { model, engine, runner, options, cuda, spec, opening } = session;
-            let name = model.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let Session { plan, opening } = session;
+            let name = plan.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let progress = |kind, text: &str| {
                 let message = gst::message::Progress::builder(kind, "model-load", text).src(element).build();
                 let _ = element.post_message(message);
             };
-            progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", runner.name()));
+            progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", plan.runner.name()));
             let begun = Instant::now();
             let told = Mutex::new(String::new());
             let tell = |event: Event<'_>| match event {
@@ -139,8 +122,7 @@ impl TrtInfer {
                 }
             };
             let loading = Loading { tell: &tell, cancelled: opening.cancelled() };
-            let described = Described { model, engine };
-            let outcome = backend::open(runner, &described, &spec, &options, cuda.as_ref(), &loading);
+            let outcome = plan.load(&loading);
             if opening.is_cancelled() {
                 progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
                 return;
@@ -167,7 +149,7 @@ impl TrtInfer {
     /// decoder's, and the others must follow.
     fn follow(&self, tensor: &Tensor, running: &mut Running) -> Result<()> {
         let Some(mut session) = self.session() else { return Ok(()) };
-        let (Some(have), Some(memory)) = (&session.cuda, tensor.device()) else { return Ok(()) };
+        let (Some(have), Some(memory)) = (&session.plan.cuda, tensor.device()) else { return Ok(()) };
         if have == memory.context() {
             return Ok(());
         }
@@ -176,11 +158,7 @@ impl TrtInfer {
         gst::info!(CAT, imp = self, "loading the model again, in the context of its tensors");
         session.opening.cancel();
         running.backend = None;
-        session.cuda = Some(memory.context().clone());
-        if session.engine.is_some() {
-            let path = &session.model.path;
-            session.engine = backend::describe(session.runner, path, &session.options, session.cuda.as_ref())?.engine;
-        }
+        session.plan = session.plan.in_context(memory.context())?;
         session.opening = Arc::default();
         *self.session.lock().unwrap() = Some(session.clone());
         self.load(session);
@@ -209,7 +187,7 @@ impl TrtInfer {
         }
         running.passed = Some(0);
 
-        let wanted = session.model.image_input();
+        let wanted = session.plan.model().image_input();
         if tensor.desc().dtype != wanted.dtype || !tensor.desc().dims.fits(&wanted.dims) {
             let error = Error::new(Kind::WrongType, "The tensor does not fit the model")
                 .cause(format!("it is {}, and the model wants {wanted}", tensor.desc()))
@@ -231,7 +209,7 @@ impl TrtInfer {
         stats.last = took;
         drop(stats);
 
-        let (letterbox, recipe, model) = (*letterbox, *recipe, session.model);
+        let (letterbox, recipe, model) = (*letterbox, *recipe, session.plan.model().clone());
         let content = Content::Output { tensors, letterbox, recipe, model, input: payload };
         TensorMeta::set(buffer, Arc::new(Payload { content, ready }));
         Ok(())
@@ -260,21 +238,23 @@ fn missing_tensor(what: &str) -> Error {
 impl Session {
     /// What was read from the file, for applications and for `gst-launch-1.0 -v`.
     fn info(&self) -> gst::Structure {
+        let Plan { runner, spec, .. } = &self.plan;
+        let model = self.plan.model();
         let descs = |descs: &[crate::tensor::TensorDesc]| gst::Array::new(descs.iter().map(|desc| desc.to_string()));
         let mut metadata = gst::Structure::new_empty("metadata");
-        for (key, value) in self.model.metadata.iter().filter(|(_, value)| value.len() < 4096) {
+        for (key, value) in model.metadata.iter().filter(|(_, value)| value.len() < 4096) {
             metadata.set(key.replace(|c: char| !c.is_ascii_alphanumeric(), "-"), value);
         }
         gst::Structure::builder("model-info")
-            .field("file", self.model.path.display().to_string())
-            .field("producer", &self.model.producer)
-            .field("backend", self.runner.name())
-            .field("task", self.model.task.as_deref())
-            .field("stride", self.model.stride.unwrap_or(0))
-            .field("labels", gst::Array::new(&self.model.labels))
-            .field("inputs", descs(&self.model.inputs))
-            .field("outputs", descs(&self.model.outputs))
-            .field("tensor", self.spec.to_string())
+            .field("file", model.path.display().to_string())
+            .field("producer", &model.producer)
+            .field("backend", runner.name())
+            .field("task", model.task.as_deref())
+            .field("stride", model.stride.unwrap_or(0))
+            .field("labels", gst::Array::new(&model.labels))
+            .field("inputs", descs(&model.inputs))
+            .field("outputs", descs(&model.outputs))
+            .field("tensor", spec.to_string())
             .field("metadata", metadata)
             .build()
     }
@@ -380,10 +360,10 @@ impl BaseTransformImpl for TrtInfer {
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
         interfaces::set_hook(log);
-        let (session, reason) = self.open_session().map_err(|error| error.to_gst())?;
+        let session = self.open_session().map_err(|error| error.to_gst())?;
         gst::info!(CAT, imp = self, "{}", session.info());
-        if let Some(reason) = reason {
-            let text = format!("Running the model on the {}: {reason}.", session.runner.name().to_uppercase());
+        if let Some(reason) = &session.plan.reason {
+            let text = format!("Running the model on the {}: {reason}.", session.plan.runner.name().to_uppercase());
             // gst-launch-1.0 prints nothing but the debug part of an info.
             gst::element_imp_info!(self, gst::LibraryError::Init, ("{text}"), ["{text}"]);
         }
@@ -414,11 +394,11 @@ impl BaseTransformImpl for TrtInfer {
         filter: Option<&gst::Caps>,
     ) -> Option<gst::Caps> {
         let mut caps = video::without_tensor(&video::usable(caps));
-        if self.session().is_some_and(|session| matches!(session.runner, Runner::Cpu)) {
+        if self.session().is_some_and(|session| matches!(session.plan.runner, Runner::Cpu)) {
             caps = video::in_system_memory(&caps);
         }
         let caps = match self.session() {
-            Some(session) if direction == gst::PadDirection::Src => video::with_tensor(&caps, &session.spec),
+            Some(session) if direction == gst::PadDirection::Src => video::with_tensor(&caps, &session.plan.spec),
             _ => caps,
         };
         Some(video::filtered(caps, filter))

@@ -8,7 +8,7 @@ use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::prelude::*;
 
-use super::detector::{Detector, Wishes};
+use super::LayoutChoice;
 use super::painter::GpuPainter;
 use crate::cuda;
 use crate::cuda::gst::Slot;
@@ -16,6 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::meta::detection;
 use crate::meta::tensor::{Content, TensorMeta};
 use crate::model::Model;
+use crate::session::{Finder, Wishes};
 use crate::tensor::Tensor;
 use crate::video::{self, Format, FramePool};
 use crate::vision::geometry::Letterbox;
@@ -51,7 +52,7 @@ impl Default for Settings {
 /// What set_caps() and the first frame made.
 struct State {
     format: Format,
-    detector: Option<Detector>,
+    finder: Option<Finder>,
     overlay: Overlay,
     painter: Option<GpuPainter>,
     /// Made when the first frame has to be copied.
@@ -61,7 +62,7 @@ struct State {
     task: Option<Task>,
 }
 
-/// What is left to do with the frame whose objects the detector has just found.
+/// What is left to do with the frame whose objects have just been found.
 #[derive(Clone, Copy)]
 struct Task {
     frame: u64,
@@ -96,32 +97,32 @@ impl TrtNms {
         if let Some(memory) = tensors.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         }
-        let detector = match &mut state.detector {
-            Some(detector) if detector.suits(model, tensors) => {
-                self.adjust(detector, settings.wishes);
-                detector
+        let finder = match &mut state.finder {
+            Some(finder) if finder.suits(model, tensors) => {
+                self.adjust(finder, settings.wishes);
+                finder
             }
-            other => other.insert(self.detector(settings.wishes, model, tensors, letterbox, recipe)?),
+            other => other.insert(self.finder(settings.wishes, model, tensors, letterbox, recipe)?),
         };
-        detector.detect(tensors, payload.ready.as_ref(), letterbox)?;
-        let count = detector.detections().len();
+        finder.find(tensors, payload.ready.as_ref(), letterbox)?;
+        let count = finder.detections().len();
         gst::trace!(CAT, imp = self, "frame {frame}: {count} objects");
         let draw = (settings.draw && count > 0).then_some(settings.style);
         Ok(Some(Task { frame, draw, post_message: settings.post_messages }))
     }
 
-    fn detector(
+    fn finder(
         &self,
         wishes: Wishes,
         model: &Arc<Model>,
         tensors: &[Tensor],
         letterbox: &Letterbox,
         recipe: &Recipe,
-    ) -> Result<Detector> {
-        let detector = Detector::new(wishes, model, tensors, letterbox)?;
-        let layout = detector.decoder.layout();
+    ) -> Result<Finder> {
+        let finder = Finder::new(wishes, model, tensors, letterbox)?;
+        let layout = finder.decoder.layout();
         gst::info!(CAT, imp = self, "{} is {layout}: {}", model.path.display(), layout.expects());
-        if let Some(usual) = detector.doubted(recipe) {
+        if let Some(usual) = finder.doubted(recipe) {
             gst::element_imp_warning!(
                 self,
                 gst::StreamError::Format,
@@ -129,19 +130,19 @@ impl TrtNms {
                 ["usual: {usual:?}, here: {recipe:?}"]
             );
         }
-        Ok(detector)
+        Ok(finder)
     }
 
-    /// Lets the detector have what changed while playing. A slip of the hand must not end a running pipeline: it is said
+    /// Lets the finder have what changed while playing. A slip of the hand must not end a running pipeline: it is said
     /// once, and the properties say again what is in force.
-    fn adjust(&self, detector: &mut Detector, wishes: Wishes) {
-        if *detector.wishes() == wishes {
+    fn adjust(&self, finder: &mut Finder, wishes: Wishes) {
+        if *finder.wishes() == wishes {
             return;
         }
-        let Err(error) = detector.adjust(wishes.clone()) else { return };
+        let Err(error) = finder.adjust(wishes.clone()) else { return };
         let mut settings = self.settings.lock().unwrap();
         if settings.wishes == wishes {
-            settings.wishes = detector.wishes().clone();
+            settings.wishes = finder.wishes().clone();
         }
         drop(settings);
         gst::element_imp_warning!(self, gst::ResourceError::Settings, ("{error} The settings stay as they were."));
@@ -149,8 +150,8 @@ impl TrtNms {
 
     /// Draws, attaches and tells what was found.
     fn finish(&self, state: &mut State, task: Task, buffer: &mut gst::BufferRef) -> Result<()> {
-        let State { format, detector: Some(detector), overlay, painter, .. } = state else { return Ok(()) };
-        let (detections, labels, size) = (detector.detections(), &detector.labels, format.size());
+        let State { format, finder: Some(finder), overlay, painter, .. } = state else { return Ok(()) };
+        let (detections, labels, size) = (finder.detections(), &finder.labels, format.size());
         if let Some(style) = task.draw {
             let plan = overlay.plan(format.target(), detections, labels, &style);
             match format.on_gpu(buffer, true)? {
@@ -215,7 +216,7 @@ impl ObjectImpl for TrtNms {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
             let default = Settings::default();
             vec![
-                glib::ParamSpecEnum::builder_with_default("layout", default.wishes.layout)
+                glib::ParamSpecEnum::builder_with_default("layout", LayoutChoice::from(default.wishes.layout))
                     .nick("Layout")
                     .blurb("How the model writes its boxes")
                     .mutable_ready()
@@ -302,7 +303,7 @@ impl ObjectImpl for TrtNms {
         let Settings { wishes, draw, style, post_messages, cuda_device_id } = &mut *settings;
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
         match pspec.name() {
-            "layout" => wishes.layout = value.get().expect("checked by GObject"),
+            "layout" => wishes.layout = value.get::<LayoutChoice>().expect("checked by GObject").into(),
             "label-file" => wishes.label_file = value.get::<Option<PathBuf>>().expect("checked by GObject"),
             "score-threshold" => wishes.score_threshold = value.get().expect("checked by GObject"),
             "class-thresholds" => wishes.class_thresholds = text(),
@@ -323,7 +324,7 @@ impl ObjectImpl for TrtNms {
         let Settings { wishes, draw, style, post_messages, cuda_device_id } = &*self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
         match pspec.name() {
-            "layout" => wishes.layout.to_value(),
+            "layout" => LayoutChoice::from(wishes.layout).to_value(),
             "label-file" => wishes.label_file.as_deref().to_value(),
             "score-threshold" => wishes.score_threshold.to_value(),
             "class-thresholds" => text(&wishes.class_thresholds),
@@ -375,7 +376,7 @@ impl BaseTransformImpl for TrtNms {
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
         // Only to fail early: it is read again with the model, whose classes it must match.
         let label_file = self.settings.lock().unwrap().wishes.label_file.clone();
-        label_file.map_or(Ok(()), |path| super::classes::read_labels(&path).map(drop)).map_err(|error| error.to_gst())
+        label_file.map_or(Ok(()), |path| crate::session::read_labels(&path).map(drop)).map_err(|error| error.to_gst())
     }
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
@@ -404,9 +405,9 @@ impl BaseTransformImpl for TrtNms {
             gst::loggable_error!(CAT, "{error}")
         })?;
         let mut state = self.state.lock().unwrap();
-        let (detector, frames) = state.take().map_or((None, 0), |old| (old.detector, old.frames));
+        let (finder, frames) = state.take().map_or((None, 0), |old| (old.finder, old.frames));
         let overlay = Overlay::default();
-        *state = Some(State { format, detector, overlay, painter: None, pool: None, frames, task: None });
+        *state = Some(State { format, finder, overlay, painter: None, pool: None, frames, task: None });
         Ok(())
     }
 

@@ -11,8 +11,6 @@
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms classes=person,car class-thresholds=car=0.5 ! videoconvert ! autovideosink
 //! ```
 
-mod classes;
-mod detector;
 mod imp;
 mod painter;
 
@@ -56,22 +54,29 @@ pub enum LayoutChoice {
     DeepstreamYolo,
 }
 
+const LAYOUTS: [(LayoutChoice, Layout); Layout::ALL.len()] = [
+    (LayoutChoice::Yolov5, Layout::Yolov5),
+    (LayoutChoice::Yolov8, Layout::Yolov8),
+    (LayoutChoice::Yolov8Transposed, Layout::Yolov8Transposed),
+    (LayoutChoice::EndToEnd, Layout::EndToEnd),
+    (LayoutChoice::Yolox, Layout::Yolox),
+    (LayoutChoice::EfficientNms, Layout::EfficientNms),
+    (LayoutChoice::Detr, Layout::Detr),
+    (LayoutChoice::DetrUltralytics, Layout::DetrUltralytics),
+    (LayoutChoice::DetrTopK, Layout::DetrTopK),
+    (LayoutChoice::Ssd, Layout::Ssd),
+    (LayoutChoice::DeepstreamYolo, Layout::DeepstreamYolo),
+];
+
 impl From<LayoutChoice> for Option<Layout> {
     fn from(choice: LayoutChoice) -> Self {
-        Some(match choice {
-            LayoutChoice::Auto => return None,
-            LayoutChoice::Yolov5 => Layout::Yolov5,
-            LayoutChoice::Yolov8 => Layout::Yolov8,
-            LayoutChoice::Yolov8Transposed => Layout::Yolov8Transposed,
-            LayoutChoice::EndToEnd => Layout::EndToEnd,
-            LayoutChoice::Yolox => Layout::Yolox,
-            LayoutChoice::EfficientNms => Layout::EfficientNms,
-            LayoutChoice::Detr => Layout::Detr,
-            LayoutChoice::DetrUltralytics => Layout::DetrUltralytics,
-            LayoutChoice::DetrTopK => Layout::DetrTopK,
-            LayoutChoice::Ssd => Layout::Ssd,
-            LayoutChoice::DeepstreamYolo => Layout::DeepstreamYolo,
-        })
+        LAYOUTS.into_iter().find(|pair| pair.0 == choice).map(|pair| pair.1)
+    }
+}
+
+impl From<Option<Layout>> for LayoutChoice {
+    fn from(layout: Option<Layout>) -> Self {
+        LAYOUTS.into_iter().find(|pair| Some(pair.1) == layout).map_or(LayoutChoice::Auto, |pair| pair.0)
     }
 }
 
@@ -89,6 +94,7 @@ mod tests {
         let chosen = class.values().iter().filter_map(|value| {
             let layout = Option::<Layout>::from(value.to_value(&class).get::<LayoutChoice>().unwrap())?;
             assert_eq!(value.nick(), layout.name());
+            assert_eq!(Option::<Layout>::from(LayoutChoice::from(Some(layout))), Some(layout));
             Some(layout)
         });
         assert_eq!(chosen.collect::<Vec<_>>(), Layout::ALL);

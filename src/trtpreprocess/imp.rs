@@ -6,12 +6,12 @@ use gst::subclass::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
-use super::gpu::Gpu;
 use super::settings::{Overrides, Settings};
 use super::{Resize, TensorColors, TensorOrder, TensorType};
 use crate::cuda;
 use crate::cuda::driver::Context;
 use crate::cuda::gst::Slot;
+use crate::cuda::preprocess::TensorMaker;
 use crate::error::{Error, Kind, Result};
 use crate::meta::tensor::{Content, Payload, TensorMeta};
 use crate::tensor::{Pool, Tensor};
@@ -37,7 +37,7 @@ enum Maker {
         pool: Pool,
     },
     /// Made with the first frame, in its context.
-    Gpu(Option<Box<Gpu>>),
+    Gpu(Option<Box<TensorMaker>>),
 }
 
 /// No two of these are locked at a time.
@@ -92,9 +92,20 @@ impl TrtPreprocess {
                 let context = self.context_for(buffer)?;
                 let gpu = match gpu {
                     Some(gpu) if *gpu.context() == context => gpu,
-                    other => other.insert(Box::new(Gpu::new(&context, format, spec)?)),
+                    other => {
+                        let size = (format.info.width() as usize, format.info.height() as usize);
+                        other.insert(Box::new(TensorMaker::new(&context, format.pixels, size, format.color, spec)?))
+                    }
                 };
-                let (tensor, ready) = gpu.tensor(format, spec, buffer)?;
+                let (tensor, ready) = match format.on_gpu(buffer, false)? {
+                    Some(frame) => {
+                        frame.order(gpu.stream())?;
+                        // SAFETY: `Format` checked the planes against their memory, and the buffer stays until its payload
+                        // is dropped, which waits for the fence.
+                        unsafe { gpu.of_gpu(&frame.planes) }?
+                    }
+                    None => format.read(buffer, |frame| gpu.of_host(frame))?,
+                };
                 (tensor, *gpu.letterbox(), Some(ready))
             }
         };

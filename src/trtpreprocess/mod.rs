@@ -8,7 +8,6 @@
 //! gst-launch-1.0 filesrc location=street.mp4 ! decodebin ! videoconvert ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms ! videoconvert ! autovideosink
 //! ```
 
-mod gpu;
 mod imp;
 mod settings;
 

@@ -2,6 +2,8 @@
 
 use smallvec::SmallVec;
 
+use crate::error::{Error, Kind, Result};
+
 /// Pixel formats that frames come in, named as GStreamer names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PixelFormat {
@@ -132,6 +134,33 @@ pub struct Frame<'a> {
     pub width: usize,
     pub height: usize,
     pub planes: SmallVec<[Plane<'a>; 3]>,
+}
+
+impl Frame<'_> {
+    /// # Errors
+    /// `WrongType`, if it is not of this format and size, or if a plane is missing or shorter than its stride says.
+    pub fn check(&self, format: PixelFormat, width: usize, height: usize) -> Result<()> {
+        let wrong = |cause: String| Err(Error::new(Kind::WrongType, "Cannot read the frame").cause(cause));
+        if (self.format, self.width, self.height) != (format, width, height) {
+            let (is, wanted) = (self.format.name(), format.name());
+            return wrong(format!("it is {is} {}x{}, not {wanted} {width}x{height}", self.width, self.height));
+        }
+        let wanted = format.planes(width, height);
+        if self.planes.len() != wanted.len() {
+            return wrong(format!("it has {} planes, not {}", self.planes.len(), wanted.len()));
+        }
+        for (i, (plane, (row, rows))) in self.planes.iter().zip(wanted).enumerate() {
+            let needed = plane.stride.checked_mul(rows - 1).and_then(|bytes| bytes.checked_add(row));
+            if plane.stride < row || needed.is_none_or(|needed| plane.data.len() < needed) {
+                return wrong(format!(
+                    "plane {i} has {} bytes at stride {}, too few for {rows} rows of {row}",
+                    plane.data.len(),
+                    plane.stride
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A picture to draw on.

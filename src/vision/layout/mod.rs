@@ -378,7 +378,7 @@ impl Decoder {
         }
         let unknown = || {
             Error::new(Kind::Settings, format!("The layout {} needs the size of the model's input", row.name))
-                .remedy("Export the model with a fixed input size, or set input-size on trtinfer")
+                .remedy("Export the model with a fixed input size, or set input-size")
         };
         let head = Head {
             rows: found.rows as usize,

@@ -134,7 +134,8 @@ impl Preprocess {
     /// `WrongType`, if the frame is not of the format and size given to [`Preprocess::new`], if a plane is missing or
     /// shorter than its stride says, or if the tensor has another size.
     pub fn run(&mut self, frame: &Frame, tensor: &mut [u8]) -> Result<()> {
-        self.check_frame(frame)?;
+        let Letterbox { frame_width, frame_height, .. } = self.letterbox;
+        frame.check(self.format, frame_width as usize, frame_height as usize)?;
         let bytes = self.padding.len() * self.letterbox.tensor_height as usize;
         if tensor.len() != bytes {
             return Err(Error::new(Kind::WrongType, "Cannot write the tensor")
@@ -211,30 +212,6 @@ impl Preprocess {
     fn lines(&self, y: usize) -> impl Iterator<Item = usize> {
         let (line, height) = (self.line, self.letterbox.tensor_height as usize);
         (0..).map(move |plane| (plane * height + y) * line)
-    }
-
-    fn check_frame(&self, frame: &Frame) -> Result<()> {
-        let wrong = |cause: String| Err(Error::new(Kind::WrongType, "Cannot read the frame").cause(cause));
-        let (width, height) = (self.letterbox.frame_width as usize, self.letterbox.frame_height as usize);
-        if (frame.format, frame.width, frame.height) != (self.format, width, height) {
-            let (is, wanted) = (frame.format.name(), self.format.name());
-            return wrong(format!("it is {is} {}x{}, not {wanted} {width}x{height}", frame.width, frame.height));
-        }
-        let wanted = self.format.planes(width, height);
-        if frame.planes.len() != wanted.len() {
-            return wrong(format!("it has {} planes, not {}", frame.planes.len(), wanted.len()));
-        }
-        for (i, (plane, (row, rows))) in frame.planes.iter().zip(wanted).enumerate() {
-            let needed = plane.stride.checked_mul(rows - 1).and_then(|bytes| bytes.checked_add(row));
-            if plane.stride < row || needed.is_none_or(|needed| plane.data.len() < needed) {
-                return wrong(format!(
-                    "plane {i} has {} bytes at stride {}, too few for {rows} rows of {row}",
-                    plane.data.len(),
-                    plane.stride
-                ));
-            }
-        }
-        Ok(())
     }
 }
 

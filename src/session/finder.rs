@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::LayoutChoice;
 use super::classes::{read_labels, thresholds};
 use crate::cuda::driver::{Context, Fence, Stream};
 use crate::cuda::kernels::boxes::Boxes;
@@ -12,27 +11,42 @@ use crate::model::Model;
 use crate::tensor::{Tensor, TensorDesc};
 use crate::vision::Detection;
 use crate::vision::geometry::Letterbox;
-use crate::vision::layout::{Decoder, Thresholds};
+use crate::vision::layout::{Decoder, Layout, Thresholds};
 use crate::vision::nms::Nms;
 use crate::vision::recipe::Recipe;
 
-/// What the user says about boxes.
+/// What the user says about boxes: the properties of trtnms, with the same defaults.
+///
+/// ```
+/// use gsttrt::session::Wishes;
+///
+/// let wishes = Wishes { classes: "person,car".into(), score_threshold: 0.5, ..Wishes::default() };
+/// assert_eq!((wishes.iou_threshold, wishes.max_detections), (0.45, 300));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wishes {
-    pub layout: LayoutChoice,
+    /// How the model writes them; `None` where that is to be recognised.
+    pub layout: Option<Layout>,
+    /// UTF-8 text with one class name a line; `None` for the names in the model file.
     pub label_file: Option<PathBuf>,
+    /// 0..1; boxes with a lower score are dropped.
     pub score_threshold: f32,
+    /// Score thresholds of single classes by name or id: `person=0.5,car=0.3`.
     pub class_thresholds: String,
+    /// Names or ids of the classes to keep: `person,car`; empty for all.
     pub classes: String,
+    /// 0..1; overlap (intersection over union) above which the weaker of two boxes is dropped.
     pub iou_threshold: f32,
+    /// Most boxes kept in a frame, best scores first.
     pub max_detections: u32,
+    /// Whether boxes of different classes suppress each other.
     pub class_agnostic: bool,
 }
 
 impl Default for Wishes {
     fn default() -> Self {
         Wishes {
-            layout: LayoutChoice::Auto,
+            layout: None,
             label_file: None,
             score_threshold: 0.25,
             class_thresholds: String::new(),
@@ -45,7 +59,7 @@ impl Default for Wishes {
 }
 
 /// Made for one model; made again when its outputs change.
-pub struct Detector {
+pub struct Finder {
     model: Arc<Model>,
     outputs: Vec<TensorDesc>,
     pub labels: Vec<String>,
@@ -64,7 +78,7 @@ struct Gpu {
     boxes: Boxes,
 }
 
-impl Detector {
+impl Finder {
     pub fn new(wishes: Wishes, model: &Arc<Model>, tensors: &[Tensor], letterbox: &Letterbox) -> Result<Self> {
         let labels = match &wishes.label_file {
             Some(path) => read_labels(path)?,
@@ -73,8 +87,8 @@ impl Detector {
         let mut hints = model.hints((letterbox.tensor_width, letterbox.tensor_height));
         hints.classes = (!labels.is_empty()).then_some(labels.len());
         let outputs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
-        let decoder = Decoder::new(wishes.layout.into(), &outputs, &hints)?;
-        let mut detector = Detector {
+        let decoder = Decoder::new(wishes.layout, &outputs, &hints)?;
+        let mut finder = Finder {
             model: model.clone(),
             outputs,
             labels,
@@ -85,8 +99,8 @@ impl Detector {
             gpu: None,
             wishes: wishes.clone(),
         };
-        detector.adjust(wishes)?;
-        Ok(detector)
+        finder.adjust(wishes)?;
+        Ok(finder)
     }
 
     /// Whether this was made for such outputs of that model.
@@ -108,6 +122,11 @@ impl Detector {
         Ok(())
     }
 
+    /// Whether layout and labels are those of the wishes; [`Finder::adjust`] can change the rest.
+    pub fn is_of(&self, wishes: &Wishes) -> bool {
+        (wishes.layout, &wishes.label_file) == (self.wishes.layout, &self.wishes.label_file)
+    }
+
     pub fn wishes(&self) -> &Wishes {
         &self.wishes
     }
@@ -115,12 +134,12 @@ impl Detector {
     /// The recipe that models of the forced layout usually want, if this one's input was made otherwise.
     pub fn doubted(&self, recipe: &Recipe) -> Option<Recipe> {
         let usual = self.model.recipe(Some(self.decoder.layout()));
-        (self.wishes.layout != LayoutChoice::Auto && usual != *recipe).then_some(usual)
+        (self.wishes.layout.is_some() && usual != *recipe).then_some(usual)
     }
 
     /// Finds the objects of a frame, in tensors that may be read once `ready` is passed; they stay here until the next
     /// one's. Where they are in GPU memory, the host waits here for the boxes.
-    pub fn detect(&mut self, tensors: &[Tensor], ready: Option<&Fence>, letterbox: &Letterbox) -> Result<()> {
+    pub fn find(&mut self, tensors: &[Tensor], ready: Option<&Fence>, letterbox: &Letterbox) -> Result<()> {
         self.detections.clear();
         match tensors.first().and_then(Tensor::device) {
             Some(memory) => {

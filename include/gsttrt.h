@@ -1,0 +1,130 @@
+/* gsttrt.h: run a detection model, or detect objects in frames, without a pipeline.
+ *
+ * The functions are in the plugin's own library, libgsttrt. gst_init() is not needed.
+ *
+ * Errors: a function that returns a GstTrtStatus other than GST_TRT_OK has done nothing else, and gst_trt_last_error()
+ * says in the same thread what failed and what to do. A session stays usable after any error. NULL, sizes that do not
+ * fit, and sessions that are closed already are errors too. A panic inside is caught and is GST_TRT_PANIC.
+ *
+ * Threads: any function may be called from any thread. A session does one thing at a time: a second thread waits for the
+ * first. To run in parallel, open several sessions. A session that is closed while it runs goes once it is done.
+ */
+#ifndef GSTTRT_H
+#define GSTTRT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  GST_TRT_OK = 0,
+  GST_TRT_SETTINGS = 1,    /* an option makes no sense, or does not suit the model */
+  GST_TRT_NOT_FOUND = 2,   /* a file is not there */
+  GST_TRT_READ = 3,        /* a file cannot be read */
+  GST_TRT_MODEL = 4,       /* a model file is broken, or not one that can be used */
+  GST_TRT_LIBRARY = 5,     /* a library that is needed is missing or does not start */
+  GST_TRT_RUN = 6,         /* the model failed to run */
+  GST_TRT_WRONG_TYPE = 7,  /* an argument is NULL, of the wrong size, or not what the model takes */
+  GST_TRT_NEGOTIATION = 8, /* no tensor can be made of such a frame */
+  GST_TRT_PANIC = 9        /* a bug in this library */
+} GstTrtStatus;
+
+typedef enum {
+  GST_TRT_F32 = 0,
+  GST_TRT_F16 = 1,
+  GST_TRT_U8 = 2,
+  GST_TRT_I8 = 3,
+  GST_TRT_I32 = 4,
+  GST_TRT_I64 = 5,
+  GST_TRT_BOOL = 6 /* one byte, 0 or 1 */
+} GstTrtType;
+
+#define GST_TRT_MAX_RANK 8
+
+/* An input or output of a model: a contiguous array, the last dimension innermost. */
+typedef struct {
+  const char *name; /* stays until the session is closed */
+  int32_t type;     /* GstTrtType */
+  uint32_t rank;
+  int64_t dims[GST_TRT_MAX_RANK];
+  size_t bytes; /* of the whole array */
+} GstTrtTensor;
+
+/* How sample values become colours, for YUV and gray formats; 0 is BT.601 in limited range, chroma between samples. */
+enum {
+  GST_TRT_BT709 = 1,
+  GST_TRT_BT2020 = 2,
+  GST_TRT_FULL_RANGE = 4,
+  GST_TRT_CHROMA_LEFT = 8, /* as H.264 has it by default */
+  GST_TRT_CHROMA_TOP = 16
+};
+
+#define GST_TRT_MAX_PLANES 3
+
+/* A frame in host memory. */
+typedef struct {
+  const char *format; /* as GStreamer names it: NV12, P010_10LE, I420, RGB, BGR, RGBA, BGRA, RGBx, BGRx, GRAY8 */
+  uint32_t width;     /* in pixels */
+  uint32_t height;
+  uint32_t color; /* of the flags above */
+  const void *planes[GST_TRT_MAX_PLANES];
+  size_t strides[GST_TRT_MAX_PLANES]; /* bytes from one row to the next */
+  size_t bytes[GST_TRT_MAX_PLANES];   /* that may be read from each plane on */
+} GstTrtFrame;
+
+/* An object in a frame. */
+typedef struct {
+  const char *label; /* stays until the session is closed */
+  uint32_t class_id;
+  float confidence; /* 0..1 */
+  float x, y, width, height; /* in pixels of the frame */
+} GstTrtObject;
+
+typedef struct GstTrtSession GstTrtSession;
+
+/* What failed in the last call of this thread that failed; "" if none did. Stays until the next that fails. */
+const char *gst_trt_last_error (void);
+
+/* Loads an ONNX file or a TensorRT engine. Engines are programs: only for files you trust. TensorRT builds an engine of
+ * an ONNX file that it sees for the first time, which takes seconds to minutes.
+ *
+ * options: texts like "backend=cpu" or "score-threshold=0.5" and a NULL at the end, or NULL. Names, ranges and defaults are
+ * those of the properties of trtinfer and trtnms, save that cuda-device-id is 0 by default. */
+GstTrtStatus gst_trt_session_open (const char *model, const char *const *options, GstTrtSession **session);
+
+/* NULL and sessions that are closed already are no harm. */
+void gst_trt_session_close (GstTrtSession *session);
+
+/* "tensorrt" or "cpu"; NULL on errors. */
+const char *gst_trt_session_backend (GstTrtSession *session);
+
+/* Why backend=auto came to the CPU; NULL where it did not, and on errors. Stays until the session is closed. */
+const char *gst_trt_session_reason (GstTrtSession *session);
+
+/* The tensor that the model takes: one picture. Inputs beside it, such as its size, the session fills. */
+GstTrtStatus gst_trt_session_input (GstTrtSession *session, GstTrtTensor *input);
+
+/* 0 on errors. */
+size_t gst_trt_session_output_count (GstTrtSession *session);
+
+/* Dimensions that the file leaves open are those of a first run on zeros. */
+GstTrtStatus gst_trt_session_output (GstTrtSession *session, size_t index, GstTrtTensor *output);
+
+/* Runs the model on the bytes of its input and writes all outputs, in their order. count is gst_trt_session_output_count()
+ * and sizes are the outputs' bytes. Memory may lie at any address. Nothing is written on errors. */
+GstTrtStatus gst_trt_session_run (GstTrtSession *session, const void *input, size_t bytes, void *const *outputs,
+                                  const size_t *output_bytes, size_t count);
+
+/* Finds the objects in a frame, the best confidence first: what trtpreprocess ! trtinfer ! trtnms find. found is set to
+ * their number, at most the option max-detections (300), and the first `capacity` of them are written. */
+GstTrtStatus gst_trt_session_detect (GstTrtSession *session, const GstTrtFrame *frame, GstTrtObject *objects,
+                                     size_t capacity, size_t *found);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

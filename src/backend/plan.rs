@@ -1,0 +1,66 @@
+//! What is decided and read of a model before the slow part of loading it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::tensorrt::Options;
+use super::{Backend, Choice, Chosen, Described, Loading, Runner, choose, describe, open};
+use crate::cuda::driver::Context;
+use crate::error::Result;
+use crate::model::Model;
+use crate::vision::recipe::InputSpec;
+
+/// A model that is known, and where it will run.
+#[derive(Clone)]
+pub struct Plan {
+    described: Described,
+    pub runner: Runner,
+    /// Why [`Choice::Auto`] came to the CPU, if it did.
+    pub reason: Option<String>,
+    options: Options,
+    /// What TensorRT works in.
+    pub cuda: Option<Context>,
+    /// The tensor that the model wants for a frame.
+    pub spec: InputSpec,
+}
+
+impl Plan {
+    /// Reads the model's description and decides where it runs. `size` is the wish for the width and height of an input
+    /// that leaves them open; `cuda` is asked for a context where TensorRT is to run it.
+    pub fn new(
+        path: &Path,
+        choice: Choice,
+        size: Option<(u32, u32)>,
+        options: Options,
+        cuda: impl FnOnce() -> Result<Context>,
+    ) -> Result<Self> {
+        let Chosen { runner, reason } = choose(choice, path, &options)?;
+        let cuda = match runner {
+            Runner::Cpu => None,
+            Runner::TensorRt(_) => Some(cuda()?),
+        };
+        let described = describe(runner, path, &options, cuda.as_ref())?;
+        let spec = described.model.input_spec(size, runner.place())?;
+        described.model.side_inputs(&spec)?; // made by the backend; what cannot be filled is better said before the slow part
+        Ok(Plan { described, runner, reason, options, cuda, spec })
+    }
+
+    pub fn model(&self) -> &Arc<Model> {
+        &self.described.model
+    }
+
+    /// The same in another context, where an engine has to be loaded anew.
+    pub fn in_context(mut self, cuda: &Context) -> Result<Self> {
+        if self.described.engine.is_some() {
+            let engine = describe(self.runner, &self.model().path, &self.options, Some(cuda))?.engine;
+            self.described.engine = engine;
+        }
+        self.cuda = Some(cuda.clone());
+        Ok(self)
+    }
+
+    /// Loads the model; this is the slow part.
+    pub fn load(&self, loading: &Loading) -> Result<Box<dyn Backend>> {
+        open(self.runner, &self.described, &self.spec, &self.options, self.cuda.as_ref(), loading)
+    }
+}

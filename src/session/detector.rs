@@ -1,0 +1,190 @@
+//! Frames in, objects out: what `trtpreprocess ! trtinfer ! trtnms` do with a frame in host memory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Finder, Session, SessionOptions, Wishes};
+use crate::backend::Outputs;
+use crate::cuda::driver::{Context, Fence};
+use crate::cuda::preprocess::TensorMaker;
+use crate::error::Result;
+use crate::meta::detection::label_text;
+use crate::meta::tensor::{Content, Payload};
+use crate::tensor::{Pool, Tensor};
+use crate::vision::frame::{Colorimetry, Frame, PixelFormat};
+use crate::vision::geometry::{BBox, Letterbox};
+use crate::vision::preprocess::Preprocess;
+use crate::vision::recipe::{InputSpec, Recipe};
+
+/// An object in a frame.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    /// The class's name, or `#` and its id where it has none.
+    pub label: String,
+    pub class_id: u32,
+    /// 0..1
+    pub confidence: f32,
+    /// In pixels of the frame, inside it.
+    pub bbox: BBox,
+}
+
+/// A detection model with all around it: preprocessing, decoding, suppression.
+///
+/// ```
+/// use gsttrt::session::{Detector, SessionOptions, Wishes};
+/// use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
+///
+/// # fn main() -> gsttrt::error::Result<()> {
+/// let wishes = Wishes { score_threshold: 0.5, ..Wishes::default() };
+/// let mut detector = Detector::open("tests/models/shapes.onnx", &SessionOptions::default(), wishes)?;
+///
+/// let pixels = vec![128u8; 640 * 360 * 3];
+/// let planes = [Plane { data: &pixels, stride: 640 * 3 }].into_iter().collect();
+/// let frame = Frame { format: PixelFormat::Rgb, width: 640, height: 360, planes };
+/// for object in detector.detect(&frame, Colorimetry::default())? {
+///     println!("{} {:.2} {:?}", object.label, object.confidence, object.bbox);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Detector {
+    session: Session,
+    wishes: Wishes,
+    /// Made for the frames that come.
+    maker: Option<(Kind, Maker)>,
+    /// Made for the outputs that come.
+    finder: Option<Finder>,
+}
+
+/// What a maker is made for.
+#[derive(Clone, Copy, PartialEq)]
+struct Kind {
+    format: PixelFormat,
+    size: (usize, usize),
+    color: Colorimetry,
+}
+
+/// What makes the tensors, where the model wants them.
+enum Maker {
+    Cpu(Box<Preprocess>, Pool),
+    Gpu(Box<TensorMaker>),
+}
+
+impl Detector {
+    /// Loads a detection model.
+    ///
+    /// # Errors
+    /// As [`Session::open`] and [`Detector::new`].
+    pub fn open(path: impl AsRef<Path>, options: &SessionOptions, wishes: Wishes) -> Result<Self> {
+        Detector::new(Session::open(path, options)?, wishes)
+    }
+
+    /// Detects with a model that is loaded already.
+    ///
+    /// # Errors
+    /// `Model`, where the file says that its task is another.
+    pub fn new(session: Session, wishes: Wishes) -> Result<Self> {
+        session.model().check_task()?;
+        Ok(Detector::unchecked(session, wishes))
+    }
+
+    /// For who asks for the task only when something is to be detected.
+    pub(crate) fn unchecked(session: Session, wishes: Wishes) -> Self {
+        Detector { session, wishes, maker: None, finder: None }
+    }
+
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub fn session_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// How a frame becomes the model's input, as the model wants it.
+    pub fn recipe(&self) -> &Recipe {
+        &self.session.plan.spec.recipe
+    }
+
+    /// Prepares frames otherwise from the next one on, for models that do not say what they want; as the properties of
+    /// trtpreprocess do. Who forces a layout may want [`Layout::recipe`](crate::vision::layout::Layout::recipe).
+    pub fn set_recipe(&mut self, recipe: Recipe) {
+        self.session.plan.spec.recipe = recipe;
+        self.maker = None;
+    }
+
+    /// What counts from the next frame on.
+    pub fn set_wishes(&mut self, wishes: Wishes) {
+        self.wishes = wishes;
+    }
+
+    /// The objects in a frame, the best confidence first. `color` matters to YUV and gray formats.
+    ///
+    /// Tables are made for frames of one kind, so frames that alternate between formats or sizes take longer.
+    ///
+    /// # Errors
+    /// `WrongType`, where the frame's planes do not hold its rows; `Negotiation`, where no tensor can be made of it;
+    /// `Settings`, where the wishes do not suit the model or its layout is not recognised; `Run`, where running failed. The
+    /// detector stays usable.
+    pub fn detect(&mut self, frame: &Frame, color: Colorimetry) -> Result<Vec<Object>> {
+        let kind = Kind { format: frame.format, size: (frame.width, frame.height), color };
+        let spec = &self.session.plan.spec;
+        let maker = match &mut self.maker {
+            Some((made_for, maker)) if *made_for == kind => maker,
+            other => &mut other.insert((kind, Maker::new(kind, spec, self.session.plan.cuda.as_ref())?)).1,
+        };
+        let (tensor, ready) = maker.tensor(spec, frame)?;
+        let (letterbox, recipe) = (*maker.letterbox(), spec.recipe);
+        // Payloads, as they ride on frames, see to it that no memory returns to a pool while the GPU works on it.
+        let input = Arc::new(Payload { content: Content::Input { tensor, letterbox, recipe }, ready });
+        let Content::Input { tensor, .. } = &input.content else { unreachable!("made above") };
+        let Outputs { tensors, ready } = self.session.infer(tensor, input.ready.as_ref())?;
+        let model = self.session.plan.model().clone();
+        let output =
+            Payload { content: Content::Output { tensors, letterbox, recipe, model: model.clone(), input }, ready };
+        let Content::Output { tensors, .. } = &output.content else { unreachable!("made above") };
+
+        let finder = match &mut self.finder {
+            Some(finder) if finder.suits(&model, tensors) && finder.is_of(&self.wishes) => finder,
+            other => other.insert(Finder::new(self.wishes.clone(), &model, tensors, &letterbox)?),
+        };
+        if *finder.wishes() != self.wishes {
+            finder.adjust(self.wishes.clone())?;
+        }
+        finder.find(tensors, output.ready.as_ref(), &letterbox)?;
+        let object = |detection: &crate::vision::Detection| Object {
+            label: label_text(&finder.labels, detection.class),
+            class_id: detection.class,
+            confidence: detection.score,
+            bbox: detection.bbox,
+        };
+        Ok(finder.detections().iter().map(object).collect())
+    }
+}
+
+impl Maker {
+    fn new(kind: Kind, spec: &InputSpec, cuda: Option<&Context>) -> Result<Self> {
+        let Kind { format, size, color } = kind;
+        Ok(match cuda {
+            Some(cuda) => Maker::Gpu(Box::new(TensorMaker::new(cuda, format, size, color, spec)?)),
+            None => Maker::Cpu(Box::new(Preprocess::new(format, size.0, size.1, color, spec)?), Pool::default()),
+        })
+    }
+
+    fn tensor(&mut self, spec: &InputSpec, frame: &Frame) -> Result<(Tensor, Option<Fence>)> {
+        match self {
+            Maker::Cpu(preprocess, pool) => {
+                let tensor = Tensor::fill(pool, spec.desc.clone(), |bytes| preprocess.run(frame, bytes))?;
+                Ok((tensor, None))
+            }
+            Maker::Gpu(maker) => maker.of_host(frame).map(|(tensor, ready)| (tensor, Some(ready))),
+        }
+    }
+
+    fn letterbox(&self) -> &Letterbox {
+        match self {
+            Maker::Cpu(preprocess, _) => preprocess.letterbox(),
+            Maker::Gpu(maker) => maker.letterbox(),
+        }
+    }
+}

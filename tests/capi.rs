@@ -1,0 +1,347 @@
+//! include/gsttrt.h: it declares what the library exports, its examples run, and mistakes are errors that break nothing.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::ptr;
+
+use common::onnx::{F32, Graph, U8};
+use common::{init, path, scratch, shapes};
+use gst::prelude::*;
+use gsttrt::capi::*;
+
+/// Where the library that applications load was built, beside this test.
+fn target() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_path_buf()
+}
+
+fn compile(source: &Path, program: &Path) {
+    let built = Command::new("cc")
+        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I", &path("include")])
+        .arg(source)
+        .arg("-L")
+        .arg(target())
+        .args(["-lgsttrt", &format!("-Wl,-rpath,{}", target().display()), "-o"])
+        .arg(program)
+        .status();
+    assert!(built.unwrap().success());
+}
+
+/// What a program printed, which must have succeeded.
+#[track_caller]
+fn printed(output: Output) -> String {
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    stdout
+}
+
+// ------------------------------------------------------------------ the header
+
+#[test]
+fn the_header_declares_what_the_library_exports() {
+    let header = std::fs::read_to_string(path("include/gsttrt.h")).unwrap();
+    let names = |text: &str| {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with("gst_trt_")).map(str::to_string).collect::<BTreeSet<_>>()
+    };
+    let symbols = Command::new("nm").args(["-D", "--defined-only"]).arg(target().join("libgsttrt.so")).output();
+    assert_eq!(names(&header), names(&printed(symbols.unwrap())));
+}
+
+#[test]
+fn structures_lie_as_the_header_says() {
+    let folder = scratch("capi-layout");
+    let source = folder.join("layout.c");
+    let members = [
+        ("GstTrtTensor", "name", offset_of!(Tensor, name)),
+        ("GstTrtTensor", "type", offset_of!(Tensor, dtype)),
+        ("GstTrtTensor", "rank", offset_of!(Tensor, rank)),
+        ("GstTrtTensor", "dims", offset_of!(Tensor, dims)),
+        ("GstTrtTensor", "bytes", offset_of!(Tensor, bytes)),
+        ("GstTrtFrame", "format", offset_of!(Frame, format)),
+        ("GstTrtFrame", "width", offset_of!(Frame, width)),
+        ("GstTrtFrame", "height", offset_of!(Frame, height)),
+        ("GstTrtFrame", "color", offset_of!(Frame, color)),
+        ("GstTrtFrame", "planes", offset_of!(Frame, planes)),
+        ("GstTrtFrame", "strides", offset_of!(Frame, strides)),
+        ("GstTrtFrame", "bytes", offset_of!(Frame, bytes)),
+        ("GstTrtObject", "label", offset_of!(Object, label)),
+        ("GstTrtObject", "class_id", offset_of!(Object, class_id)),
+        ("GstTrtObject", "confidence", offset_of!(Object, confidence)),
+        ("GstTrtObject", "x", offset_of!(Object, x)),
+        ("GstTrtObject", "height", offset_of!(Object, height)),
+    ];
+    let mut wanted: Vec<usize> = members.map(|(.., offset)| offset).to_vec();
+    wanted.extend([size_of::<Tensor>(), size_of::<Frame>(), size_of::<Object>()]);
+    let offsets = members.map(|(structure, member, _)| format!("offsetof ({structure}, {member})"));
+    let sizes = ["GstTrtTensor", "GstTrtFrame", "GstTrtObject"].map(|structure| format!("sizeof ({structure})"));
+    let numbers = [&offsets[..], &sizes].concat().join(", ");
+    let program = format!(
+        "#include <gsttrt.h>\n#include <stdio.h>\nint main (void) {{ size_t all[] = {{ {numbers} }}; \
+         for (size_t i = 0; i < sizeof (all) / sizeof (*all); i++) printf (\"%zu \", all[i]); return 0; }}\n"
+    );
+    std::fs::write(&source, program).unwrap();
+    compile(&source, &folder.join("layout"));
+    let found = printed(Command::new(folder.join("layout")).output().unwrap());
+    assert_eq!(found.split_whitespace().map(|number| number.parse().unwrap()).collect::<Vec<usize>>(), wanted);
+}
+
+// ------------------------------------------------------------------ the examples
+
+#[test]
+fn the_c_and_rust_examples_detect_the_same() {
+    init();
+    let folder = scratch("capi-c");
+    // The first frame of the sample clip.
+    let line = format!(
+        "filesrc location={} ! decodebin ! videoconvert ! video/x-raw,format=RGB ! appsink name=out sync=false",
+        path("tests/data/sample.mp4")
+    );
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let out = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let sample = out.pull_sample().unwrap();
+    pipeline.set_state(gst::State::Null).unwrap();
+    let mut picture = b"P6 640 360 255\n".to_vec();
+    picture.extend_from_slice(&sample.buffer().unwrap().map_readable().unwrap());
+    std::fs::write(folder.join("picture.ppm"), picture).unwrap();
+
+    compile(Path::new(&path("examples/session.c")), &folder.join("session"));
+    let run =
+        |model: &str| Command::new(folder.join("session")).args([model, "picture.ppm"]).current_dir(&folder).output();
+    let text = printed(run(&shapes()).unwrap());
+    assert!(text.lines().count() > 1, "{text}");
+    assert!(text.lines().all(|line| line.starts_with("disc ") || line.starts_with("box ")), "{text}");
+    let mut rust = Command::new(target().join("examples/session"));
+    assert_eq!(printed(rust.args([&shapes(), "picture.ppm"]).current_dir(&folder).output().unwrap()), text);
+
+    let output = run("/nowhere.onnx").unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && error.starts_with("Error: There is no model file /nowhere.onnx"), "{error}");
+}
+
+#[test]
+fn the_python_example_runs_a_model() {
+    let script = path("examples/session.py");
+    let library = target().join("libgsttrt.so");
+    let run = |model: &str| Command::new("/usr/bin/python3").arg(&script).arg(&library).arg(model).output().unwrap();
+    let text = printed(run(&shapes()));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[..2], ["in  images 1x3x512x512, 3145728 bytes", "out output0 1x16128x7, 451584 bytes"]);
+    assert!(lines[2].starts_with("greatest ") && lines[2] != "greatest 0.0", "{text}");
+    let error = String::from_utf8(run("/nowhere.onnx").stderr).unwrap();
+    assert!(error.starts_with("Error: There is no model file /nowhere.onnx"), "{error}");
+}
+
+// ------------------------------------------------------------------ mistakes
+
+fn open(model: &str, options: &[&str]) -> Result<*mut SessionHandle, (c_int, String)> {
+    let model = CString::new(model).unwrap();
+    let texts: Vec<CString> = options.iter().map(|&text| CString::new(text).unwrap()).collect();
+    let mut options: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+    options.push(ptr::null());
+    let mut session = ptr::null_mut();
+    match unsafe { gst_trt_session_open(model.as_ptr(), options.as_ptr(), &mut session) } {
+        0 => Ok(session),
+        code => {
+            assert!(session.is_null());
+            Err((code, last_error()))
+        }
+    }
+}
+
+fn last_error() -> String {
+    unsafe { CStr::from_ptr(gst_trt_last_error()) }.to_str().unwrap().to_string()
+}
+
+/// One box over a quarter of a 64x64 input, whatever the picture.
+fn one_box(test: &str) -> String {
+    let row = [0.0, 0.0, 32.0, 32.0, 0.9, 1.0];
+    let graph = Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("output0", &[1, 1, 6], &row);
+    let graph = graph.metadata("names", "{0: 'cat', 1: 'dog'}").metadata("end2end", "True");
+    graph.save(&scratch(test).join("box.onnx"))
+}
+
+const SIDE: usize = 64;
+
+fn frame(pixels: &[u8]) -> Frame {
+    Frame {
+        format: c"RGB".as_ptr(),
+        width: SIDE as u32,
+        height: SIDE as u32,
+        color: 0,
+        planes: [pixels.as_ptr().cast(), ptr::null(), ptr::null()],
+        strides: [SIDE * 3, 0, 0],
+        bytes: [pixels.len(), 0, 0],
+    }
+}
+
+/// Whether the session finds the dog.
+fn finds(session: *mut SessionHandle) -> bool {
+    let pixels = vec![0; SIDE * SIDE * 3];
+    let mut objects = [const { std::mem::MaybeUninit::<Object>::uninit() }; 2];
+    let mut found = 0;
+    let status =
+        unsafe { gst_trt_session_detect(session, &frame(&pixels), objects.as_mut_ptr().cast(), 2, &mut found) };
+    let object = unsafe { objects[0].assume_init() };
+    let label = unsafe { CStr::from_ptr(object.label) };
+    let bbox = [object.x, object.y, object.width, object.height];
+    status == 0 && found == 1 && label == c"dog" && object.class_id == 1 && bbox == [0.0, 0.0, 32.0, 32.0]
+}
+
+#[test]
+fn opening_says_what_is_wrong() {
+    let model = one_box("capi-open");
+    for (model, options, code, says) in [
+        ("/nowhere.onnx", &[][..], 2, "There is no model file /nowhere.onnx"),
+        ("/", &[], 3, "Cannot read"),
+        (&path("README.md"), &[], 4, "README.md"),
+        (&model, &["backend"], 1, "“backend” has no value"),
+        (&model, &["colour=red"], 1, "no option “colour”"),
+        (&model, &["input-size=32x32"], 1, "32x32"),
+    ] {
+        let (found, text) = open(model, options).unwrap_err();
+        assert!(found == code && text.contains(says), "{found}: {text}");
+    }
+    unsafe {
+        let mut session = ptr::null_mut();
+        assert_eq!(gst_trt_session_open(ptr::null(), ptr::null(), &mut session), 7);
+        assert_eq!(last_error(), "The argument model is NULL.");
+        assert_eq!(gst_trt_session_open(c"x".as_ptr(), ptr::null(), ptr::null_mut()), 7);
+        assert_eq!(last_error(), "The argument session is NULL.");
+        assert_eq!(gst_trt_session_open(c"\xff".as_ptr(), ptr::null(), &mut session), 7);
+        assert_eq!(last_error(), "The argument model is no UTF-8.");
+    }
+    assert_eq!(std::thread::spawn(last_error).join().unwrap(), "", "each thread has its own");
+}
+
+#[test]
+fn wrong_frames_are_errors_and_break_nothing() {
+    let session = open(&one_box("capi-frames"), &["backend=cpu"]).unwrap();
+    let pixels = vec![0u8; SIDE * SIDE * 3];
+    type Spoil = fn(&mut Frame);
+    let mistakes: [(Spoil, c_int, &str); 13] = [
+        (|frame| frame.format = ptr::null(), 7, "frame->format is NULL"),
+        (|frame| frame.format = c"\xff".as_ptr(), 7, "frame->format is no UTF-8"),
+        (|frame| frame.format = c"YUY2".as_ptr(), 7, "YUY2 cannot be used"),
+        (|frame| frame.format = c"NV12".as_ptr(), 7, "planes[1] is NULL"),
+        (|frame| frame.planes[0] = ptr::null(), 7, "planes[0] is NULL"),
+        (|frame| frame.bytes[0] = 9, 7, "has 9 bytes at stride 192"),
+        (|frame| frame.bytes[0] = usize::MAX, 7, "no array of"),
+        (|frame| frame.strides[0] = 191, 7, "at stride 191"),
+        (|frame| frame.strides[0] = usize::MAX, 7, "too few for 64 rows"),
+        (|frame| frame.width = 0, 8, "0x64"),
+        (|frame| frame.height = u32::MAX, 8, "64x4294967295"),
+        (|frame| frame.color = 3, 7, "color 3"),
+        (|frame| frame.color = 32, 7, "color 32"),
+    ];
+    for (spoil, code, says) in mistakes {
+        let mut spoilt = frame(&pixels);
+        spoil(&mut spoilt);
+        let status = unsafe { detect_of(session, &spoilt) };
+        assert!(status == code && last_error().contains(says), "{status}: {} is not “{says}”", last_error());
+        assert!(finds(session), "{says}");
+    }
+    let good = frame(&pixels);
+    let mut found = 99;
+    unsafe {
+        assert_eq!(gst_trt_session_detect(session, ptr::null(), ptr::null_mut(), 0, &mut found), 7);
+        assert_eq!(last_error(), "The argument frame is NULL.");
+        assert_eq!(gst_trt_session_detect(session, &good, ptr::null_mut(), 1, &mut found), 7);
+        assert_eq!(last_error(), "The argument objects is NULL.");
+        assert_eq!(gst_trt_session_detect(session, &good, ptr::null_mut(), 0, ptr::null_mut()), 7);
+        assert_eq!(last_error(), "The argument found is NULL.");
+        assert_eq!(found, 99);
+        assert_eq!(gst_trt_session_detect(session, &good, ptr::null_mut(), 0, &mut found), 0, "only the number");
+        assert_eq!(found, 1);
+    }
+    gst_trt_session_close(session);
+}
+
+#[test]
+fn wrong_arrays_are_errors_and_break_nothing() {
+    let session = open(&one_box("capi-arrays"), &["backend=cpu"]).unwrap();
+    assert_eq!(unsafe { CStr::from_ptr(gst_trt_session_backend(session)) }, c"cpu");
+    assert!(gst_trt_session_reason(session).is_null());
+    assert_eq!(gst_trt_session_output_count(session), 1);
+    let picture = vec![0f32; 3 * SIDE * SIDE];
+    let mut result = [7f32; 6];
+    let (input, out) = (picture.as_ptr().cast::<c_void>(), result.as_mut_ptr().cast::<c_void>());
+    let (bytes, none) = (size_of_val(&picture[..]), ptr::null_mut());
+    let mut tensor = std::mem::MaybeUninit::uninit();
+    let expect = |status: c_int, says: &str| {
+        assert!(status == 7 && last_error().contains(says), "{status}: {} is not “{says}”", last_error());
+        assert!(finds(session), "{says}");
+    };
+    unsafe {
+        let run = |input, bytes, out, size, count| gst_trt_session_run(session, input, bytes, &out, &size, count);
+        expect(run(input, bytes - 4, out, 24, 1), "12288 elements, and 12287 are given");
+        expect(run(input, bytes - 1, out, 24, 1), "49152 bytes, and 49151 are given");
+        expect(run(ptr::null(), bytes, out, 24, 1), "input is NULL");
+        expect(run(input, bytes, none, 24, 1), "outputs is NULL");
+        expect(run(input, bytes, out, 23, 1), "24 bytes, and there is room for 23");
+        expect(run(input, bytes, out, 24, 2), "1 outputs, and 2 are given");
+        expect(gst_trt_session_run(session, input, bytes, ptr::null(), &24, 1), "outputs is NULL");
+        expect(gst_trt_session_run(session, input, bytes, &out, ptr::null(), 1), "output_bytes is NULL");
+        expect(gst_trt_session_input(session, ptr::null_mut()), "input is NULL");
+        expect(gst_trt_session_output(session, 0, ptr::null_mut()), "output is NULL");
+        expect(gst_trt_session_output(session, 1, tensor.as_mut_ptr()), "no output 1: the model has 1");
+        assert_eq!(result, [7.0; 6], "nothing was written");
+        assert_eq!(run(input, bytes, out, 24, 1), 0);
+        assert_eq!(result, [0.0, 0.0, 32.0, 32.0, 0.9, 1.0]);
+    }
+    gst_trt_session_close(session);
+}
+
+unsafe fn detect_of(session: *mut SessionHandle, frame: &Frame) -> c_int {
+    unsafe { gst_trt_session_detect(session, frame, ptr::null_mut(), 0, &mut 0) }
+}
+
+#[test]
+fn sessions_that_are_no_more_are_errors() {
+    let session = open(&one_box("capi-closed"), &["backend=cpu"]).unwrap();
+    gst_trt_session_close(session);
+    gst_trt_session_close(session);
+    gst_trt_session_close(ptr::null_mut());
+    let closed = |session, says: &str| unsafe {
+        let mut tensor = std::mem::MaybeUninit::uninit();
+        assert_eq!(gst_trt_session_input(session, tensor.as_mut_ptr()), 7);
+        assert!(last_error().contains(says), "{}", last_error());
+        assert_eq!(detect_of(session, &frame(&[])), 7);
+        assert_eq!(gst_trt_session_run(session, ptr::null(), 0, ptr::null(), ptr::null(), 0), 7);
+        assert!(gst_trt_session_backend(session).is_null() && gst_trt_session_reason(session).is_null());
+        assert_eq!(gst_trt_session_output_count(session), 0);
+    };
+    closed(session, "closed already");
+    closed(ptr::null_mut(), "it is NULL");
+    closed(ptr::without_provenance_mut(usize::MAX), "never was one");
+}
+
+#[test]
+fn threads_take_turns() {
+    let session = open(&one_box("capi-threads"), &["backend=cpu"]).unwrap().addr();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(move || (0..50).for_each(|_| assert!(finds(ptr::without_provenance_mut(session)))));
+        }
+    });
+    gst_trt_session_close(ptr::without_provenance_mut(session));
+}
+
+#[test]
+fn only_detection_models_detect_but_others_run() {
+    let graph = Graph::new().input("images", U8, &["1", "3", "2", "2"]).constant("scores", &[1, 2], &[0.25, 0.75]);
+    let model = graph.metadata("task", "classify").save(&scratch("capi-task").join("classify.onnx"));
+    let session = open(&model, &["backend=cpu"]).unwrap();
+    assert_eq!(unsafe { detect_of(session, &frame(&[0; SIDE * SIDE * 3])) }, 4);
+    assert!(last_error().contains("classify"), "{}", last_error());
+    let mut scores = [0f32; 2];
+    let out = scores.as_mut_ptr().cast::<c_void>();
+    assert_eq!(unsafe { gst_trt_session_run(session, [0u8; 12].as_ptr().cast(), 12, &out, &8, 1) }, 0);
+    assert_eq!(scores, [0.25, 0.75]);
+    gst_trt_session_close(session);
+}

@@ -1,0 +1,320 @@
+//! The chain without a pipeline: the same boxes as the elements', tensors in and out, and what is said of mistakes.
+
+mod common;
+
+use std::path::Path;
+
+use common::onnx::{BOOL, F16, F32, Graph, I64, U8, int};
+use common::{init, path, scratch, shapes};
+use gst::prelude::*;
+use gst_check::Harness;
+use gsttrt::backend::Choice;
+use gsttrt::error::Kind;
+use gsttrt::session::{Detector, Object, Session, SessionOptions, Wishes};
+use gsttrt::tensor::{DType, Element};
+use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt::vision::geometry::{BBox, Fit};
+use gsttrt::vision::recipe::{Colors, Recipe};
+use half::f16;
+
+fn on_cpu() -> SessionOptions {
+    SessionOptions { backend: Choice::Cpu, ..SessionOptions::default() }
+}
+
+fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn open(model: &str) -> Session {
+    Session::open(model, &on_cpu()).unwrap()
+}
+
+/// A model whose only output is its input of 4x2 RGB, of that type.
+fn echo(folder: &Path, elem_type: i32) -> String {
+    let dims = &["1", "3", "2", "4"];
+    let graph = Graph::new().input("images", elem_type, dims).output("same", elem_type, dims);
+    graph.node("Identity", &["images"], &["same"], Vec::new()).save(&folder.join(format!("echo-{elem_type}.onnx")))
+}
+
+// ------------------------------------------------------------------ detector
+
+/// Frames of the sample clip in that format.
+fn frames(format: &str) -> Vec<(gst_video::VideoInfo, gst::Buffer)> {
+    init();
+    let line = format!(
+        "filesrc location={} ! decodebin ! videoconvert ! video/x-raw,format={format} ! appsink name=out sync=false",
+        setting("GPU_CLIP").unwrap_or_else(|| path("tests/data/sample.mp4"))
+    );
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let out = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let mut frames = Vec::new();
+    while frames.len() < 3 {
+        let sample = out.pull_sample().unwrap();
+        let info = gst_video::VideoInfo::from_caps(sample.caps().unwrap()).unwrap();
+        frames.push((info, sample.buffer_owned().unwrap()));
+    }
+    pipeline.set_state(gst::State::Null).unwrap();
+    frames
+}
+
+/// What the elements find in frames, by their messages: numbers as they are, not rounded to pixels.
+fn objects_of_the_elements(frames: &[(gst_video::VideoInfo, gst::Buffer)], infer: &str, nms: &str) -> Vec<Vec<Object>> {
+    let line = format!("trtpreprocess ! trtinfer {infer} ! trtnms draw=false post-messages=true {nms}");
+    let mut harness = Harness::new_parse(&line);
+    let bus = gst::Bus::new();
+    harness.element().unwrap().set_bus(Some(&bus));
+    harness.set_src_caps(frames[0].0.to_caps().unwrap());
+    let objects = |(_, buffer): &(gst_video::VideoInfo, gst::Buffer)| {
+        harness.push_and_pull(buffer.copy()).unwrap();
+        let message = bus.timed_pop_filtered(gst::ClockTime::from_seconds(5), &[gst::MessageType::Element]).unwrap();
+        let detections = message.structure().unwrap().get::<gst::Array>("detections").unwrap();
+        let objects = detections.iter().map(|value| {
+            let detection = value.get::<gst::Structure>().unwrap();
+            let number = |key: &str| detection.get::<f64>(key).unwrap();
+            (
+                detection.get::<String>("label").unwrap(),
+                detection.get::<u32>("class-id").unwrap(),
+                ["confidence", "x", "y", "w", "h"].map(number),
+            )
+        });
+        objects
+            .map(|(label, class_id, [confidence, x, y, w, h])| Object {
+                label,
+                class_id,
+                confidence: confidence as f32,
+                // Width and height are differences; kept as they came.
+                bbox: BBox::new(x as f32, y as f32, w as f32, h as f32),
+            })
+            .collect()
+    };
+    frames.iter().map(objects).collect()
+}
+
+/// Compares what a detector finds in frames with what the elements find.
+fn assert_same(detector: &mut Detector, pixels: PixelFormat, infer: &str, nms: &str) {
+    let frames = frames(pixels.name());
+    let wanted = objects_of_the_elements(&frames, infer, nms);
+    assert!(wanted.iter().all(|objects| !objects.is_empty()), "{pixels:?}");
+    for ((info, buffer), wanted) in frames.iter().zip(&wanted) {
+        let color = gsttrt::video::Format::from_caps(&info.to_caps().unwrap()).unwrap().color;
+        let mapped = buffer.map_readable().unwrap();
+        let planes = info.offset().iter().zip(info.stride());
+        let planes = planes.map(|(&offset, &stride)| Plane { data: &mapped[offset..], stride: stride as usize });
+        let (width, height) = (info.width() as usize, info.height() as usize);
+        let frame = Frame { format: pixels, width, height, planes: planes.collect() };
+        let mut found = detector.detect(&frame, color).unwrap();
+        for object in &mut found {
+            let BBox { x1, y1, .. } = object.bbox;
+            object.bbox = BBox::new(x1, y1, object.bbox.width(), object.bbox.height());
+        }
+        assert_eq!(&found, wanted, "{pixels:?}");
+    }
+}
+
+#[test]
+fn the_detector_finds_what_the_elements_find() {
+    for (pixels, nms, wishes) in [
+        (PixelFormat::I420, "", Wishes::default()),
+        (PixelFormat::Nv12, "score-threshold=0.01 iou-threshold=0.9", {
+            Wishes { score_threshold: 0.01, iou_threshold: 0.9, ..Wishes::default() }
+        }),
+        (PixelFormat::Bgrx, "classes=box max-detections=2", {
+            Wishes { classes: "box".into(), max_detections: 2, ..Wishes::default() }
+        }),
+    ] {
+        let mut detector = Detector::open(shapes(), &on_cpu(), wishes).unwrap();
+        assert_same(&mut detector, pixels, &format!("model-file={} backend=cpu", shapes()), nms);
+    }
+}
+
+/// Needs a GPU and TensorRT, by `GPU_CLIP`, `GPU_MODEL` and `TRT_PROPERTIES` as tests/gpu_chain.rs does.
+#[test]
+fn on_the_gpu_too() {
+    if common::gpu::context().is_none() {
+        return;
+    }
+    let Some(properties) = setting("TRT_PROPERTIES") else { return common::gpu::skip("TRT_PROPERTIES is not set.") };
+    let model = setting("GPU_MODEL").unwrap_or_else(shapes);
+    let texts = properties.split_whitespace().chain(["backend=tensorrt"]);
+    let (options, wishes) = gsttrt::session::parse_options(texts).unwrap();
+    let mut detector = Detector::open(&model, &options, wishes).unwrap();
+    assert_eq!(detector.session().backend(), "tensorrt");
+    for pixels in [PixelFormat::Nv12, PixelFormat::Rgb] {
+        assert_same(&mut detector, pixels, &format!("model-file={model} {properties} backend=tensorrt"), "");
+    }
+    // Host tensors come and go: the same input gives the same output.
+    let session = detector.session_mut();
+    let bytes = session.input().bytes().unwrap();
+    let mut run = |value: u8| session.run_bytes(&vec![value; bytes]).unwrap()[0].bytes().unwrap().to_vec();
+    let (zeros, others) = (run(0), run(52)); // an f32 of 2e-7 or an f16 of 0.26 in each element
+    assert!(zeros == run(0) && others == run(52));
+}
+
+/// A grey frame of that size, in RGB.
+fn detect(detector: &mut Detector, width: usize, height: usize, bytes: &[u8]) -> gsttrt::error::Result<Vec<Object>> {
+    let planes = [Plane { data: bytes, stride: width * 3 }].into_iter().collect();
+    detector.detect(&Frame { format: PixelFormat::Rgb, width, height, planes }, Colorimetry::default())
+}
+
+/// One box over a quarter of a 64x64 input, whatever the picture.
+fn one_box(folder: &Path) -> String {
+    let row = [0.0, 0.0, 32.0, 32.0, 0.9, 1.0];
+    let graph = Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("output0", &[1, 1, 6], &row);
+    graph.metadata("names", "{0: 'cat', 1: 'dog'}").metadata("end2end", "True").save(&folder.join("box.onnx"))
+}
+
+#[test]
+fn a_detector_stays_usable_after_mistakes() {
+    let model = one_box(&scratch("session-mistakes"));
+    let mut detector = Detector::open(&model, &on_cpu(), Wishes::default()).unwrap();
+    let grey = [128; 64 * 64 * 3];
+    let dog = Object { label: "dog".into(), class_id: 1, confidence: 0.9, bbox: BBox::new(0.0, 0.0, 32.0, 32.0) };
+    assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), std::slice::from_ref(&dog));
+
+    let error = detect(&mut detector, 64, 64, &grey[1..]).unwrap_err();
+    assert_eq!(error.kind(), Kind::WrongType);
+    assert!(error.message().contains("12287") && error.message().contains("64 rows of 192"), "{error}");
+    let error = detect(&mut detector, 0, 64, &grey).unwrap_err();
+    assert!(error.message().contains("0x64"), "{error}");
+    detector.set_wishes(Wishes { classes: "bird".into(), ..Wishes::default() });
+    let error = detect(&mut detector, 64, 64, &grey).unwrap_err();
+    assert!(error.message().contains("no class “bird”"), "{error}");
+    detector.set_wishes(Wishes { classes: "cat".into(), ..Wishes::default() });
+    assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), []);
+    detector.set_wishes(Wishes::default());
+    assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), std::slice::from_ref(&dog));
+
+    // Of a frame of another size, the box is in its pixels.
+    let found = detect(&mut detector, 32, 32, &grey).unwrap();
+    assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 16.0, 16.0), ..dog.clone() }]);
+
+    // Where the frame lies in the input is a matter of the recipe.
+    let found = detect(&mut detector, 64, 32, &grey).unwrap();
+    assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 32.0, 16.0), ..dog.clone() }]);
+    detector.set_recipe(Recipe { fit: Fit::LetterboxTopLeft, ..*detector.recipe() });
+    let found = detect(&mut detector, 64, 32, &grey).unwrap();
+    assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 32.0, 32.0), ..dog }]);
+    detector.set_recipe(Recipe { colors: Colors::Gray, ..*detector.recipe() });
+    let error = detect(&mut detector, 64, 32, &grey).unwrap_err();
+    assert!(error.message().contains("gray has 1 channels, the tensor 3"), "{error}");
+}
+
+#[test]
+fn only_detection_models_detect() {
+    let folder = scratch("session-task");
+    let graph = Graph::new().input("images", F32, &["1", "3", "8", "8"]).constant("scores", &[1, 2], &[0.25, 0.75]);
+    let model = graph.metadata("task", "classify").save(&folder.join("classify.onnx"));
+    let mut session = open(&model);
+    let mut scores = [0f32; 2];
+    session.run(&[0f32; 192], &mut scores).unwrap();
+    assert_eq!(scores, [0.25, 0.75], "any model on pictures runs");
+    let error = Detector::new(session, Wishes::default()).err().unwrap();
+    assert!(error.message().contains("classify"), "{error}");
+}
+
+// ------------------------------------------------------------------ session
+
+#[test]
+fn a_session_says_what_it_is() {
+    let mut session = open(&shapes());
+    assert_eq!((session.backend(), session.reason(), session.warnings()), ("cpu", None, &[][..]));
+    assert_eq!(session.input().to_string(), "images f32 1x3x512x512");
+    assert_eq!(session.outputs().iter().map(|desc| desc.to_string()).collect::<Vec<_>>(), ["output0 f32 1x16128x7"]);
+    assert_eq!(session.model().labels, ["disc", "box"]);
+    // The same numbers whether they are asked for as such or as bytes.
+    let picture: Vec<f32> = (0..3 * 512 * 512).map(|i| (i % 251) as f32 / 250.0).collect();
+    let mut rows = vec![0f32; 16128 * 7];
+    session.run(&picture, &mut rows).unwrap();
+    let tensors = session.run_bytes(bytemuck::cast_slice(&picture)).unwrap();
+    assert_eq!(tensors[0].as_slice::<f32>().unwrap(), rows);
+    assert!(rows.iter().any(|&value| value != 0.0));
+}
+
+#[test]
+fn auto_says_why_it_runs_on_the_cpu() {
+    if gsttrt::cuda::driver::available().is_ok() {
+        println!("SKIP: there is a GPU");
+        return;
+    }
+    let model = echo(&scratch("session-auto"), F32);
+    let session = Session::open(&model, &SessionOptions::default()).unwrap();
+    assert!(session.backend() == "cpu" && session.reason().unwrap().contains("driver"), "{:?}", session.reason());
+    let options = SessionOptions { backend: Choice::TensorRt, ..SessionOptions::default() };
+    assert_eq!(Session::open(&model, &options).unwrap_err().kind(), Kind::Library);
+}
+
+#[test]
+fn each_type_goes_in_and_out() {
+    fn same<T: Element + PartialEq + std::fmt::Debug>(folder: &Path, elem_type: i32, value: fn(u8) -> T) {
+        let mut session = open(&echo(folder, elem_type));
+        let picture: Vec<T> = (0..24).map(value).collect();
+        let mut output = vec![value(99); 24];
+        session.run(&picture, &mut output).unwrap();
+        assert_eq!(output, picture);
+    }
+    let folder = scratch("session-types");
+    same::<f32>(&folder, F32, |i| f32::from(i) / 7.0);
+    same::<f16>(&folder, F16, |i| f16::from_f32(f32::from(i) / 7.0));
+    same::<u8>(&folder, U8, |i| i.wrapping_mul(10));
+}
+
+#[test]
+fn models_with_several_outputs_give_all_of_them() {
+    let dims = &["1", "3", "2", "4"];
+    let graph = Graph::new()
+        .input("images", U8, dims)
+        .output("wide", I64, dims)
+        .output("flags", BOOL, dims)
+        .node("Cast", &["images"], &["wide"], vec![int("to", I64.into())])
+        .node("Cast", &["images"], &["flags"], vec![int("to", BOOL.into())]);
+    let mut session = open(&graph.save(&scratch("session-outputs").join("two.onnx")));
+    let picture: Vec<u8> = (0..24).collect();
+    let tensors = session.run_bytes(&picture).unwrap();
+    let descs: Vec<String> = tensors.iter().map(|tensor| tensor.desc().to_string()).collect();
+    assert_eq!(descs, ["wide i64 1x3x2x4", "flags bool 1x3x2x4"]);
+    assert_eq!(tensors[0].as_slice::<i64>().unwrap(), (0..24).collect::<Vec<i64>>());
+    assert_eq!(tensors[1].bytes().unwrap()[..3], [0, 1, 1]);
+    let error = session.run(&picture, &mut [0i64; 24]).unwrap_err();
+    assert!(error.message().contains("2 outputs") && error.message().contains("run_bytes"), "{error}");
+}
+
+#[test]
+fn open_dimensions_are_found_out() {
+    let dims = &["batch", "3", "h", "w"];
+    let graph = Graph::new().input("images", F32, dims).output("same", F32, dims);
+    let model = graph.node("Identity", &["images"], &["same"], Vec::new());
+    let model = model.save(&scratch("session-open").join("open.onnx"));
+    let error = Session::open(&model, &on_cpu()).unwrap_err();
+    assert!(error.kind() == Kind::Settings && error.message().contains("input-size"), "{error}");
+    let session = Session::open(&model, &SessionOptions { input_size: Some((8, 4)), ..on_cpu() }).unwrap();
+    assert_eq!((session.input().to_string(), session.outputs()[0].to_string()), {
+        ("images f32 1x3x4x8".to_string(), "same f32 1x3x4x8".to_string())
+    });
+}
+
+#[test]
+fn mistakes_name_both_sides_and_break_nothing() {
+    let mut session = open(&echo(&scratch("session-sizes"), F32));
+    let mut output = [0f32; 24];
+    for (error, parts) in [
+        (session.run(&[0f32; 23], &mut output), ["24 elements", "23 are given"]),
+        (session.run::<f32, f32>(&[], &mut output), ["24 elements", "0 are given"]),
+        (session.run(&[0f32; 24], &mut output[..7]), ["24 elements", "room for 7"]),
+        (session.run(&[0u8; 24], &mut output), ["f32 1x3x2x4", "given as u8"]),
+        (session.run(&[0f32; 24], &mut [0u8; 24]), ["f32 1x3x2x4", "asked for as u8"]),
+        (session.run_bytes(&[0; 95]).map(drop), ["96 bytes", "95 are given"]),
+    ] {
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), Kind::WrongType);
+        assert!(parts.iter().all(|part| error.message().contains(part)), "{error}");
+        session.run(&[0.5f32; 24], &mut output).unwrap();
+        assert_eq!(output, [0.5; 24]);
+    }
+    assert_eq!(session.input().dtype, DType::F32);
+    for (model, kind) in
+        [("/nowhere.onnx", Kind::NotFound), ("README.md", Kind::Model), ("/nowhere.engine", Kind::Settings)]
+    {
+        assert_eq!(Session::open(model, &on_cpu()).unwrap_err().kind(), kind, "{model}");
+    }
+}
