@@ -380,6 +380,7 @@ row_chain() {
         judge "tee: nothing drawn on others'" "$gst" "same pixels" run_test "$gst" "$WORK/gpu_chain" what_others
         judge "40 flushing seeks" "$gst" "no error" run_test "$gst" "$WORK/gpu_chain" seeks
         judge "100 state cycles" "$gst" "no growth" run_test "$gst" "$WORK/gpu_chain" a_hundred
+        judge "the same without a pipeline" "$gst" "same boxes" run_test "$gst" "$WORK/session" on_the_gpu_too
         sed -n 's/^GPU memory/      GPU memory/p' "$WORK"/log-100-state-cycles-"$gst"
     done
 }

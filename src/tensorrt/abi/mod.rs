@@ -7,7 +7,7 @@
 //!
 //! This is for the Itanium C++ ABI: Linux, on x86-64 and on 64-bit Arm.
 //!
-//! Here are the rows; [`values`] has the numbers and structures that they take, and `methods` what may be called from outside.
+//! Here are the rows; `values` has the numbers and structures that they take, and `methods` what may be called from outside.
 //!
 //! Handles own their objects and delete them. Which object must outlive which is said at the functions that make them.
 
