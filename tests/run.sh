@@ -90,6 +90,7 @@ lint
 step "build" cargo build --locked --lib --examples
 step "tests" cargo nextest run --locked
 step "examples in the documentation" cargo test --locked --doc --quiet
+step "documentation" env RUSTDOCFLAGS=--deny=warnings cargo doc --locked --no-deps --quiet
 step "detect.sh on the sample clip" detect_sample
 if [ "$MODE" = full ]; then
     step "detect.sh on a 1080p clip" detect_1080p
