@@ -11,6 +11,7 @@ use cudarc::driver::{result, sys};
 
 use super::driver::{Check, Context};
 use crate::error::Result;
+use crate::stats;
 
 /// Device memory from a [`DevicePool`]; goes back there when dropped. Alone, its bytes are unspecified.
 pub struct DeviceBlock {
@@ -50,6 +51,7 @@ impl DevicePool {
         let mut free = self.free.lock().unwrap();
         let fitting = free.iter().rposition(|memory| memory.bytes == size).map(|i| free.swap_remove(i));
         drop(free);
+        stats::pooled(fitting.is_some());
         let memory = match fitting {
             Some(memory) => memory,
             None => DeviceMemory::new(&self.context, size)?,
@@ -97,6 +99,7 @@ impl DeviceBlock {
         let mut bytes = vec![0; self.bytes];
         // SAFETY: the block has that many bytes.
         unsafe { result::memcpy_dtoh_sync(&mut bytes, self.address()) }.or_fail("Cannot read GPU memory")?;
+        stats::downloaded(bytes.len());
         Ok(bytes)
     }
 
@@ -104,6 +107,7 @@ impl DeviceBlock {
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         assert!(bytes.len() <= self.bytes);
         let _entered = self.context().enter()?;
+        stats::uploaded(bytes.len());
         // SAFETY: checked above. The null stream is the one that copies, and of pageable memory the call only waits until all is
         // staged.
         unsafe {
