@@ -225,4 +225,20 @@ mod tests {
         assert_eq!(mapped.host(), [0, 7, 0]);
         assert_ne!(mapped.address(), 0);
     }
+
+    #[test]
+    fn what_a_frame_costs_is_noted() {
+        let Some(context) = context() else { return };
+        let (pool, costs) = (DevicePool::new(&context), stats::Stats::default());
+        let stage = stats::Stage::begin();
+        for _ in 0..3 {
+            let mut block = pool.take(5).unwrap();
+            block.write(&[1, 2, 3]).unwrap();
+            block.read().unwrap();
+        }
+        costs.add(stage, 0);
+        let said = costs.read().structure([]);
+        let noted = ["bytes-uploaded", "bytes-downloaded", "pool-hits", "pool-misses"];
+        assert_eq!(noted.map(|field| said.get::<u64>(field).unwrap()), [9, 15, 2, 1]);
+    }
 }
