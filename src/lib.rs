@@ -3,6 +3,7 @@
 //! # Layout
 //!
 //! * [`error`]: what failed, why, and what to do; [`tensor`]: named arrays and the memory they live in.
+//! * [`stats`]: what frames cost, noted where it happens.
 //! * [`vision`]: the image side of detection, pure: preprocess, head layouts, suppression, drawing.
 //! * [`cuda`]: the GPU: driver, memory.
 //! * [`tensorrt`]: TensorRT, found at run time.
@@ -23,6 +24,7 @@ pub mod meta;
 pub mod model;
 mod onnx;
 pub mod session;
+pub mod stats;
 pub mod tensor;
 pub mod tensorrt;
 pub mod trtinfer;

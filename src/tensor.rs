@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::cuda::memory::DeviceBlock;
 use crate::error::{Error, Kind, Result};
+use crate::stats;
 
 /// Type of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -241,6 +242,7 @@ impl Pool {
         let fitting = free.iter().rposition(|lines| lines.len() == count);
         let lines = fitting.map(|i| free.swap_remove(i));
         drop(free);
+        stats::pooled(lines.is_some());
         let lines = lines.unwrap_or_else(|| vec![Line([0; 64]); count]);
         Block { lines, bytes, home: Arc::downgrade(&self.free) }
     }

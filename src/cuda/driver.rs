@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use cudarc::driver::{DriverError, result, sys};
 
 use crate::error::{Error, Kind, Result};
+use crate::stats;
 
 /// Whether there is a driver with a device, found out once.
 ///
@@ -350,7 +351,7 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         let _entered = self.context.enter()?;
         // SAFETY: the handle is alive.
-        unsafe { result::stream::synchronize(self.raw) }.or_fail("GPU work failed")
+        stats::waiting(|| unsafe { result::stream::synchronize(self.raw) }).or_fail("GPU work failed")
     }
 
     /// Queues a copy from the host. From pageable memory it is read during the call, from pinned memory later.
@@ -359,6 +360,7 @@ impl Stream {
     /// There is as much memory at `to`; it and pinned bytes stay so until the copy is done.
     pub unsafe fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
         let _entered = self.context.enter()?;
+        stats::uploaded(bytes.len());
         // SAFETY: as the caller says.
         unsafe { result::memcpy_htod_async(to, bytes, self.raw) }.or_fail("Cannot copy to the GPU")
     }
@@ -468,6 +470,10 @@ impl Fence {
     /// # Errors
     /// `Run`, also for work queued earlier that failed only now.
     pub fn wait(&self) -> Result<()> {
+        stats::waiting(|| self.pass())
+    }
+
+    fn pass(&self) -> Result<()> {
         // Kernels of a frame take microseconds, waking up takes tens of them: look first, sleep then.
         const LOOK: Duration = Duration::from_micros(30);
         let _entered = self.0.context.enter()?;

@@ -11,6 +11,7 @@ use cudarc::driver::{result, sys};
 
 use super::driver::{Check, Context};
 use crate::error::Result;
+use crate::stats;
 
 /// Device memory from a [`DevicePool`]; goes back there when dropped. Alone, its bytes are unspecified.
 pub struct DeviceBlock {
@@ -50,6 +51,7 @@ impl DevicePool {
         let mut free = self.free.lock().unwrap();
         let fitting = free.iter().rposition(|memory| memory.bytes == size).map(|i| free.swap_remove(i));
         drop(free);
+        stats::pooled(fitting.is_some());
         let memory = match fitting {
             Some(memory) => memory,
             None => DeviceMemory::new(&self.context, size)?,
@@ -103,13 +105,16 @@ impl DeviceBlock {
         assert!(bytes.len() <= self.bytes);
         let _entered = self.context().enter()?;
         // SAFETY: checked above.
-        unsafe { result::memcpy_dtoh_sync(bytes, self.address()) }.or_fail("Cannot read GPU memory")
+        unsafe { result::memcpy_dtoh_sync(bytes, self.address()) }.or_fail("Cannot read GPU memory")?;
+        stats::downloaded(bytes.len());
+        Ok(())
     }
 
     /// Copies from the host and waits for that. No more bytes than there are.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         assert!(bytes.len() <= self.bytes);
         let _entered = self.context().enter()?;
+        stats::uploaded(bytes.len());
         // SAFETY: checked above. The null stream is the one that copies, and of pageable memory the call only waits until all is
         // staged.
         unsafe {
@@ -226,5 +231,21 @@ mod tests {
         mapped.host_mut()[1] = 7;
         assert_eq!(mapped.host(), [0, 7, 0]);
         assert_ne!(mapped.address(), 0);
+    }
+
+    #[test]
+    fn what_a_frame_costs_is_noted() {
+        let Some(context) = context() else { return };
+        let (pool, costs) = (DevicePool::new(&context), stats::Stats::default());
+        let stage = stats::Stage::begin();
+        for _ in 0..3 {
+            let mut block = pool.take(5).unwrap();
+            block.write(&[1, 2, 3]).unwrap();
+            block.read().unwrap();
+        }
+        costs.add(stage, 0);
+        let said = costs.read().structure([]);
+        let noted = ["bytes-uploaded", "bytes-downloaded", "pool-hits", "pool-misses"];
+        assert_eq!(noted.map(|field| said.get::<u64>(field).unwrap()), [9, 15, 2, 1]);
     }
 }

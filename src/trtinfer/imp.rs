@@ -1,5 +1,5 @@
 use std::sync::{Arc, LazyLock, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gst::glib;
 use gst::prelude::*;
@@ -13,6 +13,7 @@ use crate::backend::{Backend, Event, Loading, Outputs, Plan, Runner};
 use crate::cuda::gst::Slot;
 use crate::error::{Error, Kind, Result};
 use crate::meta::tensor::{Content, Payload, TensorMeta};
+use crate::stats::{self, Stage, Stats};
 use crate::tensor::Tensor;
 use crate::tensorrt::interfaces;
 use crate::video;
@@ -49,14 +50,6 @@ struct Running {
     passed: Option<u32>,
 }
 
-#[derive(Clone, Default)]
-struct Stats {
-    inferred: u64,
-    skipped: u64,
-    busy: Duration,
-    last: Duration,
-}
-
 /// Lock order: running, then any one of the others. Only `running` is held while a model runs.
 #[derive(Default)]
 pub struct TrtInfer {
@@ -64,7 +57,7 @@ pub struct TrtInfer {
     cuda: Slot,
     session: Mutex<Option<Session>>,
     running: Mutex<Running>,
-    stats: Mutex<Stats>,
+    stats: Stats,
 }
 
 impl TrtInfer {
@@ -180,7 +173,7 @@ impl TrtInfer {
         let passed = running.passed.map_or(interval, |passed| passed + 1);
         if passed < interval {
             running.passed = Some(passed);
-            self.stats.lock().unwrap().skipped += 1;
+            self.stats.skip();
             let content = Content::Skipped { input: payload };
             TensorMeta::set(buffer, Arc::new(Payload { content, ready: None }));
             return Ok(());
@@ -199,15 +192,10 @@ impl TrtInfer {
             Some(backend) => backend,
             none => none.insert(session.opening.wait().map_err(Failure::Flow)?),
         };
-        let begun = Instant::now();
+        let stage = Stage::begin();
         let Outputs { tensors, ready } = backend.run(tensor, payload.ready.as_ref())?;
-        let took = begun.elapsed();
+        let took = self.stats.add(stage, 0);
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
-        let mut stats = self.stats.lock().unwrap();
-        stats.inferred += 1;
-        stats.busy += took;
-        stats.last = took;
-        drop(stats);
 
         let (letterbox, recipe, model) = (*letterbox, *recipe, session.plan.model().clone());
         let content = Content::Output { tensors, letterbox, recipe, model, input: payload };
@@ -260,19 +248,6 @@ impl Session {
     }
 }
 
-impl Stats {
-    fn structure(&self) -> gst::Structure {
-        let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        gst::Structure::builder("stats")
-            .field("frames", self.inferred + self.skipped)
-            .field("inferred", self.inferred)
-            .field("skipped", self.skipped)
-            .field("mean-ms", if self.inferred > 0 { ms(self.busy) / self.inferred as f64 } else { 0.0 })
-            .field("last-ms", ms(self.last))
-            .build()
-    }
-}
-
 #[glib::object_subclass]
 impl ObjectSubclass for TrtInfer {
     const NAME: &'static str = "GstTrtInfer";
@@ -289,11 +264,9 @@ impl ObjectImpl for TrtInfer {
                     .blurb("What was read from the model file; NULL until the element has started")
                     .read_only()
                     .build(),
-                glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
-                    .nick("Statistics")
-                    .blurb("Frames inferred and skipped, and milliseconds of inference")
-                    .read_only()
-                    .build(),
+                stats::property(
+                    "Frames inferred and skipped, and what inference costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+                ),
             ];
             super::settings::properties().into_iter().chain(read_only).collect()
         });
@@ -308,7 +281,12 @@ impl ObjectImpl for TrtInfer {
     fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
         match pspec.name() {
             "model-info" => self.session().map(|session| session.info()).to_value(),
-            "stats" => self.stats.lock().unwrap().structure().to_value(),
+            "stats" => {
+                let totals = self.stats.read();
+                let (inferred, skipped) = (totals.done, totals.skipped);
+                let counts = [("frames", inferred + skipped), ("inferred", inferred), ("skipped", skipped)];
+                totals.structure(counts).to_value()
+            }
             name => self.settings.lock().unwrap().get(name),
         }
     }
@@ -367,7 +345,7 @@ impl BaseTransformImpl for TrtInfer {
             // gst-launch-1.0 prints nothing but the debug part of an info.
             gst::element_imp_info!(self, gst::LibraryError::Init, ("{text}"), ["{text}"]);
         }
-        *self.stats.lock().unwrap() = Stats::default();
+        self.stats.reset();
         *self.session.lock().unwrap() = Some(session.clone());
         self.load(session);
         Ok(())

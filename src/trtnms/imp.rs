@@ -17,6 +17,7 @@ use crate::meta::detection;
 use crate::meta::tensor::{Content, TensorMeta};
 use crate::model::Model;
 use crate::session::{Finder, Wishes};
+use crate::stats::{self, Stage, Stats};
 use crate::tensor::Tensor;
 use crate::video::{self, Format, FramePool};
 use crate::vision::geometry::Letterbox;
@@ -63,8 +64,9 @@ struct State {
 }
 
 /// What is left to do with the frame whose objects have just been found.
-#[derive(Clone, Copy)]
 struct Task {
+    /// Begun before its objects were sought.
+    stage: Stage,
     frame: u64,
     /// `None` where nothing is to be drawn.
     draw: Option<Style>,
@@ -77,11 +79,13 @@ pub struct TrtNms {
     settings: Mutex<Settings>,
     state: Mutex<Option<State>>,
     cuda: Slot,
+    stats: Stats,
 }
 
 impl TrtNms {
     /// Finds the frame's objects; there is nothing to do with frames that trtinfer let pass.
     fn find(&self, state: &mut State, buffer: &gst::BufferRef) -> Result<Option<Task>> {
+        let stage = Stage::begin();
         let settings = self.settings.lock().unwrap().clone();
         let frame = state.frames;
         state.frames += 1;
@@ -90,7 +94,10 @@ impl TrtNms {
         };
         let (tensors, letterbox, recipe, model) = match &payload.content {
             Content::Output { tensors, letterbox, recipe, model, .. } => (tensors, letterbox, recipe, model),
-            Content::Skipped { .. } => return Ok(None),
+            Content::Skipped { .. } => {
+                self.stats.skip();
+                return Ok(None);
+            }
             Content::Input { .. } => return Err(missing("trtnms got a frame that no model has seen", "trtinfer")),
         };
 
@@ -108,7 +115,7 @@ impl TrtNms {
         let count = finder.detections().len();
         gst::trace!(CAT, imp = self, "frame {frame}: {count} objects");
         let draw = (settings.draw && count > 0).then_some(settings.style);
-        Ok(Some(Task { frame, draw, post_message: settings.post_messages }))
+        Ok(Some(Task { stage, frame, draw, post_message: settings.post_messages }))
     }
 
     fn finder(
@@ -168,6 +175,7 @@ impl TrtNms {
             let content = detection::message(buffer.pts(), task.frame, size, detections, labels);
             let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
         }
+        self.stats.add(task.stage, detections.len());
         Ok(())
     }
 
@@ -292,6 +300,9 @@ impl ObjectImpl for TrtNms {
                     .mutable_playing()
                     .build(),
                 cuda::gst::device_id_property(),
+                stats::property(
+                    "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+                ),
             ]
         });
         &PROPERTIES
@@ -321,6 +332,13 @@ impl ObjectImpl for TrtNms {
     }
 
     fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
+        if pspec.name() == "stats" {
+            let totals = self.stats.read();
+            let (frames, skipped) = (totals.done + totals.skipped, totals.skipped);
+            return totals
+                .structure([("frames", frames), ("skipped", skipped), ("objects", totals.objects)])
+                .to_value();
+        }
         let Settings { wishes, draw, style, post_messages, cuda_device_id } = &*self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
         match pspec.name() {
@@ -374,6 +392,7 @@ impl BaseTransformImpl for TrtNms {
     const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
+        self.stats.reset();
         // Only to fail early: it is read again with the model, whose classes it must match.
         let label_file = self.settings.lock().unwrap().wishes.label_file.clone();
         label_file.map_or(Ok(()), |path| crate::session::read_labels(&path).map(drop)).map_err(|error| error.to_gst())

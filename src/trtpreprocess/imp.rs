@@ -14,6 +14,7 @@ use crate::cuda::gst::Slot;
 use crate::cuda::preprocess::TensorMaker;
 use crate::error::{Error, Kind, Result};
 use crate::meta::tensor::{Content, Payload, TensorMeta};
+use crate::stats::{self, Stage, Stats};
 use crate::tensor::{Pool, Tensor};
 use crate::video::{self, Format};
 use crate::vision::preprocess::Preprocess;
@@ -49,6 +50,7 @@ pub struct TrtPreprocess {
     overrides: Mutex<Option<Overrides>>,
     state: Mutex<Option<State>>,
     cuda: Slot,
+    stats: Stats,
     /// What was last said about caps. Upstream tries caps again with each event and frame, and once is enough.
     complaint: Mutex<Option<String>>,
 }
@@ -230,6 +232,7 @@ impl ObjectImpl for TrtPreprocess {
                     .mutable_ready()
                     .build(),
                 cuda::gst::device_id_property(),
+                stats::property("Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool"),
             ]
         });
         &PROPERTIES
@@ -255,6 +258,10 @@ impl ObjectImpl for TrtPreprocess {
     }
 
     fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
+        if pspec.name() == "stats" {
+            let totals = self.stats.read();
+            return totals.structure([("frames", totals.done)]).to_value();
+        }
         let settings = self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
         match pspec.name() {
@@ -372,6 +379,7 @@ impl BaseTransformImpl for TrtPreprocess {
     }
 
     fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
+        let stage = Stage::begin();
         let payload = match self.state.lock().unwrap().as_mut() {
             Some(state) => self.payload(state, buffer),
             None => return Err(gst::FlowError::NotNegotiated),
@@ -381,12 +389,14 @@ impl BaseTransformImpl for TrtPreprocess {
             gst::FlowError::Error
         })?;
         TensorMeta::set(buffer, Arc::new(payload));
+        self.stats.add(stage, 0);
         Ok(gst::FlowSuccess::Ok)
     }
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
         let overrides = self.settings.lock().unwrap().read().map_err(|error| error.to_gst())?;
         *self.overrides.lock().unwrap() = Some(overrides);
+        self.stats.reset();
         *self.complaint.lock().unwrap() = None;
         Ok(())
     }

@@ -99,7 +99,12 @@ impl Line {
     }
 
     pub fn nms(&mut self) -> gst::Element {
-        self.harness.find_element("trtnms").unwrap()
+        self.element("trtnms")
+    }
+
+    /// The one that such a factory made.
+    pub fn element(&mut self, factory: &str) -> gst::Element {
+        self.harness.find_element(factory).unwrap()
     }
 
     /// Errors and warnings since the last call.

@@ -12,6 +12,7 @@ use super::{DECODE, NMS};
 use crate::cuda::driver::{Check, Context, Fence, Function, Launch, Stream};
 use crate::cuda::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::error::{Error, Kind, Result};
+use crate::stats;
 use crate::tensor::{DType, Tensor};
 use crate::vision::Detection;
 use crate::vision::layout::{Decoder, Layout, Thresholds};
@@ -340,7 +341,9 @@ impl Boxes {
         self.finish()?;
         let (header, detections) = self.results.host().split_at(HEADER);
         let count: u32 = bytemuck::pod_read_unaligned(&header[..4]);
-        Ok(bytemuck::cast_slice(&detections[..count as usize * size_of::<Detection>()]))
+        let detections = &detections[..count as usize * size_of::<Detection>()];
+        stats::downloaded(HEADER + detections.len());
+        Ok(bytemuck::cast_slice(detections))
     }
 
     /// Waits for the last frame.
@@ -364,6 +367,7 @@ impl Boxes {
             // No copy is pending that reads it: the frame before is done.
             table.staging.host_mut()[..bytes.len()].copy_from_slice(bytes);
             let _entered = stream.context().enter()?;
+            stats::uploaded(bytes.len());
             // SAFETY: both are as large, and stay until `self` has waited for the stream.
             unsafe {
                 let from = table.staging.host()[..bytes.len()].as_ptr().cast();

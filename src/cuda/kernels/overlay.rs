@@ -7,6 +7,7 @@ use super::{DevicePlane, OVERLAY, check_planes};
 use crate::cuda::driver::{Context, Fence, Function, Launch, Stream};
 use crate::cuda::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::error::Result;
+use crate::stats;
 use crate::vision::frame::PixelFormat;
 use crate::vision::overlay::{Font, Mark, Plan, Rect, Target};
 
@@ -140,6 +141,7 @@ impl Overlay {
             stream.launch(&self.fetch, fetch, &Fetch { from, to, count, unused: 0 })?;
             stream.launch(&self.paint, Launch { grid, block: (THREADS, 1, 1), shared: 0 }, &parameters)?;
         }
+        stats::uploaded(marks.len() + text.len());
         self.pending = Some(stream.record()?);
         Ok(())
     }
