@@ -219,6 +219,7 @@ mod tests {
 
     #[test]
     fn a_stage_has_what_its_thread_noted_meanwhile() {
+        gst::init().unwrap();
         let stats = Stats::default();
         uploaded(1000); // before it
         let stage = Stage::begin();

@@ -235,6 +235,7 @@ mod tests {
 
     #[test]
     fn what_a_frame_costs_is_noted() {
+        gst::init().unwrap();
         let Some(context) = context() else { return };
         let (pool, costs) = (DevicePool::new(&context), stats::Stats::default());
         let stage = stats::Stage::begin();
