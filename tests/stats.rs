@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::Command;
 
 use common::boxes::{Line, SIDE, grey, model};
@@ -141,6 +142,24 @@ fn latency_is_that_of_the_others() {
     assert_eq!(latency(&format!("{before} ! {} ! {after}", ours(&model))), others);
 }
 
+/// What the tracers log of a launch line; `None` where it does not come to its end in so many seconds.
+fn traced(folder: &Path, tracers: &str, seconds: u32, line: &str) -> Option<String> {
+    let output = Command::new("timeout")
+        .args([&seconds.to_string(), "gst-launch-1.0"])
+        .args(line.split_whitespace())
+        .env("GST_PLUGIN_PATH", std::env::current_exe().unwrap().ancestors().nth(2).unwrap())
+        .env("GST_REGISTRY", folder.join("registry.bin"))
+        .envs([("GST_TRACERS", tracers), ("GST_DEBUG", "GST_TRACER:7"), ("GST_DEBUG_NO_COLOR", "1")])
+        .output()
+        .unwrap();
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    match output.status.code() {
+        Some(124) => None,
+        Some(0) => Some(log),
+        _ => panic!("{log}"),
+    }
+}
+
 #[test]
 fn tracers_of_gstreamer_see_the_elements() {
     let folder = scratch("stats-tracers");
@@ -149,21 +168,21 @@ fn tracers_of_gstreamer_see_the_elements() {
         "videotestsrc num-buffers=5 ! video/x-raw,format=RGB,width=64,height=64 ! {} ! fakesink name=end",
         ours(&model)
     );
-    let output = Command::new("gst-launch-1.0")
-        .args(line.split_whitespace())
-        .env("GST_PLUGIN_PATH", std::env::current_exe().unwrap().ancestors().nth(2).unwrap())
-        .env("GST_REGISTRY", folder.join("registry.bin"))
-        .env("GST_TRACERS", "latency(flags=pipeline+element);stats")
-        .envs([("GST_DEBUG", "GST_TRACER:7"), ("GST_DEBUG_NO_COLOR", "1")])
-        .output()
-        .unwrap();
-    let traced = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{traced}");
-    let lines = |parts: &[&str]| traced.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count();
-    assert_eq!(lines(&[" latency, ", "sink-element=(string)end"]), 5, "{traced}");
+    let lines =
+        |log: &str, parts: &[&str]| log.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count();
+    let log = traced(&folder, "stats", 60, &line).expect("an end");
+    assert!(lines(&log, &[" buffer, "]) >= 4 * 5, "five frames on four links: {log}");
+
+    let latency = "latency(flags=pipeline+element)";
+    if traced(&folder, latency, 10, "videotestsrc num-buffers=1 ! fakesink").is_none() {
+        // That of 1.26.2 waits for a lock that its own thread holds.
+        println!("SKIP: the latency tracer of {} ends no pipeline at all", gst::version_string());
+        return;
+    }
+    let log = traced(&folder, latency, 60, &line).expect("an end");
+    assert_eq!(lines(&log, &[" latency, ", "sink-element=(string)end"]), 5, "{log}");
     for element in ELEMENTS {
         let element = format!("element=(string){element},");
-        assert!(lines(&[" element-latency, ", &element]) >= 4, "{traced}");
+        assert!(lines(&log, &[" element-latency, ", &element]) >= 4, "{log}");
     }
-    assert!(lines(&[" buffer, "]) >= 4 * 5, "five frames on four links: {traced}");
 }
