@@ -50,13 +50,12 @@ impl Plan {
     }
 
     /// The same in another context, where an engine has to be loaded anew.
-    pub fn in_context(mut self, cuda: &Context) -> Result<Self> {
-        if self.described.engine.is_some() {
-            let engine = describe(self.runner, &self.model().path, &self.options, Some(cuda))?.engine;
-            self.described.engine = engine;
+    pub fn in_context(&self, cuda: &Context) -> Result<Self> {
+        let mut plan = Plan { cuda: Some(cuda.clone()), ..self.clone() };
+        if plan.described.engine.is_some() {
+            plan.described.engine = describe(self.runner, &self.model().path, &self.options, Some(cuda))?.engine;
         }
-        self.cuda = Some(cuda.clone());
-        Ok(self)
+        Ok(plan)
     }
 
     /// Loads the model; this is the slow part.

@@ -21,7 +21,7 @@ use crate::tensorrt::onnx::Onnx;
 use crate::vision::recipe::InputSpec;
 
 /// What the user says about TensorRT.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// File or folder; the newest that is found by default.
     pub library: Option<PathBuf>,
@@ -32,6 +32,24 @@ pub struct Options {
     pub never_build: bool,
     /// The user's own by default.
     pub cache: Option<PathBuf>,
+}
+
+impl Options {
+    /// How long TensorRT looks for fast kernels, unless the user says otherwise. It is part of an engine's key, so elements and
+    /// sessions must agree on it to find each other's engines.
+    pub const LEVEL: u8 = 3;
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            library: None,
+            engine: engine::Options::default(),
+            build: BuildOptions { level: Some(Options::LEVEL), ..BuildOptions::default() },
+            never_build: false,
+            cache: None,
+        }
+    }
 }
 
 /// Whether a model file is an engine rather than ONNX.

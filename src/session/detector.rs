@@ -51,14 +51,14 @@ pub struct Detector {
     session: Session,
     wishes: Wishes,
     /// Made for the frames that come.
-    maker: Option<(Kind, Maker)>,
+    maker: Option<(Source, Maker)>,
     /// Made for the outputs that come.
     finder: Option<Finder>,
 }
 
-/// What a maker is made for.
+/// The frames that a maker is made for.
 #[derive(Clone, Copy, PartialEq)]
-struct Kind {
+struct Source {
     format: PixelFormat,
     size: (usize, usize),
     color: Colorimetry,
@@ -127,11 +127,11 @@ impl Detector {
     /// `Settings`, where the wishes do not suit the model or its layout is not recognised; `Run`, where running failed. The
     /// detector stays usable.
     pub fn detect(&mut self, frame: &Frame, color: Colorimetry) -> Result<Vec<Object>> {
-        let kind = Kind { format: frame.format, size: (frame.width, frame.height), color };
+        let source = Source { format: frame.format, size: (frame.width, frame.height), color };
         let spec = &self.session.plan.spec;
         let maker = match &mut self.maker {
-            Some((made_for, maker)) if *made_for == kind => maker,
-            other => &mut other.insert((kind, Maker::new(kind, spec, self.session.plan.cuda.as_ref())?)).1,
+            Some((made_for, maker)) if *made_for == source => maker,
+            other => &mut other.insert((source, Maker::new(source, spec, self.session.plan.cuda.as_ref())?)).1,
         };
         let (tensor, ready) = maker.tensor(spec, frame)?;
         let (letterbox, recipe) = (*maker.letterbox(), spec.recipe);
@@ -163,8 +163,8 @@ impl Detector {
 }
 
 impl Maker {
-    fn new(kind: Kind, spec: &InputSpec, cuda: Option<&Context>) -> Result<Self> {
-        let Kind { format, size, color } = kind;
+    fn new(source: Source, spec: &InputSpec, cuda: Option<&Context>) -> Result<Self> {
+        let Source { format, size, color } = source;
         Ok(match cuda {
             Some(cuda) => Maker::Gpu(Box::new(TensorMaker::new(cuda, format, size, color, spec)?)),
             None => Maker::Cpu(Box::new(Preprocess::new(format, size.0, size.1, color, spec)?), Pool::default()),

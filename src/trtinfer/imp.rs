@@ -35,10 +35,11 @@ fn log(level: interfaces::Level, line: &str) {
     }
 }
 
-/// What start() read; does not change until stop(), save that another CUDA context takes the place of this one.
+/// What start() read; does not change until stop(), save that another CUDA context takes the place of this one. Each frame
+/// takes a copy.
 #[derive(Clone)]
 struct Session {
-    plan: Plan,
+    plan: Arc<Plan>,
     opening: Arc<Opening>,
 }
 
@@ -80,7 +81,7 @@ impl TrtInfer {
         let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
         let plan = Plan::new(path, settings.backend, size, settings.tensorrt(), cuda)?;
         plan.model().check_task()?;
-        Ok(Session { plan, opening: Arc::default() })
+        Ok(Session { plan: Arc::new(plan), opening: Arc::default() })
     }
 
     /// Loads the model in a thread of GStreamer's pool, so that the application stays responsive.
@@ -151,7 +152,7 @@ impl TrtInfer {
         gst::info!(CAT, imp = self, "loading the model again, in the context of its tensors");
         session.opening.cancel();
         running.backend = None;
-        session.plan = session.plan.in_context(memory.context())?;
+        session.plan = Arc::new(session.plan.in_context(memory.context())?);
         session.opening = Arc::default();
         *self.session.lock().unwrap() = Some(session.clone());
         self.load(session);
@@ -226,7 +227,7 @@ fn missing_tensor(what: &str) -> Error {
 impl Session {
     /// What was read from the file, for applications and for `gst-launch-1.0 -v`.
     fn info(&self) -> gst::Structure {
-        let Plan { runner, spec, .. } = &self.plan;
+        let Plan { runner, spec, .. } = &*self.plan;
         let model = self.plan.model();
         let descs = |descs: &[crate::tensor::TensorDesc]| gst::Array::new(descs.iter().map(|desc| desc.to_string()));
         let mut metadata = gst::Structure::new_empty("metadata");

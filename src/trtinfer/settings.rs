@@ -49,7 +49,7 @@ impl Default for Settings {
             precision: Precision::Auto,
             int8_calibration_cache: None,
             workspace_mib: 0,
-            optimization_level: 3,
+            optimization_level: Options::LEVEL.into(),
             engine_build: EngineBuild::Auto,
             engine_cache: None,
         }
@@ -234,6 +234,7 @@ mod tests {
         let usual = Settings::default().tensorrt();
         assert_eq!((usual.library, usual.cache, usual.never_build), (None, None, false));
         assert_eq!(usual.build, BuildOptions { level: Some(3), ..BuildOptions::default() });
+        assert_eq!(usual.build, Options::default().build, "sessions find the engines of elements");
         assert!(!usual.engine.allow_host_code && usual.engine.dla_core.is_none());
 
         assert_eq!(set("trt-library", "/opt/tensorrt").library.as_deref(), Some(Path::new("/opt/tensorrt")));
