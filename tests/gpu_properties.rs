@@ -7,6 +7,8 @@ mod common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::onnx::{F32, Graph, ints};
 use common::{Outcome, launch, scratch, shapes};
@@ -127,6 +129,26 @@ fn host_code_is_run_only_where_it_is_allowed() {
     let refused = launch(&bench.line(&compatible, ""));
     assert!(refused.error_text().contains("allow-host-code=true"), "{refused:?}");
     launch(&bench.line(&compatible, "allow-host-code=true")).expect_success();
+}
+
+#[test]
+fn runs_are_recorded_unless_that_is_off() {
+    let Some(bench) = Bench::new("properties-graph") else { return };
+    let recorded = Arc::new(AtomicUsize::new(0));
+    let count = recorded.clone();
+    gst::log::set_threshold_from_string("trt*:4", false);
+    let function = gst::log::add_log_function(move |_, _, _, _, _, _, message| {
+        let text = message.get().unwrap_or_default();
+        count.fetch_add(usize::from(text.contains("recorded as a CUDA graph")), Ordering::Relaxed);
+    });
+    for (setting, some) in [("auto", true), ("off", false), ("on", true)] {
+        recorded.store(0, Ordering::Relaxed);
+        bench.infer(&format!("cuda-graph={setting}")).expect_success();
+        let recorded = recorded.load(Ordering::Relaxed);
+        println!("cuda-graph={setting}: {recorded}");
+        assert_eq!(recorded > 0, some, "{setting}");
+    }
+    gst::log::remove_log_function(function);
 }
 
 #[test]

@@ -202,6 +202,18 @@ fn outputs_are_those_of_the_cpu() {
         let queued = begun.elapsed() / 200;
         run.stream.synchronize().unwrap();
         println!("{name}: {:.1?} each, {queued:.1?} of it to enqueue", begun.elapsed() / 200);
+        // SAFETY: as in `run`, and nothing else uses the context.
+        let mut graph = unsafe { run.context.record(&run.stream) }.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let begun = Instant::now();
+        for _ in 0..200 {
+            // SAFETY: as above.
+            unsafe { graph.launch(&run.stream) }.unwrap();
+        }
+        let queued = begun.elapsed() / 200;
+        run.stream.synchronize().unwrap();
+        println!("{name}, recorded: {:.1?} each, {queued:.1?} of it to enqueue", begun.elapsed() / 200);
+        let again: Vec<_> = run.blocks[1..].iter().map(|(_, block)| block.read().unwrap()).collect();
+        assert_eq!(again, found, "recorded, the same");
     }
 
     // What was built version-compatible runs in lean runtimes, and what was not is refused.

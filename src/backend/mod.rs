@@ -2,6 +2,7 @@
 
 mod cpu;
 mod plan;
+mod recorded;
 pub mod tensorrt;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::recorded::Recorded;
 use super::{Backend, Event, Loading, Outputs};
 use crate::cuda::driver::{Context, Fence, Stream};
 use crate::cuda::memory::{DeviceBlock, DevicePool};
@@ -16,6 +17,7 @@ use crate::tensorrt::builder::{self, BuildOptions, Shape};
 use crate::tensorrt::cache::{Cache, Lookup};
 use crate::tensorrt::engine::{self, Engine, Io};
 use crate::tensorrt::header::Header;
+use crate::tensorrt::interfaces;
 use crate::tensorrt::library::Library;
 use crate::tensorrt::onnx::Onnx;
 use crate::vision::recipe::InputSpec;
@@ -32,6 +34,18 @@ pub struct Options {
     pub never_build: bool,
     /// The user's own by default.
     pub cache: Option<PathBuf>,
+    pub graphs: Graphs,
+}
+
+/// Whether runs are recorded as CUDA graphs, which cost the host one call each instead of one for each kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Graphs {
+    /// Where the engine can be recorded.
+    #[default]
+    Auto,
+    /// It is an error where it cannot.
+    On,
+    Off,
 }
 
 impl Options {
@@ -140,7 +154,7 @@ fn engine_of_onnx(
     (loading.tell)(Event::Step(&format!("building an engine with {}, because {why}", library.name()), Some(0)));
     let timing = cache.as_ref().filter(|_| !library.family().is_rtx()).map(|cache| cache.timing(&library.name(), &gpu));
     let known = timing.as_ref().and_then(|timing| timing.load());
-    let progress = |progress: crate::tensorrt::interfaces::Progress<'_>| {
+    let progress = |progress: interfaces::Progress<'_>| {
         (loading.tell)(Event::Step(progress.phase, Some((progress.fraction * 100.0) as u32)));
     };
     let _entered = cuda.enter()?;
@@ -179,8 +193,11 @@ fn shapes(model: &Model, spec: &InputSpec) -> Result<Vec<Shape>> {
 pub struct TensorRt {
     // Drop order: the stream first, which waits for the runs that use the rest.
     stream: Stream,
+    recorded: Option<Recorded>,
     context: engine::Context,
     pool: DevicePool,
+    /// The tensors of a run, in the order of the picture and the outputs.
+    addresses: Vec<u64>,
     /// Which of the engine's inputs takes the picture, and what it was told the picture is.
     image: Io,
     wanted: TensorDesc,
@@ -205,7 +222,18 @@ impl TensorRt {
             None => engine_of_onnx(model, spec, library, options, cuda, loading)?,
         };
         let what = format!("Cannot run {} with {}", model.path.display(), library.name());
-        TensorRt::prepare(model, spec, engine, cuda).map_err(|error| error.about(&what))
+        let mut backend = TensorRt::prepare(model, spec, engine, cuda).map_err(|error| error.about(&what))?;
+        match backend.try_recording(options.graphs) {
+            Err(error) if options.graphs == Graphs::On => {
+                Err(error.about(&what).remedy("Set cuda-graph=auto, which then runs it without"))
+            }
+            // It runs all the same, only less fast.
+            Err(error) => {
+                interfaces::log(interfaces::Level::Warning, &format!("{what} as a CUDA graph: {}", error.as_clause()));
+                Ok(backend)
+            }
+            Ok(()) => Ok(backend),
+        }
     }
 
     fn prepare(model: &Model, spec: &InputSpec, engine: Arc<Engine>, cuda: &Context) -> Result<Self> {
@@ -234,22 +262,65 @@ impl TensorRt {
             Ok((io.clone(), TensorDesc { dims, ..io.desc.clone() }))
         });
         let outputs = outputs.collect::<Result<_>>()?;
-        let mut backend =
-            TensorRt { context, stream, pool, image, wanted: spec.desc.clone(), outputs, _side_inputs: side_inputs };
-        backend.warm_up(&spec.desc)?;
+        let mut backend = TensorRt {
+            context,
+            stream,
+            recorded: None,
+            pool,
+            addresses: Vec::new(),
+            image,
+            wanted: spec.desc.clone(),
+            outputs,
+            _side_inputs: side_inputs,
+        };
+        backend.run_on_zeros(1)?;
         Ok(backend)
     }
 
-    /// Runs once on zeros, because kernels are loaded at their first use, and so that what fails fails before the first frame.
-    fn warm_up(&mut self, desc: &TensorDesc) -> Result<()> {
-        let bytes = desc.bytes().expect("the specification has fixed dimensions");
+    /// Runs, because kernels are loaded at their first use, and so that what fails fails before the first frame.
+    fn run_on_zeros(&mut self, times: usize) -> Result<()> {
+        let bytes = self.wanted.bytes().expect("the specification has fixed dimensions");
         let mut block = self.pool.take(bytes)?;
         block.write(&vec![0; bytes])?;
-        let picture = Tensor::on_device(desc.clone(), block);
-        let Outputs { tensors, ready } = self.run(&picture, None)?;
-        ready.map_or(Ok(()), |ready| ready.wait())?;
-        drop((tensors, picture));
+        let picture = Tensor::on_device(self.wanted.clone(), block);
+        for _ in 0..times {
+            let Outputs { tensors, ready } = self.run(&picture, None)?;
+            ready.map_or(Ok(()), |ready| ready.wait())?;
+            drop(tensors);
+        }
         Ok(())
+    }
+
+    /// Records a run, and runs what was recorded: what cannot be recorded shows now, and not at some frame.
+    fn try_recording(&mut self, graphs: Graphs) -> Result<()> {
+        if graphs == Graphs::Off {
+            return Ok(());
+        }
+        self.recorded = Some(Recorded::default());
+        // Seen, recorded, launched.
+        let tried = self.run_on_zeros(3);
+        if tried.is_err() {
+            self.recorded = None;
+        }
+        tried
+    }
+
+    /// Queues a run on the tensors of `addresses`.
+    ///
+    /// # Safety
+    /// They have the sizes that they should, and stay until the run is done.
+    unsafe fn start(&mut self) -> Result<()> {
+        let TensorRt { stream, recorded, context, addresses, image, outputs, .. } = self;
+        // SAFETY: `prepare` gave all inputs their dimensions; the rest says the caller.
+        unsafe {
+            if let Some(done) = recorded.as_mut().and_then(|recorded| recorded.launch(addresses, stream)) {
+                return done;
+            }
+            let tensors = [&*image].into_iter().chain(outputs.iter().map(|(io, _)| io));
+            tensors.zip(&*addresses).try_for_each(|(io, &address)| context.set_address(io, address))?;
+            context.enqueue(stream)?;
+            recorded.as_mut().map_or(Ok(()), |recorded| recorded.note(addresses, context, stream))
+        }
     }
 }
 
@@ -291,17 +362,17 @@ impl Backend for TensorRt {
                 .remedy("Leave the tensor-… properties of trtpreprocess unset, and set input-size on trtinfer"));
         }
         after.map_or(Ok(()), |after| self.stream.wait(after))?;
-        // SAFETY: its size was just checked; it stays until the outputs are dropped, which keep it.
-        unsafe { self.context.set_address(&self.image, memory.address()) }?;
         let mut tensors = Vec::with_capacity(self.outputs.len());
-        for (io, desc) in &self.outputs {
+        self.addresses.clear();
+        self.addresses.push(memory.address());
+        for (_, desc) in &self.outputs {
             let block = self.pool.take(desc.bytes().expect("checked by output_dims"))?;
-            // SAFETY: large enough; returns to the pool when the outputs are dropped, after their fence.
-            unsafe { self.context.set_address(io, block.address()) }?;
+            self.addresses.push(block.address());
             tensors.push(Tensor::on_device(desc.clone(), block));
         }
-        // SAFETY: `prepare` gave all inputs their dimensions; addresses are as said above.
-        unsafe { self.context.enqueue(&self.stream) }?;
+        // SAFETY: the picture's size was just checked, and it stays until the outputs are dropped, which keep it; their blocks are
+        // large enough, and return to the pool when they are dropped, after their fence.
+        unsafe { self.start() }?;
         Ok(Outputs { tensors, ready: Some(self.stream.record()?) })
     }
 }

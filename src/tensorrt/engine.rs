@@ -13,6 +13,7 @@ use super::header::{Flavour, Header};
 use super::interfaces::Heard;
 use super::library::Library;
 use crate::cuda::driver::{self, Stream};
+use crate::cuda::graph::Graph;
 use crate::error::{Error, Kind, Result};
 use crate::tensor::{Dims, TensorDesc};
 
@@ -344,6 +345,19 @@ impl Context {
                 .error(Kind::Run, format!("{} failed to run the engine", self.engine.library.name()))
                 .remedy("Build the engine again on this GPU; if that does not help, use backend=cpu")),
         }
+    }
+
+    /// Records one run, to be queued at less expense as often as addresses and dimensions stay. A run with these dimensions
+    /// must have been done before.
+    ///
+    /// # Safety
+    /// As for [`Context::enqueue`], for each launch of what is recorded; and there is one at a time of this context.
+    ///
+    /// # Errors
+    /// `Run`, for engines that cannot be recorded: those that wait for the GPU, to learn how large something is.
+    pub unsafe fn record(&mut self, stream: &Stream) -> Result<Graph> {
+        // SAFETY: as the caller says.
+        stream.capture(|| unsafe { self.enqueue(stream) })
     }
 
     /// Whether the stream is of the CUDA context that the engine lies in.

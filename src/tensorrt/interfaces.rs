@@ -95,7 +95,7 @@ pub fn set_hook(hook: Hook) {
     let _ = HOOK.set(hook);
 }
 
-pub(super) fn log(level: Level, line: &str) {
+pub(crate) fn log(level: Level, line: &str) {
     if level == Level::Error {
         ERRORS.lock().unwrap().push(line);
     }

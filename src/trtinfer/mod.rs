@@ -17,6 +17,7 @@ mod settings;
 use gst::glib;
 use gst::prelude::*;
 
+use crate::backend::tensorrt::Graphs;
 use crate::tensorrt::builder;
 
 glib::wrapper! {
@@ -61,6 +62,29 @@ pub enum EngineBuild {
     Auto,
     #[enum_value(name = "Fail instead; for machines that must not spend minutes on it", nick = "never")]
     Never,
+}
+
+/// Whether runs are recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstTrtCudaGraph")]
+pub enum CudaGraph {
+    #[default]
+    #[enum_value(name = "Record runs where the engine allows it", nick = "auto")]
+    Auto,
+    #[enum_value(name = "Record runs, and fail where that is impossible", nick = "on")]
+    On,
+    #[enum_value(name = "Queue the kernels of each run one by one", nick = "off")]
+    Off,
+}
+
+impl From<CudaGraph> for Graphs {
+    fn from(value: CudaGraph) -> Self {
+        match value {
+            CudaGraph::Auto => Graphs::Auto,
+            CudaGraph::On => Graphs::On,
+            CudaGraph::Off => Graphs::Off,
+        }
+    }
 }
 
 pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use gst::glib;
 use gst::prelude::*;
 
-use super::{EngineBuild, Precision};
+use super::{CudaGraph, EngineBuild, Precision};
 use crate::backend::Choice;
 use crate::backend::tensorrt::Options;
 use crate::tensorrt::builder::BuildOptions;
@@ -32,6 +32,7 @@ pub struct Settings {
     pub optimization_level: u32,
     pub engine_build: EngineBuild,
     pub engine_cache: Option<PathBuf>,
+    pub cuda_graph: CudaGraph,
 }
 
 impl Default for Settings {
@@ -52,6 +53,7 @@ impl Default for Settings {
             optimization_level: Options::LEVEL.into(),
             engine_build: EngineBuild::Auto,
             engine_cache: None,
+            cuda_graph: CudaGraph::Auto,
         }
     }
 }
@@ -144,6 +146,11 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .blurb("Folder of built engines (unset = gst-plugin-trt/engines in the user's cache)")
                 .mutable_ready()
                 .build(),
+            glib::ParamSpecEnum::builder_with_default("cuda-graph", default.cuda_graph)
+                .nick("CUDA graph")
+                .blurb("Whether TensorRT's work for a frame is recorded and then queued by one call")
+                .mutable_ready()
+                .build(),
         ]
 }
 
@@ -166,6 +173,7 @@ impl Settings {
             },
             never_build: self.engine_build == EngineBuild::Never,
             cache: self.engine_cache.clone(),
+            graphs: self.cuda_graph.into(),
         }
     }
 
@@ -191,6 +199,7 @@ impl Settings {
             "optimization-level" => self.optimization_level = get(value),
             "engine-build" => self.engine_build = get(value),
             "engine-cache" => self.engine_cache = path(),
+            "cuda-graph" => self.cuda_graph = get(value),
             other => unreachable!("property {other}"),
         }
     }
@@ -212,6 +221,7 @@ impl Settings {
             "optimization-level" => self.optimization_level.to_value(),
             "engine-build" => self.engine_build.to_value(),
             "engine-cache" => self.engine_cache.as_deref().to_value(),
+            "cuda-graph" => self.cuda_graph.to_value(),
             other => unreachable!("property {other}"),
         }
     }
@@ -222,6 +232,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::backend::tensorrt::Graphs;
 
     fn set(name: &str, value: impl Into<glib::Value>) -> Options {
         let mut settings = Settings::default();
@@ -248,6 +259,7 @@ mod tests {
         assert_eq!(set("workspace-mib", 0u32).build.workspace_mib, None);
         assert_eq!(set("optimization-level", 5u32).build.level, Some(5));
         assert_eq!(set("precision", Precision::Fp16).build.precision.name(), "fp16");
+        assert_eq!(set("cuda-graph", CudaGraph::Off).graphs, Graphs::Off);
         let table = set("int8-calibration-cache", "/var/table").build.calibration;
         assert_eq!(table.as_deref(), Some(Path::new("/var/table")));
     }

@@ -224,7 +224,7 @@ lean_and_full() {
 row_properties() {
     local gst test
     for gst in $GSTREAMERS; do
-        for test in engines_are_built each_way host_code wrong_libraries a_pipeline_stops a_gpu_without; do
+        for test in engines_are_built each_way host_code runs_are_recorded wrong_libraries a_pipeline_stops a_gpu_without; do
             judge "properties: ${test//_/ }" "$gst" "passes" run_test "$gst" TRT_LIBRARY="$TRT" \
                 ENGINE_COMPATIBLE="$WORK/ENGINE_COMPATIBLE.engine" "$WORK/gpu_properties" "$test"
         done
