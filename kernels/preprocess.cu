@@ -1,6 +1,6 @@
 // preprocess: frames -> tensors in one pass: resample, convert colours, normalise, write; padding included.
-//   in    planes of a frame, rows `strides` bytes apart, samples of 8 bits or of 16 (10 in the upper bits); packed pixels
-//         and interleaved chroma are planes too, with samples `step` bytes apart
+//   in    planes of a frame, rows `strides` bytes apart, samples of 8 bits or of 16 (10 in the upper bits), which are
+//         `step` bytes from those of the next pixel
 //   out   tensor [C][H][W] or [H][W][C] of f32, f16 or u8, dense
 //   grid  a thread makes COLUMNS x ROWS pixels, a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
 //   math  that of src/vision/preprocess/mod.rs, bit by bit; positions come from its tables
@@ -31,7 +31,6 @@ struct Frame {
     uint32_t paired;
 };
 
-enum class Convert : uint32_t { NONE, RGB_TO_GRAY, YUV_TO_RGB, LUMA };
 enum class Type : uint32_t { F32, F16, U8 };
 
 struct Parameters {
@@ -42,8 +41,8 @@ struct Parameters {
     uint32_t tensor_width, tensor_height;
     // Bytes to the next sample of a row; 0 where there is none.
     uint32_t first_step, others_step;
-    Convert convert;
-    uint32_t reversed; // channels are B, G, R
+    uint32_t to_gray;  // RGB becomes gray
+    uint32_t reversed; // the samples are B, G, R or the channels are, not both
     uint32_t channels; // 1 or 3
     uint32_t interleaved; // NHWC
     Type type;
@@ -52,58 +51,86 @@ struct Parameters {
     float pad; // a sample
 };
 
+__device__ inline Position position(const Position *table, uint32_t i) {
+    const uint4 words = __ldg(reinterpret_cast<const uint4 *>(table + i));
+    return {words.x, __uint_as_float(words.y), words.z, __uint_as_float(words.w)};
+}
+
 struct Pixel {
     float channels[3];
 };
 
-// The samples around a position, in the near row and in the far one.
-template <typename Sample>
+// The raw samples around a position: N side by side, near and far in the near row and in the far row.
+template <uint32_t N>
 struct Around {
-    Sample near[2], far[2];
+    uint32_t near[2][N], far[2][N];
 };
 
-template <typename Sample>
-__device__ inline Sample load(const uint8_t *at) {
-    return __ldg(reinterpret_cast<const Sample *>(at));
+template <typename Sample, uint32_t N>
+__device__ inline void load_row(uint32_t (&to)[2][N], const uint8_t *at, uint32_t step) {
+#pragma unroll
+    for (uint32_t n = 0; n < N; n++) to[0][n] = __ldg(reinterpret_cast<const Sample *>(at) + n);
+    at += step;
+#pragma unroll
+    for (uint32_t n = 0; n < N; n++) to[1][n] = __ldg(reinterpret_cast<const Sample *>(at) + n);
 }
 
-template <typename Sample>
-__device__ inline Around<Sample> load_around(const uint8_t *near, const uint8_t *far, uint32_t column, uint32_t step) {
-    near += column;
-    far += column;
-    return {{load<Sample>(near), load<Sample>(near + step)}, {load<Sample>(far), load<Sample>(far + step)}};
+// What a row of a plane gives to the columns of a thread.
+template <typename Sample, uint32_t N>
+__device__ inline void load(Around<N> (&to)[COLUMNS], const uint8_t *plane, uint32_t stride, uint32_t row, float weight,
+                            const uint32_t (&columns)[COLUMNS], uint32_t step) {
+    const uint8_t *at = plane + uint64_t(row) * stride;
+    // Keeps the compiler from adding rows to columns before both to the plane, which takes twice the instructions.
+    asm("" : "+l"(at));
+#pragma unroll
+    for (uint32_t k = 0; k < COLUMNS; k++) load_row<Sample, N>(to[k].near, at + columns[k], step);
+    // A far row without weight is not read; below the last there is none.
+    if (weight != 0.0f) {
+        at += stride;
+        asm("" : "+l"(at));
+#pragma unroll
+        for (uint32_t k = 0; k < COLUMNS; k++) load_row<Sample, N>(to[k].far, at + columns[k], step);
+    } else {
+#pragma unroll
+        for (uint32_t k = 0; k < COLUMNS; k++)
+#pragma unroll
+            for (uint32_t n = 0; n < 2 * N; n++) to[k].far[n / N][n % N] = to[k].near[n / N][n % N];
+    }
 }
-
-__device__ inline float value(uint8_t sample) { return sample; }
-__device__ inline float value(uint16_t sample) { return sample * (1.0f / 256.0f); }
 
 __device__ inline float lerp(float a, float b, float weight) { return a + (b - a) * weight; }
 
 template <typename Sample>
-__device__ inline float resample(const Around<Sample> &around, float across, float down) {
-    const float near = lerp(value(around.near[0]), value(around.near[1]), across);
-    const float far = lerp(value(around.far[0]), value(around.far[1]), across);
+__device__ inline float value(uint32_t sample) {
+    return sizeof(Sample) == 1 ? float(sample) : float(sample) * (1.0f / 256.0f);
+}
+
+template <typename Sample, uint32_t N>
+__device__ inline float resample(const Around<N> &around, uint32_t n, float across, float down) {
+    const float near = lerp(value<Sample>(around.near[0][n]), value<Sample>(around.near[1][n]), across);
+    const float far = lerp(value<Sample>(around.far[0][n]), value<Sample>(around.far[1][n]), across);
     return lerp(near, far, down);
 }
 
-// Samples of the planes to the channels of the tensor, before clamping.
-template <uint32_t PLANES>
-__device__ inline Pixel convert(const Parameters &p, const float (&samples)[PLANES]) {
-    if constexpr (PLANES == 1) {
-        const float luma = (samples[0] - p.black) * p.gain;
-        return {luma, luma, luma};
-    } else {
-        Pixel rgb = {samples[0], samples[1], samples[2]};
-        if (p.convert == Convert::YUV_TO_RGB) {
-            const float luma = (samples[0] - p.black) * p.gain;
-            const float cb = samples[1] - 128.0f;
-            const float cr = samples[2] - 128.0f;
-            rgb = {luma + cr * p.r_cr, (luma + cb * p.g_cb) + cr * p.g_cr, luma + cb * p.b_cb};
-        } else if (p.convert == Convert::RGB_TO_GRAY) {
-            rgb.channels[0] = (samples[0] * 0.299f + samples[1] * 0.587f) + samples[2] * 0.114f;
-        }
-        return p.reversed ? Pixel{rgb.channels[2], rgb.channels[1], rgb.channels[0]} : rgb;
+__device__ inline Pixel from_luma(const Parameters &p, float y) {
+    const float luma = (y - p.black) * p.gain;
+    return {luma, luma, luma};
+}
+
+__device__ inline Pixel from_yuv(const Parameters &p, float y, float u, float v) {
+    const float luma = (y - p.black) * p.gain;
+    const float cb = u - 128.0f, cr = v - 128.0f;
+    const float r = luma + cr * p.r_cr;
+    const float b = luma + cb * p.b_cb;
+    return {p.reversed ? b : r, (luma + cb * p.g_cb) + cr * p.g_cr, p.reversed ? r : b};
+}
+
+__device__ inline Pixel from_rgb(const Parameters &p, float first, float green, float last) {
+    Pixel pixel = {p.reversed ? last : first, green, p.reversed ? first : last};
+    if (p.to_gray) {
+        pixel.channels[0] = (pixel.channels[0] * 0.299f + green * 0.587f) + pixel.channels[2] * 0.114f;
     }
+    return pixel;
 }
 
 __device__ inline float clamp(float value) { return fminf(fmaxf(value, 0.0f), 255.0f); }
@@ -163,7 +190,8 @@ __device__ inline void store(const Parameters &p, const Frame &frame, uint32_t x
     }
 }
 
-template <typename Sample, uint32_t PLANES>
+// FIRST samples side by side in plane 0; then OTHERS in each of PLANES planes of chroma.
+template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES = 0>
 __device__ inline void preprocess(const Parameters &p) {
     const Frame &frame = p.frames[blockIdx.z];
     const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * COLUMNS;
@@ -172,68 +200,84 @@ __device__ inline void preprocess(const Parameters &p) {
 
     // Outside the scaled frame these wrap around to great numbers.
     bool column_inside[COLUMNS], row_inside[ROWS], any_column = false, any_row = false;
-    #pragma unroll
+#pragma unroll
     for (uint32_t k = 0; k < COLUMNS; k++) any_column |= column_inside[k] = x + k - p.left < p.width;
-    #pragma unroll
+#pragma unroll
     for (uint32_t r = 0; r < ROWS; r++) any_row |= row_inside[r] = y + r - p.top < p.height;
 
-    // All loads go before all arithmetic, so that they are under way together.
-    Position columns[COLUMNS], rows[ROWS];
-    Around<Sample> around[ROWS][COLUMNS][PLANES];
+    Pixel pixels[ROWS][COLUMNS];
     if (any_column && any_row) {
-        #pragma unroll
-        for (uint32_t k = 0; k < COLUMNS; k++) columns[k] = p.columns[column_inside[k] ? x + k - p.left : 0];
-        #pragma unroll
-        for (uint32_t r = 0; r < ROWS; r++) rows[r] = p.rows[row_inside[r] ? y + r - p.top : 0];
-        #pragma unroll
+        Position columns[COLUMNS], rows[ROWS];
+        uint32_t first_columns[COLUMNS], others_columns[COLUMNS];
+#pragma unroll
+        for (uint32_t k = 0; k < COLUMNS; k++) {
+            columns[k] = position(p.columns, column_inside[k] ? x + k - p.left : 0);
+            first_columns[k] = columns[k].first;
+            others_columns[k] = columns[k].others;
+        }
+#pragma unroll
+        for (uint32_t r = 0; r < ROWS; r++) rows[r] = position(p.rows, row_inside[r] ? y + r - p.top : 0);
+
+        // All loads go before all arithmetic, so that they are under way together.
+        Around<FIRST> first[ROWS][COLUMNS];
+        Around<OTHERS> others[ROWS][PLANES + 1][COLUMNS];
+#pragma unroll
+        for (uint32_t r = 0; r < ROWS; r++) {
+            load<Sample>(first[r], frame.planes[0], frame.strides[0], rows[r].first, rows[r].first_weight, first_columns,
+                         p.first_step);
+#pragma unroll
+            for (uint32_t i = 0; i != PLANES; i++)
+                load<Sample>(others[r][i], frame.planes[1 + i], frame.strides[1 + i], rows[r].others, rows[r].others_weight,
+                             others_columns, p.others_step);
+        }
+
+#pragma unroll
         for (uint32_t r = 0; r < ROWS; r++)
-            #pragma unroll
-            for (uint32_t i = 0; i < PLANES; i++) {
-                const uint8_t *near = frame.planes[i] + uint64_t(i == 0 ? rows[r].first : rows[r].others) * frame.strides[i];
-                const float weight = i == 0 ? rows[r].first_weight : rows[r].others_weight;
-                // A far row without weight is not read; below the last there is none.
-                const uint8_t *far = weight == 0.0f ? near : near + frame.strides[i];
-                #pragma unroll
-                for (uint32_t k = 0; k < COLUMNS; k++) {
-                    const uint32_t column = i == 0 ? columns[k].first : columns[k].others;
-                    around[r][k][i] = load_around<Sample>(near, far, column, i == 0 ? p.first_step : p.others_step);
+#pragma unroll
+            for (uint32_t k = 0; k < COLUMNS; k++) {
+                const auto main = [&](uint32_t n) {
+                    return resample<Sample>(first[r][k], n, columns[k].first_weight, rows[r].first_weight);
+                };
+                const auto chroma = [&](uint32_t i) {
+                    return resample<Sample>(others[r][i / OTHERS][k], i % OTHERS, columns[k].others_weight, rows[r].others_weight);
+                };
+                Pixel pixel;
+                if constexpr (PLANES > 0) {
+                    pixel = from_yuv(p, main(0), chroma(0), chroma(1));
+                } else if constexpr (FIRST == 3) {
+                    pixel = from_rgb(p, main(0), main(1), main(2));
+                } else {
+                    pixel = from_luma(p, main(0));
                 }
+                const bool inside = row_inside[r] && column_inside[k];
+#pragma unroll
+                for (uint32_t c = 0; c < 3; c++) pixels[r][k].channels[c] = inside ? pixel.channels[c] : p.pad;
             }
+    } else {
+#pragma unroll
+        for (uint32_t i = 0; i < ROWS * COLUMNS; i++) pixels[i / COLUMNS][i % COLUMNS] = {p.pad, p.pad, p.pad};
     }
 
-    #pragma unroll
-    for (uint32_t r = 0; r < ROWS; r++) {
-        if (y + r >= p.tensor_height) continue;
-        Pixel pixels[COLUMNS];
-        #pragma unroll
-        for (uint32_t k = 0; k < COLUMNS; k++) {
-            if (row_inside[r] && column_inside[k]) {
-                float samples[PLANES];
-                #pragma unroll
-                for (uint32_t i = 0; i < PLANES; i++) {
-                    const float across = i == 0 ? columns[k].first_weight : columns[k].others_weight;
-                    const float down = i == 0 ? rows[r].first_weight : rows[r].others_weight;
-                    samples[i] = resample(around[r][k][i], across, down);
-                }
-                pixels[k] = convert<PLANES>(p, samples);
-            } else {
-                pixels[k] = {p.pad, p.pad, p.pad};
-            }
-        }
-        store(p, frame, x, y + r, pixels);
-    }
+#pragma unroll
+    for (uint32_t r = 0; r < ROWS; r++)
+        if (y + r < p.tensor_height) store(p, frame, x, y + r, pixels[r]);
 }
 
-// Named after samples and number of planes.
-extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_u8x3(const __grid_constant__ Parameters p) {
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_nv12(const __grid_constant__ Parameters p) {
+    preprocess<uint8_t, 1, 2, 1>(p);
+}
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_p010(const __grid_constant__ Parameters p) {
+    preprocess<uint16_t, 1, 2, 1>(p);
+}
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_i420(const __grid_constant__ Parameters p) {
+    preprocess<uint8_t, 1, 1, 2>(p);
+}
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_rgb(const __grid_constant__ Parameters p) {
     preprocess<uint8_t, 3>(p);
 }
-extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_u16x3(const __grid_constant__ Parameters p) {
-    preprocess<uint16_t, 3>(p);
-}
-extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_u8x1(const __grid_constant__ Parameters p) {
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_luma8(const __grid_constant__ Parameters p) {
     preprocess<uint8_t, 1>(p);
 }
-extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_u16x1(const __grid_constant__ Parameters p) {
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_luma16(const __grid_constant__ Parameters p) {
     preprocess<uint16_t, 1>(p);
 }

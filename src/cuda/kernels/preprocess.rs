@@ -30,8 +30,6 @@ pub struct Preprocess {
     letterbox: Letterbox,
     /// What `parameters` has the addresses of.
     _tables: DeviceBlock,
-    /// Of each plane that the kernel sees: the frame's plane, and the byte where its samples begin.
-    views: [(usize, usize); 3],
     /// Bytes of an element, and whether rows have an even number of them.
     element: usize,
     even: bool,
@@ -72,7 +70,7 @@ struct Parameters {
     tensor_height: u32,
     first_step: u32,
     others_step: u32,
-    convert: u32,
+    to_gray: u32,
     reversed: u32,
     channels: u32,
     interleaved: u32,
@@ -81,11 +79,10 @@ struct Parameters {
     factor: [f32; 3],
     addend: [f32; 3],
     pad: f32,
-    unused: u32,
 }
 
 const _: () = assert!(size_of::<View>() == 48 && size_of::<Position>() == 16);
-const _: () = assert!(size_of::<Parameters>() == MAX_BATCH * 48 + 128);
+const _: () = assert!(size_of::<Parameters>() == MAX_BATCH * 48 + 120);
 
 impl Preprocess {
     /// For frames of `width` × `height` and tensors as `spec` says. `color` matters to YUV and gray formats.
@@ -108,12 +105,11 @@ impl Preprocess {
         let mut tables = DevicePool::new(context).take(size_of_val(&positions[..]))?;
         tables.write(cast_slice(&positions))?;
 
-        let (convert, matrix) = match twin.convert {
-            Convert::Rgb => (0, None),
-            Convert::RgbToGray => (1, None),
-            Convert::YuvToRgb(matrix) => (2, Some(matrix)),
-            Convert::Luma(matrix) => (3, Some(matrix)),
+        let matrix = match twin.convert {
+            Convert::Rgb | Convert::RgbToGray => None,
+            Convert::YuvToRgb(matrix) | Convert::Luma(matrix) => Some(matrix),
         };
+        let samples_reversed = format.rgb_offsets() == Some([2, 1, 0]);
         // What one of gray repeats in three channels.
         let channel = |c: usize| twin.channels.get(c).unwrap_or(&twin.channels[0]);
         let parameters = Parameters {
@@ -128,8 +124,8 @@ impl Preprocess {
             tensor_height: letterbox.tensor_height,
             first_step: step(first),
             others_step: step(others),
-            convert,
-            reversed: (colors == Colors::Bgr).into(),
+            to_gray: matches!(twin.convert, Convert::RgbToGray).into(),
+            reversed: (samples_reversed != (colors == Colors::Bgr)).into(),
             channels: twin.channels.len() as u32,
             interleaved: (twin.order == Order::Nhwc).into(),
             dtype: match twin.dtype {
@@ -143,17 +139,15 @@ impl Preprocess {
             factor: [0, 1, 2].map(|c| channel(c).factor),
             addend: [0, 1, 2].map(|c| channel(c).addend),
             pad: spec.recipe.pad.into(),
-            unused: 0,
         };
 
-        // Interleaved samples are planes to the kernel too.
-        let views: Vec<_> =
-            twin.samplers.iter().flat_map(|s| s.offsets.iter().map(|&i| (s.plane, i * s.sample))).collect();
-        let name = match (views.len(), first.sample) {
-            (1, 1) => "preprocess_u8x1",
-            (1, _) => "preprocess_u16x1",
-            (_, 1) => "preprocess_u8x3",
-            _ => "preprocess_u16x3",
+        let name = match (format, &twin.samplers[..]) {
+            (PixelFormat::P010, [_]) => "preprocess_luma16",
+            (PixelFormat::P010, _) => "preprocess_p010",
+            (PixelFormat::Nv12, [_, _]) => "preprocess_nv12",
+            (_, [_, _, _]) => "preprocess_i420",
+            (_, [pixels]) if pixels.offsets.len() == 3 => "preprocess_rgb",
+            _ => "preprocess_luma8",
         };
         let together = if twin.order == Order::Nhwc { twin.channels.len() } else { 1 };
         Ok(Preprocess {
@@ -162,7 +156,6 @@ impl Preprocess {
             format,
             letterbox,
             _tables: tables,
-            views: [0, 1, 2].map(|i| *views.get(i).unwrap_or(&views[0])),
             element: twin.dtype.size(),
             even: (letterbox.tensor_width as usize * together).is_multiple_of(2),
         })
@@ -216,11 +209,11 @@ impl Preprocess {
     fn view(&self, planes: &[DevicePlane], tensor: u64) -> Result<View> {
         let Letterbox { frame_width, frame_height, .. } = self.letterbox;
         check_planes(planes, self.format, frame_width as usize, frame_height as usize)?;
-        let view = self.views.map(|(plane, first)| (planes[plane].address + first as u64, planes[plane].stride as u32));
+        let plane = |i: usize| planes.get(i).copied().unwrap_or_default();
         Ok(View {
-            planes: view.map(|(address, _)| address),
+            planes: [0, 1, 2].map(|i| plane(i).address),
             tensor,
-            strides: view.map(|(_, stride)| stride),
+            strides: [0, 1, 2].map(|i| plane(i).stride as u32),
             paired: (self.even && tensor.is_multiple_of(2 * self.element as u64)).into(),
         })
     }
