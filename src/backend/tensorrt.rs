@@ -62,6 +62,7 @@ impl Default for Options {
             build: BuildOptions { level: Some(Options::LEVEL), ..BuildOptions::default() },
             never_build: false,
             cache: None,
+            graphs: Graphs::default(),
         }
     }
 }

@@ -6,12 +6,13 @@ use std::str::FromStr;
 
 use super::{SessionOptions, Wishes};
 use crate::backend::Choice;
+use crate::backend::tensorrt::Graphs;
 use crate::error::{Error, Kind, Result};
 use crate::tensorrt::builder::Precision;
 use crate::vision::recipe::parse_size;
 
 /// All names, those of trtinfer first.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "backend",
     "input-size",
     "cuda-device-id",
@@ -24,6 +25,7 @@ const NAMES: [&str; 20] = [
     "workspace-mib",
     "allow-host-code",
     "dla-core",
+    "cuda-graph",
     "layout",
     "label-file",
     "score-threshold",
@@ -77,6 +79,10 @@ fn set(options: &mut SessionOptions, wishes: &mut Wishes, name: &str, value: &st
         "dla-core" => {
             engine.dla_core = Some(number(name, value, -1, 15)?).filter(|&core| core >= 0);
             build.dla_core = engine.dla_core;
+        }
+        "cuda-graph" => {
+            options.tensorrt.graphs =
+                one_of(name, value, &["auto", "on", "off"], &[Graphs::Auto, Graphs::On, Graphs::Off])?
         }
         "layout" => wishes.layout = if value == "auto" { None } else { Some(value.parse()?) },
         "label-file" => wishes.label_file = path(),
