@@ -2,17 +2,14 @@
 //   in    planes of a frame, rows `strides` bytes apart, samples of 8 bits or of 16 (10 in the upper bits), which are
 //         `step` bytes from those of the next pixel
 //   out   tensor [C][H][W] or [H][W][C] of f32, f16 or u8, dense
-//   grid  a thread makes COLUMNS x ROWS pixels, a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
+//   grid  a thread makes COLUMNS pixels of a row, a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
 //   math  that of src/vision/preprocess/mod.rs, bit by bit; positions come from its tables
 //   face  src/cuda/kernels/preprocess.rs, which mirrors Parameters
 #include "common.cuh"
 
-#ifndef TUNE
 inline constexpr uint32_t THREADS_X = 32;
-inline constexpr uint32_t THREADS_Y = 8;
-inline constexpr uint32_t ROWS = 2;
-#endif
-inline constexpr uint32_t COLUMNS = 2;
+inline constexpr uint32_t THREADS_Y = 4;
+inline constexpr uint32_t COLUMNS = 4; // of which a thread makes one row
 inline constexpr uint32_t MAX_BATCH = 32;
 
 // Where a column or a row is sampled: between `near` and the sample after it, which counts `weight`. Columns are in bytes.
@@ -27,8 +24,8 @@ struct Frame {
     const uint8_t *planes[3];
     uint8_t *tensor;
     uint32_t strides[3];
-    // Whether two elements of the tensor can be written at once: rows have an even number, and the address allows it.
-    uint32_t paired;
+    // Whether COLUMNS elements of the tensor can be written at once: rows have a multiple of them, and the address allows it.
+    uint32_t together;
 };
 
 enum class Type : uint32_t { F32, F16, U8 };
@@ -141,48 +138,56 @@ __device__ inline void encode(float element, uint16_t &to) { to = half_bits(elem
 __device__ inline void encode(float element, uint8_t &to) { to = __float_as_uint(clamp(element) + 12582912.0f); }
 
 template <typename Element>
-struct alignas(2 * sizeof(Element)) Pair {
-    Element elements[2];
+struct alignas(COLUMNS * sizeof(Element)) Together {
+    Element elements[COLUMNS];
 };
 
-// Two elements that follow one another, the second only where there is one.
+// COLUMNS elements that follow one another, or as many of them as there are.
 template <typename Element>
-__device__ inline void store_pair(const Frame &frame, uint32_t at, Element a, Element b, bool second) {
+__device__ inline void store_together(const Frame &frame, uint32_t at, uint32_t count, const Together<Element> &all) {
     Element *to = reinterpret_cast<Element *>(frame.tensor) + at;
-    if (frame.paired) {
-        *reinterpret_cast<Pair<Element> *>(to) = {a, b};
+    if (frame.together) {
+        *reinterpret_cast<Together<Element> *>(to) = all;
     } else {
-        to[0] = a;
-        if (second) to[1] = b;
+#pragma unroll
+        for (uint32_t k = 0; k < COLUMNS; k++)
+            if (k < count) to[k] = all.elements[k];
     }
 }
 
-// Pixels x and x + 1 of row y; indices of elements fit 32 bits, as no side is above 2^15.
+// Pixels from x on of row y; indices of elements fit 32 bits, as no side is above 2^15.
 template <typename Element>
-__device__ inline void store_as(const Parameters &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel (&pixels)[2]) {
-    Element elements[2][3];
-    #pragma unroll
-    for (uint32_t k = 0; k < 2; k++)
-        #pragma unroll
+__device__ inline void store_as(const Parameters &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel (&pixels)[COLUMNS]) {
+    Together<Element> channels[3];
+#pragma unroll
+    for (uint32_t k = 0; k < COLUMNS; k++)
+#pragma unroll
         for (uint32_t c = 0; c < 3; c++)
-            encode(clamp(pixels[k].channels[c]) * p.factor[c] + p.addend[c], elements[k][c]);
+            encode(clamp(pixels[k].channels[c]) * p.factor[c] + p.addend[c], channels[c].elements[k]);
 
-    const bool second = x + 1 < p.tensor_width;
-    const uint32_t at = y * p.tensor_width + x;
+    const uint32_t at = y * p.tensor_width + x, count = p.tensor_width - x;
     if (p.channels == 1) {
-        store_pair(frame, at, elements[0][0], elements[1][0], second);
+        store_together(frame, at, count, channels[0]);
     } else if (p.interleaved) {
-        store_pair(frame, at * 3, elements[0][0], elements[0][1], true);
-        store_pair(frame, at * 3 + 2, elements[0][2], elements[1][0], second);
-        if (second) store_pair(frame, at * 3 + 4, elements[1][1], elements[1][2], true);
+#pragma unroll
+        for (uint32_t part = 0; part < 3; part++) {
+            Together<Element> pixel_by_pixel;
+#pragma unroll
+            for (uint32_t k = 0; k < COLUMNS; k++) {
+                const uint32_t i = part * COLUMNS + k;
+                pixel_by_pixel.elements[k] = channels[i % 3].elements[i / 3];
+            }
+            const uint32_t before = part * COLUMNS;
+            if (before < count * 3) store_together(frame, at * 3 + before, count * 3 - before, pixel_by_pixel);
+        }
     } else {
         const uint32_t plane = p.tensor_width * p.tensor_height;
-        #pragma unroll
-        for (uint32_t c = 0; c < 3; c++) store_pair(frame, at + c * plane, elements[0][c], elements[1][c], second);
+#pragma unroll
+        for (uint32_t c = 0; c < 3; c++) store_together(frame, at + c * plane, count, channels[c]);
     }
 }
 
-__device__ inline void store(const Parameters &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel (&pixels)[2]) {
+__device__ inline void store(const Parameters &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel (&pixels)[COLUMNS]) {
     switch (p.type) {
         case Type::F32: return store_as<float>(p, frame, x, y, pixels);
         case Type::F16: return store_as<uint16_t>(p, frame, x, y, pixels);
@@ -195,72 +200,59 @@ template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES 
 __device__ inline void preprocess(const Parameters &p) {
     const Frame &frame = p.frames[blockIdx.z];
     const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * COLUMNS;
-    const uint32_t y = (blockIdx.y * THREADS_Y + threadIdx.y) * ROWS;
+    const uint32_t y = blockIdx.y * THREADS_Y + threadIdx.y;
     if (x >= p.tensor_width || y >= p.tensor_height) return;
 
     // Outside the scaled frame these wrap around to great numbers.
-    bool column_inside[COLUMNS], row_inside[ROWS], any_column = false, any_row = false;
+    bool inside[COLUMNS], any = false;
 #pragma unroll
-    for (uint32_t k = 0; k < COLUMNS; k++) any_column |= column_inside[k] = x + k - p.left < p.width;
-#pragma unroll
-    for (uint32_t r = 0; r < ROWS; r++) any_row |= row_inside[r] = y + r - p.top < p.height;
+    for (uint32_t k = 0; k < COLUMNS; k++) any |= inside[k] = x + k - p.left < p.width && y - p.top < p.height;
 
-    Pixel pixels[ROWS][COLUMNS];
-    if (any_column && any_row) {
-        Position columns[COLUMNS], rows[ROWS];
+    Pixel pixels[COLUMNS];
+    if (any) {
+        const Position row = position(p.rows, y - p.top);
+        Position columns[COLUMNS];
         uint32_t first_columns[COLUMNS], others_columns[COLUMNS];
 #pragma unroll
         for (uint32_t k = 0; k < COLUMNS; k++) {
-            columns[k] = position(p.columns, column_inside[k] ? x + k - p.left : 0);
+            columns[k] = position(p.columns, inside[k] ? x + k - p.left : 0);
             first_columns[k] = columns[k].first;
             others_columns[k] = columns[k].others;
         }
-#pragma unroll
-        for (uint32_t r = 0; r < ROWS; r++) rows[r] = position(p.rows, row_inside[r] ? y + r - p.top : 0);
 
         // All loads go before all arithmetic, so that they are under way together.
-        Around<FIRST> first[ROWS][COLUMNS];
-        Around<OTHERS> others[ROWS][PLANES + 1][COLUMNS];
+        Around<FIRST> first[COLUMNS];
+        Around<OTHERS> others[PLANES + 1][COLUMNS];
+        load<Sample>(first, frame.planes[0], frame.strides[0], row.first, row.first_weight, first_columns, p.first_step);
 #pragma unroll
-        for (uint32_t r = 0; r < ROWS; r++) {
-            load<Sample>(first[r], frame.planes[0], frame.strides[0], rows[r].first, rows[r].first_weight, first_columns,
-                         p.first_step);
-#pragma unroll
-            for (uint32_t i = 0; i != PLANES; i++)
-                load<Sample>(others[r][i], frame.planes[1 + i], frame.strides[1 + i], rows[r].others, rows[r].others_weight,
-                             others_columns, p.others_step);
-        }
+        for (uint32_t i = 0; i != PLANES; i++)
+            load<Sample>(others[i], frame.planes[1 + i], frame.strides[1 + i], row.others, row.others_weight, others_columns,
+                         p.others_step);
 
 #pragma unroll
-        for (uint32_t r = 0; r < ROWS; r++)
-#pragma unroll
-            for (uint32_t k = 0; k < COLUMNS; k++) {
-                const auto main = [&](uint32_t n) {
-                    return resample<Sample>(first[r][k], n, columns[k].first_weight, rows[r].first_weight);
-                };
-                const auto chroma = [&](uint32_t i) {
-                    return resample<Sample>(others[r][i / OTHERS][k], i % OTHERS, columns[k].others_weight, rows[r].others_weight);
-                };
-                Pixel pixel;
-                if constexpr (PLANES > 0) {
-                    pixel = from_yuv(p, main(0), chroma(0), chroma(1));
-                } else if constexpr (FIRST == 3) {
-                    pixel = from_rgb(p, main(0), main(1), main(2));
-                } else {
-                    pixel = from_luma(p, main(0));
-                }
-                const bool inside = row_inside[r] && column_inside[k];
-#pragma unroll
-                for (uint32_t c = 0; c < 3; c++) pixels[r][k].channels[c] = inside ? pixel.channels[c] : p.pad;
+        for (uint32_t k = 0; k < COLUMNS; k++) {
+            const auto main = [&](uint32_t n) {
+                return resample<Sample>(first[k], n, columns[k].first_weight, row.first_weight);
+            };
+            const auto chroma = [&](uint32_t i) {
+                return resample<Sample>(others[i / OTHERS][k], i % OTHERS, columns[k].others_weight, row.others_weight);
+            };
+            Pixel pixel;
+            if constexpr (PLANES > 0) {
+                pixel = from_yuv(p, main(0), chroma(0), chroma(1));
+            } else if constexpr (FIRST == 3) {
+                pixel = from_rgb(p, main(0), main(1), main(2));
+            } else {
+                pixel = from_luma(p, main(0));
             }
+#pragma unroll
+            for (uint32_t c = 0; c < 3; c++) pixels[k].channels[c] = inside[k] ? pixel.channels[c] : p.pad;
+        }
     } else {
 #pragma unroll
-        for (uint32_t i = 0; i < ROWS * COLUMNS; i++) pixels[i / COLUMNS][i % COLUMNS] = {p.pad, p.pad, p.pad};
+        for (uint32_t k = 0; k < COLUMNS; k++) pixels[k] = {p.pad, p.pad, p.pad};
     }
-
-#pragma unroll
-    for (uint32_t r = 0; r < ROWS; r++)
-        if (y + r < p.tensor_height) store(p, frame, x, y + r, pixels[r]);
+    store(p, frame, x, y, pixels);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_nv12(const __grid_constant__ Parameters p) {

@@ -130,6 +130,48 @@ fn what_others_look_at_is_not_drawn_on() {
     assert_ne!(alone, drawn, "draw=true");
 }
 
+/// Objects of each frame, as corners and sizes.
+fn objects(line: &str) -> Vec<Vec<(u32, u32, u32, u32)>> {
+    let pipeline = pipeline(line);
+    let frames = Arc::new(Mutex::new(Vec::new()));
+    let found = frames.clone();
+    watch(&pipeline, "nms", move |_, buffer| {
+        let regions = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>().map(|region| region.rect());
+        found.lock().unwrap().push(regions.collect());
+    });
+    run(&pipeline).expect_success();
+    drop(pipeline);
+    Arc::into_inner(frames).expect("the pipeline is gone").into_inner().unwrap()
+}
+
+#[test]
+fn other_elements_of_cuda_stand_on_either_side() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let with = |before: &str, after: &str| {
+        objects(&format!("{} ! {before} {} ! {after} fakesink sync=false", decoder(), detector("")))
+    };
+    let plain = with("", "");
+    let total = |frames: &[Vec<_>]| frames.iter().map(Vec::len).sum::<usize>();
+    assert!(total(&plain) > 0);
+    // The same pixels: the same boxes.
+    assert_eq!(plain, with("cudadownload ! cudaupload ! video/x-raw(memory:CUDAMemory) !", "cudadownload !"));
+    if gst::ElementFactory::find("cudaconvert").is_none() {
+        println!("{} objects in {} frames; there is no cudaconvert", total(&plain), plain.len());
+        return;
+    }
+    for format in ["I420", "BGRA", "RGB", "P010_10LE"] {
+        let caps = format!("video/x-raw(memory:CUDAMemory),format={format}");
+        let found =
+            with(&format!("cudaconvert ! {caps} !"), "cudaconvert ! video/x-raw(memory:CUDAMemory),format=NV12 !");
+        println!("{} objects in {} frames, {} of them in {format}", total(&plain), plain.len(), total(&found));
+        // Converted colours are rounded, which takes an object over the threshold now and then.
+        assert_eq!(plain.len(), found.len());
+        assert!(total(&plain).abs_diff(total(&found)) * 50 <= total(&plain), "{format}");
+    }
+}
+
 #[test]
 fn seeks_flush_work_in_flight() {
     if !gpu_or_skip() {

@@ -9,6 +9,8 @@
 #   build       the same with an engine that trtinfer builds from the ONNX file   (needs TensorRT with its builder)
 #   lean        lean runtimes against the full one, on a version-compatible engine
 #   copies      bytes that cross between host and GPU for a frame, by copies and by kernels
+#   frames      tests of frames in GStreamer's CUDA memory
+#   engines     tests of engines: profiles, types, several outputs, INT8, broken files   (needs TensorRT with its builder)
 #   chain       tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
 #   download    … trtnms ! cudadownload ! x264enc gives a file
 #   kernels     preprocessing, decoding and suppression: times
@@ -252,8 +254,8 @@ counted() {
     fi
 }
 
-# Two lengths, so that what only the start costs falls out.
-SHORT=50 LONG=150
+# Two lengths, so that what only the start costs falls out; both short of the clip, for the decoder runs ahead of the sink.
+SHORT=50 LONG=130
 
 # launch_counted GSTREAMER NAME LINE: LINE between the decoder and a sink, for SHORT and for LONG frames.
 launch_counted() {
@@ -373,11 +375,24 @@ run_test() {
         "$@" --nocapture --test-threads 1 | grep -v '^$'
 }
 
+row_frames() {
+    local gst
+    for gst in $GSTREAMERS; do
+        judge "GStreamer's CUDA memory" "$gst" "all tests" run_test "$gst" "$WORK/gst_cuda"
+    done
+}
+
+row_engines() {
+    local gst=${GSTREAMERS%% *}
+    judge "engines of TensorRT" "$gst" "all tests" run_test "$gst" TRT_LIBRARY="$TRT" TRT_LEAN="$TRT_LEAN" "$WORK/tensorrt_gpu"
+}
+
 row_chain() {
     local gst
     for gst in $GSTREAMERS; do
         judge "frames stay in place" "$gst" "all" run_test "$gst" "$WORK/gpu_chain" frames_are
         judge "tee: nothing drawn on others'" "$gst" "same pixels" run_test "$gst" "$WORK/gpu_chain" what_others
+        judge "cudaupload, cudaconvert, cudadownload" "$gst" "same objects" run_test "$gst" "$WORK/gpu_chain" other_elements
         judge "40 flushing seeks" "$gst" "no error" run_test "$gst" "$WORK/gpu_chain" seeks
         judge "100 state cycles" "$gst" "no growth" run_test "$gst" "$WORK/gpu_chain" a_hundred
         judge "the same without a pipeline" "$gst" "same boxes" run_test "$gst" "$WORK/session" on_the_gpu_too
@@ -471,7 +486,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(boxes score properties build lean copies chain download kernels regular sanitize)
+[ $# -gt 0 ] || ROWS=(boxes score properties build engines lean copies frames chain download kernels regular sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do

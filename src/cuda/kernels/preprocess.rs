@@ -18,9 +18,9 @@ use crate::vision::recipe::{Colors, InputSpec, Order};
 /// Frames of one launch.
 pub const MAX_BATCH: usize = 32;
 
-/// Threads of a block, and the pixels that each makes, as in the kernel.
-const THREADS: (u32, u32) = (32, 8);
-const PIXELS: (u32, u32) = (2, 2);
+/// Threads of a block, and the pixels of a row that each makes, as in the kernel.
+const THREADS: (u32, u32) = (32, 4);
+const COLUMNS: u32 = 4;
 
 /// Turns frames of one format and size into one kind of tensor. Built once per caps; holds the tables on the GPU.
 pub struct Preprocess {
@@ -30,9 +30,8 @@ pub struct Preprocess {
     letterbox: Letterbox,
     /// What `parameters` has the addresses of.
     _tables: DeviceBlock,
-    /// Bytes of an element, and whether rows have an even number of them.
+    /// Bytes of an element.
     element: usize,
-    even: bool,
 }
 
 /// `Frame` of the kernel.
@@ -42,7 +41,7 @@ struct View {
     planes: [u64; 3],
     tensor: u64,
     strides: [u32; 3],
-    paired: u32,
+    together: u32,
 }
 
 /// `Position` of the kernel.
@@ -149,7 +148,6 @@ impl Preprocess {
             (_, [pixels]) if pixels.offsets.len() == 3 => "preprocess_rgb",
             _ => "preprocess_luma8",
         };
-        let together = if twin.order == Order::Nhwc { twin.channels.len() } else { 1 };
         Ok(Preprocess {
             function: context.module(PREPROCESS)?.function(name)?,
             parameters,
@@ -157,7 +155,6 @@ impl Preprocess {
             letterbox,
             _tables: tables,
             element: twin.dtype.size(),
-            even: (letterbox.tensor_width as usize * together).is_multiple_of(2),
         })
     }
 
@@ -193,10 +190,9 @@ impl Preprocess {
             for (view, (planes, tensor)) in parameters.frames.iter_mut().zip(frames) {
                 *view = self.view(planes, *tensor)?;
             }
-            let blocks = |pixels: u32, threads: u32, each: u32| pixels.div_ceil(threads * each);
             let grid = (
-                blocks(parameters.tensor_width, THREADS.0, PIXELS.0),
-                blocks(parameters.tensor_height, THREADS.1, PIXELS.1),
+                parameters.tensor_width.div_ceil(THREADS.0 * COLUMNS),
+                parameters.tensor_height.div_ceil(THREADS.1),
                 frames.len() as u32,
             );
             let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
@@ -207,14 +203,16 @@ impl Preprocess {
     }
 
     fn view(&self, planes: &[DevicePlane], tensor: u64) -> Result<View> {
-        let Letterbox { frame_width, frame_height, .. } = self.letterbox;
+        let Letterbox { frame_width, frame_height, tensor_width, .. } = self.letterbox;
         check_planes(planes, self.format, frame_width as usize, frame_height as usize)?;
         let plane = |i: usize| planes.get(i).copied().unwrap_or_default();
         Ok(View {
             planes: [0, 1, 2].map(|i| plane(i).address),
             tensor,
             strides: [0, 1, 2].map(|i| plane(i).stride as u32),
-            paired: (self.even && tensor.is_multiple_of(2 * self.element as u64)).into(),
+            together: (tensor_width.is_multiple_of(COLUMNS)
+                && tensor.is_multiple_of(u64::from(COLUMNS) * self.element as u64))
+            .into(),
         })
     }
 }
