@@ -166,6 +166,7 @@ fn wrong_libraries_and_devices_are_named() {
 /// Large models take minutes, and nobody has to wait for their end.
 #[test]
 fn a_pipeline_stops_while_its_engine_is_built() {
+    common::init();
     let Some(bench) = Bench::new("properties-cancel") else { return };
     let pipeline = gst::parse::launch(&bench.line(&shapes(), "")).unwrap().downcast::<gst::Pipeline>().unwrap();
     pipeline.set_state(gst::State::Playing).unwrap();

@@ -1,7 +1,8 @@
 //! Frames in GStreamer's CUDA memory: mapped where they lie, in one context for a whole pipeline, copied on the GPU; and
 //! frames in pinned memory, made by elements that know nothing of it.
 //!
-//! Needs a GPU and nvcodec; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`. The same binary runs on
+//! Needs a GPU and nvcodec; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`. `GPU_CLIP` names an MP4 of
+//! H.264 other than the sample. The same binary runs on
 //! GStreamer 1.22, whose CUDA memory has no streams, and on those after it, whose frames come while they are still written.
 
 mod common;
@@ -35,7 +36,8 @@ fn gpu_or_skip() -> bool {
 
 /// The sample clip, decoded by an element with such properties.
 fn decoded(properties: &str) -> String {
-    let clip = common::path("tests/data/sample.mp4");
+    let named = std::env::var("GPU_CLIP").ok().filter(|path| !path.is_empty());
+    let clip = named.unwrap_or_else(|| common::path("tests/data/sample.mp4"));
     format!("filesrc location={clip} ! qtdemux ! h264parse ! nvh264dec {properties}")
 }
 

@@ -16,6 +16,7 @@ use crate::tensor::{Tensor, TensorDesc};
 use crate::tensorrt::builder::{self, BuildOptions, Shape};
 use crate::tensorrt::cache::{Cache, Lookup};
 use crate::tensorrt::engine::{self, Engine, Io};
+use crate::tensorrt::exit::Inside;
 use crate::tensorrt::header::Header;
 use crate::tensorrt::interfaces;
 use crate::tensorrt::library::Library;
@@ -102,6 +103,7 @@ pub fn load_engine(
     options: &Options,
     cuda: &Context,
 ) -> Result<(Model, Arc<Engine>)> {
+    let _inside = Inside::enter();
     let file = model::contents(path)?;
     let header = header(path, &file)?;
     let engine = Engine::load(cuda, library, &file, &header, &options.engine)
@@ -120,6 +122,7 @@ fn engine_of_onnx(
     cuda: &Context,
     loading: &Loading,
 ) -> Result<Arc<Engine>> {
+    let _inside = Inside::enter();
     let onnx = Onnx::new(&model.path, model::contents(&model.path)?);
     let build = BuildOptions { shapes: shapes(model, spec)?, ..options.build.clone() };
     let (major, minor) = cuda.compute_capability()?;

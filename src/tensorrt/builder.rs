@@ -5,6 +5,7 @@
 //! networks have the types that the file gives, and no flag changes that. Progress and cancelling come with TensorRT 10; 8
 //! looks up only between its phases.
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fmt;
 use std::fs;
@@ -16,13 +17,15 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use sha2::{Digest, Sha256};
 
-use super::abi::{Builder, BuilderFlag, Config, Extent, Family, Hardware, Network, Parser, TimingCache};
+use super::abi::{
+    Builder, BuilderFlag, Config, DataType, Extent, Family, Hardware, Layer, LayerKind, Network, Parser, TimingCache,
+};
 use super::cache::{self, Key};
 use super::interfaces::{Calibrator, Heard, Monitor, Progress};
 use super::library::Library;
 use super::onnx::{Numbers, Onnx};
 use crate::error::{Error, Kind, Result};
-use crate::tensor::Dims;
+use crate::tensor::{DType, Dims};
 
 /// The types in which an engine computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,6 +135,9 @@ impl BuildOptions {
     /// `NotFound`, when the calibration or weights cannot be read.
     pub fn key(&self, library: &Library, onnx: &Onnx, gpu: &str) -> Result<Key> {
         let mut precision = self.precision.to_string();
+        if !library.family().is_strongly_typed() && self.precision != Precision::Fp32 {
+            precision += ", head in fp32";
+        }
         if let Some(path) = &self.calibration {
             precision += &format!(", calibrated by {}", &cache::hex(Sha256::new_with_prefix(calibration(path)?))[..16]);
         }
@@ -284,9 +290,9 @@ pub fn build(
 
     // SAFETY: the builder is dropped after the configuration.
     let mut config = unsafe { builder.config() }.ok_or_else(|| impossible("make a builder configuration"))?;
-    configure(&mut config, library, options)?;
+    configure(&mut config, &builder, library, options)?;
     set_shapes(&builder, &mut config, &network, onnx, options)?;
-    let _calibrator = set_precision(&builder, &mut config, onnx, options)?;
+    let _calibrator = set_precision(&builder, &mut config, &network, onnx, options)?;
     let timing = set_timing(&mut config, timing);
     let monitor = Monitor::new(go_on);
     // SAFETY: the monitor lives until the end of this function.
@@ -363,7 +369,7 @@ fn parse(parser: &mut Parser, onnx: &Onnx, heard: &Heard) -> Result<()> {
 }
 
 /// Options that are numbers and flags.
-fn configure(config: &mut Config, library: &Library, options: &BuildOptions) -> Result<()> {
+fn configure(config: &mut Config, builder: &Builder, library: &Library, options: &BuildOptions) -> Result<()> {
     if let Some(level) = options.level {
         config.set_builder_optimization_level(level.into());
     }
@@ -383,6 +389,14 @@ fn configure(config: &mut Config, library: &Library, options: &BuildOptions) -> 
         config.set_hardware_compatibility(Hardware::AmperePlus);
     }
     if let Some(core) = options.dla_core {
+        // TensorRT 8 would take the GPU without a word.
+        let cores = builder.dla_cores();
+        if core >= cores {
+            let there = if cores > 0 { format!("DLA cores 0 to {}", cores - 1) } else { "no DLA".into() };
+            return Err(Error::new(Kind::Settings, format!("There is no DLA core {core} to build the engine for"))
+                .cause(format!("this GPU has {there}"))
+                .remedy("Set dla-core to one that the machine has, which are Jetsons only, or leave it out"));
+        }
         const DLA: i32 = 1;
         config.set_default_device_type(DLA);
         config.set_dla_core(core);
@@ -461,6 +475,7 @@ fn set_shapes(
 fn set_precision(
     builder: &Builder,
     config: &mut Config,
+    network: &Network,
     onnx: &Onnx,
     options: &BuildOptions,
 ) -> Result<Option<Box<Calibrator>>> {
@@ -480,6 +495,10 @@ fn set_precision(
     // Weakly typed families have both flags.
     let _ = config.set(BuilderFlag::Fp16, half);
     let _ = config.set(BuilderFlag::Int8, quantized || options.precision == Precision::Int8);
+    let _ = config.set(BuilderFlag::PreferPrecisionConstraints, true);
+    if half {
+        keep_head_exact(network);
+    }
     let table = options.calibration.as_deref().filter(|_| options.precision == Precision::Int8 && !quantized);
     table
         .map(|path| {
@@ -490,6 +509,33 @@ fn set_precision(
             Ok(calibrator)
         })
         .transpose()
+}
+
+/// What follows the last convolutions makes boxes and scores of their results. In f16, scores near 1 are 1/2048 apart, so that
+/// neighbours become equal and suppression keeps another one, and corners move by up to a quarter of a pixel. It is a small part
+/// of the work, so it is done in f32; a model whose own numbers are f16 keeps them.
+fn keep_head_exact(network: &Network) {
+    let mut layers: Vec<Layer<'_>> = network.steps().collect();
+    let makers: HashMap<usize, usize> = layers
+        .iter()
+        .enumerate()
+        .flat_map(|(maker, layer)| layer.outputs().map(move |tensor| (tensor.identity(), maker)))
+        .collect();
+    let maker = |tensor: &usize| makers.get(tensor).copied();
+    let mut seen = vec![false; layers.len()];
+    let mut left: Vec<usize> = network.outputs().filter_map(|tensor| maker(&tensor.identity())).collect();
+    while let Some(index) = left.pop() {
+        let layer = &mut layers[index];
+        if seen[index] || layer.kind() == LayerKind::Heavy {
+            continue;
+        }
+        seen[index] = true;
+        left.extend(layer.inputs().filter_map(|tensor| maker(&tensor.identity())));
+        let exact = layer.outputs().all(|tensor| tensor.data_type() == DataType::from(DType::F32));
+        if layer.kind() == LayerKind::Light && exact {
+            layer.prefer(DType::F32);
+        }
+    }
 }
 
 fn calibration(path: &Path) -> Result<Vec<u8>> {

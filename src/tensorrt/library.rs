@@ -287,10 +287,32 @@ impl Library {
     }
 
     fn does_not_start(&self, heard: &Heard) -> Error {
-        heard.error(Kind::Library, format!("{} does not start", self.name())).remedy(format!(
-            "Check that the driver is new enough for it and that its parts in {} are of one release",
-            self.folder().display()
-        ))
+        let what = format!("{} does not start", self.name());
+        match self.broken_part(&heard.words()) {
+            Some((part, reason)) => {
+                let remedy = match reason.contains("executable stack") {
+                    true => {
+                        "Start the program with GLIBC_TUNABLES=glibc.rtld.execstack=2 in its environment, which glibc 2.41 \
+                             and later need for TensorRT 8, or use TensorRT 10 or later"
+                    }
+                    false => "Install all of its parts, of one release",
+                };
+                Error::new(Kind::Library, what).cause(format!("{part} cannot be loaded: {reason}")).remedy(remedy)
+            }
+            None => heard.error(Kind::Library, what).remedy(format!(
+                "Check that the driver is new enough for it and that its parts in {} are of one release",
+                self.folder().display()
+            )),
+        }
+    }
+
+    /// The library that TensorRT could not load by its own words, and the reason, of which it says nothing.
+    fn broken_part(&self, words: &str) -> Option<(String, String)> {
+        let (_, name) = words.split_once("Unable to load library: ")?;
+        let name = name.split([')', ';', ' ']).next()?;
+        // SAFETY: TensorRT would have loaded it too.
+        let tried = unsafe { Dl::open(Some(self.folder().join(name)), RTLD_LAZY | RTLD_LOCAL) };
+        Some((name.to_string(), reason(tried.err()?)))
     }
 
     /// The ONNX parser beside this library.

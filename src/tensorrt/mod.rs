@@ -13,6 +13,7 @@ pub mod abi;
 pub mod builder;
 pub mod cache;
 pub mod engine;
+pub mod exit;
 pub mod header;
 pub mod interfaces;
 pub mod library;

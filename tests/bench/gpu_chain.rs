@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench gpu_chain -- MODEL [LIBRARY]`
 //!
-//! A model is an engine, or ONNX of which one is built. A time is that from the first call to results, the median of many, one
+//! A model is an engine, or ONNX of which one is built as trtinfer does by default. A time is that from the first call to results, the median of many, one
 //! frame at a time. Regular: the tensor lies on the host and is copied to the GPU, the model runs, its outputs are copied back;
 //! from and to memory as a program has it, or pinned. Zero-copy: the tensor is there and the outputs stay. The complete chain
 //! begins with a decoded 1080p frame in GPU memory and ends with boxes on the host.
@@ -22,7 +22,7 @@ use gsttrt::cuda::kernels::{DevicePlane, DevicePlanes};
 use gsttrt::cuda::memory::{DeviceBlock, DevicePool, Mapped};
 use gsttrt::error::Result;
 use gsttrt::tensor::{Dims, Tensor, TensorDesc};
-use gsttrt::tensorrt::builder::{self, BuildOptions};
+use gsttrt::tensorrt::builder;
 use gsttrt::tensorrt::engine::{Context, Engine, Options};
 use gsttrt::tensorrt::header::Header;
 use gsttrt::tensorrt::library::Library;
@@ -140,7 +140,7 @@ fn engine_of(path: &Path, library: &'static Library, cuda: &driver::Context) -> 
     if path.extension().is_none_or(|extension| extension != "onnx") {
         return Ok(file);
     }
-    let options = BuildOptions { level: Some(1), ..BuildOptions::default() };
+    let options = tensorrt::Options::default().build;
     let _entered = cuda.enter()?;
     let onnx = Onnx::new(path, file);
     builder::build(library, &onnx, &options, None, &|_| {}, &AtomicBool::new(false)).map(|built| built.engine)

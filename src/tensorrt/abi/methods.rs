@@ -324,6 +324,13 @@ impl Network {
         (0..self.output_count()).filter_map(|index| unsafe { self.tensor(self.get_output(index)) })
     }
 
+    /// In the order in which the parser made them.
+    pub fn steps(&self) -> impl Iterator<Item = Layer<'_>> {
+        // SAFETY: layers are the network's, for as long as that lives.
+        let layer = |index| unsafe { Object::new(self.get_layer(index), self.family()) };
+        (0..self.layers()).filter_map(layer).map(|object| Layer(object, PhantomData))
+    }
+
     /// # Safety
     /// `pointer` is a tensor of this network, or null.
     unsafe fn tensor(&self, pointer: *mut c_void) -> Option<NetworkTensor<'_>> {
@@ -332,7 +339,43 @@ impl Network {
     }
 }
 
+impl<'a> Layer<'a> {
+    pub fn kind(&self) -> LayerKind {
+        // SAFETY: takes nothing.
+        LayerKind::from_number(unsafe { self.get_type() }, self.family())
+    }
+
+    pub fn inputs(&self) -> impl Iterator<Item = NetworkTensor<'a>> {
+        // SAFETY: takes nothing; tensors are the network's. Inputs that are left out are null.
+        let count = unsafe { self.get_nb_inputs() };
+        let tensor = |index| unsafe { Object::new(self.get_input(index), self.family()) };
+        (0..count).filter_map(tensor).map(|object| NetworkTensor(object, PhantomData))
+    }
+
+    pub fn outputs(&self) -> impl Iterator<Item = NetworkTensor<'a>> {
+        // SAFETY: as above.
+        let count = unsafe { self.get_nb_outputs() };
+        let tensor = |index| unsafe { Object::new(self.get_output(index), self.family()) };
+        (0..count).filter_map(tensor).map(|object| NetworkTensor(object, PhantomData))
+    }
+
+    /// Wishes that it computes and writes these, which [`BuilderFlag::PreferPrecisionConstraints`] makes TensorRT heed.
+    pub fn prefer(&mut self, dtype: DType) {
+        let number = DataType::from(dtype).0;
+        // SAFETY: these take numbers, and the indices are those of outputs.
+        unsafe {
+            self.set_precision(number);
+            (0..self.get_nb_outputs()).for_each(|index| self.set_output_type(index, number));
+        }
+    }
+}
+
 impl NetworkTensor<'_> {
+    /// What tells it from the other tensors of its network.
+    pub fn identity(&self) -> usize {
+        self.0.pointer.addr().get()
+    }
+
     pub fn name(&self) -> CString {
         // SAFETY: the network keeps the name, which is not null.
         unsafe { CStr::from_ptr(self.get_name()) }.to_owned()

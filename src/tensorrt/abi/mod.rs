@@ -18,7 +18,7 @@ use std::ffi::{c_char, c_void};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-pub use values::{BuilderFlag, DataType, Extent, Hardware, IoMode};
+pub use values::{BuilderFlag, DataType, Extent, Hardware, IoMode, LayerKind};
 use values::{Dims32, RawDims};
 
 /// Releases of TensorRT that share their numbers.
@@ -267,6 +267,7 @@ class! {
         /// Not in 11 and later RTX, where it would decide nothing.
         platform_has_fast_fp16() -> bool = [4, 2, X, 2, X];
         set_max_threads(threads: i32) -> bool = [20, 17, 14, 17, 14];
+        dla_cores() -> i32 = [7, 5, 3, 5, 3];
     }
     raw {
         create_network_v2(flags: u32) -> *mut c_void = [11, 8, 6, 8, 6];
@@ -340,6 +341,22 @@ class! {
     raw {
         get_input(index: i32) -> *mut c_void = [20, 15, 15, 15, 15];
         get_output(index: i32) -> *mut c_void = [22, 17, 17, 17, 17];
+        get_layer(index: i32) -> *mut c_void = [18, 13, 13, 13, 13];
+    }
+}
+
+class! {
+    /// A step of a network, which owns it. Strongly typed families are not asked for them.
+    Layer<'a> by implementation;
+    safe {}
+    raw {
+        get_type() -> i32 = [2, 2, X, X, X];
+        get_nb_inputs() -> i32 = [5, 5, X, X, X];
+        get_input(index: i32) -> *mut c_void = [6, 6, X, X, X];
+        get_nb_outputs() -> i32 = [7, 7, X, X, X];
+        get_output(index: i32) -> *mut c_void = [8, 8, X, X, X];
+        set_precision(dtype: i32) -> () = [10, 10, X, X, X];
+        set_output_type(index: i32, dtype: i32) -> () = [14, 14, X, X, X];
     }
 }
 
@@ -422,6 +439,7 @@ mod tests {
             ("Profile", 2, Profile::ROWS),
             ("TimingCache", 2, TimingCache::ROWS),
             ("Network", 2, Network::ROWS),
+            ("Layer", 2, Layer::ROWS),
             ("NetworkTensor", 2, NetworkTensor::ROWS),
             ("Parser", 0, Parser::ROWS),
             ("ParserError", 0, ParserError::ROWS),

@@ -112,7 +112,7 @@ pub enum BuilderFlag {
     GpuFallback,
     DisableTimingCache,
     Tf32,
-    ObeyPrecisionConstraints,
+    PreferPrecisionConstraints,
     DirectIo,
     VersionCompatible,
     ExcludeLeanRuntime,
@@ -127,12 +127,39 @@ impl BuilderFlag {
             BuilderFlag::GpuFallback => same(3),
             BuilderFlag::DisableTimingCache => [6, 5, 5, 5, 5],
             BuilderFlag::Tf32 => [7, 6, 6, 6, 6],
-            BuilderFlag::ObeyPrecisionConstraints => [10, 9, X, 9, X],
+            BuilderFlag::PreferPrecisionConstraints => [11, 10, X, X, X],
             BuilderFlag::DirectIo => [12, 11, 11, 11, 11],
             BuilderFlag::VersionCompatible => [15, 13, 12, 13, 12],
             BuilderFlag::ExcludeLeanRuntime => [16, 14, 13, 14, 13],
         };
         number(numbers, family).map(i32::from)
+    }
+}
+
+/// What a layer does, as far as precision cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerKind {
+    /// Convolutions and products of matrices: the bulk of the work.
+    Heavy,
+    /// Element by element, or along one axis.
+    Light,
+    /// Shapes, constants, plugins, control flow, and all that is not known.
+    Other,
+}
+
+impl LayerKind {
+    /// Those of weakly typed families, by `LayerType` of NvInfer.h 8.6 and 10.0 to 10.16.
+    pub(super) fn from_number(number: i32, family: Family) -> Self {
+        let slice = if family == Family::V8 { 23 } else { 22 };
+        match number {
+            // Convolution, deconvolution, matrix multiplication; 1 is fully connected in 8, and a cast in 10.
+            0 | 7 | 17 => LayerKind::Heavy,
+            1 if family == Family::V8 => LayerKind::Heavy,
+            // Activation, scale, softmax, concatenation, elementwise, unary, shuffle, reduction.
+            2 | 5 | 6 | 8 | 9 | 11 | 13 | 14 => LayerKind::Light,
+            number if number == slice => LayerKind::Light,
+            _ => LayerKind::Other,
+        }
     }
 }
 
