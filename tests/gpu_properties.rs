@@ -101,7 +101,7 @@ fn each_way_to_build_gives_another_engine() {
     let Some(bench) = Bench::new("properties-build") else { return };
     assert!(bench.built("precision=fp32").is_some());
     for (properties, words) in [
-        ("precision=fp16", "built with precision “fp32”, and wanted is “fp16”"),
+        ("precision=fp16", "built with precision “fp32”, and wanted is “fp16, head in fp32”"),
         ("precision=fp32 optimization-level=0", "wanted is “optimization level 0"),
         ("precision=fp32 workspace-mib=64", "64 MiB workspace"),
     ] {
