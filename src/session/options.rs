@@ -125,8 +125,8 @@ mod tests {
 
     #[test]
     fn each_option_shows() {
-        let values = [
-            "cpu", "64x32", "1", "/lib", "fp16", "/table", "never", "/cache", "2", "100", "true", "1", "yolox",
+        let values: [&str; NAMES.len()] = [
+            "cpu", "64x32", "1", "/lib", "fp16", "/table", "never", "/cache", "2", "100", "true", "1", "off", "yolox",
             "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true",
         ];
         let defaults = format!("{:?}", (SessionOptions::default(), Wishes::default()));
