@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{init, path, run, shapes};
 use gst::prelude::*;
-use gsttrt::cuda::driver::Context;
+use gsttrt::cuda::driver::{Context, device_count};
 
 fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -170,6 +170,40 @@ fn other_elements_of_cuda_stand_on_either_side() {
         assert_eq!(plain.len(), found.len());
         assert!(total(&plain).abs_diff(total(&found)) * 50 <= total(&plain), "{format}");
     }
+}
+
+#[test]
+fn one_pipeline_is_on_one_gpu() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let count = device_count().unwrap();
+    let on = |element: &str, device: i32| {
+        let line = format!("{} ! {} ! fakesink sync=false", decoder(), detector(""));
+        // Each name comes once before a space.
+        line.replace(&format!("! {element} "), &format!("! {element} cuda-device-id={device} "))
+    };
+    for element in ["trtpreprocess", "trtinfer", "trtnms"] {
+        let outcome = run(&pipeline(&on(element, count)));
+        let words = format!("There is no CUDA device {count}");
+        assert!(outcome.error_text().contains(&words), "{element}: {outcome:?}");
+        if count > 1 {
+            let outcome = run(&pipeline(&on(element, 1)));
+            let words = "cuda-device-id is 1, and frames come from GPU 0";
+            assert!(outcome.error_text().contains(words), "{element}: {outcome:?}");
+        }
+    }
+    if count == 1 {
+        println!("There is one GPU; two in one pipeline were not tried.");
+        return;
+    }
+    // Each GPU on its own, and from one to the other by the host.
+    let second = decoder().replace("nvh264dec", "nvh264device1dec");
+    let there = "cudadownload ! cudaupload cuda-device-id=1 ! video/x-raw(memory:CUDAMemory) !";
+    let first = objects(&format!("{} ! {} ! fakesink sync=false", decoder(), detector("")));
+    assert!(first.iter().any(|found| !found.is_empty()));
+    assert_eq!(first, objects(&format!("{second} ! {} ! fakesink sync=false", detector(""))));
+    assert_eq!(first, objects(&format!("{} ! {there} {} ! fakesink sync=false", decoder(), detector(""))));
 }
 
 #[test]

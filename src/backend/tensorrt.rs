@@ -198,6 +198,8 @@ pub struct TensorRt {
     // Drop order: the stream first, which waits for the runs that use the rest.
     stream: Stream,
     recorded: Option<Recorded>,
+    /// Why a run could not be recorded, until somebody is told.
+    refused: Option<Error>,
     context: engine::Context,
     pool: DevicePool,
     /// The tensors of a run, in the order of the picture and the outputs.
@@ -270,6 +272,7 @@ impl TensorRt {
             context,
             stream,
             recorded: None,
+            refused: None,
             pool,
             addresses: Vec::new(),
             image,
@@ -277,22 +280,23 @@ impl TensorRt {
             outputs,
             _side_inputs: side_inputs,
         };
-        backend.run_on_zeros(1)?;
+        // Kernels are loaded at their first use; and what fails should fail before the first frame.
+        backend.run_to_end(&backend.zeros()?)?;
         Ok(backend)
     }
 
-    /// Runs, because kernels are loaded at their first use, and so that what fails fails before the first frame.
-    fn run_on_zeros(&mut self, times: usize) -> Result<()> {
+    /// A picture to try out the engine with.
+    fn zeros(&self) -> Result<Tensor> {
         let bytes = self.wanted.bytes().expect("the specification has fixed dimensions");
         let mut block = self.pool.take(bytes)?;
         block.write(&vec![0; bytes])?;
-        let picture = Tensor::on_device(self.wanted.clone(), block);
-        for _ in 0..times {
-            let Outputs { tensors, ready } = self.run(&picture, None)?;
-            ready.map_or(Ok(()), |ready| ready.wait())?;
-            drop(tensors);
-        }
-        Ok(())
+        Ok(Tensor::on_device(self.wanted.clone(), block))
+    }
+
+    /// Runs, and waits until it is done.
+    fn run_to_end(&mut self, picture: &Tensor) -> Result<()> {
+        let Outputs { tensors: _tensors, ready } = self.run(picture, None)?;
+        ready.map_or(Ok(()), |ready| ready.wait())
     }
 
     /// Records a run, and runs what was recorded: what cannot be recorded shows now, and not at some frame.
@@ -302,7 +306,11 @@ impl TensorRt {
         }
         self.recorded = Some(Recorded::default());
         // Seen, recorded, launched.
-        let tried = self.run_on_zeros(3);
+        let zeros = self.zeros()?;
+        let tried = (0..3).try_for_each(|_| {
+            self.run_to_end(&zeros)?;
+            self.refused.take().map_or(Ok(()), Err)
+        });
         if tried.is_err() {
             self.recorded = None;
         }
@@ -314,7 +322,11 @@ impl TensorRt {
     /// # Safety
     /// They have the sizes that they should, and stay until the run is done.
     unsafe fn start(&mut self) -> Result<()> {
-        let TensorRt { stream, recorded, context, addresses, image, outputs, .. } = self;
+        let TensorRt { stream, recorded, refused, context, addresses, image, outputs, .. } = self;
+        if let Some(error) = refused.take() {
+            let what = format!("Runs are no longer recorded as CUDA graphs: {}", error.as_clause());
+            interfaces::log(interfaces::Level::Warning, &what);
+        }
         // SAFETY: `prepare` gave all inputs their dimensions; the rest says the caller.
         unsafe {
             if let Some(done) = recorded.as_mut().and_then(|recorded| recorded.launch(addresses, stream)) {
@@ -323,7 +335,15 @@ impl TensorRt {
             let tensors = [&*image].into_iter().chain(outputs.iter().map(|(io, _)| io));
             tensors.zip(&*addresses).try_for_each(|(io, &address)| context.set_address(io, address))?;
             context.enqueue(stream)?;
-            recorded.as_mut().map_or(Ok(()), |recorded| recorded.note(addresses, context, stream))
+            let Some(noted) = recorded.as_mut().map(|runs| runs.note(addresses, context, stream)) else {
+                return Ok(());
+            };
+            if let Err(error) = noted {
+                // This run is queued all the same, and so can the next ones be.
+                *recorded = None;
+                *refused = Some(error);
+            }
+            Ok(())
         }
     }
 }
