@@ -11,7 +11,8 @@ static INSIDE: AtomicUsize = AtomicUsize::new(0);
 pub struct Inside;
 
 impl Inside {
-    /// The library is loaded: what runs at the end runs in the opposite order.
+    /// The library is loaded: what runs at the end runs in the opposite order. It is registered again each time, for what
+    /// TensorRT has set up meanwhile must come after it too.
     pub fn enter() -> Self {
         INSIDE.fetch_add(1, Ordering::SeqCst);
         #[cfg(target_env = "gnu")]

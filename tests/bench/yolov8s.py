@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Writes a model of YOLOv8s's shape with random weights, for benchmarks: what it finds means nothing, its work is the same.
+
+    yolov8s.py OUT.onnx [--side 640] [--f32] [--batch N]
+
+11.2 million parameters, 80 classes; `images` [N,3,side,side] -> `output0` [N,84,side * side * 21 / 1024], both f16 unless --f32. The
+layers and their widths are those of the published architecture (depth 0.33, width 0.5). Needs numpy and the onnx package.
+"""
+
+import argparse
+import math
+import os
+import sys
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
+from onnx_graph import OPSET, Graph  # noqa: E402  it is in that folder
+
+CLASSES = 80
+BINS = 16  # of the distribution that each side of a box is the mean of
+STRIDES = (8, 16, 32)
+# What keeps nearly all scores below a threshold of 0.25, as a trained model does.
+CLASS_BIAS = -4.5
+
+
+class Network(Graph):
+    def __init__(self, dtype):
+        super().__init__()
+        self.dtype, self.random, self.parameters = dtype, np.random.default_rng(8), 0
+
+    def number(self, *values):
+        return np.array(values[0] if len(values) == 1 else values, self.dtype)
+
+    def plain(self, x, inputs, outputs, size=1, stride=1, gain=1.0, bias=0.0):
+        scale = gain / math.sqrt(inputs * size * size)
+        weight = self.random.normal(0.0, scale, (outputs, inputs, size, size)).astype(self.dtype)
+        shift = np.full(outputs, bias, self.dtype)
+        self.parameters += weight.size + shift.size
+        return self.conv(x, weight, shift, stride, relu=False)
+
+    def layer(self, x, inputs, outputs, size=1, stride=1):
+        x = self.plain(x, inputs, outputs, size, stride, gain=1.8)
+        return self.op("Mul", x, self.op("Sigmoid", x))
+
+    def split_and_merge(self, x, inputs, outputs, depth, add):
+        """C2f: half of the channels pass, the rest goes through `depth` bottlenecks, and all meet again."""
+        half = outputs // 2
+        x = self.layer(x, inputs, outputs)
+        parts = list(self.op("Split", x, np.array([half, half]), axis=1, outputs=2))
+        for _ in range(depth):
+            y = self.layer(self.layer(parts[-1], half, half, 3), half, half, 3)
+            parts.append(self.op("Add", parts[-1], y) if add else y)
+        return self.layer(self.op("Concat", *parts, axis=1), half * len(parts), outputs)
+
+    def pyramid_pool(self, x, channels):
+        parts = [self.layer(x, channels, channels // 2)]
+        for _ in range(3):
+            parts.append(self.pool(parts[-1], 5))
+        return self.layer(self.op("Concat", *parts, axis=1), channels * 2, channels)
+
+    def body(self, x):
+        x = self.layer(x, 3, 32, 3, 2)
+        x = self.split_and_merge(self.layer(x, 32, 64, 3, 2), 64, 64, 1, True)
+        p3 = self.split_and_merge(self.layer(x, 64, 128, 3, 2), 128, 128, 2, True)
+        p4 = self.split_and_merge(self.layer(p3, 128, 256, 3, 2), 256, 256, 2, True)
+        x = self.split_and_merge(self.layer(p4, 256, 512, 3, 2), 512, 512, 1, True)
+        p5 = self.pyramid_pool(x, 512)
+
+        def join(a, b):
+            return self.op("Concat", a, b, axis=1)
+
+        n4 = self.split_and_merge(join(self.double(p5), p4), 768, 256, 1, False)
+        n3 = self.split_and_merge(join(self.double(n4), p3), 384, 128, 1, False)
+        m4 = self.split_and_merge(join(self.layer(n3, 128, 128, 3, 2), n4), 384, 256, 1, False)
+        m5 = self.split_and_merge(join(self.layer(m4, 256, 256, 3, 2), p5), 768, 512, 1, False)
+        return (n3, 128), (m4, 256), (m5, 512)
+
+    def head(self, maps, batch, side):
+        sides, scores, corners, steps = [], [], [], []
+        for (x, channels), stride in zip(maps, STRIDES):
+            cells = (side // stride) ** 2
+            box = self.layer(self.layer(x, channels, 64, 3), 64, 64, 3)
+            box = self.plain(box, 64, 4 * BINS)
+            kind = self.layer(self.layer(x, channels, 128, 3), 128, 128, 3)
+            kind = self.plain(kind, 128, CLASSES, bias=CLASS_BIAS)
+            sides.append(self.op("Reshape", box, np.array([batch, 4 * BINS, cells])))
+            scores.append(self.op("Reshape", kind, np.array([batch, CLASSES, cells])))
+            y, x = np.mgrid[0:side // stride, 0:side // stride]
+            corners.append(np.stack([x.ravel() + 0.5, y.ravel() + 0.5]))
+            steps.append(np.full(cells, stride))
+        cells = sum(len(step) for step in steps)
+        anchor = np.concatenate(corners, 1)[None].astype(self.dtype)
+        step = np.concatenate(steps)[None, None].astype(self.dtype)
+
+        box = self.op("Reshape", self.op("Concat", *sides, axis=2), np.array([batch, 4, BINS, cells]))
+        box = self.op("Softmax", self.op("Transpose", box, perm=[0, 2, 1, 3]), axis=1)
+        mean = np.arange(BINS, dtype=self.dtype).reshape(1, BINS, 1, 1)
+        box = self.op("Reshape", self.op("Conv", box, mean, kernel_shape=[1, 1]), np.array([batch, 4, cells]))
+        near, far = self.op("Split", box, np.array([2, 2]), axis=1, outputs=2)
+        low, high = self.op("Sub", anchor, near), self.op("Add", anchor, far)
+        centre = self.op("Mul", self.op("Add", low, high), self.number(0.5))
+        box = self.op("Mul", self.op("Concat", centre, self.op("Sub", high, low), axis=1), step)
+        score = self.op("Sigmoid", self.op("Concat", *scores, axis=2))
+        self.op("Concat", box, score, axis=1, name="output0")
+        return [batch, 4 + CLASSES, cells]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out")
+    parser.add_argument("--side", type=int, default=640)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--f32", action="store_true")
+    options = parser.parse_args()
+    if options.side % STRIDES[-1]:
+        raise SystemExit(f"The side must be a multiple of {STRIDES[-1]}.")
+
+    network = Network(np.float32 if options.f32 else np.float16)
+    shape = network.head(network.body("images"), options.batch, options.side)
+    kind = TensorProto.FLOAT if options.f32 else TensorProto.FLOAT16
+    image = helper.make_tensor_value_info("images", kind, [options.batch, 3, options.side, options.side])
+    output = helper.make_tensor_value_info("output0", kind, shape)
+    graph = helper.make_graph(network.nodes, "random", [image], [output], network.weights)
+    model = helper.make_model(graph, producer_name="gst-plugin-trt", ir_version=8,
+                              opset_imports=[helper.make_opsetid("", OPSET)])
+    names = {i: f"class {i}" for i in range(CLASSES)}
+    helper.set_model_props(model, {"task": "detect", "stride": "32", "names": str(names),
+                                   "imgsz": str([options.side, options.side])})
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, options.out)
+    print(f"{options.out}: {network.parameters / 1e6:.2f} million parameters, output {shape}")
+
+
+if __name__ == "__main__":
+    main()
