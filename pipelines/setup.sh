@@ -23,7 +23,7 @@ TEST_PACKAGES=(
     python3 python3-numpy python3-venv python3-gi python3-gst-1.0
     gir1.2-gst-plugins-base-1.0
 )
-LINT_PACKAGES=(shellcheck)
+LINT_PACKAGES=(shellcheck valgrind)
 # The analytics library that the features v1_24 and later bind; it draws in OpenCV, so only there.
 ANALYTICS_PACKAGES=(libgstreamer-plugins-bad1.0-dev)
 

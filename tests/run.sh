@@ -2,7 +2,7 @@
 # Every check of this repository that one machine can do; tests/compat.sh does newer GStreamers.
 #
 #   tests/run.sh          everything
-#   tests/run.sh quick    without the model zoo and the 1080p clip
+#   tests/run.sh quick    without the model zoo, the 1080p clip and valgrind
 #
 # TRT_SETUP=skip installs no Debian packages.  The first failing step ends the run.
 set -euo pipefail
@@ -76,6 +76,13 @@ detect_1080p() {
     detect_and_score hd "$SCRATCH/hd-clip.mp4" "$SCRATCH/hd-clip.json"
 }
 
+# Tests of what is unsafe, under valgrind. Frames from avcodec look uninitialised to it, and are left out.
+check_memory() {
+    cargo test --locked --quiet --config 'target."cfg(unix)".runner="valgrind --quiet --error-exitcode=9"' \
+        --lib --test capi --test session --test frames --test trtpreprocess --test trtnms -- \
+        --test-threads 1 --skip examples --skip the_detector_finds --skip on_the_gpu
+}
+
 trap count_steps EXIT
 setup_tests
 cd "$ROOT"
@@ -93,6 +100,7 @@ step "examples in the documentation" cargo test --locked --doc --quiet
 step "documentation" env RUSTDOCFLAGS=--deny=warnings cargo doc --locked --no-deps --quiet
 step "detect.sh on the sample clip" detect_sample
 if [ "$MODE" = full ]; then
+    step "memory errors" check_memory
     step "detect.sh on a 1080p clip" detect_1080p
     step "model zoo" tests/zoo/run.sh
 fi
