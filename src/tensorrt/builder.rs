@@ -380,8 +380,7 @@ fn configure(config: &mut Config, builder: &Builder, library: &Library, options:
         // Not cuBLAS and cuDNN, or the engine would run only where they are.
         const EDGE_MASK_CONVOLUTIONS: u32 = 1 << 3;
         const JIT_CONVOLUTIONS: u32 = 1 << 4;
-        let sources = std::env::var("SOURCES").ok().and_then(|sources| sources.parse().ok());
-        config.set_tactic_sources(sources.unwrap_or(EDGE_MASK_CONVOLUTIONS | JIT_CONVOLUTIONS));
+        config.set_tactic_sources(EDGE_MASK_CONVOLUTIONS | JIT_CONVOLUTIONS);
     }
     if options.version_compatible {
         let _ = config.set(BuilderFlag::VersionCompatible, true); // every family has it
@@ -523,24 +522,17 @@ fn keep_head_exact(network: &Network) {
         .flat_map(|(maker, layer)| layer.outputs().map(move |tensor| (tensor.identity(), maker)))
         .collect();
     let maker = |tensor: &usize| makers.get(tensor).copied();
-    let depth: usize = std::env::var("DEPTH").ok().and_then(|depth| depth.parse().ok()).unwrap_or(0);
-    // How many heavy layers may still be passed from there on.
-    let mut reached = vec![None; layers.len()];
-    let mut left: Vec<(usize, usize)> =
-        network.outputs().filter_map(|tensor| maker(&tensor.identity())).map(|layer| (layer, depth)).collect();
-    while let Some((index, mut depth)) = left.pop() {
+    let mut seen = vec![false; layers.len()];
+    let mut left: Vec<usize> = network.outputs().filter_map(|tensor| maker(&tensor.identity())).collect();
+    while let Some(index) = left.pop() {
         let layer = &mut layers[index];
-        if layer.kind() == LayerKind::Heavy {
-            let Some(less) = depth.checked_sub(1) else { continue };
-            depth = less;
-        }
-        if reached[index] >= Some(depth) {
+        if seen[index] || layer.kind() == LayerKind::Heavy {
             continue;
         }
-        reached[index] = Some(depth);
-        left.extend(layer.inputs().filter_map(|tensor| maker(&tensor.identity())).map(|layer| (layer, depth)));
+        seen[index] = true;
+        left.extend(layer.inputs().filter_map(|tensor| maker(&tensor.identity())));
         let exact = layer.outputs().all(|tensor| tensor.data_type() == DataType::from(DType::F32));
-        if layer.kind() != LayerKind::Other && exact {
+        if layer.kind() == LayerKind::Light && exact {
             layer.prefer(DType::F32);
         }
     }
