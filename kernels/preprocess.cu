@@ -9,7 +9,7 @@
 
 inline constexpr uint32_t THREADS_X = 32;
 inline constexpr uint32_t THREADS_Y = 4;
-inline constexpr uint32_t COLUMNS = 4; // of which a thread makes one row
+inline constexpr uint32_t COLUMNS = 4;
 inline constexpr uint32_t MAX_BATCH = 32;
 
 // Where a column or a row is sampled: between `near` and the sample after it, which counts `weight`. Columns are in bytes.

@@ -2,7 +2,7 @@
 
 mod cpu;
 mod plan;
-mod recorded;
+mod recordings;
 pub mod tensorrt;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::recorded::Recorded;
+use super::recordings::Recordings;
 use super::{Backend, Event, Loading, Outputs};
 use crate::cuda::driver::{Context, Fence, Stream};
 use crate::cuda::memory::{DeviceBlock, DevicePool};
@@ -122,7 +122,6 @@ fn engine_of_onnx(
     cuda: &Context,
     loading: &Loading,
 ) -> Result<Arc<Engine>> {
-    let _inside = Inside::enter();
     let onnx = Onnx::new(&model.path, model::contents(&model.path)?);
     let build = BuildOptions { shapes: shapes(model, spec)?, ..options.build.clone() };
     let (major, minor) = cuda.compute_capability()?;
@@ -197,7 +196,7 @@ fn shapes(model: &Model, spec: &InputSpec) -> Result<Vec<Shape>> {
 pub struct TensorRt {
     // Drop order: the stream first, which waits for the runs that use the rest.
     stream: Stream,
-    recorded: Option<Recorded>,
+    recorded: Option<Recordings>,
     /// Why a run could not be recorded, until somebody is told.
     refused: Option<Error>,
     context: engine::Context,
@@ -223,6 +222,7 @@ impl TensorRt {
         engine: Option<Arc<Engine>>,
         loading: &Loading,
     ) -> Result<Self> {
+        let _inside = Inside::enter();
         let engine = match engine {
             Some(engine) => engine,
             None => engine_of_onnx(model, spec, library, options, cuda, loading)?,
@@ -304,9 +304,9 @@ impl TensorRt {
         if graphs == Graphs::Off {
             return Ok(());
         }
-        self.recorded = Some(Recorded::default());
-        // Seen, recorded, launched.
         let zeros = self.zeros()?;
+        self.recorded = Some(Recordings::default());
+        // Seen, recorded, launched.
         let tried = (0..3).try_for_each(|_| {
             self.run_to_end(&zeros)?;
             self.refused.take().map_or(Ok(()), Err)

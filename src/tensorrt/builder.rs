@@ -495,8 +495,8 @@ fn set_precision(
     // Weakly typed families have both flags.
     let _ = config.set(BuilderFlag::Fp16, half);
     let _ = config.set(BuilderFlag::Int8, quantized || options.precision == Precision::Int8);
-    let _ = config.set(BuilderFlag::PreferPrecisionConstraints, true);
     if half {
+        let _ = config.set(BuilderFlag::PreferPrecisionConstraints, true);
         keep_head_exact(network);
     }
     let table = options.calibration.as_deref().filter(|_| options.precision == Precision::Int8 && !quantized);

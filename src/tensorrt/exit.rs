@@ -1,8 +1,12 @@
 //! Programs that end while another thread is inside TensorRT, such as a build that cannot be stopped: destructors of its libraries
 //! would run beneath that thread, and the program crash at its very end.
 
-use std::ffi::{c_int, c_void};
-use std::ptr;
+#[cfg(target_env = "gnu")]
+use std::{
+    ffi::{c_int, c_void},
+    ptr,
+};
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 static INSIDE: AtomicUsize = AtomicUsize::new(0);

@@ -2,8 +2,8 @@
 //!
 //! `cargo bench --bench gpu_chain -- MODEL [LIBRARY]`
 //!
-//! A model is an engine, or ONNX of which one is built as trtinfer does by default. A time is that from the first call to results, the median of many, one
-//! frame at a time. Regular: the tensor lies on the host and is copied to the GPU, the model runs, its outputs are copied back;
+//! A model is an engine, or ONNX of which one is built as trtinfer does by default. A time is that from the first call to results,
+//! the median of many, one frame at a time. Regular: the tensor lies on the host and is copied to the GPU, the model runs, its outputs are copied back;
 //! from and to memory as a program has it, or pinned. Zero-copy: the tensor is there and the outputs stay. The complete chain
 //! begins with a decoded 1080p frame in GPU memory and ends with boxes on the host.
 

@@ -15,12 +15,12 @@ use crate::tensorrt::interfaces;
 const MOST: usize = 32;
 
 #[derive(Default)]
-pub struct Recorded {
+pub struct Recordings {
     /// The latest last, `None` where addresses came once.
     runs: VecDeque<(Vec<u64>, Option<Graph>)>,
 }
 
-impl Recorded {
+impl Recordings {
     /// Queues the run that was recorded with these addresses, if there is one.
     ///
     /// # Safety
