@@ -2,7 +2,8 @@
 //!
 //! [`TensorDesc`] has a text form (`images f32 1x3x640x640`) that logs, errors and caps share. [`Tensor`] is a description
 //! with its bytes, on the host or on a GPU; they come from a [`Pool`] or a
-//! [`DevicePool`](crate::cuda::memory::DevicePool) and return to it when the last owner lets go.
+//! [`DevicePool`](crate::cuda::memory::DevicePool) and return to it when the last owner lets go. [`Tensors`] are what one piece
+//! of work makes, with the fence after which they may be read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, Weak};
 use half::f16;
 use smallvec::SmallVec;
 
+use crate::cuda::driver::Fence;
 use crate::cuda::memory::DeviceBlock;
 use crate::error::{Error, Kind, Result};
 use crate::stats;
@@ -256,7 +258,8 @@ pub struct Tensor {
 
 /// Where a tensor's bytes are.
 enum Storage {
-    Host(Block),
+    /// From this byte of the block on.
+    Host(Arc<Block>, usize),
     Device(DeviceBlock),
 }
 
@@ -272,7 +275,7 @@ impl Tensor {
     ) -> std::result::Result<Self, E> {
         let mut block = pool.take(desc.bytes().expect("a tensor has fixed dimensions"));
         fill(block.bytes_mut())?;
-        Ok(Tensor { desc, storage: Storage::Host(block) })
+        Ok(Tensor { desc, storage: Storage::Host(Arc::new(block), 0) })
     }
 
     /// A tensor in GPU memory, whose bytes work that is queued is about to write.
@@ -304,7 +307,9 @@ impl Tensor {
     /// The bytes, if they are on the host.
     pub fn bytes(&self) -> Option<&[u8]> {
         match &self.storage {
-            Storage::Host(block) => Some(block.bytes()),
+            Storage::Host(block, offset) => {
+                Some(&block.bytes()[*offset..][..self.desc.bytes().expect("a tensor has fixed dimensions")])
+            }
             Storage::Device(_) => None,
         }
     }
@@ -317,9 +322,25 @@ impl Tensor {
     /// The memory, if it is on a GPU. To be read behind the fence that travels with the tensor.
     pub fn device(&self) -> Option<&DeviceBlock> {
         match &self.storage {
-            Storage::Host(_) => None,
+            Storage::Host(..) => None,
             Storage::Device(block) => Some(block),
         }
+    }
+
+    /// One row of a batch, as a tensor of its own in the same memory.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, row: usize) -> Tensor {
+        let mut desc = self.desc.clone();
+        let rows = usize::try_from(std::mem::replace(&mut desc.dims.0[0], 1)).expect("fixed dimensions");
+        assert!(row < rows);
+        let bytes = desc.bytes().expect("fixed dimensions");
+        let storage = match &self.storage {
+            Storage::Host(block, offset) => Storage::Host(block.clone(), offset + row * bytes),
+            Storage::Device(block) => Storage::Device(block.part(row * bytes, bytes)),
+        };
+        Tensor { desc, storage }
     }
 }
 
@@ -330,9 +351,70 @@ impl fmt::Debug for Tensor {
     }
 }
 
+/// Tensors that were made together.
+///
+/// Those on a GPU are written by work that is still queued when this is made. Who reads them makes its own stream wait for
+/// [`Tensors::ready`]; the host waits only when they are dropped before that, so that nothing returns to a pool, and no frame
+/// to its decoder, while the GPU still uses it.
+#[derive(Debug)]
+pub struct Tensors {
+    list: Vec<Tensor>,
+    ready: Option<Fence>,
+    /// What that work reads.
+    _source: Option<Arc<Tensors>>,
+}
+
+impl Tensors {
+    /// `ready` is passed once the work that writes them is done; `None` where they are there already. That work reads
+    /// `source`, which is kept as long as these are.
+    pub fn new(list: Vec<Tensor>, ready: Option<Fence>, source: Option<Arc<Tensors>>) -> Self {
+        Tensors { list, ready, _source: source }
+    }
+
+    pub fn ready(&self) -> Option<&Fence> {
+        self.ready.as_ref()
+    }
+
+    /// Waits on the host until they are there, and returns them.
+    ///
+    /// # Errors
+    /// `Run`, where the GPU failed.
+    pub fn into_ready(mut self) -> Result<Vec<Tensor>> {
+        self.ready.as_ref().map_or(Ok(()), Fence::wait)?;
+        Ok(std::mem::take(&mut self.list))
+    }
+}
+
+impl std::ops::Deref for Tensors {
+    type Target = [Tensor];
+
+    fn deref(&self) -> &[Tensor] {
+        &self.list
+    }
+}
+
+impl Drop for Tensors {
+    fn drop(&mut self) {
+        // An error of the GPU is told by whoever waits for results; here nobody does.
+        if let Some(ready) = &self.ready {
+            let _ = ready.wait();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_share_the_memory_of_their_batch() {
+        let batch = Tensor::from_slice("t", &[3, 2], &[1i64, 2, 3, 4, 5, 6]);
+        let rows: Vec<Tensor> = (0..3).map(|row| batch.row(row)).collect();
+        drop(batch);
+        let seen: Vec<_> = rows.iter().map(|row| (row.desc().to_string(), row.as_slice::<i64>().unwrap())).collect();
+        assert_eq!(seen, [[1, 2], [3, 4], [5, 6]].iter().map(|row| ("t i64 1x2".into(), &row[..])).collect::<Vec<_>>());
+        assert_eq!(rows[2].row(0).as_slice::<i64>().unwrap(), [5, 6]);
+    }
 
     #[test]
     fn text_forms_round_trip() {

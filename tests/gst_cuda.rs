@@ -16,7 +16,7 @@ use gsttrt::cuda::kernels::DevicePlanes;
 use gsttrt::cuda::memory::{DeviceBlock, DevicePool};
 use gsttrt::cuda::{self, pinned};
 use gsttrt::error::Kind;
-use gsttrt::meta::tensor::{Content, TensorMeta};
+use gsttrt::meta::tensor::{Payload, TensorMeta};
 use gsttrt::tensor::Tensor;
 use gsttrt::video::{Format, FramePool};
 
@@ -138,11 +138,9 @@ fn tensor_bytes(buffer: &gst::BufferRef) -> Vec<u8> {
 
 fn with_tensor<T>(buffer: &gst::BufferRef, read: impl FnOnce(&Tensor) -> T) -> T {
     let payload = TensorMeta::get(buffer).expect("a tensor");
-    if let Some(ready) = &payload.ready {
-        ready.wait().unwrap();
-    }
-    let Content::Input { tensor, .. } = &payload.content else { panic!("{payload:?}") };
-    read(tensor)
+    let Payload::Input { tensors, .. } = &*payload else { panic!("{payload:?}") };
+    tensors.ready().map_or(Ok(()), |ready| ready.wait()).unwrap();
+    read(&tensors[0])
 }
 
 /// Compares all frames of two lines, and says how many there were.

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use common::boxes::{Found, found};
+use common::onnx::Graph;
 use common::{path, run, scratch, shapes};
 use gst::prelude::*;
 
@@ -250,7 +251,8 @@ fn documented() -> Vec<(String, String)> {
 }
 
 /// What stands for what the reader has: any file is the sample clip, any model the one in tests/models with its labels, any
-/// camera a test picture; any screen and any file to write is a fakesink. Five frames are enough.
+/// camera a test picture; any screen and any file to write is a fakesink. Five frames are enough. Where batches are asked for,
+/// the detector takes them.
 ///
 /// `None` where the line is for a GPU: it has elements of nvcodec or CUDA, or an engine.
 fn substituted(line: &str) -> Option<Vec<String>> {
@@ -262,10 +264,12 @@ fn substituted(line: &str) -> Option<Vec<String>> {
     if words.iter().any(gpu) {
         return None;
     }
+    let batches = words.iter().any(|word| word.starts_with("batch-size="));
+    let model = if batches { batched() } else { shapes() };
     let mut out: Vec<String> = Vec::new();
     let mut element = String::new();
     for word in words.into_iter().skip(1).filter(|word| !word.starts_with('-')) {
-        if out.last().is_none_or(|last| last == "!") {
+        if out.last().is_none_or(|last| last == "!") || !word.contains('=') {
             element.clone_from(&word);
         }
         let (name, value) = word.split_once('=').unwrap_or((&word, ""));
@@ -285,7 +289,7 @@ fn substituted(line: &str) -> Option<Vec<String>> {
             ("trtpreprocess", "trtpreprocess") => {
                 out.extend(["identity", "eos-after=6", "!", "trtpreprocess"].map(String::from));
             }
-            ("trtinfer", "model-file") => out.push(format!("model-file={}", shapes())),
+            ("trtinfer", "model-file") => out.push(format!("model-file={model}")),
             ("trtnms", "label-file") => out.push(format!("label-file={}", labels())),
             ("trtnms", "classes" | "class-thresholds") => {
                 out.push(format!("{name}={}", value.replace("person", "disc").replace("car", "box")));
@@ -294,6 +298,10 @@ fn substituted(line: &str) -> Option<Vec<String>> {
         }
     }
     Some(out)
+}
+
+fn batched() -> String {
+    Graph::load(&shapes()).with_batch("n").save(&scratch("batched").join("shapes.onnx"))
 }
 
 fn labels() -> String {
@@ -337,6 +345,13 @@ fn launch_lines_are_substituted_as_said() {
             Some("videotestsrc ! fakesink sync=false".into()),
         ),
         ("gst-launch-1.0 videotestsrc ! cudaupload ! fakesink", None),
+        (
+            "gst-launch-1.0 videotestsrc ! trtinfer batch-size=2 model-file=m.onnx ! filesink location=a v4l2src device=b ! fakesink",
+            Some(format!(
+                "videotestsrc ! trtinfer batch-size=2 model-file={} ! fakesink videotestsrc ! fakesink",
+                batched()
+            )),
+        ),
     ] {
         assert_eq!(substituted(line).map(|words| words.join(" ")), expected);
     }

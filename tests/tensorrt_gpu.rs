@@ -18,7 +18,7 @@ use gsttrt::cuda::driver::{self, Stream};
 use gsttrt::cuda::memory::{DeviceBlock, DevicePool};
 use gsttrt::error::{Kind, Result};
 use gsttrt::model::Model;
-use gsttrt::tensor::{DType, Dims, Pool, Tensor};
+use gsttrt::tensor::{DType, Dims, Pool, Tensor, Tensors};
 use gsttrt::tensorrt::builder::{self, BuildOptions, Built, Precision, Shape};
 use gsttrt::tensorrt::engine::{Context, Engine, Io, Options};
 use gsttrt::tensorrt::header::Header;
@@ -130,15 +130,20 @@ fn outputs_are_those_of_the_cpu() {
     ] {
         let path = PathBuf::from(common::path(&format!("tests/models/{file}")));
         let model = Model::read(&path).unwrap();
-        let spec = model.input_spec(None, Runner::Cpu.place()).unwrap();
+        let spec = model.input_spec(None, 1, Runner::Cpu.place()).unwrap();
         let (dtype, dims) = (spec.desc.dtype, spec.desc.dims.clone());
         let input = of_floats(dtype, &noise(dims.elements().unwrap()));
         let picture = Tensor::fill(&Pool::default(), spec.desc.clone(), |bytes| {
             bytes.copy_from_slice(&input);
             Ok::<_, gsttrt::error::Error>(())
         });
-        let mut cpu = backend::open_on_cpu(model.clone().into(), &spec).unwrap();
-        let expected = cpu.run(&picture.unwrap(), None).unwrap().tensors;
+        let mut cpu = backend::open_on_cpu(model.clone().into(), &spec, 1).unwrap();
+        let expected = cpu
+            .run(&[Arc::new(Tensors::new(vec![picture.unwrap()], None, None))])
+            .unwrap()
+            .remove(0)
+            .into_ready()
+            .unwrap();
 
         let options = BuildOptions {
             precision,
@@ -401,7 +406,7 @@ fn timings_are_used_again() {
     let Some((cuda, library)) = gpu() else { return };
     let onnx = Onnx::read(Path::new(&common::shapes())).unwrap();
     let input = Model::read(Path::new(&common::shapes())).unwrap();
-    let dims = input.input_spec(None, "cpu").unwrap().desc.dims;
+    let dims = input.input_spec(None, 1, "cpu").unwrap().desc.dims;
     let options = BuildOptions {
         shapes: vec![Shape::fixed(&input.image_input().name, &dims)],
         level: Some(3),

@@ -8,7 +8,7 @@ use common::onnx::{BOOL, F16, F32, Graph, I8, I32, I64, U8, int};
 use common::{init, launch, path, scratch, shapes};
 use gst::prelude::*;
 use gst_check::Harness;
-use gsttrt::meta::tensor::{Content, Payload, TensorMeta};
+use gsttrt::meta::tensor::{Payload, TensorMeta};
 use gsttrt::tensor::{DType, Tensor};
 
 const SOURCE: &str = "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64";
@@ -53,8 +53,8 @@ impl Bench {
     /// The outputs for a frame.
     fn outputs(&mut self, frame: &[u8]) -> Vec<(String, Vec<f32>)> {
         let payload = self.push(frame);
-        let Content::Output { tensors, .. } = &payload.content else { panic!("{payload:?}") };
-        tensors.iter().map(|tensor| (tensor.desc().to_string(), values(tensor))).collect()
+        let Payload::Output { outputs, .. } = &*payload else { panic!("{payload:?}") };
+        outputs.wait().unwrap().iter().map(|tensor| (tensor.desc().to_string(), values(tensor))).collect()
     }
 }
 
@@ -137,7 +137,7 @@ fn settings_that_make_no_sense_are_refused() {
         ("model-file=\"\"", settings, &["no model", "Set model-file"]),
         ("backend=tensorrt", settings, &["no model"]), // the first thing to set right
         (&format!("model-file={fixed} backend=tensorrt"), "LibraryError::Init", &["Cannot use CUDA", "backend=cpu"]),
-        (&format!("model-file={fixed} batch-size=2"), settings, &["batch-size=2", "Leave batch-size at 1"]),
+        (&format!("model-file={fixed} batch-size=2"), settings, &["batch-size is 2", "Set batch-size=1"]),
         (&format!("model-file={fixed} input-size=32x32"), settings, &["32x32", "1x3x64x64", "Leave input-size unset"]),
         (&format!("model-file={dynamic}"), settings, &["images f32 1x3x?x?", "Set input-size"]),
         (&format!("model-file={dynamic} input-size=640"), settings, &["input-size=640", "Write width and height"]),
@@ -174,7 +174,7 @@ fn an_open_input_takes_the_size_that_is_asked_for() {
         let info = bench.trtinfer().property::<gst::Structure>("model-info");
         assert!(info.get::<&str>("tensor").unwrap().contains(dims), "{info}");
         let payload = bench.push(&frame());
-        let Content::Output { letterbox, .. } = &payload.content else { panic!("{payload:?}") };
+        let Payload::Output { letterbox, .. } = &*payload else { panic!("{payload:?}") };
         assert!(dims.ends_with(&format!("{}x{}", letterbox.tensor_height, letterbox.tensor_width)), "{dims}");
     }
 }
@@ -191,7 +191,7 @@ fn every_nth_frame_is_inferred() {
     let model = constant_head(&["1", "3", "2", "4"]).save(&scratch("interval").join("head.onnx"));
     let mut bench = Bench::new(&format!("model-file={model} interval=3"), RGB);
     let pattern = |bench: &mut Bench, frames| -> String {
-        let kind = |payload: Arc<Payload>| if matches!(payload.content, Content::Skipped { .. }) { '-' } else { 'x' };
+        let kind = |payload: Arc<Payload>| if matches!(*payload, Payload::Skipped { .. }) { '-' } else { 'x' };
         (0..frames).map(|_| kind(bench.push(&frame()))).collect()
     };
     assert_eq!(pattern(&mut bench, 8), "x--x--x-");

@@ -1,5 +1,6 @@
-//! What runs models. A backend is one file behind the [`Backend`] trait and one arm of [`open`].
+//! What runs models. A backend is one file behind the [`Backend`] trait and one arm of [`Plan::load`].
 
+pub mod batcher;
 mod cpu;
 mod plan;
 mod recordings;
@@ -12,29 +13,20 @@ use std::sync::atomic::AtomicBool;
 
 use gst::glib;
 
-use crate::cuda::driver::{Context, Fence};
+use crate::cuda::driver::Context;
 use crate::error::{Error, Kind, Result};
 use crate::model::Model;
-use crate::tensor::Tensor;
+use crate::tensor::{TensorDesc, Tensors};
 use crate::tensorrt::engine::Engine;
 use crate::tensorrt::library::Library;
 use crate::vision::recipe::InputSpec;
 pub use plan::Plan;
-use tensorrt::TensorRt;
 
-/// A loaded model. One frame at a time; another thread needs another one.
+/// A loaded model. One batch at a time; another thread needs another one.
 pub trait Backend: Send {
-    /// Runs the model on the picture's tensor, which may be read once `after` is passed.
-    fn run(&mut self, picture: &Tensor, after: Option<&Fence>) -> Result<Outputs>;
-}
-
-/// What a model computes.
-#[derive(Debug)]
-pub struct Outputs {
-    /// All outputs, in the model's order, each in its own type.
-    pub tensors: Vec<Tensor>,
-    /// Passed once they are there; `None` where they already are.
-    pub ready: Option<Fence>,
+    /// Runs the model on the pictures' tensors, at most as many as it was opened for: one tensor each, as the specification
+    /// says. Returns all outputs of each picture, in the model's order, each in its own type; they keep the picture.
+    fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>>;
 }
 
 /// Which backend the user asks for.
@@ -135,28 +127,19 @@ pub struct Loading<'a> {
     pub cancelled: &'a AtomicBool,
 }
 
-/// Loads the model; this is the slow part. TensorRT needs a `cuda` context.
-pub fn open(
-    runner: Runner,
-    described: &Described,
-    spec: &InputSpec,
-    options: &tensorrt::Options,
-    cuda: Option<&Context>,
-    loading: &Loading,
-) -> Result<Box<dyn Backend>> {
-    let model = &described.model;
-    Ok(match (runner, cuda) {
-        (Runner::TensorRt(library), Some(cuda)) => {
-            let engine = described.engine.clone();
-            Box::new(TensorRt::open(model, spec, library, options, cuda, engine, loading)?)
-        }
-        _ => open_on_cpu(model.clone(), spec)?,
-    })
+/// Loads a model on the CPU, for up to `batch` pictures at once.
+pub fn open_on_cpu(model: Arc<Model>, spec: &InputSpec, batch: usize) -> Result<Box<dyn Backend>> {
+    Ok(Box::new(cpu::Cpu::open(model, spec, batch)?))
 }
 
-/// The same on the CPU, which asks for nothing more.
-pub fn open_on_cpu(model: Arc<Model>, spec: &InputSpec) -> Result<Box<dyn Backend>> {
-    Ok(Box::new(cpu::Cpu::open(model, spec)?))
+/// Outputs that do not have a row for each picture of a batch cannot be told apart.
+fn check_rows(output: &TensorDesc, rows: usize) -> Result<()> {
+    if rows == 1 || output.dims.first() == Some(&(rows as i64)) {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Model, "The model's outputs cannot be told apart by frame")
+        .cause(format!("of a batch of {rows} it makes {output}"))
+        .remedy("Set batch-size=1, or export the model with outputs whose first dimension is the batch"))
 }
 
 /// Runs a backend's foreign code and makes an error of its panic, which in the thread that loads would end the application.

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::tensorrt::Options;
-use super::{Backend, Choice, Chosen, Described, Loading, Runner, choose, describe, open};
+use super::tensorrt::{Options, TensorRt};
+use super::{Backend, Choice, Chosen, Described, Loading, Runner, choose, describe, open_on_cpu};
 use crate::cuda::driver::Context;
 use crate::error::Result;
 use crate::model::Model;
@@ -13,24 +13,28 @@ use crate::vision::recipe::InputSpec;
 /// A model that is known, and where it will run.
 #[derive(Clone)]
 pub struct Plan {
-    described: Described,
+    pub(super) described: Described,
     pub runner: Runner,
     /// Why [`Choice::Auto`] came to the CPU, if it did.
     pub reason: Option<String>,
-    options: Options,
+    pub(super) options: Options,
     /// What TensorRT works in.
     pub cuda: Option<Context>,
     /// The tensor that the model wants for a frame.
     pub spec: InputSpec,
+    /// The most frames that are run at once.
+    pub batch: usize,
 }
 
 impl Plan {
     /// Reads the model's description and decides where it runs. `size` is the wish for the width and height of an input
-    /// that leaves them open; `cuda` is asked for a context where TensorRT is to run it.
+    /// that leaves them open; `batch` the most frames that are to be run at once; `cuda` is asked for a context where TensorRT
+    /// is to run it.
     pub fn new(
         path: &Path,
         choice: Choice,
         size: Option<(u32, u32)>,
+        batch: usize,
         options: Options,
         cuda: impl FnOnce() -> Result<Context>,
     ) -> Result<Self> {
@@ -40,9 +44,9 @@ impl Plan {
             Runner::TensorRt(_) => Some(cuda()?),
         };
         let described = describe(runner, path, &options, cuda.as_ref())?;
-        let spec = described.model.input_spec(size, runner.place())?;
-        described.model.side_inputs(&spec)?; // made by the backend; what cannot be filled is better said before the slow part
-        Ok(Plan { described, runner, reason, options, cuda, spec })
+        let spec = described.model.input_spec(size, batch, runner.place())?;
+        described.model.side_inputs(&spec, 1)?; // made by the backend; what cannot be filled is better said before the slow part
+        Ok(Plan { described, runner, reason, options, cuda, spec, batch })
     }
 
     pub fn model(&self) -> &Arc<Model> {
@@ -60,6 +64,9 @@ impl Plan {
 
     /// Loads the model; this is the slow part.
     pub fn load(&self, loading: &Loading) -> Result<Box<dyn Backend>> {
-        open(self.runner, &self.described, &self.spec, &self.options, self.cuda.as_ref(), loading)
+        Ok(match (self.runner, &self.cuda) {
+            (Runner::TensorRt(library), Some(cuda)) => Box::new(TensorRt::open(self, library, cuda, loading)?),
+            _ => open_on_cpu(self.model().clone(), &self.spec, self.batch)?,
+        })
     }
 }

@@ -3,16 +3,17 @@
 //! An ONNX file becomes an engine first: found in the cache, or built, which takes seconds to minutes. Tensors go in and come
 //! out in GPU memory, and nothing here waits for the GPU once the model is loaded.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::recordings::Recordings;
-use super::{Backend, Event, Loading, Outputs};
-use crate::cuda::driver::{Context, Fence, Stream};
-use crate::cuda::memory::{DeviceBlock, DevicePool};
+use super::{Backend, Event, Loading, Plan, check_rows};
+use crate::cuda::driver::{Context, Stream};
+use crate::cuda::memory::{DeviceBlock, DevicePool, Slots};
 use crate::error::{Error, Kind, Result};
 use crate::model::{self, Model};
-use crate::tensor::{Tensor, TensorDesc};
+use crate::tensor::{Dims, Tensor, TensorDesc, Tensors};
 use crate::tensorrt::builder::{self, BuildOptions, Shape};
 use crate::tensorrt::cache::{Cache, Lookup};
 use crate::tensorrt::engine::{self, Engine, Io};
@@ -114,16 +115,11 @@ pub fn load_engine(
 }
 
 /// An engine for an ONNX file: from the cache, else built.
-fn engine_of_onnx(
-    model: &Model,
-    spec: &InputSpec,
-    library: &'static Library,
-    options: &Options,
-    cuda: &Context,
-    loading: &Loading,
-) -> Result<Arc<Engine>> {
+fn engine_of_onnx(plan: &Plan, library: &'static Library, cuda: &Context, loading: &Loading) -> Result<Arc<Engine>> {
+    let Plan { options, spec, batch, .. } = plan;
+    let model = plan.model();
     let onnx = Onnx::new(&model.path, model::contents(&model.path)?);
-    let build = BuildOptions { shapes: shapes(model, spec)?, ..options.build.clone() };
+    let build = BuildOptions { shapes: shapes(model, spec, *batch)?, ..options.build.clone() };
     let (major, minor) = cuda.compute_capability()?;
     let gpu = format!("{}, compute capability {major}.{minor}", cuda.device_name()?);
     let key = build.key(library, &onnx, &gpu)?;
@@ -183,14 +179,25 @@ fn load(
         .map_err(|error| error.about(&format!("Cannot load the engine of {}", model.path.display())))
 }
 
-/// The dimensions of all inputs that the file leaves open.
-fn shapes(model: &Model, spec: &InputSpec) -> Result<Vec<Shape>> {
-    let sides = model.side_inputs(spec)?;
-    let shape = |(input, side): (&TensorDesc, &Option<Tensor>)| {
-        let desc = side.as_ref().map_or(&spec.desc, |side| side.desc());
-        (!input.dims.is_static()).then(|| Shape::fixed(&input.name, &desc.dims))
-    };
-    Ok(model.inputs.iter().zip(&sides).filter_map(shape).collect())
+/// The dimensions of all inputs that the file leaves open, fastest where batches are full.
+fn shapes(model: &Model, spec: &InputSpec, batch: usize) -> Result<Vec<Shape>> {
+    let (one, all) = (model.side_inputs(spec, 1)?, model.side_inputs(spec, batch)?);
+    let shapes = model.inputs.iter().zip(one.iter().zip(&all)).map(|(input, (one, all))| {
+        let largest = all.as_ref().map_or_else(|| with_rows(&spec.desc.dims, batch), |all| all.desc().dims.clone());
+        let smallest = match input.dims.first() {
+            Some(&Dims::DYNAMIC) => one.as_ref().map_or(&spec.desc, |one| one.desc()).dims.clone(),
+            _ => largest.clone(),
+        };
+        let shape = Shape { input: input.name.clone(), smallest, usual: largest.clone(), largest };
+        (!input.dims.is_static()).then_some(shape)
+    });
+    Ok(shapes.flatten().collect())
+}
+
+fn with_rows(dims: &Dims, rows: usize) -> Dims {
+    let mut dims = dims.clone();
+    dims.0[0] = rows as i64;
+    dims
 }
 
 pub struct TensorRt {
@@ -201,34 +208,35 @@ pub struct TensorRt {
     refused: Option<Error>,
     context: engine::Context,
     pool: DevicePool,
-    /// The tensors of a run, in the order of the picture and the outputs.
+    /// The tensors of a run, in the order of the pictures and the outputs.
     addresses: Vec<u64>,
-    /// Which of the engine's inputs takes the picture, and what it was told the picture is.
+    /// Which of the engine's inputs takes the pictures, and what each of them is.
     image: Io,
     wanted: TensorDesc,
+    /// The fewest and the most pictures of a run, and how many the context was told.
+    rows: RangeInclusive<usize>,
+    told: usize,
+    /// As large as a full batch makes them.
     outputs: Vec<(Io, TensorDesc)>,
-    /// What goes in beside the picture; the context has their addresses.
-    _side_inputs: Vec<DeviceBlock>,
+    /// What goes in beside the pictures; the context has their addresses.
+    side_inputs: Vec<(Io, Dims, DeviceBlock)>,
+    /// Where pictures are brought together that do not lie so. One will do: the next batch is copied behind the run that
+    /// reads this one.
+    gathered: Option<DeviceBlock>,
 }
 
 impl TensorRt {
-    /// Loads the model; `engine` is what [`load_engine`] returned, if the file is one.
-    pub fn open(
-        model: &Model,
-        spec: &InputSpec,
-        library: &'static Library,
-        options: &Options,
-        cuda: &Context,
-        engine: Option<Arc<Engine>>,
-        loading: &Loading,
-    ) -> Result<Self> {
+    /// Loads the model of a plan.
+    pub fn open(plan: &Plan, library: &'static Library, cuda: &Context, loading: &Loading) -> Result<Self> {
         let _inside = Inside::enter();
-        let engine = match engine {
-            Some(engine) => engine,
-            None => engine_of_onnx(model, spec, library, options, cuda, loading)?,
+        let engine = match &plan.described.engine {
+            Some(engine) => engine.clone(),
+            None => engine_of_onnx(plan, library, cuda, loading)?,
         };
+        let (model, options) = (plan.model(), &plan.options);
         let what = format!("Cannot run {} with {}", model.path.display(), library.name());
-        let mut backend = TensorRt::prepare(model, spec, engine, cuda).map_err(|error| error.about(&what))?;
+        let mut backend =
+            TensorRt::prepare(model, &plan.spec, plan.batch, engine, cuda).map_err(|error| error.about(&what))?;
         match backend.try_recording(options.graphs) {
             Err(error) if options.graphs == Graphs::On => {
                 Err(error.about(&what).remedy("Set cuda-graph=auto, which then runs it without"))
@@ -242,18 +250,20 @@ impl TensorRt {
         }
     }
 
-    fn prepare(model: &Model, spec: &InputSpec, engine: Arc<Engine>, cuda: &Context) -> Result<Self> {
+    fn prepare(model: &Model, spec: &InputSpec, batch: usize, engine: Arc<Engine>, cuda: &Context) -> Result<Self> {
         let (stream, pool) = (Stream::new(cuda)?, DevicePool::new(cuda));
         let mut context = engine.context()?;
         let image = input(&engine, &spec.desc)?.clone();
-        match engine.profile_for(&image, &spec.desc.dims) {
-            Some(0) => {}
-            Some(profile) => context.use_profile(profile, &stream)?,
-            None => return Err(no_profile(&engine, &image, &spec.desc)),
+        let full = with_rows(&spec.desc.dims, batch);
+        let profile =
+            engine.profile_for(&image, &full).ok_or_else(|| no_profile(&engine, &image, &spec.desc, batch))?;
+        if profile != 0 {
+            context.use_profile(profile, &stream)?;
         }
-        context.set_input(&image, &spec.desc.dims)?;
+        let fewest = engine.profile(&image, profile).and_then(|[least, ..]| usize::try_from(least[0]).ok());
+        context.set_input(&image, &full)?;
         let mut side_inputs = Vec::new();
-        for side in model.side_inputs(spec)?.iter().flatten() {
+        for side in model.side_inputs(spec, batch)?.iter().flatten() {
             let io = input(&engine, side.desc())?;
             let bytes = side.bytes().expect("side inputs are made on the host");
             let mut block = pool.take(bytes.len())?;
@@ -261,11 +271,12 @@ impl TensorRt {
             context.set_input(io, &side.desc().dims)?;
             // SAFETY: the block is large enough, and stays as long as the context.
             unsafe { context.set_address(io, block.address()) }?;
-            side_inputs.push(block);
+            side_inputs.push((io.clone(), side.desc().dims.clone(), block));
         }
         let outputs = engine.outputs().iter().map(|io| {
-            let dims = context.output_dims(io)?;
-            Ok((io.clone(), TensorDesc { dims, ..io.desc.clone() }))
+            let desc = TensorDesc { dims: context.output_dims(io)?, ..io.desc.clone() };
+            check_rows(&desc, batch)?;
+            Ok((io.clone(), desc))
         });
         let outputs = outputs.collect::<Result<_>>()?;
         let mut backend = TensorRt {
@@ -277,26 +288,32 @@ impl TensorRt {
             addresses: Vec::new(),
             image,
             wanted: spec.desc.clone(),
+            rows: fewest.unwrap_or(batch).clamp(1, batch)..=batch,
+            told: batch,
             outputs,
-            _side_inputs: side_inputs,
+            side_inputs,
+            gathered: None,
         };
         // Kernels are loaded at their first use; and what fails should fail before the first frame.
-        backend.run_to_end(&backend.zeros()?)?;
+        let zeros = backend.zeros()?;
+        backend.run_to_end(&zeros[..1])?;
+        backend.run_to_end(&zeros)?;
         Ok(backend)
     }
 
-    /// A picture to try out the engine with.
-    fn zeros(&self) -> Result<Tensor> {
+    /// A batch to try out the engine with.
+    fn zeros(&self) -> Result<Vec<Arc<Tensors>>> {
         let bytes = self.wanted.bytes().expect("the specification has fixed dimensions");
         let mut block = self.pool.take(bytes)?;
         block.write(&vec![0; bytes])?;
-        Ok(Tensor::on_device(self.wanted.clone(), block))
+        let picture = Tensors::new(vec![Tensor::on_device(self.wanted.clone(), block)], None, None);
+        let picture = Arc::new(picture);
+        Ok(vec![picture; *self.rows.end()])
     }
 
     /// Runs, and waits until it is done.
-    fn run_to_end(&mut self, picture: &Tensor) -> Result<()> {
-        let Outputs { tensors: _tensors, ready } = self.run(picture, None)?;
-        ready.map_or(Ok(()), |ready| ready.wait())
+    fn run_to_end(&mut self, pictures: &[Arc<Tensors>]) -> Result<()> {
+        self.run(pictures)?.into_iter().try_for_each(|outputs| outputs.into_ready().map(drop))
     }
 
     /// Records a run, and runs what was recorded: what cannot be recorded shows now, and not at some frame.
@@ -317,11 +334,11 @@ impl TensorRt {
         tried
     }
 
-    /// Queues a run on the tensors of `addresses`.
+    /// Queues a run on that many pictures and the tensors of `addresses`.
     ///
     /// # Safety
     /// They have the sizes that they should, and stay until the run is done.
-    unsafe fn start(&mut self) -> Result<()> {
+    unsafe fn start(&mut self, rows: usize) -> Result<()> {
         let TensorRt { stream, recorded, refused, context, addresses, image, outputs, .. } = self;
         if let Some(error) = refused.take() {
             let what = format!("Runs are no longer recorded as CUDA graphs: {}", error.as_clause());
@@ -329,13 +346,20 @@ impl TensorRt {
         }
         // SAFETY: `prepare` gave all inputs their dimensions; the rest says the caller.
         unsafe {
-            if let Some(done) = recorded.as_mut().and_then(|recorded| recorded.launch(addresses, stream)) {
+            if let Some(done) = recorded.as_mut().and_then(|recorded| recorded.launch(rows, addresses, stream)) {
                 return done;
+            }
+            if self.told != rows {
+                context.set_input(image, &with_rows(&self.wanted.dims, rows))?;
+                for (io, dims, _) in &self.side_inputs {
+                    context.set_input(io, &with_rows(dims, rows))?;
+                }
+                self.told = rows;
             }
             let tensors = [&*image].into_iter().chain(outputs.iter().map(|(io, _)| io));
             tensors.zip(&*addresses).try_for_each(|(io, &address)| context.set_address(io, address))?;
             context.enqueue(stream)?;
-            let Some(noted) = recorded.as_mut().map(|runs| runs.note(addresses, context, stream)) else {
+            let Some(noted) = recorded.as_mut().map(|runs| runs.note(rows, addresses, context, stream)) else {
                 return Ok(());
             };
             if let Err(error) = noted {
@@ -345,6 +369,56 @@ impl TensorRt {
             }
             Ok(())
         }
+    }
+
+    /// The memory of a picture that can be run on.
+    fn memory<'a>(&self, picture: &'a Tensor) -> Result<&'a DeviceBlock> {
+        let device = self.stream.context().device();
+        let Some(memory) = picture.device().filter(|memory| memory.context().device() == device) else {
+            return Err(Error::new(
+                Kind::WrongType,
+                "The tensor is not in the memory of the GPU that the model runs on",
+            )
+            .cause(format!("it is {picture:?}"))
+            .remedy("Set the same cuda-device-id on trtpreprocess and trtinfer"));
+        };
+        let desc = picture.desc();
+        if (desc.dtype, &desc.dims) != (self.wanted.dtype, &self.wanted.dims) {
+            return Err(Error::new(Kind::WrongType, "The tensor does not fit the engine")
+                .cause(format!("it is {desc}, and the engine was prepared for {}", self.wanted))
+                .remedy("Leave the tensor-… properties of trtpreprocess unset, and set input-size on trtinfer"));
+        }
+        Ok(memory)
+    }
+
+    /// Where the pictures lie as one batch of so many rows, and the row of each. They are copied there unless they are parts of
+    /// one memory, in whatever order, as those from [`Slots`](crate::cuda::memory::Slots) mostly are.
+    fn bring_together(&mut self, pictures: &[&DeviceBlock], rows: usize) -> Result<(u64, Vec<usize>)> {
+        let size = self.wanted.bytes().expect("fixed dimensions");
+        let first = pictures.iter().map(|memory| memory.address()).min().unwrap_or_default();
+        let row = |memory: &&DeviceBlock| (memory.address() - first) as usize / size;
+        let mut seen = vec![false; rows];
+        let lie_together = pictures.len() == rows
+            && first.is_multiple_of(Slots::ALIGN as u64)
+            && pictures[0].context() == self.stream.context()
+            && pictures.iter().all(|memory| {
+                let row = row(memory);
+                memory.is_of_one_with(pictures[0])
+                    && memory.address() == first + (row * size) as u64
+                    && seen.get_mut(row).is_some_and(|seen| !std::mem::replace(seen, true))
+            });
+        if lie_together {
+            return Ok((first, pictures.iter().map(row).collect()));
+        }
+        let block = match &self.gathered {
+            Some(block) => block,
+            None => self.gathered.insert(self.pool.take(size * self.rows.end())?),
+        };
+        for (row, memory) in pictures.iter().enumerate() {
+            // SAFETY: both have the size of a picture; they stay until the outputs are dropped, and with `self`.
+            unsafe { self.stream.copy(memory, block.address() + (row * size) as u64, size) }?;
+        }
+        Ok((block.address(), (0..pictures.len()).collect()))
     }
 }
 
@@ -359,44 +433,49 @@ fn input<'a>(engine: &'a Engine, desc: &TensorDesc) -> Result<&'a Io> {
     })
 }
 
-fn no_profile(engine: &Engine, image: &Io, wanted: &TensorDesc) -> Error {
+fn no_profile(engine: &Engine, image: &Io, wanted: &TensorDesc, batch: usize) -> Error {
     let ranges: Vec<String> = (0..engine.profiles())
         .filter_map(|profile| engine.profile(image, profile))
         .map(|[least, _, most]| format!("{least} to {most}"))
         .collect();
+    let wanted = TensorDesc { dims: with_rows(&wanted.dims, batch), ..wanted.clone() };
     Error::new(Kind::Settings, format!("The engine does not take an input of {wanted}"))
         .cause(format!("it was built for {}", ranges.join(", and ")))
-        .remedy("Set input-size to a size in that range, or build the engine for another one")
+        .remedy("Set batch-size and input-size to what is in that range, or build the engine for it")
 }
 
 impl Backend for TensorRt {
-    fn run(&mut self, picture: &Tensor, after: Option<&Fence>) -> Result<Outputs> {
-        let Some(memory) = picture.device().filter(|memory| memory.context() == self.stream.context()) else {
-            return Err(Error::new(
-                Kind::WrongType,
-                "The tensor is not in the memory of the GPU that the model runs on",
-            )
-            .cause(format!("it is {picture:?}"))
-            .remedy("Set the same cuda-device-id on trtpreprocess and trtinfer"));
-        };
-        let desc = picture.desc();
-        if (desc.dtype, &desc.dims) != (self.wanted.dtype, &self.wanted.dims) {
-            return Err(Error::new(Kind::WrongType, "The tensor does not fit the engine")
-                .cause(format!("it is {desc}, and the engine was prepared for {}", self.wanted))
-                .remedy("Leave the tensor-… properties of trtpreprocess unset, and set input-size on trtinfer"));
-        }
-        after.map_or(Ok(()), |after| self.stream.wait(after))?;
+    fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        let memories = pictures.iter().map(|picture| self.memory(&picture[0])).collect::<Result<Vec<_>>>()?;
+        let rows = pictures.len().max(*self.rows.start());
+        pictures.iter().filter_map(|picture| picture.ready()).try_for_each(|ready| self.stream.wait(ready))?;
+        let (address, row_of) = self.bring_together(&memories, rows)?;
         let mut tensors = Vec::with_capacity(self.outputs.len());
         self.addresses.clear();
-        self.addresses.push(memory.address());
-        for (_, desc) in &self.outputs {
+        self.addresses.push(address);
+        for (_, full) in &self.outputs {
+            let mut desc = full.clone();
+            if *self.rows.end() > 1 {
+                desc.dims.0[0] = rows as i64;
+            }
             let block = self.pool.take(desc.bytes().expect("checked by output_dims"))?;
             self.addresses.push(block.address());
-            tensors.push(Tensor::on_device(desc.clone(), block));
+            tensors.push(Tensor::on_device(desc, block));
         }
-        // SAFETY: the picture's size was just checked, and it stays until the outputs are dropped, which keep it; their blocks are
-        // large enough, and return to the pool when they are dropped, after their fence.
-        unsafe { self.start() }?;
-        Ok(Outputs { tensors, ready: Some(self.stream.record()?) })
+        // SAFETY: the pictures' sizes were just checked, and they stay until the outputs are dropped, which keep them; their
+        // blocks are large enough, and return to the pool when they are dropped, after their fence.
+        if let Err(error) = unsafe { self.start(rows) } {
+            let _ = self.stream.synchronize(); // nobody waits for the copies
+            return Err(error);
+        }
+        let ready = self.stream.record()?;
+        if *self.rows.end() == 1 {
+            return Ok(vec![Tensors::new(tensors, Some(ready), Some(pictures[0].clone()))]);
+        }
+        let frame = |(picture, &row): (&Arc<Tensors>, &usize)| {
+            let rows = tensors.iter().map(|tensor| tensor.row(row)).collect();
+            Tensors::new(rows, Some(ready.clone()), Some(picture.clone()))
+        };
+        Ok(pictures.iter().zip(&row_of).map(frame).collect())
     }
 }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{DriverError, result, sys};
 
+use super::memory::DeviceBlock;
 use crate::error::{Error, Kind, Result};
 use crate::stats;
 
@@ -363,6 +364,22 @@ impl Stream {
         stats::uploaded(bytes.len());
         // SAFETY: as the caller says.
         unsafe { result::memcpy_htod_async(to, bytes, self.raw) }.or_fail("Cannot copy to the GPU")
+    }
+
+    /// Queues a copy from GPU memory, of this context or another one, to memory of this one.
+    ///
+    /// # Safety
+    /// There are so many bytes at both places, which stay so until the copy is done.
+    pub unsafe fn copy(&self, from: &DeviceBlock, to: u64, bytes: usize) -> Result<()> {
+        let _entered = self.context.enter()?;
+        let (source, theirs, ours) = (from.address(), from.context().0.raw, self.context.0.raw);
+        // SAFETY: as the caller says.
+        match theirs == ours {
+            true => unsafe { sys::cuMemcpyDtoDAsync_v2(to, source, bytes, self.raw) },
+            false => unsafe { sys::cuMemcpyPeerAsync(to, ours, source, theirs, bytes, self.raw) },
+        }
+        .result()
+        .or_fail("Cannot copy on the GPU")
     }
 
     /// Queues a copy of `rows` rows of `row` bytes from one place of the GPU's memory to another: addresses and strides.

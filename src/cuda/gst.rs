@@ -197,17 +197,22 @@ impl Slot {
         Ok(context)
     }
 
-    /// What an element's `set_context` does: takes the context over if there is none yet and it is of the wished device.
+    /// What an element's `set_context` does: [`Slot::offer`] with what is in there.
     pub fn set(&self, context: &gst::ContextRef, device: i32) {
-        if context.context_type() != CONTEXT_TYPE || self.fitting(device).is_some() {
+        if context.context_type() != CONTEXT_TYPE {
             return;
         }
         let object = context.structure().get::<gst::Object>(CONTEXT_TYPE).ok();
         // Anybody can make a context of that type and put anything in.
         let object = object.filter(|object| object.type_().name() == "GstCudaContext");
         let Some(Ok(context)) = object.map(|object| context_of(&object)) else { return };
-        if device < 0 || context.device() == device {
-            let _ = self.put(context);
+        self.offer(&context, device);
+    }
+
+    /// Takes the context over if there is none yet and it is of the wished device.
+    pub fn offer(&self, context: &Context, device: i32) {
+        if self.fitting(device).is_none() && (device < 0 || context.device() == device) {
+            let _ = self.put(context.clone());
         }
     }
 

@@ -13,10 +13,18 @@ use super::driver::{Check, Context};
 use crate::error::Result;
 use crate::stats;
 
-/// Device memory from a [`DevicePool`]; goes back there when dropped. Alone, its bytes are unspecified.
+/// Device memory from a [`DevicePool`], or a part of it; goes back there when the last part is dropped. Alone, its bytes are
+/// unspecified.
 pub struct DeviceBlock {
-    memory: Option<DeviceMemory>,
+    lease: Arc<Lease>,
+    address: u64,
     bytes: usize,
+}
+
+/// What returns to a pool.
+struct Lease {
+    /// Until drop.
+    memory: Option<DeviceMemory>,
     home: Weak<Mutex<Vec<DeviceMemory>>>,
 }
 
@@ -56,7 +64,61 @@ impl DevicePool {
             Some(memory) => memory,
             None => DeviceMemory::new(&self.context, size)?,
         };
-        Ok(DeviceBlock { memory: Some(memory), bytes, home: Arc::downgrade(&self.free) })
+        let address = memory.address;
+        Ok(DeviceBlock {
+            lease: Arc::new(Lease { memory: Some(memory), home: Arc::downgrade(&self.free) }),
+            address,
+            bytes,
+        })
+    }
+}
+
+/// Device memory for things of one size, of which some lie in a row: a batch's pictures, so that they need not be copied
+/// together. Who takes one after the other gets neighbours.
+#[derive(Clone)]
+pub struct Slots {
+    pool: DevicePool,
+    bytes: usize,
+    count: usize,
+    /// The memory whose slots are being given away, and how many are.
+    open: Arc<Mutex<(Option<DeviceBlock>, usize)>>,
+}
+
+impl Slots {
+    /// TensorRT wants tensors to begin at multiples of this.
+    pub const ALIGN: usize = 256;
+
+    /// Slots of so many bytes, `count` of them in a row where their size allows it.
+    pub fn new(context: &Context, bytes: usize, count: usize) -> Self {
+        let count = if bytes.is_multiple_of(Slots::ALIGN) { count } else { 1 };
+        Slots { pool: DevicePool::new(context), bytes, count, open: Arc::default() }
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.pool.context
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The next slot.
+    ///
+    /// # Errors
+    /// `Run`, where the GPU has no memory left.
+    pub fn take(&self) -> Result<DeviceBlock> {
+        let mut open = self.open.lock().unwrap();
+        let (memory, given) = &mut *open;
+        let memory = match memory {
+            Some(memory) => memory,
+            None => memory.insert(self.pool.take(self.bytes * self.count)?),
+        };
+        let slot = memory.part(*given * self.bytes, self.bytes);
+        *given += 1;
+        if *given == self.count {
+            *open = (None, 0);
+        }
+        Ok(slot)
     }
 }
 
@@ -82,7 +144,7 @@ impl Drop for DeviceMemory {
 impl DeviceBlock {
     /// Where it lies in the device's memory.
     pub fn address(&self) -> u64 {
-        self.memory.as_ref().expect("until drop").address
+        self.address
     }
 
     pub fn bytes(&self) -> usize {
@@ -90,7 +152,21 @@ impl DeviceBlock {
     }
 
     pub fn context(&self) -> &Context {
-        &self.memory.as_ref().expect("until drop").context
+        &self.lease.memory.as_ref().expect("until drop").context
+    }
+
+    /// Whether both are parts of the same block.
+    pub fn is_of_one_with(&self, other: &DeviceBlock) -> bool {
+        Arc::ptr_eq(&self.lease, &other.lease)
+    }
+
+    /// A part of it, which keeps the whole from its pool.
+    ///
+    /// # Panics
+    /// If it does not lie within.
+    pub fn part(&self, offset: usize, bytes: usize) -> DeviceBlock {
+        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes));
+        DeviceBlock { lease: self.lease.clone(), address: self.address + offset as u64, bytes }
     }
 
     /// Copies the bytes to the host and waits for that; for tests, tools and the CPU.
@@ -124,7 +200,7 @@ impl DeviceBlock {
     }
 }
 
-impl Drop for DeviceBlock {
+impl Drop for Lease {
     fn drop(&mut self) {
         if let (Some(home), Some(memory)) = (self.home.upgrade(), self.memory.take()) {
             home.lock().unwrap().push(memory);
@@ -219,6 +295,27 @@ mod tests {
         assert_ne!(a.address(), b.address());
         drop(pool);
         drop((a, b)); // a block may outlive its pool
+    }
+
+    #[test]
+    fn slots_are_neighbours() {
+        let Some(context) = context() else { return };
+        let slots = Slots::new(&context, 512, 3);
+        let taken: Vec<DeviceBlock> = (0..6).map(|_| slots.take().unwrap()).collect();
+        for row in taken.chunks(3) {
+            let at: Vec<u64> = row.iter().map(|slot| slot.address() - row[0].address()).collect();
+            assert_eq!(at, [0, 512, 1024]);
+            assert!(row.iter().all(|slot| slot.is_of_one_with(&row[0])));
+        }
+        assert!(!taken[0].is_of_one_with(&taken[3]));
+        let first = taken[0].address();
+        drop(taken);
+        let again: Vec<u64> = (0..6).map(|_| slots.take().unwrap().address()).collect();
+        assert!(again.contains(&first), "the memory comes back with its last slot");
+
+        let odd = Slots::new(&context, 100, 3);
+        let (one, other) = (odd.take().unwrap(), odd.take().unwrap());
+        assert!(!one.is_of_one_with(&other), "TensorRT could not begin at the second one");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Frames to tensors in GPU memory: the kernel with the stream, the pool and the upload that it needs from frame to frame.
 
-use super::driver::{Context, Fence, Stream};
+use super::driver::{Context, Stream};
 use super::kernels::preprocess::Preprocess;
 use super::kernels::{DevicePlane, DevicePlanes};
-use super::memory::{DeviceBlock, DevicePool};
+use super::memory::{DeviceBlock, DevicePool, Slots};
 use crate::error::Result;
-use crate::tensor::{Tensor, TensorDesc};
+use crate::tensor::{Tensor, TensorDesc, Tensors};
 use crate::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use crate::vision::geometry::Letterbox;
 use crate::vision::recipe::InputSpec;
@@ -18,6 +18,8 @@ pub struct TensorMaker {
     // Drop order: the stream first, which waits for the work that uses the rest.
     stream: Stream,
     kernel: Preprocess,
+    /// Where tensors are made.
+    slots: Slots,
     pool: DevicePool,
     /// Where frames from the host go. One will do: the next copy into it is queued behind the kernel that reads it.
     upload: Option<DeviceBlock>,
@@ -38,7 +40,9 @@ impl TensorMaker {
         color: Colorimetry,
         spec: &InputSpec,
     ) -> Result<Self> {
+        let bytes = spec.desc.bytes().expect("the specification has fixed dimensions");
         Ok(TensorMaker {
+            slots: Slots::new(context, bytes, 1),
             stream: Stream::new(context)?,
             kernel: Preprocess::new(context, pixels, size, color, spec)?,
             pool: DevicePool::new(context),
@@ -47,6 +51,13 @@ impl TensorMaker {
             pixels,
             size,
         })
+    }
+
+    /// Makes tensors in these slots from now on, if they have the size and the context.
+    pub fn use_slots(&mut self, slots: Slots) {
+        if slots.context() == self.context() && slots.bytes() == self.slots.bytes() {
+            self.slots = slots;
+        }
     }
 
     pub fn context(&self) -> &Context {
@@ -66,7 +77,7 @@ impl TensorMaker {
     ///
     /// # Errors
     /// `WrongType`, if it is another frame than [`TensorMaker::new`] was told; `Run`, where the GPU fails.
-    pub fn of_host(&mut self, frame: &Frame) -> Result<(Tensor, Fence)> {
+    pub fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
         frame.check(self.pixels, self.size.0, self.size.1)?;
         let planes = self.bring(frame)?;
         let brought = self.stream.record()?;
@@ -81,11 +92,11 @@ impl TensorMaker {
     ///
     /// # Safety
     /// The planes are there, of the format and size given to [`TensorMaker::new`], until the fence is passed.
-    pub unsafe fn of_gpu(&mut self, planes: &[DevicePlane]) -> Result<(Tensor, Fence)> {
-        let block = self.pool.take(self.desc.bytes().expect("checked by the kernel"))?;
+    pub unsafe fn of_gpu(&mut self, planes: &[DevicePlane]) -> Result<Tensors> {
+        let block = self.slots.take()?;
         // SAFETY: the planes by the caller's promise; the block has the tensor's size, and returns to the pool after the fence.
         unsafe { self.kernel.launch(&self.stream, planes, block.address()) }?;
-        Ok((Tensor::on_device(self.desc.clone(), block), self.stream.record()?))
+        Ok(Tensors::new(vec![Tensor::on_device(self.desc.clone(), block)], Some(self.stream.record()?), None))
     }
 
     /// Queues the copies of a frame's planes to the GPU, as they lie: rows with what is between them.

@@ -1,4 +1,5 @@
 //! What our elements hang on buffers: tensors for each other, detections for everybody.
 
 pub mod detection;
+pub mod slots;
 pub mod tensor;

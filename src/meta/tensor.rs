@@ -8,48 +8,21 @@ use std::sync::Arc;
 
 use gst::prelude::*;
 
-use crate::cuda::driver::Fence;
+use crate::backend::batcher::Ticket;
 use crate::model::Model;
-use crate::tensor::Tensor;
+use crate::tensor::Tensors;
 use crate::vision::geometry::Letterbox;
 use crate::vision::recipe::Recipe;
 
-/// What the tensors are, and when they may be read.
-///
-/// Tensors on a GPU are written by work that is still queued when the payload is made. Who reads them makes its own stream
-/// wait for [`Payload::ready`]; the host waits only when a payload is dropped before that, so that nothing returns to a
-/// pool, and no frame to its decoder, while the GPU still uses it.
+/// What rides on a frame.
 #[derive(Debug)]
-pub struct Payload {
-    pub content: Content,
-    /// Passed once all GPU work that this payload stands for is done. `None` where there is none.
-    pub ready: Option<Fence>,
-}
-
-#[derive(Debug)]
-pub enum Content {
-    /// The model's input, from trtpreprocess.
-    Input { tensor: Tensor, letterbox: Letterbox, recipe: Recipe },
-    /// The model's outputs, from trtinfer.
-    Output {
-        tensors: Vec<Tensor>,
-        letterbox: Letterbox,
-        recipe: Recipe,
-        model: Arc<Model>,
-        /// What they are made of, which the GPU may still be reading.
-        input: Arc<Payload>,
-    },
+pub enum Payload {
+    /// The model's input, one tensor, from trtpreprocess.
+    Input { tensors: Arc<Tensors>, letterbox: Letterbox, recipe: Recipe },
+    /// The model's outputs, from trtinfer, or the place in a batch where they will be computed.
+    Output { outputs: Ticket, letterbox: Letterbox, recipe: Recipe, model: Arc<Model> },
     /// A frame that trtinfer let pass, as its `interval` says, with what the GPU may still be writing.
-    Skipped { input: Arc<Payload> },
-}
-
-impl Drop for Payload {
-    fn drop(&mut self) {
-        // An error of the GPU is told by whoever waits for results; here nobody does.
-        if let Some(ready) = &self.ready {
-            let _ = ready.wait();
-        }
-    }
+    Skipped { input: Arc<Tensors> },
 }
 
 /// A `GstMeta` that owns a share of a [`Payload`].
@@ -191,15 +164,15 @@ mod imp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::Tensor;
     use crate::vision::geometry::Fit;
 
     fn payload() -> Arc<Payload> {
-        let content = Content::Input {
-            tensor: Tensor::from_slice("images", &[1], &[1.0f32]),
+        Arc::new(Payload::Input {
+            tensors: Arc::new(Tensors::new(vec![Tensor::from_slice("images", &[1], &[1.0f32])], None, None)),
             letterbox: Letterbox::new((4, 2), (8, 8), Fit::Letterbox),
             recipe: Recipe::default(),
-        };
-        Arc::new(Payload { content, ready: None })
+        })
     }
 
     #[test]

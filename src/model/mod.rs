@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use py_literal::Value;
 
 use crate::error::{Error, Kind, Result};
-use crate::tensor::{self, DType, Dims, Tensor, TensorDesc};
+use crate::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
 use crate::vision::layout::{self, Hints, Layout};
 use crate::vision::recipe::{Colors, InputSpec, Order, Recipe};
 
@@ -137,11 +137,11 @@ impl Model {
         }
     }
 
-    /// The tensor that the model wants for a frame, in the memory that `place` names.
+    /// The tensor that the model wants for a frame, in the memory that `place` names, if it can be run on `batch` frames at once.
     ///
     /// `size` is the user's wish for width and height, needed where the file leaves them open and says nothing of the size
     /// it was made for.
-    pub fn input_spec(&self, size: Option<(u32, u32)>, place: &str) -> Result<InputSpec> {
+    pub fn input_spec(&self, size: Option<(u32, u32)>, batch: usize, place: &str) -> Result<InputSpec> {
         let input = self.image_input();
         let (h, w) = match self.order {
             Order::Nchw => (2, 3),
@@ -177,19 +177,23 @@ impl Model {
             )
             .remedy("Set input-size to multiples of the stride"));
         }
-        if input.dims[0] > 1 {
+        let batches = input.dims[0];
+        if batches != Dims::DYNAMIC && usize::try_from(batches) != Ok(batch) {
             return Err(Error::new(
-                Kind::Model,
-                format!("it takes batches of {} frames ({input}), and frames come one by one", input.dims[0]),
+                Kind::Settings,
+                format!("batch-size is {batch}, but the model takes batches of {batches} ({input})"),
             )
-            .remedy("Export it with batch=1, or with a dynamic batch")
-            .about(&unusable(&self.path)));
+            .remedy(format!("Set batch-size={batches}, or export the model with a dynamic batch")));
         }
 
         let mut dims = input.dims.clone();
         (dims.0[0], dims.0[h], dims.0[w]) = (1, height.into(), width.into());
         // What fits no layout is for trtnms to complain about, with its properties; the tensors may have another reader.
-        let layout = layout::recognise(None, &self.outputs, &self.hints((width, height))).ok();
+        let mut outputs = self.outputs.clone();
+        let rows = outputs.iter_mut().filter_map(|output| output.dims.0.first_mut());
+        // As trtnms gets them.
+        rows.filter(|rows| batch > 1 && **rows == batches).for_each(|rows| *rows = 1);
+        let layout = layout::recognise(None, &outputs, &self.hints((width, height))).ok();
         Ok(InputSpec {
             place: place.to_string(),
             desc: TensorDesc { name: input.name.clone(), dtype: input.dtype, dims },
@@ -215,11 +219,11 @@ impl Model {
         recipe
     }
 
-    /// Tensors for the inputs beside the picture, in the order of `inputs`; `None` at the picture's place.
-    pub fn side_inputs(&self, spec: &InputSpec) -> Result<Vec<Option<Tensor>>> {
+    /// Tensors for the inputs beside the picture, for so many pictures, in the order of `inputs`; `None` at the picture's place.
+    pub fn side_inputs(&self, spec: &InputSpec, rows: usize) -> Result<Vec<Option<Tensor>>> {
         let (_, height, width) = spec.chw();
         let tensor = |(i, input)| {
-            if i == self.image { Ok(None) } else { side_input(input, width, height).map(Some) }
+            if i == self.image { Ok(None) } else { side_input(input, rows, width, height).map(Some) }
         };
         let tensors: Result<_> = self.inputs.iter().enumerate().map(tensor).collect();
         tensors.map_err(|error| error.about(&unusable(&self.path)))
@@ -285,7 +289,7 @@ fn image_input(inputs: &[TensorDesc]) -> Result<(usize, Order)> {
 
 /// The few other inputs that exported detectors have. Sizes are those of the model's input, so that boxes come back in its
 /// pixels and are mapped to the frame like any others.
-fn side_input(desc: &TensorDesc, width: usize, height: usize) -> Result<Tensor> {
+fn side_input(desc: &TensorDesc, rows: usize, width: usize, height: usize) -> Result<Tensor> {
     let values = match desc.name.as_str() {
         "orig_target_sizes" => [width, height], // RT-DETR, D-FINE
         "im_shape" => [height, width],          // PaddleDetection
@@ -295,10 +299,13 @@ fn side_input(desc: &TensorDesc, width: usize, height: usize) -> Result<Tensor> 
                 .remedy("Export it with the picture as its only input"));
         }
     };
+    fn fill<T: Element>(name: &str, rows: usize, row: [T; 2]) -> Result<Tensor> {
+        Ok(Tensor::from_slice(name, &[rows as i64, 2], &row.repeat(rows)))
+    }
     match desc.dtype {
-        DType::I64 => Ok(Tensor::from_slice(&desc.name, &[1, 2], &values.map(|value| value as i64))),
-        DType::I32 => Ok(Tensor::from_slice(&desc.name, &[1, 2], &values.map(|value| value as i32))),
-        DType::F32 => Ok(Tensor::from_slice(&desc.name, &[1, 2], &values.map(|value| value as f32))),
+        DType::I64 => fill(&desc.name, rows, values.map(|value| value as i64)),
+        DType::I32 => fill(&desc.name, rows, values.map(|value| value as i32)),
+        DType::F32 => fill(&desc.name, rows, values.map(|value| value as f32)),
         _ => Err(Error::new(Kind::Model, format!("its input {desc} is of an unexpected type"))
             .remedy("Export it with i64, i32 or f32 there")),
     }
@@ -358,7 +365,8 @@ mod tests {
     #[test]
     fn side_inputs_hold_the_input_size() {
         let sizes = TensorDesc::new("orig_target_sizes", DType::I64, &[-1, 2]);
-        assert_eq!(side_input(&sizes, 640, 480).unwrap().as_slice::<i64>().unwrap(), [640, 480]);
-        assert!(side_input(&TensorDesc::new("prompt", DType::I64, &[1, 7]), 1, 1).is_err());
+        assert_eq!(side_input(&sizes, 1, 640, 480).unwrap().as_slice::<i64>().unwrap(), [640, 480]);
+        assert_eq!(side_input(&sizes, 2, 640, 480).unwrap().as_slice::<i64>().unwrap(), [640, 480, 640, 480]);
+        assert!(side_input(&TensorDesc::new("prompt", DType::I64, &[1, 7]), 1, 1, 1).is_err());
     }
 }

@@ -4,13 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Finder, Session, SessionOptions, Wishes};
-use crate::backend::Outputs;
-use crate::cuda::driver::{Context, Fence};
+use crate::cuda::driver::Context;
 use crate::cuda::preprocess::TensorMaker;
 use crate::error::Result;
 use crate::meta::detection::label_text;
-use crate::meta::tensor::{Content, Payload};
-use crate::tensor::{Pool, Tensor};
+use crate::tensor::{Pool, Tensor, Tensors};
 use crate::vision::frame::{Colorimetry, Frame, PixelFormat};
 use crate::vision::geometry::{BBox, Letterbox};
 use crate::vision::preprocess::Preprocess;
@@ -133,25 +131,19 @@ impl Detector {
             Some((made_for, maker)) if *made_for == source => maker,
             other => &mut other.insert((source, Maker::new(source, spec, self.session.plan.cuda.as_ref())?)).1,
         };
-        let (tensor, ready) = maker.tensor(spec, frame)?;
-        let (letterbox, recipe) = (*maker.letterbox(), spec.recipe);
-        // Payloads, as they ride on frames, see to it that no memory returns to a pool while the GPU works on it.
-        let input = Arc::new(Payload { content: Content::Input { tensor, letterbox, recipe }, ready });
-        let Content::Input { tensor, .. } = &input.content else { unreachable!("made above") };
-        let Outputs { tensors, ready } = self.session.infer(tensor, input.ready.as_ref())?;
+        let picture = maker.tensor(spec, frame)?;
+        let letterbox = *maker.letterbox();
+        let outputs = self.session.infer(Arc::new(picture))?;
         let model = self.session.plan.model().clone();
-        let output =
-            Payload { content: Content::Output { tensors, letterbox, recipe, model: model.clone(), input }, ready };
-        let Content::Output { tensors, .. } = &output.content else { unreachable!("made above") };
 
         let finder = match &mut self.finder {
-            Some(finder) if finder.suits(&model, tensors) && finder.is_of(&self.wishes) => finder,
-            other => other.insert(Finder::new(self.wishes.clone(), &model, tensors, &letterbox)?),
+            Some(finder) if finder.suits(&model, &outputs) && finder.is_of(&self.wishes) => finder,
+            other => other.insert(Finder::new(self.wishes.clone(), &model, &outputs, &letterbox)?),
         };
         if *finder.wishes() != self.wishes {
             finder.adjust(self.wishes.clone())?;
         }
-        finder.find(tensors, output.ready.as_ref(), &letterbox)?;
+        finder.find(&outputs, &letterbox)?;
         let object = |detection: &crate::vision::Detection| Object {
             label: label_text(&finder.labels, detection.class),
             class_id: detection.class,
@@ -171,13 +163,13 @@ impl Maker {
         })
     }
 
-    fn tensor(&mut self, spec: &InputSpec, frame: &Frame) -> Result<(Tensor, Option<Fence>)> {
+    fn tensor(&mut self, spec: &InputSpec, frame: &Frame) -> Result<Tensors> {
         match self {
             Maker::Cpu(preprocess, pool) => {
                 let tensor = Tensor::fill(pool, spec.desc.clone(), |bytes| preprocess.run(frame, bytes))?;
-                Ok((tensor, None))
+                Ok(Tensors::new(vec![tensor], None, None))
             }
-            Maker::Gpu(maker) => maker.of_host(frame).map(|(tensor, ready)| (tensor, Some(ready))),
+            Maker::Gpu(maker) => maker.of_host(frame),
         }
     }
 

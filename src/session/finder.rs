@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::classes::{read_labels, thresholds};
-use crate::cuda::driver::{Context, Fence, Stream};
+use crate::cuda::driver::{Context, Stream};
 use crate::cuda::kernels::boxes::Boxes;
 use crate::error::Result;
 use crate::model::Model;
-use crate::tensor::{Tensor, TensorDesc};
+use crate::tensor::{Tensor, TensorDesc, Tensors};
 use crate::vision::Detection;
 use crate::vision::geometry::Letterbox;
 use crate::vision::layout::{Decoder, Layout, Thresholds};
@@ -137,9 +137,9 @@ impl Finder {
         (self.wishes.layout.is_some() && usual != *recipe).then_some(usual)
     }
 
-    /// Finds the objects of a frame, in tensors that may be read once `ready` is passed; they stay here until the next
-    /// one's. Where they are in GPU memory, the host waits here for the boxes.
-    pub fn find(&mut self, tensors: &[Tensor], ready: Option<&Fence>, letterbox: &Letterbox) -> Result<()> {
+    /// Finds the objects of a frame; they stay here until the next one's. Where the tensors are in GPU memory, the host waits
+    /// here for the boxes.
+    pub fn find(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
         self.detections.clear();
         match tensors.first().and_then(Tensor::device) {
             Some(memory) => {
@@ -147,7 +147,7 @@ impl Finder {
                     Some(gpu) if gpu.stream.context() == memory.context() => gpu,
                     other => other.insert(Gpu::new(memory.context(), &self.decoder)?),
                 };
-                ready.map_or(Ok(()), |ready| gpu.stream.wait(ready))?;
+                tensors.ready().map_or(Ok(()), |ready| gpu.stream.wait(ready))?;
                 gpu.boxes.launch(&gpu.stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
                 self.detections.extend_from_slice(gpu.boxes.detections()?);
             }

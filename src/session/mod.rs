@@ -10,16 +10,16 @@ mod options;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use crate::backend::tensorrt::Options;
-use crate::backend::{Backend, Choice, Event, Loading, Outputs, Plan};
-use crate::cuda::driver::{Context, Fence};
+use crate::backend::{Backend, Choice, Event, Loading, Plan};
+use crate::cuda::driver::Context;
 use crate::cuda::memory::DevicePool;
 use crate::error::{Error, Kind, Result};
 use crate::model::Model;
-use crate::tensor::{Element, Pool, Tensor, TensorDesc, list};
+use crate::tensor::{Element, Pool, Tensor, TensorDesc, Tensors, list};
 
 pub(crate) use classes::read_labels;
 pub use detector::{Detector, Object};
@@ -108,7 +108,7 @@ impl Session {
     pub fn open_with(path: impl AsRef<Path>, options: &SessionOptions, loading: &Loading) -> Result<Self> {
         let SessionOptions { backend, input_size, cuda_device_id, tensorrt } = options;
         let cuda = || Context::primary(*cuda_device_id);
-        let plan = Plan::new(path.as_ref(), *backend, *input_size, tensorrt.clone(), cuda)?;
+        let plan = Plan::new(path.as_ref(), *backend, *input_size, 1, tensorrt.clone(), cuda)?;
         let backend = plan.load(loading)?;
         let device = plan.cuda.as_ref().map(DevicePool::new);
         let outputs = plan.model().outputs.clone();
@@ -211,15 +211,14 @@ impl Session {
                 Ok::<_, Error>(())
             })?,
         };
-        let Outputs { tensors, ready } = self.infer(&picture, None)?;
-        // Before anything returns to its pool, and before the copies, which are not of the model's stream.
-        ready.map_or(Ok(()), |ready| ready.wait())?;
-        tensors.into_iter().map(|tensor| self.on_host(tensor)).collect()
+        let outputs = self.infer(Arc::new(Tensors::new(vec![picture], None, None)))?;
+        // The copies are not of the model's stream.
+        outputs.into_ready()?.into_iter().map(|tensor| self.on_host(tensor)).collect()
     }
 
-    /// Runs the model on a tensor where the backend wants it, which stays until the outputs are ready.
-    fn infer(&mut self, picture: &Tensor, after: Option<&Fence>) -> Result<Outputs> {
-        self.backend.run(picture, after)
+    /// Runs the model on a tensor where the backend wants it.
+    fn infer(&mut self, picture: Arc<Tensors>) -> Result<Tensors> {
+        self.backend.run(&[picture]).map(|mut outputs| outputs.remove(0))
     }
 
     fn on_host(&self, tensor: Tensor) -> Result<Tensor> {

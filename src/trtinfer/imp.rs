@@ -1,5 +1,5 @@
 use std::sync::{Arc, LazyLock, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gst::glib;
 use gst::prelude::*;
@@ -7,12 +7,15 @@ use gst::subclass::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
-use super::opening::Opening;
+use super::opening::{NoModel, Seat};
 use super::settings::Settings;
-use crate::backend::{Backend, Event, Loading, Outputs, Plan, Runner};
+use super::sharing::{self, Model};
+use crate::backend::batcher::{Batcher, Counts};
+use crate::backend::{Event, Loading, Plan, Runner};
 use crate::cuda::gst::Slot;
 use crate::error::{Error, Kind, Result};
-use crate::meta::tensor::{Content, Payload, TensorMeta};
+use crate::meta::slots;
+use crate::meta::tensor::{Payload, TensorMeta};
 use crate::stats::{self, Stage, Stats};
 use crate::tensor::Tensor;
 use crate::tensorrt::interfaces;
@@ -39,16 +42,20 @@ fn log(level: interfaces::Level, line: &str) {
 /// takes a copy.
 #[derive(Clone)]
 struct Session {
-    plan: Arc<Plan>,
-    opening: Arc<Opening>,
+    model: Arc<Model>,
+    seat: Arc<Seat>,
+    /// Whether this element loads the model, and tells of it.
+    loads: bool,
 }
 
 /// What the streaming thread works with.
 #[derive(Default)]
 struct Running {
-    backend: Option<Box<dyn Backend>>,
+    batcher: Option<Arc<Batcher>>,
     /// Frames since the last one that was inferred.
     passed: Option<u32>,
+    /// Whether somebody was told that batches do not fill.
+    told: bool,
 }
 
 /// Lock order: running, then any one of the others. Only `running` is held while a model runs.
@@ -73,21 +80,31 @@ impl TrtInfer {
             Error::new(Kind::Settings, "trtinfer has no model")
                 .remedy("Set model-file to an ONNX file or a TensorRT engine of a detector")
         })?;
-        if settings.batch_size != 1 {
-            return Err(Error::new(Kind::Settings, format!("batch-size={} is not supported yet", settings.batch_size))
-                .remedy("Leave batch-size at 1"));
-        }
         let size = parse_size("input-size", &settings.input_size)?;
-        let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
-        let plan = Plan::new(path, settings.backend, size, settings.tensorrt(), cuda)?;
-        plan.model().check_task()?;
-        Ok(Session { plan: Arc::new(plan), opening: Arc::default() })
+        let open = || {
+            let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
+            let batch = settings.batch_size as usize;
+            let plan = Plan::new(path, settings.backend, size, batch, settings.tensorrt(), cuda)?;
+            plan.model().check_task().map(|()| plan)
+        };
+        let (model, loads) = sharing::join(&settings, open)?;
+        self.share_context(&model, &settings);
+        let seat = Arc::new(Seat::new(&model.opening));
+        Ok(Session { model, seat, loads })
+    }
+
+    /// Where nobody has a CUDA context yet, that of a shared model will do for this pipeline too.
+    fn share_context(&self, model: &Model, settings: &Settings) {
+        if let Some(context) = &model.plan.cuda {
+            self.cuda.offer(context, settings.cuda_device_id);
+        }
     }
 
     /// Loads the model in a thread of GStreamer's pool, so that the application stays responsive.
-    fn load(&self, session: Session) {
+    fn load(&self, Session { model, .. }: Session) {
+        let patience = Duration::from_micros(self.settings.lock().unwrap().batch_timeout.into());
         self.obj().call_async(move |element| {
-            let Session { plan, opening } = session;
+            let Model { plan, opening, .. } = &*model;
             let name = plan.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let progress = |kind, text: &str| {
                 let message = gst::message::Progress::builder(kind, "model-load", text).src(element).build();
@@ -115,45 +132,40 @@ impl TrtInfer {
                     }
                 }
             };
-            let loading = Loading { tell: &tell, cancelled: opening.cancelled() };
-            let outcome = plan.load(&loading);
+            let outcome = plan.load(&Loading { tell: &tell, cancelled: opening.cancelled() });
             if opening.is_cancelled() {
                 progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
                 return;
             }
-            let outcome = match outcome {
-                Ok(backend) => {
-                    progress(
-                        gst::ProgressType::Complete,
-                        &format!("Loaded {name} in {} ms", begun.elapsed().as_millis()),
-                    );
-                    Ok(backend)
-                }
+            match &outcome {
+                Ok(_) => progress(
+                    gst::ProgressType::Complete,
+                    &format!("Loaded {name} in {} ms", begun.elapsed().as_millis()),
+                ),
                 Err(error) => {
                     progress(gst::ProgressType::Error, &format!("Loading {name} failed"));
                     element.post_error_message(error.to_gst());
-                    Err(())
                 }
-            };
-            opening.finish(outcome);
+            }
+            opening.finish(outcome.map(|backend| Arc::new(Batcher::new(backend, plan.batch, patience))));
         });
     }
 
     /// Where the tensor lies in another CUDA context than the model, the model is loaded there: that context is the
-    /// decoder's, and the others must follow.
+    /// decoder's, and the others must follow. To a model that others use too, the tensor is copied.
     fn follow(&self, tensor: &Tensor, running: &mut Running) -> Result<()> {
-        let Some(mut session) = self.session() else { return Ok(()) };
-        let (Some(have), Some(memory)) = (&session.plan.cuda, tensor.device()) else { return Ok(()) };
-        if have == memory.context() {
+        let Some(session) = self.session() else { return Ok(()) };
+        let (Some(have), Some(memory)) = (&session.model.plan.cuda, tensor.device()) else { return Ok(()) };
+        let settings = self.settings.lock().unwrap().clone();
+        if have == memory.context() || !settings.shared_model.is_empty() {
             return Ok(());
         }
-        let settings = self.settings.lock().unwrap().clone();
         self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         gst::info!(CAT, imp = self, "loading the model again, in the context of its tensors");
-        session.opening.cancel();
-        running.backend = None;
-        session.plan = Arc::new(session.plan.in_context(memory.context())?);
-        session.opening = Arc::default();
+        session.seat.leave();
+        running.batcher = None;
+        let model = Arc::new(Model::new(session.model.plan.in_context(memory.context())?));
+        let session = Session { seat: Arc::new(Seat::new(&model.opening)), model, loads: true };
         *self.session.lock().unwrap() = Some(session.clone());
         self.load(session);
         Ok(())
@@ -164,45 +176,59 @@ impl TrtInfer {
         let Some(payload) = TensorMeta::take(buffer) else {
             return Err(missing_tensor("trtinfer got a frame without a tensor").into());
         };
-        let Content::Input { tensor, letterbox, recipe } = &payload.content else {
+        let Payload::Input { tensors, letterbox, recipe } = &*payload else {
             return Err(missing_tensor("trtinfer got a frame that another trtinfer has already handled").into());
         };
+        let tensor = &tensors[0];
 
         self.follow(tensor, &mut running)?;
-        let session = self.session().ok_or(Failure::Flow(gst::FlowError::Flushing))?;
+        let Session { model, seat, loads } = self.session().ok_or(Failure::Flow(gst::FlowError::Flushing))?;
         let interval = self.settings.lock().unwrap().interval;
         let passed = running.passed.map_or(interval, |passed| passed + 1);
         if passed < interval {
             running.passed = Some(passed);
             self.stats.skip();
-            let content = Content::Skipped { input: payload };
-            TensorMeta::set(buffer, Arc::new(Payload { content, ready: None }));
+            TensorMeta::set(buffer, Arc::new(Payload::Skipped { input: tensors.clone() }));
             return Ok(());
         }
         running.passed = Some(0);
 
-        let wanted = session.plan.model().image_input();
-        if tensor.desc().dtype != wanted.dtype || !tensor.desc().dims.fits(&wanted.dims) {
+        let wanted = model.plan.model().image_input();
+        let (mut dims, desc) = (wanted.dims.clone(), tensor.desc());
+        dims.0[0] = 1;
+        if desc.dtype != wanted.dtype || !desc.dims.fits(&dims) {
             let error = Error::new(Kind::WrongType, "The tensor does not fit the model")
-                .cause(format!("it is {}, and the model wants {wanted}", tensor.desc()))
+                .cause(format!("it is {desc}, and the model wants {wanted}"))
                 .remedy("Leave the tensor-… properties of trtpreprocess unset");
             return Err(error.into());
         }
 
-        let backend = match &mut running.backend {
-            Some(backend) => backend,
-            none => none.insert(session.opening.wait().map_err(Failure::Flow)?),
+        let batcher = match &running.batcher {
+            Some(batcher) => batcher.clone(),
+            None => running.batcher.insert(seat.wait().map_err(|why| Failure::no_model(why, loads))?).clone(),
         };
         let stage = Stage::begin();
-        let Outputs { tensors, ready } = backend.run(tensor, payload.ready.as_ref())?;
+        let outputs = batcher.join(seat.stream(), tensors.clone())?;
         let took = self.stats.add(stage, 0);
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
+        if !running.told && starves(&batcher.counts()) {
+            running.told = true;
+            gst::element_imp_warning!(
+                self,
+                gst::CoreError::Failed,
+                ("Batches are run with one frame each, after batch-timeout: frames come too slowly, or too few at once. Put a queue behind trtinfer that has room for batch-size frames (max-size-buffers, with max-size-bytes=0 max-size-time=0), or set a longer batch-timeout.")
+            );
+        }
 
-        let (letterbox, recipe, model) = (*letterbox, *recipe, session.plan.model().clone());
-        let content = Content::Output { tensors, letterbox, recipe, model, input: payload };
-        TensorMeta::set(buffer, Arc::new(Payload { content, ready }));
+        let (letterbox, recipe, model) = (*letterbox, *recipe, model.plan.model().clone());
+        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, letterbox, recipe, model }));
         Ok(())
     }
+}
+
+/// Whether batches only ever come to one frame.
+fn starves(counts: &Counts) -> bool {
+    counts.late >= 32 && counts.late == counts.batches && counts.frames == counts.batches
 }
 
 /// Why a frame was not inferred.
@@ -211,6 +237,17 @@ enum Failure {
     Error(Error),
     /// Reported elsewhere, or no failure of ours.
     Flow(gst::FlowError),
+}
+
+impl Failure {
+    /// Whoever loads has told of a failure already.
+    fn no_model(why: NoModel, told: bool) -> Self {
+        match why {
+            NoModel::Failed(error) if !told => Failure::Error(error),
+            NoModel::Failed(_) => Failure::Flow(gst::FlowError::Error),
+            NoModel::Flushing => Failure::Flow(gst::FlowError::Flushing),
+        }
+    }
 }
 
 impl From<Error> for Failure {
@@ -227,8 +264,8 @@ fn missing_tensor(what: &str) -> Error {
 impl Session {
     /// What was read from the file, for applications and for `gst-launch-1.0 -v`.
     fn info(&self) -> gst::Structure {
-        let Plan { runner, spec, .. } = &*self.plan;
-        let model = self.plan.model();
+        let Plan { runner, spec, .. } = &self.model.plan;
+        let model = self.model.plan.model();
         let descs = |descs: &[crate::tensor::TensorDesc]| gst::Array::new(descs.iter().map(|desc| desc.to_string()));
         let mut metadata = gst::Structure::new_empty("metadata");
         for (key, value) in model.metadata.iter().filter(|(_, value)| value.len() < 4096) {
@@ -285,7 +322,16 @@ impl ObjectImpl for TrtInfer {
             "stats" => {
                 let totals = self.stats.read();
                 let (inferred, skipped) = (totals.done, totals.skipped);
-                let counts = [("frames", inferred + skipped), ("inferred", inferred), ("skipped", skipped)];
+                let batcher = self.session().and_then(|session| session.seat.batcher());
+                let Counts { batches, frames, late } = batcher.map(|batcher| batcher.counts()).unwrap_or_default();
+                let counts = [
+                    ("frames", inferred + skipped),
+                    ("inferred", inferred),
+                    ("skipped", skipped),
+                    ("batches", batches),
+                    ("batched", frames),
+                    ("batches-late", late),
+                ];
                 totals.structure(counts).to_value()
             }
             name => self.settings.lock().unwrap().get(name),
@@ -322,11 +368,21 @@ impl ElementImpl for TrtInfer {
         &self,
         transition: gst::StateChange,
     ) -> std::result::Result<gst::StateChangeSuccess, gst::StateChangeError> {
-        // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the model.
-        if transition == gst::StateChange::PausedToReady
-            && let Some(session) = self.session()
-        {
-            session.opening.cancel();
+        match transition {
+            gst::StateChange::NullToReady => {
+                // Decoders ask for a context now.
+                let settings = self.settings.lock().unwrap().clone();
+                if let Some(model) = sharing::find(&settings) {
+                    self.share_context(&model, &settings);
+                }
+            }
+            gst::StateChange::PausedToReady => {
+                // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the model.
+                if let Some(session) = self.session() {
+                    session.seat.leave();
+                }
+            }
+            _ => {}
         }
         self.parent_change_state(transition)
     }
@@ -341,20 +397,23 @@ impl BaseTransformImpl for TrtInfer {
         interfaces::set_hook(log);
         let session = self.open_session().map_err(|error| error.to_gst())?;
         gst::info!(CAT, imp = self, "{}", session.info());
-        if let Some(reason) = &session.plan.reason {
-            let text = format!("Running the model on the {}: {reason}.", session.plan.runner.name().to_uppercase());
+        let plan = &session.model.plan;
+        if let Some(reason) = plan.reason.as_ref().filter(|_| session.loads) {
+            let text = format!("Running the model on the {}: {reason}.", plan.runner.name().to_uppercase());
             // gst-launch-1.0 prints nothing but the debug part of an info.
             gst::element_imp_info!(self, gst::LibraryError::Init, ("{text}"), ["{text}"]);
         }
         self.stats.reset();
         *self.session.lock().unwrap() = Some(session.clone());
-        self.load(session);
+        if session.loads {
+            self.load(session);
+        }
         Ok(())
     }
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
         if let Some(session) = self.session.lock().unwrap().take() {
-            session.opening.cancel();
+            session.seat.leave();
         }
         *self.running.lock().unwrap() = Running::default();
         self.cuda.clear();
@@ -362,7 +421,23 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
-        self.cuda.answer(query) || BaseTransformImplExt::parent_query(self, direction, query)
+        let session = self.session();
+        if let Some(slots) = session.as_ref().and_then(|session| session.model.slots.as_ref())
+            && slots::answer(query, slots)
+        {
+            return true;
+        }
+        let answered = self.cuda.answer(query) || BaseTransformImplExt::parent_query(self, direction, query);
+        if let gst::QueryViewMut::Latency(latency) = query.view_mut()
+            && answered
+            && session.is_some_and(|session| session.model.plan.batch > 1)
+        {
+            // A frame waits that long for others, if need be.
+            let waits = gst::ClockTime::from_useconds(self.settings.lock().unwrap().batch_timeout.into());
+            let (live, min, max) = latency.result();
+            latency.set(live, min + waits, max.map(|max| max + waits));
+        }
+        answered
     }
 
     /// The sink asks for the model's tensor by name; the picture's caps pass.
@@ -373,11 +448,11 @@ impl BaseTransformImpl for TrtInfer {
         filter: Option<&gst::Caps>,
     ) -> Option<gst::Caps> {
         let mut caps = video::without_tensor(&video::usable(caps));
-        if self.session().is_some_and(|session| matches!(session.plan.runner, Runner::Cpu)) {
+        if self.session().is_some_and(|session| matches!(session.model.plan.runner, Runner::Cpu)) {
             caps = video::in_system_memory(&caps);
         }
         let caps = match self.session() {
-            Some(session) if direction == gst::PadDirection::Src => video::with_tensor(&caps, &session.plan.spec),
+            Some(session) if direction == gst::PadDirection::Src => video::with_tensor(&caps, &session.model.plan.spec),
             _ => caps,
         };
         Some(video::filtered(caps, filter))
@@ -397,8 +472,14 @@ impl BaseTransformImpl for TrtInfer {
     fn sink_event(&self, event: gst::Event) -> bool {
         if let Some(session) = self.session() {
             match event.view() {
-                gst::EventView::FlushStart(_) => session.opening.set_flushing(true),
-                gst::EventView::FlushStop(_) => session.opening.set_flushing(false),
+                gst::EventView::FlushStart(_) => session.seat.set_flushing(true),
+                gst::EventView::FlushStop(_) => session.seat.set_flushing(false),
+                // Nothing comes that would fill the batch.
+                gst::EventView::Eos(_) | gst::EventView::Caps(_) | gst::EventView::Gap(_) => {
+                    if let Some(batcher) = session.seat.batcher() {
+                        batcher.finish(session.seat.stream());
+                    }
+                }
                 _ => {}
             }
         }

@@ -13,6 +13,7 @@
 mod imp;
 mod opening;
 mod settings;
+mod sharing;
 
 use gst::glib;
 use gst::prelude::*;

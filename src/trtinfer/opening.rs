@@ -1,139 +1,208 @@
-//! A backend on its way: one thread loads it, the streaming thread waits for it, and a flush or a state change ends the wait.
+//! A model on its way: one thread loads it, streaming threads wait for it, and a flush or a state change ends their wait.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
-use crate::backend::Backend;
+use crate::backend::batcher::Batcher;
+use crate::error::Error;
 
+/// What loading a model comes to, for one element or for several that share it.
 #[derive(Default)]
 pub struct Opening {
-    state: Mutex<State>,
+    outcome: Mutex<Option<Result<Arc<Batcher>, Error>>>,
     changed: Condvar,
+    seats: AtomicUsize,
     /// Apart, because TensorRT asks for it while it builds.
     cancelled: AtomicBool,
 }
 
-#[derive(Default)]
-struct State {
-    /// What loading came to; `Err` was reported by whoever loaded.
-    outcome: Option<Result<Box<dyn Backend>, ()>>,
-    flushing: bool,
+/// An element's share in a model.
+pub struct Seat {
+    opening: Arc<Opening>,
+    /// What the element's frames are told from others' by.
+    stream: u64,
+    flushing: AtomicBool,
+    left: AtomicBool,
+}
+
+/// Why there is no model for a frame.
+#[derive(Debug)]
+pub enum NoModel {
+    /// Loading it failed.
+    Failed(Error),
+    /// The element may not wait for it now.
+    Flushing,
 }
 
 impl Opening {
     /// Hands in what loading came to.
-    pub fn finish(&self, outcome: Result<Box<dyn Backend>, ()>) {
-        self.state.lock().unwrap().outcome = Some(outcome);
+    pub fn finish(&self, outcome: Result<Arc<Batcher>, Error>) {
+        *self.outcome.lock().unwrap() = Some(outcome);
         self.changed.notify_all();
     }
 
-    /// Nobody wants the backend any more.
-    pub fn cancel(&self) {
-        // Under the lock, or who is about to wait would miss it.
-        let _state = self.state.lock().unwrap();
-        self.cancelled.store(true, Ordering::Relaxed);
-        self.changed.notify_all();
+    /// Set once nobody wants the model any more.
+    pub fn cancelled(&self) -> &AtomicBool {
+        &self.cancelled
     }
 
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
+}
 
-    /// The same for whoever looks again and again.
-    pub fn cancelled(&self) -> &AtomicBool {
-        &self.cancelled
+impl Seat {
+    /// As long as one of its seats is taken, a model goes on loading.
+    pub fn new(opening: &Arc<Opening>) -> Self {
+        static STREAMS: AtomicU64 = AtomicU64::new(0);
+        opening.seats.fetch_add(1, Ordering::Relaxed);
+        let (flushing, left) = Default::default();
+        Seat { opening: opening.clone(), stream: STREAMS.fetch_add(1, Ordering::Relaxed), flushing, left }
     }
 
-    /// Between flush-start and flush-stop nobody may wait.
-    pub fn set_flushing(&self, flushing: bool) {
-        self.state.lock().unwrap().flushing = flushing;
-        self.changed.notify_all();
+    pub fn stream(&self) -> u64 {
+        self.stream
     }
 
-    /// Waits for the backend and takes it.
-    pub fn wait(&self) -> Result<Box<dyn Backend>, gst::FlowError> {
-        let state = self.state.lock().unwrap();
-        let waiting = |state: &mut State| state.outcome.is_none() && !state.flushing && !self.is_cancelled();
-        let mut state = self.changed.wait_while(state, waiting).unwrap();
-        match state.outcome.take() {
-            Some(Ok(backend)) => Ok(backend),
-            Some(Err(())) => {
-                state.outcome = Some(Err(()));
-                Err(gst::FlowError::Error)
-            }
-            None => Err(gst::FlowError::Flushing),
+    /// The model, if it is loaded.
+    pub fn batcher(&self) -> Option<Arc<Batcher>> {
+        self.opening.outcome.lock().unwrap().as_ref()?.as_ref().ok().cloned()
+    }
+
+    /// Waits for the model.
+    pub fn wait(&self) -> Result<Arc<Batcher>, NoModel> {
+        let may_not_wait = || self.flushing.load(Ordering::Relaxed) || self.left.load(Ordering::Relaxed);
+        let outcome = self.opening.outcome.lock().unwrap();
+        let outcome = self.opening.changed.wait_while(outcome, |outcome| outcome.is_none() && !may_not_wait()).unwrap();
+        match &*outcome {
+            _ if may_not_wait() => Err(NoModel::Flushing),
+            Some(outcome) => outcome.clone().map_err(NoModel::Failed),
+            None => Err(NoModel::Flushing),
         }
+    }
+
+    /// Between flush-start and flush-stop nobody may wait, for the model or for outputs.
+    pub fn set_flushing(&self, flushing: bool) {
+        self.change(&self.flushing, flushing);
+    }
+
+    /// The element wants the model no more. Frames of it that wait for their outputs get none.
+    pub fn leave(&self) {
+        if !self.change(&self.left, true) && self.opening.seats.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.opening.cancelled.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets one of the flags that end waiting; returns what it was.
+    fn change(&self, flag: &AtomicBool, value: bool) -> bool {
+        // Under the lock, or who is about to wait would miss it.
+        let outcome = self.opening.outcome.lock().unwrap();
+        let was = flag.swap(value, Ordering::Relaxed);
+        let batcher = outcome.as_ref().and_then(|outcome| outcome.as_ref().ok()).cloned();
+        drop(outcome);
+        self.opening.changed.notify_all();
+        if let Some(batcher) = batcher.filter(|_| value) {
+            batcher.leave(self.stream);
+        }
+        was
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
-    use crate::backend::Outputs;
-    use crate::cuda::driver::Fence;
-    use crate::error::Result as CrateResult;
-    use crate::tensor::Tensor;
+    use crate::backend::Backend;
+    use crate::error::{Kind, Result as CrateResult};
+    use crate::tensor::Tensors;
 
     struct Nothing;
 
     impl Backend for Nothing {
-        fn run(&mut self, _picture: &Tensor, _after: Option<&Fence>) -> CrateResult<Outputs> {
-            Ok(Outputs { tensors: Vec::new(), ready: None })
+        fn run(&mut self, _pictures: &[Arc<Tensors>]) -> CrateResult<Vec<Tensors>> {
+            Ok(Vec::new())
         }
     }
 
-    fn ends_with(opening: &Opening) -> Result<(), gst::FlowError> {
-        opening.wait().map(drop)
+    fn loaded() -> Result<Arc<Batcher>, Error> {
+        Ok(Arc::new(Batcher::new(Box::new(Nothing), 1, Duration::ZERO)))
+    }
+
+    fn failed() -> Result<Arc<Batcher>, Error> {
+        Err(Error::new(Kind::Model, "It is broken"))
+    }
+
+    fn seats<const N: usize>() -> [Seat; N] {
+        let opening = Arc::default();
+        std::array::from_fn(|_| Seat::new(&opening))
+    }
+
+    /// `model`, `flushing` or the error.
+    fn end(seat: &Seat) -> String {
+        match seat.wait() {
+            Ok(_) => "model".into(),
+            Err(NoModel::Flushing) => "flushing".into(),
+            Err(NoModel::Failed(error)) => error.message(),
+        }
     }
 
     #[test]
-    fn the_backend_is_handed_over_once() {
-        let opening = Opening::default();
-        opening.finish(Ok(Box::new(Nothing)));
-        assert_eq!(ends_with(&opening), Ok(()));
-        opening.cancel();
-        assert_eq!(ends_with(&opening), Err(gst::FlowError::Flushing));
+    fn all_seats_get_the_model_until_they_leave() {
+        let [one, other] = seats();
+        one.opening.finish(loaded());
+        assert_eq!([end(&one), end(&other)], ["model"; 2]);
+        assert_ne!(one.stream(), other.stream());
+        one.leave();
+        assert_eq!([end(&one), end(&other)], ["flushing", "model"]);
+        assert!(!one.opening.is_cancelled());
+        one.leave(); // again
+        assert!(!one.opening.is_cancelled());
+        drop(other);
+        assert!(one.opening.is_cancelled(), "nobody is left");
     }
 
     #[test]
     fn a_failure_stays() {
-        let opening = Opening::default();
-        opening.finish(Err(()));
-        for _ in 0..2 {
-            assert_eq!(ends_with(&opening), Err(gst::FlowError::Error));
-        }
+        let [one, other] = seats();
+        one.opening.finish(failed());
+        assert_eq!([end(&one), end(&one), end(&other)], ["It is broken."; 3]);
     }
 
     #[test]
     fn a_flush_ends_the_wait_until_it_stops() {
-        let opening = Opening::default();
-        opening.set_flushing(true);
-        assert_eq!(ends_with(&opening), Err(gst::FlowError::Flushing));
-        opening.set_flushing(false);
-        opening.finish(Ok(Box::new(Nothing)));
-        assert_eq!(ends_with(&opening), Ok(()));
+        let [one, other] = seats();
+        one.set_flushing(true);
+        assert_eq!(end(&one), "flushing");
+        one.set_flushing(false);
+        one.opening.finish(loaded());
+        assert_eq!([end(&one), end(&other)], ["model"; 2]);
     }
 
     #[test]
     fn each_change_wakes_who_waits() {
-        let changes: [(fn(&Opening), _); 4] = [
-            (|opening| opening.finish(Ok(Box::new(Nothing))), Ok(())),
-            (|opening| opening.finish(Err(())), Err(gst::FlowError::Error)),
-            (|opening| opening.set_flushing(true), Err(gst::FlowError::Flushing)),
-            (Opening::cancel, Err(gst::FlowError::Flushing)),
+        let changes: [(fn(&Seat), _); 4] = [
+            (|seat| seat.opening.finish(loaded()), "model"),
+            (|seat| seat.opening.finish(failed()), "It is broken."),
+            (|seat| seat.set_flushing(true), "flushing"),
+            (Seat::leave, "flushing"),
         ];
-        for (change, end) in changes {
-            let opening = Arc::new(Opening::default());
+        for (change, expected) in changes {
+            let [seat] = seats().map(Arc::new);
             let waiting = thread::spawn({
-                let opening = opening.clone();
-                move || ends_with(&opening)
+                let seat = seat.clone();
+                move || end(&seat)
             });
-            thread::sleep(std::time::Duration::from_millis(20)); // most likely it waits by now
-            change(&opening);
-            assert_eq!(waiting.join().unwrap(), end);
+            thread::sleep(Duration::from_millis(20)); // most likely it waits by now
+            change(&seat);
+            assert_eq!(waiting.join().unwrap(), expected);
         }
     }
 }

@@ -18,6 +18,10 @@ pub struct Settings {
     pub backend: Choice,
     pub input_size: String,
     pub batch_size: u32,
+    /// Microseconds.
+    pub batch_timeout: u32,
+    /// Empty for a model of one's own.
+    pub shared_model: String,
     pub interval: u32,
     /// -1 follows the pipeline.
     pub cuda_device_id: i32,
@@ -42,6 +46,8 @@ impl Default for Settings {
             backend: Choice::Auto,
             input_size: String::new(),
             batch_size: 1,
+            batch_timeout: 10_000,
+            shared_model: String::new(),
             interval: 1,
             cuda_device_id: -1,
             trt_library: None,
@@ -79,10 +85,22 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .build(),
             glib::ParamSpecUInt::builder("batch-size")
                 .nick("Batch size")
-                .blurb("Frames that are inferred at once")
+                .blurb("Most frames that are inferred at once, of this stream and of those that share its model. For those of one stream, a queue behind trtinfer must have room for as many")
                 .minimum(1)
                 .maximum(1024)
                 .default_value(default.batch_size)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecUInt::builder("batch-timeout")
+                .nick("Batch timeout")
+                .blurb("Microseconds after which a frame is inferred with fewer than batch-size frames")
+                .maximum(10_000_000)
+                .default_value(default.batch_timeout)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("shared-model")
+                .nick("Shared model")
+                .blurb("Elements of this process with the same name here (and the same cuda-device-id) run one model, and fill its batches together (unset = a model of its own)")
                 .mutable_ready()
                 .build(),
             glib::ParamSpecUInt::builder("interval")
@@ -177,6 +195,18 @@ impl Settings {
         }
     }
 
+    /// The first property by which models of these settings are not the same, with both values.
+    pub fn difference(&self, other: &Settings) -> Option<(&'static str, String, String)> {
+        let text = |settings: &Settings, name: &str| match settings.get(name).serialize() {
+            Ok(text) => text.to_string(),
+            Err(_) => "unset".into(), // texts that are NULL
+        };
+        properties().into_iter().map(|property| property.name()).filter(|&name| name != "interval").find_map(|name| {
+            let (mine, theirs) = (text(self, name), text(other, name));
+            (mine != theirs).then_some((name, mine, theirs))
+        })
+    }
+
     /// Takes over a property, whose type and range GObject has checked.
     pub fn set(&mut self, name: &str, value: &glib::Value) {
         fn get<'a, T: glib::value::FromValue<'a>>(value: &'a glib::Value) -> T {
@@ -188,6 +218,8 @@ impl Settings {
             "backend" => self.backend = get(value),
             "input-size" => self.input_size = get::<Option<String>>(value).unwrap_or_default(),
             "batch-size" => self.batch_size = get(value),
+            "batch-timeout" => self.batch_timeout = get(value),
+            "shared-model" => self.shared_model = get::<Option<String>>(value).unwrap_or_default(),
             "interval" => self.interval = get(value),
             "cuda-device-id" => self.cuda_device_id = get(value),
             "trt-library" => self.trt_library = path(),
@@ -210,6 +242,8 @@ impl Settings {
             "backend" => self.backend.to_value(),
             "input-size" => (!self.input_size.is_empty()).then_some(&self.input_size).to_value(),
             "batch-size" => self.batch_size.to_value(),
+            "batch-timeout" => self.batch_timeout.to_value(),
+            "shared-model" => (!self.shared_model.is_empty()).then_some(&self.shared_model).to_value(),
             "interval" => self.interval.to_value(),
             "cuda-device-id" => self.cuda_device_id.to_value(),
             "trt-library" => self.trt_library.as_deref().to_value(),
@@ -262,6 +296,25 @@ mod tests {
         assert_eq!(set("cuda-graph", CudaGraph::Off).graphs, Graphs::Off);
         let table = set("int8-calibration-cache", "/var/table").build.calibration;
         assert_eq!(table.as_deref(), Some(Path::new("/var/table")));
+    }
+
+    #[test]
+    fn settings_of_one_model_differ_in_nothing_but_interval() {
+        gst::init().unwrap();
+        let other: [(&str, glib::Value); 4] = [
+            ("model-file", "/var/model.onnx".into()),
+            ("batch-size", 4u32.into()),
+            ("precision", Precision::Fp16.into()),
+            ("engine-cache", "/var/engines".into()),
+        ];
+        for (name, value) in other {
+            let (settings, mut changed) = (Settings::default(), Settings::default());
+            assert_eq!(settings.difference(&changed), None);
+            changed.set("interval", &7u32.into());
+            assert_eq!(settings.difference(&changed), None);
+            changed.set(name, &value);
+            assert_eq!(settings.difference(&changed).map(|(property, ..)| property), Some(name));
+        }
     }
 
     #[test]

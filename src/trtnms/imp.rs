@@ -10,15 +10,16 @@ use gst_base::subclass::prelude::*;
 
 use super::LayoutChoice;
 use super::painter::GpuPainter;
+use crate::backend::batcher::{Lost, Ticket};
 use crate::cuda;
 use crate::cuda::gst::Slot;
 use crate::error::{Error, Kind, Result};
 use crate::meta::detection;
-use crate::meta::tensor::{Content, TensorMeta};
+use crate::meta::tensor::{Payload, TensorMeta};
 use crate::model::Model;
 use crate::session::{Finder, Wishes};
 use crate::stats::{self, Stage, Stats};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, Tensors};
 use crate::video::{self, Format, FramePool};
 use crate::vision::geometry::Letterbox;
 use crate::vision::overlay::{Overlay, Style, paint};
@@ -80,25 +81,54 @@ pub struct TrtNms {
     state: Mutex<Option<State>>,
     cuda: Slot,
     stats: Stats,
+    awaited: Mutex<Awaited>,
+}
+
+/// What the streaming thread may be waiting for, with the state locked.
+#[derive(Default)]
+enum Awaited {
+    #[default]
+    Nothing,
+    Outputs(Arc<Payload>),
+    /// The element is about to stop, so nobody may wait.
+    Stop,
 }
 
 impl TrtNms {
+    /// The outputs for a frame, once there are any.
+    fn outputs<'a>(&self, payload: &'a Arc<Payload>, ticket: &'a Ticket) -> std::result::Result<&'a Tensors, Lost> {
+        match &mut *self.awaited.lock().unwrap() {
+            Awaited::Stop => return Err(Lost::Left),
+            awaited => *awaited = Awaited::Outputs(payload.clone()),
+        }
+        let outputs = ticket.wait();
+        let mut awaited = self.awaited.lock().unwrap();
+        if matches!(*awaited, Awaited::Outputs(_)) {
+            *awaited = Awaited::Nothing;
+        }
+        outputs
+    }
+
     /// Finds the frame's objects; there is nothing to do with frames that trtinfer let pass.
-    fn find(&self, state: &mut State, buffer: &gst::BufferRef) -> Result<Option<Task>> {
+    fn find(&self, state: &mut State, buffer: &gst::BufferRef) -> std::result::Result<Option<Task>, Lost> {
         let stage = Stage::begin();
         let settings = self.settings.lock().unwrap().clone();
         let frame = state.frames;
         state.frames += 1;
         let Some(payload) = TensorMeta::get(buffer) else {
-            return Err(missing("trtnms got a frame without tensors", "trtpreprocess ! trtinfer"));
+            return Err(missing("trtnms got a frame without tensors", "trtpreprocess ! trtinfer").into());
         };
-        let (tensors, letterbox, recipe, model) = match &payload.content {
-            Content::Output { tensors, letterbox, recipe, model, .. } => (tensors, letterbox, recipe, model),
-            Content::Skipped { .. } => {
+        let (tensors, letterbox, recipe, model) = match &*payload {
+            Payload::Output { outputs, letterbox, recipe, model } => {
+                (self.outputs(&payload, outputs)?, letterbox, recipe, model)
+            }
+            Payload::Skipped { .. } => {
                 self.stats.skip();
                 return Ok(None);
             }
-            Content::Input { .. } => return Err(missing("trtnms got a frame that no model has seen", "trtinfer")),
+            Payload::Input { .. } => {
+                return Err(missing("trtnms got a frame that no model has seen", "trtinfer").into());
+            }
         };
 
         if let Some(memory) = tensors.first().and_then(Tensor::device) {
@@ -111,7 +141,7 @@ impl TrtNms {
             }
             other => other.insert(self.finder(settings.wishes, model, tensors, letterbox, recipe)?),
         };
-        finder.find(tensors, payload.ready.as_ref(), letterbox)?;
+        finder.find(tensors, letterbox)?;
         let count = finder.detections().len();
         gst::trace!(CAT, imp = self, "frame {frame}: {count} objects");
         let draw = (settings.draw && count > 0).then_some(settings.style);
@@ -384,6 +414,20 @@ impl ElementImpl for TrtNms {
         self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
         self.parent_set_context(context);
     }
+
+    fn change_state(
+        &self,
+        transition: gst::StateChange,
+    ) -> std::result::Result<gst::StateChangeSuccess, gst::StateChangeError> {
+        // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for a batch.
+        if transition == gst::StateChange::PausedToReady
+            && let Awaited::Outputs(payload) = std::mem::replace(&mut *self.awaited.lock().unwrap(), Awaited::Stop)
+            && let Payload::Output { outputs, .. } = &*payload
+        {
+            outputs.give_up();
+        }
+        self.parent_change_state(transition)
+    }
 }
 
 impl BaseTransformImpl for TrtNms {
@@ -393,6 +437,7 @@ impl BaseTransformImpl for TrtNms {
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
         self.stats.reset();
+        *self.awaited.lock().unwrap() = Awaited::Nothing;
         // Only to fail early: it is read again with the model, whose classes it must match.
         let label_file = self.settings.lock().unwrap().wishes.label_file.clone();
         label_file.map_or(Ok(()), |path| crate::session::read_labels(&path).map(drop)).map_err(|error| error.to_gst())
@@ -443,7 +488,10 @@ impl BaseTransformImpl for TrtNms {
         };
         let mut state = self.state.lock().unwrap();
         let state = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
-        state.task = self.find(state, buffer).map_err(|error| self.report(error))?;
+        state.task = self.find(state, buffer).map_err(|lost| match lost {
+            Lost::Failed(error) => self.report(error),
+            Lost::Left => gst::FlowError::Flushing,
+        })?;
         match state.task {
             Some(Task { draw: Some(_), .. }) if !ours => {
                 let copy = state.copy(buffer).map_err(|error| self.report(error))?;

@@ -13,9 +13,10 @@ use crate::cuda::driver::Context;
 use crate::cuda::gst::Slot;
 use crate::cuda::preprocess::TensorMaker;
 use crate::error::{Error, Kind, Result};
-use crate::meta::tensor::{Content, Payload, TensorMeta};
+use crate::meta::slots;
+use crate::meta::tensor::{Payload, TensorMeta};
 use crate::stats::{self, Stage, Stats};
-use crate::tensor::{Pool, Tensor};
+use crate::tensor::{Pool, Tensor, Tensors};
 use crate::video::{self, Format};
 use crate::vision::preprocess::Preprocess;
 use crate::vision::recipe::InputSpec;
@@ -85,10 +86,11 @@ impl TrtPreprocess {
 
     fn payload(&self, state: &mut State, buffer: &gst::BufferRef) -> Result<Payload> {
         let State { format, spec, maker } = state;
-        let (tensor, letterbox, ready) = match maker {
+        let (tensors, letterbox) = match maker {
             Maker::Cpu { preprocess, pool } => {
                 let make = |bytes: &mut [u8]| format.read(buffer, |frame| preprocess.run(frame, bytes));
-                (Tensor::fill(pool, spec.desc.clone(), make)?, *preprocess.letterbox(), None)
+                let tensor = Tensor::fill(pool, spec.desc.clone(), make)?;
+                (Tensors::new(vec![tensor], None, None), *preprocess.letterbox())
             }
             Maker::Gpu(gpu) => {
                 let context = self.context_for(buffer)?;
@@ -96,10 +98,14 @@ impl TrtPreprocess {
                     Some(gpu) if *gpu.context() == context => gpu,
                     other => {
                         let size = (format.info.width() as usize, format.info.height() as usize);
-                        other.insert(Box::new(TensorMaker::new(&context, format.pixels, size, format.color, spec)?))
+                        let mut maker = TensorMaker::new(&context, format.pixels, size, format.color, spec)?;
+                        if let Some(slots) = self.obj().static_pad("src").and_then(|pad| slots::ask(&pad)) {
+                            maker.use_slots(slots);
+                        }
+                        other.insert(Box::new(maker))
                     }
                 };
-                let (tensor, ready) = match format.on_gpu(buffer, false)? {
+                let tensors = match format.on_gpu(buffer, false)? {
                     Some(frame) => {
                         frame.order(gpu.stream())?;
                         // SAFETY: `Format` checked the planes against their memory, and the buffer stays until its payload
@@ -108,10 +114,10 @@ impl TrtPreprocess {
                     }
                     None => format.read(buffer, |frame| gpu.of_host(frame))?,
                 };
-                (tensor, *gpu.letterbox(), Some(ready))
+                (tensors, *gpu.letterbox())
             }
         };
-        Ok(Payload { content: Content::Input { tensor, letterbox, recipe: spec.recipe }, ready })
+        Ok(Payload::Input { tensors: Arc::new(tensors), letterbox, recipe: spec.recipe })
     }
 
     /// The context of the frame's memory, else the pipeline's.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 use gsttrt::backend::{self, Backend, Runner};
 use gsttrt::model::Model;
-use gsttrt::tensor::{Pool, Tensor};
+use gsttrt::tensor::{Pool, Tensor, Tensors};
 
 const ROUNDS: usize = 5;
 const RUNS: u32 = 60;
@@ -96,8 +96,8 @@ fn median(rounds: &[Round], figure: fn(&Round) -> f64) -> f64 {
     values[values.len() / 2]
 }
 
-fn model_alone(backend: &mut dyn Backend, tensor: &Tensor) -> Round {
-    let run = |backend: &mut dyn Backend| drop(backend.run(tensor, None).unwrap());
+fn model_alone(backend: &mut dyn Backend, pictures: &[Arc<Tensors>]) -> Round {
+    let run = |backend: &mut dyn Backend| drop(backend.run(pictures).unwrap());
     (0..5).for_each(|_| run(backend));
     let (before, begun) = (ALLOCATIONS.load(Ordering::Relaxed), Instant::now());
     (0..RUNS).for_each(|_| run(backend));
@@ -155,17 +155,17 @@ fn main() {
     let model = arguments.get(1).cloned().unwrap_or_else(|| sample("models/shapes.onnx"));
 
     let description = Arc::new(Model::read(Path::new(&model)).unwrap());
-    let spec = description.input_spec(None, Runner::Cpu.place()).unwrap();
-    let mut backend = backend::open_on_cpu(description, &spec).unwrap();
+    let spec = description.input_spec(None, 1, Runner::Cpu.place()).unwrap();
+    let mut backend = backend::open_on_cpu(description, &spec, 1).unwrap();
     let tensor = Tensor::fill(&Pool::default(), spec.desc.clone(), |bytes| {
         bytes.fill(0);
         Ok::<_, std::convert::Infallible>(())
     });
-    let tensor = tensor.unwrap();
+    let pictures = [Arc::new(Tensors::new(vec![tensor.unwrap()], None, None))];
 
     let (mut alone, mut whole) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        alone.push(model_alone(&mut *backend, &tensor));
+        alone.push(model_alone(&mut *backend, &pictures));
         whole.push(chain(&video, &model));
         std::thread::sleep(Duration::from_millis(200));
     }

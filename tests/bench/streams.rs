@@ -26,7 +26,7 @@ use gsttrt::cuda::driver::Context;
 use gsttrt::cuda::memory::DevicePool;
 use gsttrt::error::Result;
 use gsttrt::session::{SessionOptions, parse_options};
-use gsttrt::tensor::{Pool, Tensor};
+use gsttrt::tensor::{Pool, Tensor, Tensors};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
@@ -195,7 +195,7 @@ fn engine_alone(
     let loading = Loading { tell: &tell, cancelled: &never };
     let SessionOptions { backend, input_size, cuda_device_id, tensorrt } = options;
     let plan =
-        Plan::new(Path::new(model), *backend, *input_size, tensorrt.clone(), || Context::primary(*cuda_device_id))?;
+        Plan::new(Path::new(model), *backend, *input_size, 1, tensorrt.clone(), || Context::primary(*cuda_device_id))?;
     let mut workers = Vec::new();
     for _ in 0..threads {
         let desc = plan.spec.desc.clone();
@@ -212,6 +212,7 @@ fn engine_alone(
             })
             .unwrap(),
         };
+        let pictures = [Arc::new(Tensors::new(vec![tensor], None, None))];
         let mut backend = plan.load(&loading)?;
         workers.push(thread::spawn(move || -> Result<(u64, Histogram<u64>)> {
             let (mut runs, mut took) = (0, times());
@@ -219,12 +220,11 @@ fn engine_alone(
             let begun = Instant::now();
             while begun.elapsed() < length {
                 let queued = Instant::now();
-                let outputs = backend.run(&tensor, None)?;
+                let outputs = backend.run(&pictures)?.remove(0);
                 // The one before, while this one is queued.
                 if let Some((queued, outputs)) = before.replace((queued, outputs)) {
-                    let outputs: gsttrt::backend::Outputs = outputs;
-                    outputs.ready.map_or(Ok(()), |ready| ready.wait())?;
-                    let queued: Instant = queued;
+                    let (queued, outputs): (Instant, Tensors) = (queued, outputs);
+                    outputs.into_ready()?;
                     took.saturating_record(queued.elapsed().as_micros() as u64);
                     runs += 1;
                 }

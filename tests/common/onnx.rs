@@ -33,6 +33,27 @@ impl Graph {
         Graph { model }
     }
 
+    /// A graph that somebody exported, if it has no more than is written here.
+    pub fn load(path: &str) -> Self {
+        let bytes = std::fs::read(path).unwrap();
+        Graph { model: ModelProto::decode(&bytes[..]).unwrap() }
+    }
+
+    /// The same for batches of that many, where inputs, outputs and reshapes say 1.
+    pub fn with_batch(mut self, batch: &str) -> Self {
+        let graph = self.graph();
+        for value in graph.input.iter_mut().chain(&mut graph.output) {
+            let shape = value.r#type.as_mut().and_then(|t| t.tensor_type.as_mut()).and_then(|t| t.shape.as_mut());
+            shape.unwrap().dim[0] = dimension(batch);
+        }
+        let shapes: Vec<&String> =
+            graph.node.iter().filter(|node| node.op_type == "Reshape").map(|node| &node.input[1]).collect();
+        for weight in graph.initializer.iter_mut().filter(|weight| shapes.contains(&&weight.name)) {
+            weight.raw_data.as_mut().unwrap()[..8].copy_from_slice(&(-1i64).to_le_bytes());
+        }
+        self
+    }
+
     fn graph(&mut self) -> &mut GraphProto {
         self.model.graph.as_mut().unwrap()
     }
@@ -122,12 +143,15 @@ pub fn ints(name: &str, ints: &[i64]) -> AttributeProto {
 }
 
 fn value(name: &str, elem_type: i32, dims: &[&str]) -> ValueInfoProto {
-    let dim = |text: &&str| match text.parse() {
+    let shape = Some(TensorShapeProto { dim: dims.iter().map(|text| dimension(text)).collect() });
+    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(TensorType { elem_type, shape }) }) }
+}
+
+fn dimension(text: &str) -> Dimension {
+    match text.parse() {
         Ok(number) => Dimension { dim_value: Some(number), dim_param: None },
         Err(_) => Dimension { dim_value: None, dim_param: Some(text.to_string()) },
-    };
-    let shape = Some(TensorShapeProto { dim: dims.iter().map(dim).collect() });
-    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(TensorType { elem_type, shape }) }) }
+    }
 }
 
 // Field numbers are those of onnx.proto3.
@@ -190,8 +214,12 @@ struct NodeProto {
 pub struct AttributeProto {
     #[prost(string, tag = "1")]
     name: String,
+    #[prost(float, tag = "2")]
+    f: f32,
     #[prost(int64, tag = "3")]
     i: i64,
+    #[prost(bytes = "vec", tag = "4")]
+    s: Vec<u8>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
     ints: Vec<i64>,
     #[prost(int32, tag = "20")]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use gst::prelude::*;
 use gst_check::Harness;
 use gst_video::{VideoFormat, VideoFrameFlags, VideoInfo, VideoMeta};
-use gsttrt::meta::tensor::{Content, Payload, TensorMeta};
+use gsttrt::meta::tensor::{Payload, TensorMeta};
 use gsttrt::tensor::Tensor;
 
 use super::Outcome;
@@ -74,8 +74,8 @@ pub fn input(buffer: &gst::BufferRef) -> Input {
 
 impl Input {
     pub fn tensor(&self) -> &Tensor {
-        let Content::Input { tensor, .. } = &self.0.content else { panic!("{:?}", self.0) };
-        tensor
+        let Payload::Input { tensors, .. } = &*self.0 else { panic!("{:?}", self.0) };
+        &tensors[0]
     }
 
     pub fn desc(&self) -> String {

@@ -14,46 +14,66 @@ use rten::{Value, ValueView};
 use rten_tensor::prelude::*;
 use rten_tensor::{Tensor as RtenTensor, TensorView};
 
-use super::{Backend, Outputs, contained};
-use crate::cuda::driver::Fence;
+use super::{Backend, check_rows, contained};
 use crate::error::{Error, Kind, Result};
 use crate::model::Model;
-use crate::tensor::{DType, Element, Pool, Tensor, TensorDesc};
+use crate::tensor::{DType, Dims, Element, Pool, Tensor, TensorDesc, Tensors};
 use crate::vision::recipe::InputSpec;
 use net::Net;
 
 pub struct Cpu {
     model: Arc<Model>,
+    spec: InputSpec,
     net: Net,
-    /// What goes in beside the picture, in the order of the model's inputs; nothing at the picture's own place.
-    side_inputs: Vec<Option<Value>>,
-    /// The picture in f32, where the model wants f16.
+    /// Pictures of a batch, where the file fixes that.
+    fixed: Option<usize>,
+    /// What goes in beside the pictures, in the order of the model's inputs and for that many of them; nothing at their own
+    /// place.
+    side_inputs: (usize, Vec<Option<Value>>),
+    /// The pictures in f32, where the model wants f16.
     widened: Vec<f32>,
     pool: Pool,
 }
 
 impl Cpu {
-    pub fn open(model: Arc<Model>, spec: &InputSpec) -> Result<Self> {
-        let side_inputs = model.side_inputs(spec)?.iter().map(|tensor| tensor.as_ref().map(to_value)).collect();
+    pub fn open(model: Arc<Model>, spec: &InputSpec, batch: usize) -> Result<Self> {
         let what = format!("The CPU backend cannot load {}", model.path.display());
         let net = contained(Kind::Model, &what, || Net::load(&model).map_err(|error| error.about(&what)))?;
-        Ok(Cpu { model, net, side_inputs, widened: Vec::new(), pool: Pool::default() })
+        let mut cpu = Cpu {
+            fixed: (model.image_input().dims[0] != Dims::DYNAMIC).then_some(batch),
+            model,
+            spec: spec.clone(),
+            net,
+            side_inputs: Default::default(),
+            widened: Vec::new(),
+            pool: Pool::default(),
+        };
+        cpu.make_side_inputs(cpu.fixed.unwrap_or(1))?;
+        Ok(cpu)
     }
-}
 
-impl Backend for Cpu {
-    fn run(&mut self, picture: &Tensor, _after: Option<&Fence>) -> Result<Outputs> {
-        let shape: Vec<usize> = picture.desc().dims.iter().map(|&dim| dim as usize).collect();
-        let view: ValueView = match picture.desc().dtype {
-            DType::U8 => TensorView::from_data(&shape, typed::<u8>(picture)).into(),
+    fn make_side_inputs(&mut self, rows: usize) -> Result<()> {
+        if self.side_inputs.0 != rows {
+            let made = self.model.side_inputs(&self.spec, rows)?;
+            self.side_inputs = (rows, made.iter().map(|tensor| tensor.as_ref().map(to_value)).collect());
+        }
+        Ok(())
+    }
+
+    /// The outputs of a batch.
+    fn infer(&mut self, batch: &Tensor) -> Result<Vec<Tensor>> {
+        let shape: Vec<usize> = batch.desc().dims.iter().map(|&dim| dim as usize).collect();
+        self.make_side_inputs(shape[0])?;
+        let view: ValueView = match batch.desc().dtype {
+            DType::U8 => TensorView::from_data(&shape, typed::<u8>(batch)).into(),
             DType::F16 => {
                 self.widened.resize(shape.iter().product(), 0.0);
-                typed::<half::f16>(picture).convert_to_f32_slice(&mut self.widened);
+                typed::<half::f16>(batch).convert_to_f32_slice(&mut self.widened);
                 TensorView::from_data(&shape, &self.widened[..]).into()
             }
-            _ => TensorView::from_data(&shape, typed::<f32>(picture)).into(),
+            _ => TensorView::from_data(&shape, typed::<f32>(batch)).into(),
         };
-        let inputs = self.model.inputs.iter().zip(&self.side_inputs).map(|(desc, side)| {
+        let inputs = self.model.inputs.iter().zip(&self.side_inputs.1).map(|(desc, side)| {
             let value = side.as_ref().map_or_else(|| view.clone(), Value::as_view);
             (desc.name.as_str(), value)
         });
@@ -64,7 +84,30 @@ impl Backend for Cpu {
             Some(value) => to_tensor(&self.pool, desc, value),
             None => Err(Error::new(Kind::Run, &what).cause(format!("it did not compute {}", desc.name))),
         });
-        Ok(Outputs { tensors: outputs.collect::<Result<_>>()?, ready: None })
+        outputs.collect()
+    }
+}
+
+impl Backend for Cpu {
+    fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        let rows = self.fixed.unwrap_or(pictures.len());
+        if let ([picture], 1) = (pictures, rows) {
+            return Ok(vec![Tensors::new(self.infer(&picture[0])?, None, None)]);
+        }
+        let mut desc = self.spec.desc.clone();
+        desc.dims.0[0] = rows as i64;
+        let batch = Tensor::fill(&self.pool, desc, |bytes| {
+            let size = bytes.len() / rows;
+            for (row, picture) in bytes.chunks_mut(size).zip(pictures) {
+                row.copy_from_slice(picture[0].bytes().unwrap_or_default());
+            }
+            bytes[size * pictures.len()..].fill(0);
+            Ok::<_, Error>(())
+        })?;
+        let outputs = self.infer(&batch)?;
+        outputs.iter().try_for_each(|output| check_rows(output.desc(), rows))?;
+        let frame = |row| Tensors::new(outputs.iter().map(|output| output.row(row)).collect(), None, None);
+        Ok((0..pictures.len()).map(frame).collect())
     }
 }
 

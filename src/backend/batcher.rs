@@ -1,0 +1,233 @@
+//! Frames of one stream or of several, run together.
+//!
+//! A frame that joins gets a [`Ticket`] at once, and goes on downstream with it; whoever wants its outputs waits there. A
+//! batch is run by whoever makes it full, or by whoever waits when the patience with its frame is over, so there is no thread
+//! here and nothing to be drained: what is asked for is computed, and what nobody wants any more is not.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use super::{Backend, contained};
+use crate::error::{Error, Kind, Result};
+use crate::tensor::Tensors;
+
+/// The queue before a model. Lock order: backend, then line.
+pub struct Batcher {
+    /// Locked while a batch is run, or queued where a GPU runs it.
+    backend: Mutex<Box<dyn Backend>>,
+    size: usize,
+    patience: Duration,
+    line: Mutex<Line>,
+    /// Batches have been run, or frames have left.
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct Line {
+    /// In the order of arrival.
+    waiting: Vec<Weak<Place>>,
+    counts: Counts,
+}
+
+/// What was run so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub batches: u64,
+    pub frames: u64,
+    /// Batches that were not full when the patience with a frame was over.
+    pub late: u64,
+}
+
+/// A frame's claim to its outputs.
+pub struct Ticket(Arc<Place>);
+
+struct Place {
+    /// Not kept: who keeps a frame should not keep the model.
+    batcher: Weak<Batcher>,
+    stream: u64,
+    joined: Instant,
+    picture: Arc<Tensors>,
+    outcome: OnceLock<std::result::Result<Tensors, Lost>>,
+}
+
+/// Why a frame has no outputs.
+#[derive(Clone, Debug)]
+pub enum Lost {
+    /// Running the model failed.
+    Failed(Error),
+    /// Its stream was flushed or stopped.
+    Left,
+}
+
+impl From<Error> for Lost {
+    fn from(error: Error) -> Self {
+        Lost::Failed(error)
+    }
+}
+
+/// Which batches are run.
+#[derive(Clone, Copy)]
+enum Due<'a> {
+    Full,
+    /// And those that are not, as long as this frame waits.
+    Late(&'a Place),
+    /// And those that are not, as long as frames of this stream wait.
+    Last(u64),
+}
+
+impl Batcher {
+    /// Runs up to `size` frames at once. A frame that is waited for is run after `patience` even if there are fewer.
+    pub fn new(backend: Box<dyn Backend>, size: usize, patience: Duration) -> Self {
+        let (line, moved) = Default::default();
+        Batcher { backend: Mutex::new(backend), size: size.max(1), patience, line, moved }
+    }
+
+    /// Puts a frame of a stream, which has a number of its own, behind those that wait.
+    ///
+    /// # Errors
+    /// As [`Backend::run`], where this made a batch full whose running failed.
+    pub fn join(self: &Arc<Self>, stream: u64, picture: Arc<Tensors>) -> Result<Ticket> {
+        let (batcher, joined) = (Arc::downgrade(self), Instant::now());
+        let place = Arc::new(Place { batcher, stream, joined, picture, outcome: OnceLock::new() });
+        self.line.lock().unwrap().waiting.push(Arc::downgrade(&place));
+        self.run(Due::Full);
+        match place.outcome.get() {
+            Some(Err(Lost::Failed(error))) => Err(error.clone()),
+            _ => Ok(Ticket(place)),
+        }
+    }
+
+    /// Runs the frames of this stream now, with those of others that wait: no more will come.
+    pub fn finish(&self, stream: u64) {
+        while self.run(Due::Last(stream)) {}
+    }
+
+    /// Takes the frames of this stream out of the line. Who waits for them is woken.
+    pub fn leave(&self, stream: u64) {
+        let line = self.line.lock().unwrap();
+        let waiting = line.waiting.iter().filter_map(Weak::upgrade);
+        waiting.filter(|place| place.stream == stream).for_each(|place| place.lose());
+        drop(line);
+        self.moved.notify_all();
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.line.lock().unwrap().counts
+    }
+
+    /// Runs one batch, if one is due once it is this caller's turn.
+    fn run(&self, due: Due) -> bool {
+        if !self.line.lock().unwrap().is_due(due, self.size) {
+            return false;
+        }
+        let mut backend = self.backend.lock().unwrap();
+        let mut line = self.line.lock().unwrap();
+        if !line.is_due(due, self.size) {
+            return false; // another thread has run it meanwhile
+        }
+        let batch = line.next(self.size);
+        line.counts.batches += 1;
+        line.counts.frames += batch.len() as u64;
+        line.counts.late += u64::from(batch.len() < self.size && matches!(due, Due::Late(_)));
+        drop(line);
+
+        let pictures: Vec<Arc<Tensors>> = batch.iter().map(|place| place.picture.clone()).collect();
+        match contained(Kind::Run, "Running the model failed", || backend.run(&pictures)) {
+            Ok(outputs) => {
+                batch.iter().zip(outputs).for_each(|(place, outputs)| drop(place.outcome.set(Ok(outputs))));
+            }
+            Err(error) => {
+                batch.iter().for_each(|place| drop(place.outcome.set(Err(Lost::Failed(error.clone())))));
+            }
+        }
+        drop(backend);
+        drop(self.line.lock().unwrap()); // who has just seen no outcome is waiting by now
+        self.moved.notify_all();
+        true
+    }
+}
+
+impl Line {
+    fn is_due(&mut self, due: Due, size: usize) -> bool {
+        self.waiting.retain(|place| place.upgrade().is_some_and(|place| place.outcome.get().is_none()));
+        let waits = |stream| self.waiting.iter().filter_map(Weak::upgrade).any(|place| place.stream == stream);
+        self.waiting.len() >= size
+            || match due {
+                Due::Full => false,
+                Due::Late(place) => place.outcome.get().is_none() && !self.waiting.is_empty(),
+                Due::Last(stream) => waits(stream),
+            }
+    }
+
+    /// Takes the next batch out of the line: each stream's first frame before any stream's second, so that a fast one does not
+    /// keep the others waiting.
+    fn next(&mut self, size: usize) -> Vec<Arc<Place>> {
+        let waiting = self.waiting.drain(..).filter_map(|place| place.upgrade());
+        let mut seen: HashMap<u64, usize> = HashMap::new();
+        let mut turns: Vec<(usize, Arc<Place>)> = waiting
+            .map(|place| {
+                let turn = seen.entry(place.stream).or_default();
+                *turn += 1;
+                (*turn, place)
+            })
+            .collect();
+        turns.sort_by_key(|(turn, _)| *turn);
+        let mut rest = turns.split_off(size.min(turns.len()));
+        rest.sort_by_key(|(_, place)| place.joined);
+        self.waiting.extend(rest.iter().map(|(_, place)| Arc::downgrade(place)));
+        turns.into_iter().map(|(_, place)| place).collect()
+    }
+}
+
+impl Place {
+    fn lose(&self) {
+        let _ = self.outcome.set(Err(Lost::Left)); // unless it has an outcome
+    }
+}
+
+impl Ticket {
+    /// Wants the outputs no more. Who waits for them is woken.
+    pub fn give_up(&self) {
+        self.0.lose();
+        if let Some(batcher) = self.0.batcher.upgrade() {
+            drop(batcher.line.lock().unwrap()); // who has just seen no outcome is waiting by now
+            batcher.moved.notify_all();
+        }
+    }
+
+    /// The outputs of the frame, once its batch was run, or queued where a GPU runs it. Waits for that.
+    ///
+    /// # Errors
+    /// Where it never will be.
+    pub fn wait(&self) -> std::result::Result<&Tensors, Lost> {
+        let place = &*self.0;
+        let waits = |_: &mut Line| place.outcome.get().is_none();
+        loop {
+            if let Some(outcome) = place.outcome.get() {
+                return outcome.as_ref().map_err(Lost::clone);
+            }
+            let batcher = place.batcher.upgrade().ok_or(Lost::Left)?;
+            let left = batcher.patience.saturating_sub(place.joined.elapsed());
+            if !left.is_zero() {
+                drop(batcher.moved.wait_timeout_while(batcher.line.lock().unwrap(), left, waits).unwrap());
+            } else if !batcher.run(Due::Late(place)) {
+                // It is just being run.
+                drop(batcher.moved.wait_while(batcher.line.lock().unwrap(), waits).unwrap());
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.outcome.get() {
+            Some(outcome) => write!(f, "Ticket({outcome:?})"),
+            None => write!(f, "Ticket(waiting)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

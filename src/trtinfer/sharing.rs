@@ -1,0 +1,76 @@
+//! Models that elements have in common: those with the same `shared-model`, anywhere in the process.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use super::opening::Opening;
+use super::settings::Settings;
+use crate::backend::Plan;
+use crate::cuda::memory::Slots;
+use crate::error::{Error, Kind, Result};
+
+/// A model and how its loading goes, of one element or of several.
+pub struct Model {
+    pub plan: Plan,
+    /// Where pictures of a batch lie side by side.
+    pub slots: Option<Slots>,
+    pub opening: Arc<Opening>,
+}
+
+struct Shared {
+    /// Of the element that came first.
+    settings: Settings,
+    model: Weak<Model>,
+}
+
+static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
+
+impl Model {
+    pub fn new(plan: Plan) -> Self {
+        // A batch of one is where its picture is.
+        let slots = plan.cuda.as_ref().filter(|_| plan.batch > 1).map(|cuda| {
+            let bytes = plan.spec.desc.bytes().expect("the specification has fixed dimensions");
+            Slots::new(cuda, bytes, plan.batch)
+        });
+        Model { plan, slots, opening: Arc::default() }
+    }
+}
+
+impl Settings {
+    fn names_the_same(&self, other: &Settings) -> bool {
+        (&self.shared_model, self.cuda_device_id) == (&other.shared_model, other.cuda_device_id)
+    }
+}
+
+/// The model that these settings name, if some element has it.
+pub fn find(settings: &Settings) -> Option<Arc<Model>> {
+    let shared = SHARED.lock().unwrap();
+    shared.iter().find(|shared| shared.settings.names_the_same(settings))?.model.upgrade()
+}
+
+/// The model that these settings name, and whether this element is the first to have it, and so the one to load it.
+///
+/// # Errors
+/// `Settings`, where the first one's settings are others; else as `open`.
+pub fn join(settings: &Settings, open: impl FnOnce() -> Result<Plan>) -> Result<(Arc<Model>, bool)> {
+    let new = || open().map(Model::new).map(Arc::new);
+    if settings.shared_model.is_empty() {
+        return Ok((new()?, true));
+    }
+    // Locked while the model's description is read, or two elements that start together would both be first.
+    let mut all = SHARED.lock().unwrap();
+    all.retain(|shared| shared.model.strong_count() > 0);
+    let found = all.iter().find(|shared| shared.settings.names_the_same(settings));
+    if let Some((shared, model)) = found.and_then(|shared| Some((shared, shared.model.upgrade()?))) {
+        return match shared.settings.difference(settings) {
+            None => Ok((model, false)),
+            Some((property, first, this)) => Err(Error::new(
+                Kind::Settings,
+                format!("The shared model “{}” is in use with {property}={first}, not {this}", settings.shared_model),
+            )
+            .remedy("Give elements that share a model the same properties, or another name in shared-model")),
+        };
+    }
+    let model = new()?;
+    all.push(Shared { settings: settings.clone(), model: Arc::downgrade(&model) });
+    Ok((model, true))
+}
