@@ -16,7 +16,9 @@ impl Backend for Fake {
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
         let values: Vec<f32> = pictures.iter().map(|picture| value(picture)).collect();
         self.batches.send(values.clone()).unwrap();
-        self.go.as_ref().map(|go| go.recv().unwrap());
+        if let Some(go) = &self.go {
+            go.recv().unwrap();
+        }
         match values.iter().copied().fold(0.0, f32::min) {
             -1.0 => Err(Error::new(Kind::Run, "It fails")),
             -2.0 => panic!("It panics"),
