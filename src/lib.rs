@@ -2,10 +2,11 @@
 //!
 //! # Layout
 //!
-//! * [`error`]: what failed, why, and what to do; [`tensor`]: named arrays and the memory they live in.
+//! * [`error`]: what failed, why, and what to do; [`memory`]: buffers on the host and on GPUs, and pools of them; [`tensor`]:
+//!   named arrays in such memory.
 //! * [`stats`]: what frames cost, noted where it happens.
 //! * [`vision`]: the image side of detection, pure: preprocess, head layouts, suppression, drawing.
-//! * [`cuda`]: the GPU: driver, memory.
+//! * [`cuda`]: the GPU: driver, kernels, GStreamer's CUDA.
 //! * [`tensorrt`]: TensorRT, found at run time.
 //! * [`model`]: what a model file says about itself; [`backend`]: what runs it.
 //! * [`session`]: the elements' chain without a pipeline, for applications that have frames or tensors of their own;
@@ -20,6 +21,7 @@ pub mod backend;
 pub mod capi;
 pub mod cuda;
 pub mod error;
+pub mod memory;
 pub mod meta;
 pub mod model;
 mod onnx;

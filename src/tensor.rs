@@ -1,21 +1,20 @@
 //! Tensors: element type, dimensions, description, and memory that is used again.
 //!
 //! [`TensorDesc`] has a text form (`images f32 1x3x640x640`) that logs, errors and caps share. [`Tensor`] is a description
-//! with its bytes, on the host or on a GPU; they come from a [`Pool`] or a
-//! [`DevicePool`](crate::cuda::memory::DevicePool) and return to it when the last owner lets go. [`Tensors`] are what one piece
+//! with its bytes, on the host or on a GPU; they come from a [`Pool`] or a [`DevicePool`](crate::memory::DevicePool) and
+//! return to it when the last owner lets go. [`Tensors`] are what one piece
 //! of work makes, with the fence after which they may be read.
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 
 use half::f16;
 use smallvec::SmallVec;
 
 use crate::cuda::driver::Fence;
-use crate::cuda::memory::DeviceBlock;
 use crate::error::{Error, Kind, Result};
-use crate::stats;
+use crate::memory::{DeviceBlock, Lease, Pool};
 
 /// Type of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -198,58 +197,6 @@ pub fn list(descs: &[TensorDesc]) -> String {
     descs.iter().map(TensorDesc::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A cache line: blocks start on one, so that every element type is aligned and SIMD loads never split.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
-
-/// Memory from a [`Pool`]; goes back there when dropped.
-pub struct Block {
-    lines: Vec<Line>,
-    bytes: usize,
-    home: Weak<Mutex<Vec<Vec<Line>>>>,
-}
-
-impl Block {
-    pub fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.lines)[..self.bytes]
-    }
-
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.bytes]
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        if let Some(home) = self.home.upgrade() {
-            home.lock().unwrap().push(std::mem::take(&mut self.lines));
-        }
-    }
-}
-
-/// Blocks of host memory that are used again, so that a running pipeline allocates nothing of frame or tensor size.
-///
-/// It grows to the number of blocks in flight and keeps them until it is dropped. Contents of a block are whatever its
-/// last user wrote.
-#[derive(Clone, Default)]
-pub struct Pool {
-    free: Arc<Mutex<Vec<Vec<Line>>>>,
-}
-
-impl Pool {
-    pub fn take(&self, bytes: usize) -> Block {
-        let count = bytes.div_ceil(size_of::<Line>());
-        let mut free = self.free.lock().unwrap();
-        let fitting = free.iter().rposition(|lines| lines.len() == count);
-        let lines = fitting.map(|i| free.swap_remove(i));
-        drop(free);
-        stats::pooled(lines.is_some());
-        let lines = lines.unwrap_or_else(|| vec![Line([0; 64]); count]);
-        Block { lines, bytes, home: Arc::downgrade(&self.free) }
-    }
-}
-
 /// A named array. Written once, then only read.
 pub struct Tensor {
     desc: TensorDesc,
@@ -259,22 +206,21 @@ pub struct Tensor {
 /// Where a tensor's bytes are.
 enum Storage {
     /// From this byte of the block on.
-    Host(Arc<Block>, usize),
+    Host(Arc<Lease>, usize),
     Device(DeviceBlock),
 }
 
 impl Tensor {
-    /// Takes a block of the right size from `pool` and lets `fill` write all of it.
+    /// Takes host memory of the right size from `pool` and lets `fill` write all of it.
+    ///
+    /// # Errors
+    /// As `fill`, and as [`Pool::take`].
     ///
     /// # Panics
-    /// If `desc` has open dimensions.
-    pub fn fill<E>(
-        pool: &Pool,
-        desc: TensorDesc,
-        fill: impl FnOnce(&mut [u8]) -> std::result::Result<(), E>,
-    ) -> std::result::Result<Self, E> {
-        let mut block = pool.take(desc.bytes().expect("a tensor has fixed dimensions"));
-        fill(block.bytes_mut())?;
+    /// If `desc` has open dimensions, or `pool` is of memory that the host does not see.
+    pub fn fill(pool: &Pool, desc: TensorDesc, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Self> {
+        let mut block = pool.take(desc.bytes().expect("a tensor has fixed dimensions"))?;
+        fill(block.as_mut_bytes().expect("a pool of host memory"))?;
         Ok(Tensor { desc, storage: Storage::Host(Arc::new(block), 0) })
     }
 
@@ -293,11 +239,11 @@ impl Tensor {
     /// If the number of values is not what `dims` say.
     pub fn from_slice<T: Element>(name: &str, dims: &[i64], values: &[T]) -> Self {
         let desc = TensorDesc::new(name, T::DTYPE, dims);
-        Tensor::fill(&Pool::default(), desc, |bytes| {
+        let copy = |bytes: &mut [u8]| {
             bytes.copy_from_slice(bytemuck::cast_slice(values));
-            Ok::<_, std::convert::Infallible>(())
-        })
-        .unwrap_or_else(|never| match never {})
+            Ok(())
+        };
+        Tensor::fill(&Pool::default(), desc, copy).expect("there is no limit")
     }
 
     pub fn desc(&self) -> &TensorDesc {
@@ -308,7 +254,8 @@ impl Tensor {
     pub fn bytes(&self) -> Option<&[u8]> {
         match &self.storage {
             Storage::Host(block, offset) => {
-                Some(&block.bytes()[*offset..][..self.desc.bytes().expect("a tensor has fixed dimensions")])
+                let all = block.as_bytes().expect("it is on the host");
+                Some(&all[*offset..][..self.desc.bytes().expect("a tensor has fixed dimensions")])
             }
             Storage::Device(_) => None,
         }
@@ -435,17 +382,6 @@ mod tests {
         assert!("1x3x64x32".parse::<Dims>().unwrap().fits(&wanted));
         assert!(!"1x4x64x32".parse::<Dims>().unwrap().fits(&wanted));
         assert!(!"3x64x32".parse::<Dims>().unwrap().fits(&wanted));
-    }
-
-    #[test]
-    fn blocks_come_back() {
-        let pool = Pool::default();
-        let first = pool.take(100).bytes().as_ptr();
-        assert_eq!(pool.take(100).bytes().as_ptr(), first, "the same block again");
-        let (a, b) = (pool.take(100), pool.take(100));
-        assert_ne!(a.bytes().as_ptr(), b.bytes().as_ptr());
-        drop(pool);
-        drop((a, b)); // a block may outlive its pool
     }
 
     #[test]

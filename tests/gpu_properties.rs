@@ -14,7 +14,7 @@ use common::onnx::{F32, Graph, ints};
 use common::{Outcome, launch, scratch};
 use gst::prelude::*;
 use gsttrt::cuda::driver::Context;
-use gsttrt::cuda::memory::DevicePool;
+use gsttrt::memory::DevicePool;
 
 /// A folder and a model in it that is built in a moment, where a GPU and TensorRT are.
 struct Bench {

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use common::onnx::{BF16, BOOL, F16, F32, F64, Graph, I32, I64, STRING, int, ints};
 use common::{launch, scratch, shapes};
 use gsttrt::backend::{self, Runner};
+use gsttrt::memory::Pool;
 use gsttrt::model::Model;
-use gsttrt::tensor::{Pool, Tensor, Tensors};
+use gsttrt::tensor::{Tensor, Tensors};
 
 /// One frame to the model; the error must name the file and end in a remedy.
 #[track_caller]
@@ -153,7 +154,7 @@ fn run_once(file: &Path) -> gsttrt::error::Result<Vec<Tensor>> {
         return Ok(Vec::new()); // allowed, and not worth the memory here
     }
     let mut backend = backend::open_on_cpu(model.into(), &spec, 1)?;
-    let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok::<_, gsttrt::error::Error>(()))?;
+    let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok(()))?;
     backend.run(&[Arc::new(Tensors::new(vec![picture], None, None))])?.remove(0).into_ready()
 }
 

@@ -15,10 +15,10 @@ use std::time::Instant;
 use common::onnx::{F32, Graph};
 use gsttrt::backend::{self, Runner};
 use gsttrt::cuda::driver::{self, Stream};
-use gsttrt::cuda::memory::{DeviceBlock, DevicePool};
 use gsttrt::error::{Kind, Result};
+use gsttrt::memory::{DeviceBlock, DevicePool, Pool};
 use gsttrt::model::Model;
-use gsttrt::tensor::{DType, Dims, Pool, Tensor, Tensors};
+use gsttrt::tensor::{DType, Dims, Tensor, Tensors};
 use gsttrt::tensorrt::builder::{self, BuildOptions, Built, Precision, Shape};
 use gsttrt::tensorrt::engine::{Context, Engine, Io, Options};
 use gsttrt::tensorrt::header::Header;
@@ -135,7 +135,7 @@ fn outputs_are_those_of_the_cpu() {
         let input = of_floats(dtype, &noise(dims.elements().unwrap()));
         let picture = Tensor::fill(&Pool::default(), spec.desc.clone(), |bytes| {
             bytes.copy_from_slice(&input);
-            Ok::<_, gsttrt::error::Error>(())
+            Ok(())
         });
         let mut cpu = backend::open_on_cpu(model.clone().into(), &spec, 1).unwrap();
         let expected = cpu

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use super::recordings::Recordings;
 use super::{Backend, Event, Loading, Plan, check_rows};
 use crate::cuda::driver::{Context, Stream};
-use crate::cuda::memory::{DeviceBlock, DevicePool, Slots};
 use crate::error::{Error, Kind, Result};
+use crate::memory::{DeviceBlock, DevicePool, Slots};
 use crate::model::{self, Model};
 use crate::tensor::{Dims, Tensor, TensorDesc, Tensors};
 use crate::tensorrt::builder::{self, BuildOptions, Shape};
@@ -392,7 +392,7 @@ impl TensorRt {
     }
 
     /// Where the pictures lie as one batch of so many rows, and the row of each. They are copied there unless they are parts of
-    /// one memory, in whatever order, as those from [`Slots`](crate::cuda::memory::Slots) mostly are.
+    /// one memory, in whatever order, as those from [`Slots`](crate::memory::Slots) mostly are.
     fn bring_together(&mut self, pictures: &[&DeviceBlock], rows: usize) -> Result<(u64, Vec<usize>)> {
         let size = self.wanted.bytes().expect("fixed dimensions");
         let first = pictures.iter().map(|memory| memory.address()).min().unwrap_or_default();

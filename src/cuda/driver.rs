@@ -17,33 +17,75 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{DriverError, result, sys};
 
-use super::memory::DeviceBlock;
 use crate::error::{Error, Kind, Result};
+use crate::memory::DeviceBlock;
 use crate::stats;
 
-/// Whether there is a driver with a device, found out once.
+/// What there is of CUDA on this machine.
+///
+/// ```
+/// use gsttrt::cuda::driver::GpuStatus;
+///
+/// match GpuStatus::detect() {
+///     GpuStatus::Available(count) => println!("{count} GPUs"),
+///     missing => println!("the CPU it is: {missing}"),
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GpuStatus {
+    /// There is no driver, or it does not start, and why.
+    NoDriver(String),
+    /// The driver finds no GPU.
+    NoDevices,
+    /// As many GPUs.
+    Available(u32),
+}
+
+impl GpuStatus {
+    /// Looks once in a process, for the driver does not change its mind.
+    pub fn detect() -> Self {
+        static FOUND: OnceLock<GpuStatus> = OnceLock::new();
+        let look = || {
+            // SAFETY: looks for the library by its names, nothing else.
+            if !unsafe { sys::is_culib_present() } {
+                let missing = "libcuda.so.1, which comes with NVIDIA's driver, is not on this machine";
+                return GpuStatus::NoDriver(missing.into());
+            }
+            match result::init().and_then(|()| result::device::get_count()) {
+                Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => GpuStatus::NoDevices,
+                Err(error) => GpuStatus::NoDriver(format!("the driver does not start: {}", describe(error))),
+                Ok(count) => u32::try_from(count)
+                    .ok()
+                    .filter(|&count| count > 0)
+                    .map_or(GpuStatus::NoDevices, GpuStatus::Available),
+            }
+        };
+        FOUND.get_or_init(look).clone()
+    }
+}
+
+impl fmt::Display for GpuStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GpuStatus::NoDriver(why) => f.write_str(why),
+            GpuStatus::NoDevices => f.write_str("the driver finds no GPU"),
+            GpuStatus::Available(1) => f.write_str("there is 1 GPU"),
+            GpuStatus::Available(count) => write!(f, "there are {count} GPUs"),
+        }
+    }
+}
+
+/// Whether there is a driver with a device.
 ///
 /// # Errors
 /// `Library`, with what is missing.
 pub fn available() -> Result<()> {
-    static FOUND: OnceLock<std::result::Result<(), String>> = OnceLock::new();
-    let found = FOUND.get_or_init(|| {
-        // SAFETY: looks for the library by its names, nothing else.
-        if !unsafe { sys::is_culib_present() } {
-            return Err("libcuda.so.1, which comes with NVIDIA's driver, is not on this machine".into());
-        }
-        let init = result::init().and_then(|()| result::device::get_count());
-        match init {
-            Ok(0) => Err("the driver finds no GPU".into()),
-            Ok(_) => Ok(()),
-            Err(error) => Err(format!("the driver does not start: {}", describe(error))),
-        }
-    });
-    found.clone().map_err(|cause| {
-        Error::new(Kind::Library, "Cannot use CUDA").cause(cause).remedy(
+    match GpuStatus::detect() {
+        GpuStatus::Available(_) => Ok(()),
+        missing => Err(Error::new(Kind::Library, "Cannot use CUDA").cause(missing).remedy(
             "Install NVIDIA's driver and make the GPU visible to this process, or use system memory and backend=cpu",
-        )
-    })
+        )),
+    }
 }
 
 /// CUDA's name and words for an error.
@@ -187,12 +229,17 @@ impl Context {
     /// Major and minor, like (9, 0).
     pub fn compute_capability(&self) -> Result<(i32, i32)> {
         use sys::CUdevice_attribute::*;
+        Ok((
+            self.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            self.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ))
+    }
+
+    /// What CUDA says of the GPU.
+    pub(crate) fn attribute(&self, attribute: sys::CUdevice_attribute) -> Result<i32> {
         let device = result::device::get(self.0.device).or_fail("Cannot open the GPU")?;
         // SAFETY: the device was just opened.
-        let ask = |attribute| unsafe { result::device::get_attribute(device, attribute) };
-        let major = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR).or_fail("Cannot ask for the GPU's generation")?;
-        let minor = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR).or_fail("Cannot ask for the GPU's generation")?;
-        Ok((major, minor))
+        unsafe { result::device::get_attribute(device, attribute) }.or_fail("Cannot ask what the GPU can do")
     }
 
     /// The module of that PTX, loaded on the first call; the driver compiles it then, and keeps the outcome on disk.
@@ -565,10 +612,14 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said() {
-        if let Err(error) = available() {
-            assert_eq!(error.kind(), Kind::Library);
-            assert!(error.message().starts_with("Cannot use CUDA: "), "{error}");
-            assert!(Context::primary(0).is_err());
+        match (GpuStatus::detect(), available()) {
+            (GpuStatus::Available(count), Ok(())) => assert!(count > 0 && Context::primary(0).is_ok()),
+            (missing, Err(error)) => {
+                assert_eq!(error.kind(), Kind::Library);
+                assert!(error.message().starts_with(&format!("Cannot use CUDA: {missing}. ")), "{error}");
+                assert!(Context::primary(0).is_err());
+            }
+            (status, Ok(())) => panic!("{status:?}"),
         }
     }
 

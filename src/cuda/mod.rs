@@ -4,6 +4,5 @@ pub mod driver;
 pub mod graph;
 pub mod gst;
 pub mod kernels;
-pub mod memory;
 pub mod pinned;
 pub mod preprocess;

@@ -74,8 +74,8 @@ mod imp {
     use gst::{ffi, glib};
 
     use crate::cuda::driver::Context;
-    use crate::cuda::memory::Mapped;
     use crate::error::{Error, Kind, Result};
+    use crate::memory::Mapped;
 
     static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
         gst::DebugCategory::new("trtpinned", gst::DebugColorFlags::empty(), Some("Page-locked system memory"))

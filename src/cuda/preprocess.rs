@@ -3,8 +3,8 @@
 use super::driver::{Context, Stream};
 use super::kernels::preprocess::Preprocess;
 use super::kernels::{DevicePlane, DevicePlanes};
-use super::memory::{DeviceBlock, DevicePool, Slots};
 use crate::error::Result;
+use crate::memory::{DeviceBlock, DevicePool, Slots};
 use crate::tensor::{Tensor, TensorDesc, Tensors};
 use crate::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use crate::vision::geometry::Letterbox;

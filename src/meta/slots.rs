@@ -3,7 +3,7 @@
 use gst::glib;
 use gst::prelude::*;
 
-use crate::cuda::memory::Slots;
+use crate::memory::Slots;
 
 const NAME: &str = "trt-slots";
 

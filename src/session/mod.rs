@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex};
 use crate::backend::tensorrt::Options;
 use crate::backend::{Backend, Choice, Event, Loading, Plan};
 use crate::cuda::driver::Context;
-use crate::cuda::memory::DevicePool;
 use crate::error::{Error, Kind, Result};
+use crate::memory::{DevicePool, Pool};
 use crate::model::Model;
-use crate::tensor::{Element, Pool, Tensor, TensorDesc, Tensors, list};
+use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
 
 pub(crate) use classes::read_labels;
 pub use detector::{Detector, Object};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, Weak};
 use super::opening::Opening;
 use super::settings::Settings;
 use crate::backend::Plan;
-use crate::cuda::memory::Slots;
 use crate::error::{Error, Kind, Result};
+use crate::memory::Slots;
 
 /// A model and how its loading goes, of one element or of several.
 pub struct Model {

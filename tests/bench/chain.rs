@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gsttrt::backend::{self, Backend, Runner};
+use gsttrt::memory::Pool;
 use gsttrt::model::Model;
-use gsttrt::tensor::{Pool, Tensor, Tensors};
+use gsttrt::tensor::{Tensor, Tensors};
 
 const ROUNDS: usize = 5;
 const RUNS: u32 = 60;
@@ -159,7 +160,7 @@ fn main() {
     let mut backend = backend::open_on_cpu(description, &spec, 1).unwrap();
     let tensor = Tensor::fill(&Pool::default(), spec.desc.clone(), |bytes| {
         bytes.fill(0);
-        Ok::<_, std::convert::Infallible>(())
+        Ok(())
     });
     let pictures = [Arc::new(Tensors::new(vec![tensor.unwrap()], None, None))];
 

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use gsttrt::cuda::driver::{Context, Stream};
 use gsttrt::cuda::kernels::boxes::Boxes;
-use gsttrt::cuda::memory::DevicePool;
 use gsttrt::error::Result;
+use gsttrt::memory::DevicePool;
 use gsttrt::tensor::{Element, Tensor};
 use gsttrt::vision::layout::{Decoder, Hints, Layout, Thresholds};
 use gsttrt::vision::nms::Nms;

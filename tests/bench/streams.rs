@@ -23,10 +23,10 @@ use gst::prelude::*;
 use gst_app::{AppSink, AppSrc};
 use gsttrt::backend::{Event, Loading, Plan};
 use gsttrt::cuda::driver::Context;
-use gsttrt::cuda::memory::DevicePool;
 use gsttrt::error::Result;
+use gsttrt::memory::{DevicePool, Pool};
 use gsttrt::session::{SessionOptions, parse_options};
-use gsttrt::tensor::{Pool, Tensor, Tensors};
+use gsttrt::tensor::{Tensor, Tensors};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
@@ -208,7 +208,7 @@ fn engine_alone(
             }
             None => Tensor::fill(&Pool::default(), desc, |bytes| {
                 bytes.fill(0);
-                Ok::<_, std::convert::Infallible>(())
+                Ok(())
             })
             .unwrap(),
         };

@@ -16,8 +16,9 @@ use rten_tensor::{Tensor as RtenTensor, TensorView};
 
 use super::{Backend, check_rows, contained};
 use crate::error::{Error, Kind, Result};
+use crate::memory::Pool;
 use crate::model::Model;
-use crate::tensor::{DType, Dims, Element, Pool, Tensor, TensorDesc, Tensors};
+use crate::tensor::{DType, Dims, Element, Tensor, TensorDesc, Tensors};
 use crate::vision::recipe::InputSpec;
 use net::Net;
 

@@ -10,8 +10,8 @@ use cudarc::driver::{result, sys};
 
 use super::{DECODE, NMS};
 use crate::cuda::driver::{Check, Context, Fence, Function, Launch, Stream};
-use crate::cuda::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::error::{Error, Kind, Result};
+use crate::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::stats;
 use crate::tensor::{DType, Tensor};
 use crate::vision::Detection;

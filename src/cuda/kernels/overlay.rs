@@ -5,8 +5,8 @@ use bytemuck::cast_slice;
 
 use super::{DevicePlane, OVERLAY, check_planes};
 use crate::cuda::driver::{Context, Fence, Function, Launch, Stream};
-use crate::cuda::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::error::Result;
+use crate::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::stats;
 use crate::vision::frame::PixelFormat;
 use crate::vision::overlay::{Font, Mark, Plan, Rect, Target};

@@ -5,8 +5,8 @@ use bytemuck::{Pod, Zeroable, cast_slice};
 
 use super::{DevicePlane, DevicePlanes, PREPROCESS, check_planes};
 use crate::cuda::driver::{Context, Function, Launch, Stream};
-use crate::cuda::memory::{DeviceBlock, DevicePool};
 use crate::error::Result;
+use crate::memory::{DeviceBlock, DevicePool};
 use crate::tensor::DType;
 use crate::vision::frame::{Colorimetry, PixelFormat};
 use crate::vision::geometry::Letterbox;

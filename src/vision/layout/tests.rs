@@ -520,7 +520,7 @@ fn layouts_say_how_their_input_is_prepared() {
 
 mod any_model {
     use super::*;
-    use crate::tensor::Pool;
+    use crate::memory::Pool;
     use proptest::prelude::*;
 
     fn output() -> impl Strategy<Value = TensorDesc> {

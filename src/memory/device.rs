@@ -1,19 +1,24 @@
-//! Memory that the GPU reaches, used again: device memory, and pinned host memory that is mapped for the device.
+//! Parts of pooled GPU memory.
 //!
-//! Whatever returns to a pool is idle: nothing that is queued reads or writes it any more. Who gives it back sees to that,
+//! Whatever returns to its pool is idle: nothing that is queued reads or writes it any more. Who gives it back sees to that,
 //! by waiting for the fence of the work that used it.
 
 use std::fmt;
-use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
-use cudarc::driver::{result, sys};
-
-use super::driver::{Check, Context};
+use super::raw;
+use super::{Lease, Limits, Place, Pool};
+use crate::cuda::driver::Context;
 use crate::error::Result;
-use crate::stats;
 
-/// Device memory from a [`DevicePool`], or a part of it; goes back there when the last part is dropped. Alone, its bytes are
+/// A [`Pool`] of GPU memory.
+#[derive(Clone)]
+pub struct DevicePool {
+    context: Context,
+    pool: Pool,
+}
+
+/// GPU memory from a [`DevicePool`], or a part of it; goes back there when the last part is dropped. Alone, its bytes are
 /// unspecified.
 pub struct DeviceBlock {
     lease: Arc<Lease>,
@@ -21,55 +26,23 @@ pub struct DeviceBlock {
     bytes: usize,
 }
 
-/// What returns to a pool.
-struct Lease {
-    /// Until drop.
-    memory: Option<DeviceMemory>,
-    home: Weak<Mutex<Vec<DeviceMemory>>>,
-}
-
-struct DeviceMemory {
-    context: Context,
-    address: u64,
-    bytes: usize,
-}
-
-/// Blocks of device memory that are used again, so that a running pipeline allocates nothing.
-#[derive(Clone)]
-pub struct DevicePool {
-    context: Context,
-    free: Arc<Mutex<Vec<DeviceMemory>>>,
-}
-
 impl DevicePool {
     pub fn new(context: &Context) -> Self {
-        DevicePool { context: context.clone(), free: Arc::default() }
+        DevicePool { context: context.clone(), pool: Pool::new(Place::Device, context, Limits::NONE) }
     }
 
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// A block of at least one byte, aligned to 256.
+    /// A block of so many bytes, aligned to 256.
     ///
     /// # Errors
     /// `Run`, where the GPU has no memory left.
     pub fn take(&self, bytes: usize) -> Result<DeviceBlock> {
-        let size = bytes.next_multiple_of(256).max(256);
-        let mut free = self.free.lock().unwrap();
-        let fitting = free.iter().rposition(|memory| memory.bytes == size).map(|i| free.swap_remove(i));
-        drop(free);
-        stats::pooled(fitting.is_some());
-        let memory = match fitting {
-            Some(memory) => memory,
-            None => DeviceMemory::new(&self.context, size)?,
-        };
-        let address = memory.address;
-        Ok(DeviceBlock {
-            lease: Arc::new(Lease { memory: Some(memory), home: Arc::downgrade(&self.free) }),
-            address,
-            bytes,
-        })
+        let lease = self.pool.take(bytes)?;
+        let address = lease.address().expect("it is of a GPU");
+        Ok(DeviceBlock { lease: Arc::new(lease), address, bytes })
     }
 }
 
@@ -122,25 +95,6 @@ impl Slots {
     }
 }
 
-impl DeviceMemory {
-    fn new(context: &Context, bytes: usize) -> Result<Self> {
-        let _entered = context.enter()?;
-        // SAFETY: freed in drop, once.
-        let address = unsafe { result::malloc_sync(bytes) };
-        let address = address.or_fail(&format!("Cannot allocate {} MiB of GPU memory", bytes.div_ceil(1 << 20)))?;
-        Ok(DeviceMemory { context: context.clone(), address, bytes })
-    }
-}
-
-impl Drop for DeviceMemory {
-    fn drop(&mut self) {
-        if let Ok(_entered) = self.context.enter() {
-            // SAFETY: allocated in new, and idle.
-            let _ = unsafe { result::free_sync(self.address) };
-        }
-    }
-}
-
 impl DeviceBlock {
     /// Where it lies in the device's memory.
     pub fn address(&self) -> u64 {
@@ -152,7 +106,7 @@ impl DeviceBlock {
     }
 
     pub fn context(&self) -> &Context {
-        &self.lease.memory.as_ref().expect("until drop").context
+        self.lease.context().expect("it is of a GPU")
     }
 
     /// Whether both are parts of the same block.
@@ -179,32 +133,13 @@ impl DeviceBlock {
     /// The same into `bytes`. No more than there are.
     pub fn read_into(&self, bytes: &mut [u8]) -> Result<()> {
         assert!(bytes.len() <= self.bytes);
-        let _entered = self.context().enter()?;
-        // SAFETY: checked above.
-        unsafe { result::memcpy_dtoh_sync(bytes, self.address()) }.or_fail("Cannot read GPU memory")?;
-        stats::downloaded(bytes.len());
-        Ok(())
+        raw::read(self.context(), self.address, bytes)
     }
 
     /// Copies from the host and waits for that. No more bytes than there are.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         assert!(bytes.len() <= self.bytes);
-        let _entered = self.context().enter()?;
-        stats::uploaded(bytes.len());
-        // SAFETY: checked above. The null stream is the one that copies, and of pageable memory the call only waits until all is
-        // staged.
-        unsafe {
-            result::memcpy_htod_sync(self.address(), bytes).and_then(|()| result::stream::synchronize(ptr::null_mut()))
-        }
-        .or_fail("Cannot write GPU memory")
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let (Some(home), Some(memory)) = (self.home.upgrade(), self.memory.take()) {
-            home.lock().unwrap().push(memory);
-        }
+        raw::write(self.context(), self.address, bytes)
     }
 }
 
@@ -214,71 +149,11 @@ impl fmt::Debug for DeviceBlock {
     }
 }
 
-/// Page-locked host memory that the device reads and writes in place.
-pub struct Mapped {
-    context: Context,
-    host: NonNull<u8>,
-    address: u64,
-    bytes: usize,
-}
-
-// SAFETY: plain memory with one owner.
-unsafe impl Send for Mapped {}
-unsafe impl Sync for Mapped {}
-
-impl Mapped {
-    /// Zeroed.
-    pub fn new(context: &Context, bytes: usize) -> Result<Self> {
-        let _entered = context.enter()?;
-        let size = bytes.max(1);
-        let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP | sys::CU_MEMHOSTALLOC_PORTABLE;
-        let what = "Cannot allocate pinned memory";
-        // SAFETY: freed in drop, once.
-        let host = unsafe { result::malloc_host(size, flags) }.or_fail(what)?.cast::<u8>();
-        let mut address = 0;
-        // SAFETY: the memory was just allocated with that size, for the device to map.
-        unsafe {
-            ptr::write_bytes(host, 0, size);
-            sys::cuMemHostGetDevicePointer_v2(&mut address, host.cast(), 0).result().or_fail(what)?;
-        }
-        let host = NonNull::new(host).expect("CUDA returned memory");
-        Ok(Mapped { context: context.clone(), host, address, bytes })
-    }
-
-    /// Where the device finds it.
-    pub fn address(&self) -> u64 {
-        self.address
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// What is there now. Only while no queued work writes it.
-    pub fn host(&self) -> &[u8] {
-        // SAFETY: allocated with that size; who reads has waited for the GPU.
-        unsafe { std::slice::from_raw_parts(self.host.as_ptr(), self.bytes) }
-    }
-
-    /// To be written. Only while no queued work reads or writes it.
-    pub fn host_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed alone.
-        unsafe { std::slice::from_raw_parts_mut(self.host.as_ptr(), self.bytes) }
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        if let Ok(_entered) = self.context.enter() {
-            // SAFETY: allocated in new.
-            let _ = unsafe { result::free_host(self.host.as_ptr().cast()) };
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Mapped;
+    use crate::stats;
 
     /// Nothing to see without a GPU; the GPU machine runs these too.
     fn context() -> Option<Context> {
