@@ -322,12 +322,20 @@ impl Tensors {
         self.ready.as_ref()
     }
 
-    /// Waits on the host until they are there, and returns them.
+    /// Waits on the host until they are there.
     ///
     /// # Errors
     /// `Run`, where the GPU failed.
+    pub fn wait(&self) -> Result<()> {
+        self.ready.as_ref().map_or(Ok(()), Fence::wait)
+    }
+
+    /// The same, and returns them.
+    ///
+    /// # Errors
+    /// As [`Tensors::wait`].
     pub fn into_ready(mut self) -> Result<Vec<Tensor>> {
-        self.ready.as_ref().map_or(Ok(()), Fence::wait)?;
+        self.wait()?;
         Ok(std::mem::take(&mut self.list))
     }
 }

@@ -415,6 +415,40 @@ fn frames_for_the_gpu_are_made_in_pinned_memory() {
 }
 
 #[test]
+fn frames_read_in_place_become_the_same_tensors() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let line = |upload: &str, between: &str| {
+        Line::new(&format!(
+            "videotestsrc pattern=ball num-buffers=20 ! video/x-raw,format=NV12,width=322,height=242 {between} ! \
+             trtpreprocess name=maker upload={upload} ! \
+             capsfilter caps=\"video/x-raw,tensor=(string)\\\"cuda f16 1x3x64x96 nchw rgb letterbox:114 scale:0.003921569 images\\\"\""
+        ))
+    };
+    let (copied, mapped, auto) = (line("copy", ""), line("mapped", ""), line("auto", ""));
+    for (i, (_, buffer)) in copied.frames().enumerate() {
+        for other in [&mapped, &auto] {
+            let (_, twin) = other.frame().unwrap();
+            assert!(tensor_bytes(&buffer) == tensor_bytes(&twin), "frame {i}");
+        }
+    }
+    let uploaded = |line: &Line| {
+        let stats = line.element("maker").property::<gst::Structure>("stats");
+        stats.get::<u64>("bytes-uploaded").unwrap()
+    };
+    assert!(uploaded(&copied) > 20 * 322 * 242);
+    assert_eq!(uploaded(&mapped), 0, "nothing is copied");
+
+    // Memory that the GPU does not see, unless it sees all of the host's.
+    let line = line("mapped", "! identity drop-allocation=true");
+    if let Err(error) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| line.frames().count())) {
+        let said = error.downcast_ref::<String>().cloned().unwrap_or_default();
+        assert!(said.contains("cannot read the frame in place") && said.contains("upload=auto"), "{said}");
+    }
+}
+
+#[test]
 fn pinned_memory_is_proposed_only_in_place_of_plain_memory() {
     if !gpu_or_skip() {
         return;

@@ -235,6 +235,33 @@ impl Context {
         ))
     }
 
+    /// Whether the GPU reads host memory as fast as its own: it shares it (Jetson), or a coherent link (Grace Hopper, GB10).
+    pub fn reads_host_memory_well(&self) -> Result<bool> {
+        use sys::CUdevice_attribute::*;
+        let asked = [CU_DEVICE_ATTRIBUTE_INTEGRATED, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES];
+        asked.into_iter().try_fold(false, |found, attribute| Ok(found || self.attribute(attribute)? != 0))
+    }
+
+    /// Where the GPU finds memory of the host; `None` where it does not see it: ordinary memory is seen only by some.
+    pub fn address_of(&self, host: *const u8) -> Result<Option<u64>> {
+        use sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS;
+        let _entered = self.enter()?;
+        let mut address = 0u64;
+        // SAFETY: writes an address; any may be asked for.
+        let known = unsafe {
+            sys::cuPointerGetAttribute(
+                (&raw mut address).cast(),
+                sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                host as u64,
+            )
+        };
+        match known {
+            sys::CUresult::CUDA_SUCCESS if address != 0 => Ok(Some(address)),
+            _ if self.attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS)? != 0 => Ok(Some(host as u64)),
+            _ => Ok(None),
+        }
+    }
+
     /// What CUDA says of the GPU.
     pub(crate) fn attribute(&self, attribute: sys::CUdevice_attribute) -> Result<i32> {
         let device = result::device::get(self.0.device).or_fail("Cannot open the GPU")?;

@@ -1,14 +1,29 @@
 //! Frames to tensors in GPU memory: the kernel with the stream, the pool and the upload that it needs from frame to frame.
 
+use gst::glib;
+
 use super::driver::{Context, Stream};
 use super::kernels::preprocess::Preprocess;
 use super::kernels::{DevicePlane, DevicePlanes};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::memory::{DeviceBlock, DevicePool, Slots};
 use crate::tensor::{Tensor, TensorDesc, Tensors};
 use crate::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use crate::vision::geometry::Letterbox;
 use crate::vision::recipe::InputSpec;
+
+/// How frames in host memory come to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstTrtUpload")]
+pub enum Upload {
+    #[default]
+    #[enum_value(name = "Read in place where the GPU reads host memory as fast as its own, else copied", nick = "auto")]
+    Auto,
+    #[enum_value(name = "Copied to the GPU first", nick = "copy")]
+    Copy,
+    #[enum_value(name = "Read in place, out of pinned memory", nick = "mapped")]
+    Mapped,
+}
 
 /// Planes begin at multiples of this in an upload.
 const ALIGN: usize = 256;
@@ -21,6 +36,7 @@ pub struct TensorMaker {
     /// Where tensors are made.
     slots: Slots,
     pool: DevicePool,
+    how: Upload,
     /// Where frames from the host go. One will do: the next copy into it is queued behind the kernel that reads it.
     upload: Option<DeviceBlock>,
     desc: TensorDesc,
@@ -46,6 +62,7 @@ impl TensorMaker {
             stream: Stream::new(context)?,
             kernel: Preprocess::new(context, pixels, size, color, spec)?,
             pool: DevicePool::new(context),
+            how: Upload::Copy,
             upload: None,
             desc: spec.desc.clone(),
             pixels,
@@ -58,6 +75,18 @@ impl TensorMaker {
         if slots.context() == self.context() && slots.bytes() == self.slots.bytes() {
             self.slots = slots;
         }
+    }
+
+    /// How frames in host memory come to the kernel from now on; they are copied at first.
+    ///
+    /// # Errors
+    /// `Run`, where CUDA does not say what the GPU can do.
+    pub fn set_upload(&mut self, upload: Upload) -> Result<()> {
+        self.how = match upload {
+            Upload::Auto if !self.context().reads_host_memory_well()? => Upload::Copy,
+            how => how,
+        };
+        Ok(())
     }
 
     pub fn context(&self) -> &Context {
@@ -76,9 +105,18 @@ impl TensorMaker {
     /// are read when this returns.
     ///
     /// # Errors
-    /// `WrongType`, if it is another frame than [`TensorMaker::new`] was told; `Run`, where the GPU fails.
+    /// `WrongType`, if it is another frame than [`TensorMaker::new`] was told, or is to be read in place and the GPU does not
+    /// see it; `Run`, where the GPU fails.
     pub fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
         frame.check(self.pixels, self.size.0, self.size.1)?;
+        if self.how != Upload::Copy
+            && let Some(planes) = self.seen(frame)?
+        {
+            // SAFETY: the frame was checked, and is there until the kernel has read it, which is waited for.
+            let made = unsafe { self.of_gpu(&planes) }?;
+            made.wait()?;
+            return Ok(made);
+        }
         let planes = self.bring(frame)?;
         let brought = self.stream.record()?;
         // SAFETY: they are copies of the frame's, which was checked, in `upload`, which stays with the stream.
@@ -97,6 +135,25 @@ impl TensorMaker {
         // SAFETY: the planes by the caller's promise; the block has the tensor's size, and returns to the pool after the fence.
         unsafe { self.kernel.launch(&self.stream, planes, block.address()) }?;
         Ok(Tensors::new(vec![Tensor::on_device(self.desc.clone(), block)], Some(self.stream.record()?), None))
+    }
+
+    /// The planes of a frame as the GPU sees them where they are; `None` where it does not, and need not.
+    fn seen(&self, frame: &Frame) -> Result<Option<DevicePlanes>> {
+        let see = |plane: &Plane| {
+            let address = self.context().address_of(plane.data.as_ptr())?;
+            Ok(address.map(|address| DevicePlane { address, stride: plane.stride }))
+        };
+        let planes = frame.planes.iter().map(see).collect::<Result<Option<DevicePlanes>>>()?;
+        match planes {
+            None if self.how == Upload::Mapped => {
+                Err(Error::new(Kind::WrongType, "The GPU cannot read the frame in place")
+                    .cause("it is in ordinary memory, not in the pinned memory that was offered for it")
+                    .remedy(
+                        "Set upload=auto or copy on trtpreprocess, or take out the element between it and the decoder",
+                    ))
+            }
+            planes => Ok(planes),
+        }
     }
 
     /// Queues the copies of a frame's planes to the GPU, as they lie: rows with what is between them.

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Finder, Session, SessionOptions, Wishes};
-use crate::cuda::driver::Context;
 use crate::cuda::preprocess::TensorMaker;
 use crate::error::Result;
 use crate::memory::Pool;
@@ -130,7 +129,7 @@ impl Detector {
         let spec = &self.session.plan.spec;
         let maker = match &mut self.maker {
             Some((made_for, maker)) if *made_for == source => maker,
-            other => &mut other.insert((source, Maker::new(source, spec, self.session.plan.cuda.as_ref())?)).1,
+            other => &mut other.insert((source, Maker::new(source, spec, &self.session)?)).1,
         };
         let picture = maker.tensor(spec, frame)?;
         let letterbox = *maker.letterbox();
@@ -156,10 +155,14 @@ impl Detector {
 }
 
 impl Maker {
-    fn new(source: Source, spec: &InputSpec, cuda: Option<&Context>) -> Result<Self> {
+    fn new(source: Source, spec: &InputSpec, session: &Session) -> Result<Self> {
         let Source { format, size, color } = source;
-        Ok(match cuda {
-            Some(cuda) => Maker::Gpu(Box::new(TensorMaker::new(cuda, format, size, color, spec)?)),
+        Ok(match &session.plan.cuda {
+            Some(cuda) => {
+                let mut maker = TensorMaker::new(cuda, format, size, color, spec)?;
+                maker.set_upload(session.upload)?;
+                Maker::Gpu(Box::new(maker))
+            }
             None => Maker::Cpu(Box::new(Preprocess::new(format, size.0, size.1, color, spec)?), Pool::default()),
         })
     }

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use crate::backend::tensorrt::Options;
 use crate::backend::{Backend, Choice, Event, Loading, Plan};
 use crate::cuda::driver::Context;
+use crate::cuda::preprocess::Upload;
 use crate::error::{Error, Kind, Result};
 use crate::memory::{DevicePool, Pool};
 use crate::model::Model;
@@ -43,6 +44,8 @@ pub struct SessionOptions {
     pub input_size: Option<(u32, u32)>,
     /// The GPU to use, as CUDA counts them.
     pub cuda_device_id: i32,
+    /// How a [`Detector`]'s frames come to the GPU.
+    pub upload: Upload,
     pub tensorrt: Options,
 }
 
@@ -78,6 +81,7 @@ pub struct Session {
     pool: Pool,
     /// Where inputs go that the model takes from GPU memory.
     device: Option<DevicePool>,
+    upload: Upload,
 }
 
 impl Session {
@@ -106,13 +110,14 @@ impl Session {
     /// # Errors
     /// As [`Session::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &SessionOptions, loading: &Loading) -> Result<Self> {
-        let SessionOptions { backend, input_size, cuda_device_id, tensorrt } = options;
+        let SessionOptions { backend, input_size, cuda_device_id, upload, tensorrt } = options;
         let cuda = || Context::primary(*cuda_device_id);
         let plan = Plan::new(path.as_ref(), *backend, *input_size, 1, tensorrt.clone(), cuda)?;
         let backend = plan.load(loading)?;
         let device = plan.cuda.as_ref().map(DevicePool::new);
         let outputs = plan.model().outputs.clone();
-        let mut session = Session { backend, plan, outputs, warnings: Vec::new(), pool: Pool::default(), device };
+        let mut session =
+            Session { backend, plan, outputs, warnings: Vec::new(), pool: Pool::default(), device, upload: *upload };
         if !session.outputs.iter().all(|desc| desc.dims.is_static()) {
             let bytes = session.input().bytes().expect("an input has fixed dimensions");
             let computed = session.run_bytes(&vec![0; bytes])?;

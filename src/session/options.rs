@@ -7,12 +7,13 @@ use std::str::FromStr;
 use super::{SessionOptions, Wishes};
 use crate::backend::Choice;
 use crate::backend::tensorrt::Graphs;
+use crate::cuda::preprocess::Upload;
 use crate::error::{Error, Kind, Result};
 use crate::tensorrt::builder::Precision;
 use crate::vision::recipe::parse_size;
 
-/// All names, those of trtinfer first.
-const NAMES: [&str; 21] = [
+/// All names: those of trtinfer, of trtpreprocess, of trtnms.
+const NAMES: [&str; 22] = [
     "backend",
     "input-size",
     "cuda-device-id",
@@ -26,6 +27,7 @@ const NAMES: [&str; 21] = [
     "allow-host-code",
     "dla-core",
     "cuda-graph",
+    "upload",
     "layout",
     "label-file",
     "score-threshold",
@@ -84,6 +86,10 @@ fn set(options: &mut SessionOptions, wishes: &mut Wishes, name: &str, value: &st
             options.tensorrt.graphs =
                 one_of(name, value, &["auto", "on", "off"], &[Graphs::Auto, Graphs::On, Graphs::Off])?
         }
+        "upload" => {
+            options.upload =
+                one_of(name, value, &["auto", "copy", "mapped"], &[Upload::Auto, Upload::Copy, Upload::Mapped])?
+        }
         "layout" => wishes.layout = if value == "auto" { None } else { Some(value.parse()?) },
         "label-file" => wishes.label_file = path(),
         "score-threshold" => wishes.score_threshold = number(name, value, 0.0, 1.0)?,
@@ -126,8 +132,8 @@ mod tests {
     #[test]
     fn each_option_shows() {
         let values: [&str; NAMES.len()] = [
-            "cpu", "64x32", "1", "/lib", "fp16", "/table", "never", "/cache", "2", "100", "true", "1", "off", "yolox",
-            "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true",
+            "cpu", "64x32", "1", "/lib", "fp16", "/table", "never", "/cache", "2", "100", "true", "1", "off", "copy",
+            "yolox", "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true",
         ];
         let defaults = format!("{:?}", (SessionOptions::default(), Wishes::default()));
         for (name, value) in NAMES.iter().zip(values) {

@@ -100,6 +100,7 @@ impl TrtPreprocess {
                     other => {
                         let size = (format.info.width() as usize, format.info.height() as usize);
                         let mut maker = TensorMaker::new(&context, format.pixels, size, format.color, spec)?;
+                        maker.set_upload(self.settings.lock().unwrap().upload)?;
                         if let Some(slots) = self.obj().static_pad("src").and_then(|pad| slots::ask(&pad)) {
                             maker.use_slots(slots);
                         }
@@ -238,6 +239,11 @@ impl ObjectImpl for TrtPreprocess {
                     .blurb("Width and height of the tensor like 640x640 (unset = as the model wants it)")
                     .mutable_ready()
                     .build(),
+                glib::ParamSpecEnum::builder_with_default("upload", default.upload)
+                    .nick("Upload")
+                    .blurb("How frames in system memory come to the GPU")
+                    .mutable_ready()
+                    .build(),
                 cuda::gst::device_id_property(),
                 stats::property("Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool"),
             ]
@@ -259,6 +265,7 @@ impl ObjectImpl for TrtPreprocess {
             "tensor-order" => settings.order = value.get::<TensorOrder>().expect("checked by GObject"),
             "tensor-type" => settings.dtype = value.get::<TensorType>().expect("checked by GObject"),
             "tensor-size" => settings.size = text(),
+            "upload" => settings.upload = value.get().expect("checked by GObject"),
             "cuda-device-id" => settings.cuda_device_id = value.get().expect("checked by GObject"),
             other => unreachable!("property {other}"),
         }
@@ -281,6 +288,7 @@ impl ObjectImpl for TrtPreprocess {
             "tensor-order" => settings.order.to_value(),
             "tensor-type" => settings.dtype.to_value(),
             "tensor-size" => text(&settings.size),
+            "upload" => settings.upload.to_value(),
             "cuda-device-id" => settings.cuda_device_id.to_value(),
             other => unreachable!("property {other}"),
         }

@@ -1,6 +1,7 @@
 //! What the user says instead of the model: each property of trtpreprocess, unset by default.
 
 use super::{Resize, TensorColors, TensorOrder, TensorType};
+use crate::cuda::preprocess::Upload;
 use crate::error::{Error, Kind, Result};
 use crate::tensor::{DType, TensorDesc};
 use crate::vision::geometry::Fit;
@@ -20,6 +21,7 @@ pub struct Settings {
     pub order: TensorOrder,
     pub dtype: TensorType,
     pub size: String,
+    pub upload: Upload,
     /// -1 follows the pipeline.
     pub cuda_device_id: i32,
 }
@@ -50,6 +52,7 @@ impl Default for Settings {
             order: TensorOrder::Auto,
             dtype: TensorType::Auto,
             size: String::new(),
+            upload: Upload::Auto,
             cuda_device_id: -1,
         }
     }
@@ -144,6 +147,7 @@ mod tests {
             order: TensorOrder::Nhwc,
             dtype: TensorType::F16,
             size: "128x96".into(),
+            upload: Upload::Auto,
             cuda_device_id: -1,
         };
         let spec = all.read().unwrap().apply(Some(&wanted), "cpu").unwrap();

@@ -193,7 +193,7 @@ fn engine_alone(
     };
     let never = AtomicBool::new(false);
     let loading = Loading { tell: &tell, cancelled: &never };
-    let SessionOptions { backend, input_size, cuda_device_id, tensorrt } = options;
+    let SessionOptions { backend, input_size, cuda_device_id, tensorrt, .. } = options;
     let plan =
         Plan::new(Path::new(model), *backend, *input_size, 1, tensorrt.clone(), || Context::primary(*cuda_device_id))?;
     let mut workers = Vec::new();
