@@ -123,6 +123,31 @@ GstTrtStatus gst_trt_session_run (GstTrtSession *session, const void *input, siz
 GstTrtStatus gst_trt_session_detect (GstTrtSession *session, const GstTrtFrame *frame, GstTrtObject *objects,
                                      size_t capacity, size_t *found);
 
+/* The same for a frame in GPU memory: planes are device pointers, read where they are, behind all that is queued on `stream`
+ * so far. It has been read when this returns. GST_TRT_LIBRARY where the model does not run on a GPU. */
+GstTrtStatus gst_trt_session_detect_device (GstTrtSession *session, const GstTrtFrame *frame, void *stream,
+                                            GstTrtObject *objects, size_t capacity, size_t *found);
+
+/* How many GPUs there are. Where CUDA cannot be used this is GST_TRT_LIBRARY, the number 0, and gst_trt_last_error() why. */
+GstTrtStatus gst_trt_gpu_count (uint32_t *count);
+
+/* Input and outputs of its own that a session runs on again and again: on the GPU where the model runs there, else on the
+ * host. Copies wait for the run before them; run_buffers returns when the run is queued. */
+GstTrtStatus gst_trt_session_copy_input (GstTrtSession *session, const void *input, size_t bytes);
+GstTrtStatus gst_trt_session_run_buffers (GstTrtSession *session);
+GstTrtStatus gst_trt_session_copy_output (GstTrtSession *session, size_t index, void *output, size_t bytes);
+
+/* Where they lie in the GPU's memory, until the session is closed: what TensorRT reads and writes. GST_TRT_LIBRARY where
+ * the model does not run on a GPU. */
+GstTrtStatus gst_trt_session_buffers (GstTrtSession *session, void **input, void **outputs, size_t count);
+
+/* Runs the model on tensors in GPU memory that are the caller's, none of them copied: behind all that is queued on `stream`
+ * so far, and before all that is queued there later. Returns when it is queued; the memory must stay until it is done. Each
+ * tensor begins at a multiple of 256 bytes. Pointers are of the GPU's primary context, as those of cudaMalloc and PyTorch;
+ * `stream` is a CUstream or cudaStream_t of it, NULL the default one. */
+GstTrtStatus gst_trt_session_run_device (GstTrtSession *session, void *input, void *const *outputs, size_t count,
+                                         void *stream);
+
 #ifdef __cplusplus
 }
 #endif

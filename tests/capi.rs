@@ -297,6 +297,73 @@ fn wrong_arrays_are_errors_and_break_nothing() {
     gst_trt_session_close(session);
 }
 
+#[test]
+fn a_sessions_buffers_are_run_on() {
+    let dims = &["1", "3", "2", "2"];
+    let graph = Graph::new().input("images", U8, dims).output("same", U8, dims);
+    let graph = graph.node("Identity", &["images"], &["same"], Vec::new());
+    let session = open(&graph.save(&scratch("capi-buffers").join("echo.onnx")), &["backend=cpu"]).unwrap();
+    let picture: [u8; 12] = std::array::from_fn(|i| i as u8);
+    let mut result = [99u8; 12];
+    let (input, out, none) = (picture.as_ptr().cast::<c_void>(), result.as_mut_ptr().cast::<c_void>(), ptr::null_mut());
+    let expect = |status: c_int, wanted: c_int, says: &str| {
+        assert!(status == wanted && last_error().contains(says), "{status}: {} is not “{says}”", last_error());
+    };
+    unsafe {
+        expect(gst_trt_session_copy_input(session, input, 11), 7, "12 elements, and 11 are given");
+        expect(gst_trt_session_copy_input(session, ptr::null(), 12), 7, "input is NULL");
+        expect(gst_trt_session_copy_output(session, 0, out, 11), 7, "12 bytes, and there is room for 11");
+        expect(gst_trt_session_copy_output(session, 0, out, usize::MAX), 7, "12 bytes");
+        expect(gst_trt_session_copy_output(session, 1, out, 12), 7, "no output 1");
+        expect(gst_trt_session_copy_output(session, 0, none, 12), 7, "output is NULL");
+        assert_eq!(result, [99; 12], "nothing was written");
+        assert_eq!(gst_trt_session_copy_input(session, input, 12), 0);
+        assert_eq!(gst_trt_session_run_buffers(session), 0);
+        assert_eq!(gst_trt_session_copy_output(session, 0, out, 12), 0);
+        assert_eq!(result, picture);
+
+        // What needs a GPU says so.
+        let (mut at, mut outputs) = (none, [none]);
+        expect(gst_trt_session_buffers(session, &mut at, outputs.as_mut_ptr(), 1), 5, "does not run on a GPU");
+        expect(gst_trt_session_buffers(session, &mut at, outputs.as_mut_ptr(), 2), 7, "1 outputs, and 2 are given");
+        expect(gst_trt_session_buffers(session, &mut at, ptr::null_mut(), 1), 7, "outputs is NULL");
+        expect(gst_trt_session_run_device(session, none, outputs.as_ptr(), 1, none), 5, "does not run on a GPU");
+        expect(gst_trt_session_run_device(session, none, ptr::null(), 1, none), 7, "outputs is NULL");
+        expect(gst_trt_session_run_device(session, none, outputs.as_ptr(), 0, none), 7, "0 are given");
+        gst_trt_session_close(session);
+        expect(gst_trt_session_copy_input(session, input, 12), 7, "closed already");
+        expect(gst_trt_session_run_buffers(session), 7, "closed already");
+        expect(gst_trt_session_copy_output(session, 0, out, 12), 7, "closed already");
+        expect(gst_trt_session_run_device(session, none, ptr::null(), 0, none), 7, "closed already");
+    }
+    let session = open(&one_box("capi-device"), &["backend=cpu"]).unwrap();
+    let frame = frame(&[0; SIDE * SIDE * 3]);
+    let mut found = 0;
+    unsafe {
+        expect(gst_trt_session_detect_device(session, &frame, none, ptr::null_mut(), 0, &mut found), 5, "GPU");
+        expect(
+            gst_trt_session_detect_device(session, ptr::null(), none, ptr::null_mut(), 0, &mut found),
+            7,
+            "frame is NULL",
+        );
+    }
+    assert!(finds(session));
+    gst_trt_session_close(session);
+}
+
+#[test]
+fn gpus_are_counted_or_it_is_said_why_not() {
+    let mut count = 99;
+    match unsafe { gst_trt_gpu_count(&mut count) } {
+        0 => assert!(count > 0),
+        status => {
+            assert_eq!((status, count), (5, 0));
+            assert!(last_error().starts_with("Cannot use CUDA: "), "{}", last_error());
+        }
+    }
+    assert_eq!(unsafe { gst_trt_gpu_count(ptr::null_mut()) }, 7);
+}
+
 unsafe fn detect_of(session: *mut SessionHandle, frame: &Frame) -> c_int {
     unsafe { gst_trt_session_detect(session, frame, ptr::null_mut(), 0, &mut 0) }
 }

@@ -9,8 +9,11 @@ use common::{init, path, scratch, shapes};
 use gst::prelude::*;
 use gst_check::Harness;
 use gsttrt::backend::Choice;
+use gsttrt::cuda::driver::Stream;
+use gsttrt::cuda::kernels::DevicePlane;
 use gsttrt::error::Kind;
-use gsttrt::session::{Detector, Object, Session, SessionOptions, Wishes};
+use gsttrt::memory::{Buffer, Place};
+use gsttrt::session::{Detector, DeviceFrame, Object, Session, SessionOptions, Wishes};
 use gsttrt::tensor::{DType, Element};
 use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt::vision::geometry::{BBox, Fit};
@@ -257,6 +260,150 @@ fn each_type_goes_in_and_out() {
     same::<f32>(&folder, F32, |i| f32::from(i) / 7.0);
     same::<f16>(&folder, F16, |i| f16::from_f32(f32::from(i) / 7.0));
     same::<u8>(&folder, U8, |i| i.wrapping_mul(10));
+}
+
+#[test]
+fn a_sessions_own_buffers_are_run_on_again_and_again() {
+    let mut session = open(&echo(&scratch("session-buffers"), F32));
+    let mut output = [0f32; 24];
+    for i in 0..3 {
+        let input = [i as f32; 24];
+        session.copy_input_to_device(&input).unwrap();
+        assert!(session.run_buffers().unwrap().is_none(), "on the CPU it is done");
+        session.copy_output_to_host(0, &mut output).unwrap();
+        assert_eq!(output, input);
+    }
+    let buffers = session.buffers().unwrap();
+    assert_eq!((buffers.input.place(), buffers.input.bytes()), (Place::Host, 96));
+    assert_eq!(buffers.outputs[0].as_slice::<f32>().unwrap(), [2.0; 24]);
+
+    for (error, parts) in [
+        (session.copy_input_to_device(&[0f32; 23]), ["24 elements", "23 are given"]),
+        (session.copy_input_to_device(&[0u8; 24]), ["f32 1x3x2x4", "given as u8"]),
+        (session.copy_bytes_to_device(&[0; 95]), ["96 bytes", "95 are given"]),
+        (session.copy_output_to_host(0, &mut output[1..]), ["96 bytes", "room for 92"]),
+        (session.copy_output_to_host(0, &mut [0u8; 96]), ["f32 1x3x2x4", "asked for as u8"]),
+        (session.copy_output_to_host(1, &mut output), ["no output 1", "of 1"]),
+        (session.copy_bytes_to_host(7, &mut []), ["no output 7", "of 1"]),
+    ] {
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), Kind::WrongType);
+        assert!(parts.iter().all(|part| error.message().contains(part)), "{error}");
+    }
+    session.copy_output_to_host(0, &mut output).unwrap();
+    assert_eq!(output, [2.0; 24], "nothing is lost");
+}
+
+#[test]
+fn without_a_gpu_there_is_nothing_to_run_on_it() {
+    let model = one_box(&scratch("session-device"));
+    let mut detector = Detector::open(&model, &on_cpu(), Wishes::default()).unwrap();
+    let planes = [DevicePlane { address: 256, stride: 192 }].into_iter().collect();
+    let frame = DeviceFrame { format: PixelFormat::Rgb, width: 64, height: 64, planes };
+    // SAFETY: nothing is read.
+    let errors = unsafe {
+        [
+            detector.session_mut().run_device(256, &[512], std::ptr::null_mut()).map(drop),
+            detector.detect_device(&frame, Colorimetry::default(), std::ptr::null_mut()).map(drop),
+        ]
+    };
+    for error in errors.map(Result::unwrap_err) {
+        assert_eq!(error.kind(), Kind::Library);
+        assert!(error.message().contains("does not run on a GPU: it was opened for the CPU"), "{error}");
+    }
+    assert_eq!(detect(&mut detector, 64, 64, &[128; 64 * 64 * 3]).unwrap().len(), 1);
+}
+
+/// Needs a GPU and TensorRT, as [`on_the_gpu_too`].
+#[test]
+fn memory_of_the_gpu_is_run_on_where_it_is() {
+    let Some(context) = common::gpu::context() else { return };
+    let Some(properties) = setting("TRT_PROPERTIES") else { return common::gpu::skip("TRT_PROPERTIES is not set.") };
+    let model = setting("GPU_MODEL").unwrap_or_else(shapes);
+    let texts = properties.split_whitespace().chain(["backend=tensorrt"]);
+    let (options, wishes) = gsttrt::session::parse_options(texts).unwrap();
+    let mut detector = Detector::open(&model, &options, wishes).unwrap();
+    let session = detector.session_mut();
+    let (bytes, outputs) = (session.input().bytes().unwrap(), session.outputs().to_vec());
+    let picture: Vec<u8> = (0..bytes).map(|i| (i % 61) as u8).collect(); // any bits, of small numbers
+    let expected: Vec<Vec<u8>> =
+        session.run_bytes(&picture).unwrap().iter().map(|tensor| tensor.bytes().unwrap().to_vec()).collect();
+
+    // Its own.
+    session.copy_bytes_to_device(&picture).unwrap();
+    for _ in 0..4 {
+        session.run_buffers().unwrap().expect("it is queued");
+    }
+    for (i, expected) in expected.iter().enumerate() {
+        let mut found = vec![0; expected.len()];
+        session.copy_bytes_to_host(i, &mut found).unwrap();
+        assert!(found == *expected, "output {i}");
+    }
+    assert_eq!(session.buffers().unwrap().input.place(), Place::Device);
+
+    // The caller's, on the caller's stream.
+    let stream = Stream::new(&context).unwrap();
+    let mut input = Buffer::device(&context, bytes).unwrap();
+    input.write(0, &picture).unwrap();
+    let results: Vec<Buffer> =
+        outputs.iter().map(|desc| Buffer::device(&context, desc.bytes().unwrap()).unwrap()).collect();
+    let addresses: Vec<u64> = results.iter().map(|result| result.address().unwrap()).collect();
+    let at = input.address().unwrap();
+    for raw in [stream.raw(), std::ptr::null_mut()] {
+        // SAFETY: all of it stays until the end.
+        let fence = unsafe { session.run_device(at, &addresses, raw) }.unwrap();
+        fence.wait().unwrap();
+        for (result, expected) in results.iter().zip(&expected) {
+            let mut found = vec![0; expected.len()];
+            result.read(0, &mut found).unwrap();
+            assert!(found == *expected);
+        }
+    }
+
+    // What cannot be.
+    let (host, small) = (Buffer::mapped(&context, bytes).unwrap(), Buffer::device(&context, 256).unwrap());
+    for (input, says) in [
+        (host.address().unwrap(), "no memory of a GPU"),
+        (at + 4, "multiple of 256"),
+        (0, "multiple of 256"),
+        (1 << 60, ""),
+        (small.address().unwrap(), ""), // it may have neighbours
+    ] {
+        // SAFETY: it is refused, or there are neighbours.
+        let outcome = unsafe { session.run_device(input, &addresses, std::ptr::null_mut()) };
+        match outcome {
+            Err(error) => assert!(error.message().contains(says), "{error}"),
+            Ok(fence) => {
+                assert_eq!(says, "");
+                fence.wait().unwrap();
+            }
+        }
+    }
+    // SAFETY: it is refused.
+    let error = unsafe { session.run_device(at, &[], std::ptr::null_mut()) }.unwrap_err();
+    assert!(error.message().contains("0 are given"), "{error}");
+
+    // Frames.
+    let (info, buffer) = frames("NV12").remove(0);
+    let (width, height) = (info.width() as usize, info.height() as usize);
+    let map = buffer.map_readable().unwrap();
+    let strides = [info.stride()[0] as usize, info.stride()[1] as usize];
+    let rows = [&map[..strides[0] * height], &map[info.offset()[1]..][..strides[1] * height / 2]];
+    let planes = rows.iter().zip(strides).map(|(&data, stride)| Plane { data, stride }).collect();
+    let frame = Frame { format: PixelFormat::Nv12, width, height, planes };
+    let blocks = rows.map(|rows| {
+        let mut block = Buffer::device(&context, rows.len()).unwrap();
+        block.write(0, rows).unwrap();
+        block
+    });
+    let planes = blocks.iter().zip(strides);
+    let planes = planes.map(|(block, stride)| DevicePlane { address: block.address().unwrap(), stride }).collect();
+    let on_device = DeviceFrame { format: PixelFormat::Nv12, width, height, planes };
+    let expected = detector.detect(&frame, Colorimetry::default()).unwrap();
+    // SAFETY: the frame stays.
+    let found = unsafe { detector.detect_device(&on_device, Colorimetry::default(), stream.raw()) }.unwrap();
+    assert!(!expected.is_empty());
+    assert_eq!(found, expected);
 }
 
 #[test]

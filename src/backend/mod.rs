@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 use gst::glib;
 
-use crate::cuda::driver::Context;
+use crate::cuda::driver::{Context, Fence};
 use crate::error::{Error, Kind, Result};
 use crate::model::Model;
 use crate::tensor::{TensorDesc, Tensors};
@@ -27,6 +27,18 @@ pub trait Backend: Send {
     /// Runs the model on the pictures' tensors, at most as many as it was opened for: one tensor each, as the specification
     /// says. Returns all outputs of each picture, in the model's order, each in its own type; they keep the picture.
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>>;
+
+    /// Queues a run on one picture and on outputs that lie where the caller says, once `after` is passed. Returns what is
+    /// passed when it is done.
+    ///
+    /// # Safety
+    /// The memory is the GPU's, has the tensors' sizes, begins at multiples of 256, and stays until the fence is passed.
+    ///
+    /// # Errors
+    /// `Library`, where this backend does not run on a GPU; `Run`, where running failed.
+    unsafe fn run_at(&mut self, _picture: u64, _outputs: &[u64], _after: Option<&Fence>) -> Result<Fence> {
+        Err(Error::new(Kind::Library, "The model does not run on a GPU"))
+    }
 }
 
 /// Which backend the user asks for.

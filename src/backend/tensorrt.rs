@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::recordings::Recordings;
 use super::{Backend, Event, Loading, Plan, check_rows};
-use crate::cuda::driver::{Context, Stream};
+use crate::cuda::driver::{Context, Fence, Stream};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{DeviceBlock, DevicePool, Slots};
 use crate::model::{self, Model};
@@ -477,5 +477,15 @@ impl Backend for TensorRt {
             Tensors::new(rows, Some(ready.clone()), Some(picture.clone()))
         };
         Ok(pictures.iter().zip(&row_of).map(frame).collect())
+    }
+
+    unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], after: Option<&Fence>) -> Result<Fence> {
+        after.map_or(Ok(()), |after| self.stream.wait(after))?;
+        self.addresses.clear();
+        self.addresses.push(picture);
+        self.addresses.extend_from_slice(outputs);
+        // SAFETY: as the caller says.
+        unsafe { self.start(1) }?;
+        self.stream.record()
     }
 }

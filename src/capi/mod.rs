@@ -11,10 +11,12 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use crate::cuda::driver::{GpuStatus, available};
 use crate::error::{Error, Kind, Result};
-use crate::session::{Detector, Session, parse_options};
+use crate::memory::Buffer;
+use crate::session::{self, Detector, Session, parse_options};
 use crate::tensor::TensorDesc;
 use types::array;
 pub use types::{Frame, Object, Tensor};
@@ -35,6 +37,19 @@ struct Working {
     detector: Detector,
     /// By class id; C has pointers to them.
     labels: HashMap<u32, CString>,
+}
+
+impl Open {
+    fn working(&self) -> MutexGuard<'_, Working> {
+        self.working.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_count(&self, count: usize) -> Result<()> {
+        match count == self.outputs.len() {
+            true => Ok(()),
+            false => Err(wrong(format!("The model has {} outputs, and {count} are given", self.outputs.len()))),
+        }
+    }
 }
 
 static SESSIONS: RwLock<BTreeMap<usize, Arc<Open>>> = RwLock::new(BTreeMap::new());
@@ -249,16 +264,14 @@ pub unsafe extern "C" fn gst_trt_session_run(
 ) -> c_int {
     done(contained(|| {
         let open = find(session)?;
-        if count != open.outputs.len() {
-            return Err(wrong(format!("The model has {} outputs, and {count} are given", open.outputs.len())));
-        }
+        open.check_count(count)?;
         // SAFETY: as the caller says.
         let (outputs, sizes) =
             unsafe { (array("outputs", outputs, count)?, array("output_bytes", output_bytes, count)?) };
         if outputs.contains(&ptr::null_mut()) {
             return Err(null("outputs"));
         }
-        let mut working = open.working.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut working = open.working();
         let session = working.detector.session_mut();
         session.check(bytes)?;
         // SAFETY: as the caller says.
@@ -290,20 +303,36 @@ pub unsafe extern "C" fn gst_trt_session_detect(
     capacity: usize,
     found: *mut usize,
 ) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe {
+        detect(session, objects, capacity, found, |detector| {
+            let (frame, color) = frame.as_ref().ok_or_else(|| null("frame"))?.read()?;
+            detector.detect(&frame, color)
+        })
+    }
+}
+
+/// # Safety
+/// There is room for `capacity` objects, and for their number.
+unsafe fn detect(
+    session: *mut SessionHandle,
+    objects: *mut Object,
+    capacity: usize,
+    found: *mut usize,
+    detect: impl FnOnce(&mut Detector) -> Result<Vec<session::Object>>,
+) -> c_int {
     done(contained(|| {
         let open = find(session)?;
-        // SAFETY: as the caller says.
-        let (frame, color) = unsafe { frame.as_ref().ok_or_else(|| null("frame"))?.read()? };
         if objects.is_null() && capacity > 0 {
             return Err(null("objects"));
         }
         if found.is_null() {
             return Err(null("found"));
         }
-        let mut working = open.working.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut working = open.working();
         let Working { detector, labels } = &mut *working;
         detector.session().model().check_task()?;
-        let detected = detector.detect(&frame, color)?;
+        let detected = detect(detector)?;
         for (i, object) in detected.iter().take(capacity).enumerate() {
             let label = labels.entry(object.class_id).or_insert_with(|| c_string(&object.label));
             // SAFETY: there is room for `capacity` of them, as the caller says.
@@ -312,6 +341,155 @@ pub unsafe extern "C" fn gst_trt_session_detect(
         // SAFETY: as the caller says.
         unsafe { give("found", found, detected.len()) }
     }))
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// `count`, if not NULL, has room.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_gpu_count(count: *mut u32) -> c_int {
+    done(contained(|| {
+        // SAFETY: as the caller says.
+        unsafe { give("count", count, 0)? };
+        available()?;
+        let GpuStatus::Available(found) = GpuStatus::detect() else { unreachable!("available") };
+        // SAFETY: as the caller says.
+        unsafe { give("count", count, found) }
+    }))
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// Pointers that are not NULL are to as much memory as the numbers say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_session_buffers(
+    session: *mut SessionHandle,
+    input: *mut *mut c_void,
+    outputs: *mut *mut c_void,
+    count: usize,
+) -> c_int {
+    done(contained(|| {
+        let open = find(session)?;
+        open.check_count(count)?;
+        if outputs.is_null() {
+            return Err(null("outputs"));
+        }
+        let mut working = open.working();
+        let session = working.detector.session_mut();
+        session.cuda()?;
+        let buffers = session.buffers()?;
+        let pointer = |buffer: &Buffer| ptr::with_exposed_provenance_mut(buffer.address().unwrap_or(0) as usize);
+        // SAFETY: as the caller says.
+        unsafe {
+            give("input", input, pointer(&buffers.input))?;
+            for (i, buffer) in buffers.outputs.iter().enumerate() {
+                outputs.add(i).write(pointer(buffer));
+            }
+        }
+        Ok(())
+    }))
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// Pointers that are not NULL are to as much memory as the numbers say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_session_copy_input(
+    session: *mut SessionHandle,
+    input: *const c_void,
+    bytes: usize,
+) -> c_int {
+    done(contained(|| {
+        let open = find(session)?;
+        let mut working = open.working();
+        let session = working.detector.session_mut();
+        session.check(bytes)?;
+        // SAFETY: as the caller says.
+        session.copy_bytes_to_device(unsafe { array("input", input.cast(), bytes)? })
+    }))
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_session_run_buffers(session: *mut SessionHandle) -> c_int {
+    done(contained(|| find(session)?.working().detector.session_mut().run_buffers().map(drop)))
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// Pointers that are not NULL are to as much memory as the numbers say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_session_copy_output(
+    session: *mut SessionHandle,
+    index: usize,
+    output: *mut c_void,
+    bytes: usize,
+) -> c_int {
+    done(contained(|| {
+        let open = find(session)?;
+        if output.is_null() {
+            return Err(null("output"));
+        }
+        let mut working = open.working();
+        let session = working.detector.session_mut();
+        session.check_output(index, bytes)?;
+        // SAFETY: as the caller says; what is to be a slice has to be initialised.
+        let output = unsafe {
+            ptr::write_bytes(output.cast::<u8>(), 0, bytes);
+            std::slice::from_raw_parts_mut(output.cast::<u8>(), bytes)
+        };
+        session.copy_bytes_to_host(index, output)
+    }))
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// As the header says of memory and stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_session_run_device(
+    session: *mut SessionHandle,
+    input: *mut c_void,
+    outputs: *const *mut c_void,
+    count: usize,
+    stream: *mut c_void,
+) -> c_int {
+    done(contained(|| {
+        let open = find(session)?;
+        open.check_count(count)?;
+        // SAFETY: as the caller says.
+        let outputs: Vec<u64> =
+            unsafe { array("outputs", outputs, count)? }.iter().map(|output| output.addr() as u64).collect();
+        let mut working = open.working();
+        // SAFETY: as the caller says.
+        unsafe { working.detector.session_mut().run_device(input.addr() as u64, &outputs, stream) }.map(drop)
+    }))
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// As the header says of memory and stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_session_detect_device(
+    session: *mut SessionHandle,
+    frame: *const Frame,
+    stream: *mut c_void,
+    objects: *mut Object,
+    capacity: usize,
+    found: *mut usize,
+) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe {
+        detect(session, objects, capacity, found, |detector| {
+            let (frame, color) = frame.as_ref().ok_or_else(|| null("frame"))?.on_device()?;
+            detector.detect_device(&frame, color, stream)
+        })
+    }
 }
 
 #[cfg(test)]

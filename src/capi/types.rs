@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_void};
 
 use super::{null, text, wrong};
+use crate::cuda::kernels::DevicePlane;
 use crate::error::Result;
 use crate::session;
 use crate::tensor::{DType, TensorDesc};
@@ -97,22 +98,54 @@ impl Frame {
     /// # Safety
     /// Pointers that are not NULL are to as much memory as the numbers say, which stays for `'a`.
     pub(super) unsafe fn read<'a>(&self) -> Result<(frame::Frame<'a>, Colorimetry)> {
-        // SAFETY: as the caller says.
-        let name = unsafe { text("frame->format", self.format) }?;
-        let format = PixelFormat::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
-            wrong(format!("Frames of {name} cannot be used"))
-                .remedy(format!("Convert them to one of {}", PixelFormat::ALL.map(PixelFormat::name).join(", ")))
-        })?;
         let (width, height) = (self.width as usize, self.height as usize);
-        let planes = (0..format.planes(width, height).len()).map(|i| {
-            if self.planes[i].is_null() {
-                return Err(null(&format!("frame->planes[{i}]")));
-            }
+        // SAFETY: as the caller says.
+        let format = unsafe { self.pixels() }?;
+        let planes = self.planes_of(format).map(|plane| {
+            let (i, address) = plane?;
             // SAFETY: as the caller says.
-            let data = unsafe { array("frame->planes", self.planes[i].cast::<u8>(), self.bytes[i]) }?;
+            let data = unsafe { array("frame->planes", address.cast::<u8>(), self.bytes[i]) }?;
             Ok(Plane { data, stride: self.strides[i] })
         });
         Ok((frame::Frame { format, width, height, planes: planes.collect::<Result<_>>()? }, self.colorimetry()?))
+    }
+
+    /// The same of a frame in GPU memory, whose addresses are checked by whoever reads it.
+    ///
+    /// # Safety
+    /// `format`, if not NULL, is a text that ends with zero.
+    pub(super) unsafe fn on_device(&self) -> Result<(session::DeviceFrame, Colorimetry)> {
+        let (width, height) = (self.width as usize, self.height as usize);
+        // SAFETY: as the caller says.
+        let format = unsafe { self.pixels() }?;
+        let planes = self.planes_of(format).map(|plane| {
+            let (i, address) = plane?;
+            Ok(DevicePlane { address: address.addr() as u64, stride: self.strides[i] })
+        });
+        Ok((
+            session::DeviceFrame { format, width, height, planes: planes.collect::<Result<_>>()? },
+            self.colorimetry()?,
+        ))
+    }
+
+    /// # Safety
+    /// `format`, if not NULL, is a text that ends with zero.
+    unsafe fn pixels(&self) -> Result<PixelFormat> {
+        // SAFETY: as the caller says.
+        let name = unsafe { text("frame->format", self.format) }?;
+        PixelFormat::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
+            wrong(format!("Frames of {name} cannot be used"))
+                .remedy(format!("Convert them to one of {}", PixelFormat::ALL.map(PixelFormat::name).join(", ")))
+        })
+    }
+
+    /// As many as the format has, with their numbers.
+    fn planes_of(&self, format: PixelFormat) -> impl Iterator<Item = Result<(usize, *const c_void)>> {
+        let count = format.planes(self.width as usize, self.height as usize).len();
+        self.planes.into_iter().take(count).enumerate().map(|(i, plane)| match plane.is_null() {
+            true => Err(null(&format!("frame->planes[{i}]"))),
+            false => Ok((i, plane)),
+        })
     }
 
     fn colorimetry(&self) -> Result<Colorimetry> {

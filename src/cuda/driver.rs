@@ -515,6 +515,76 @@ impl Stream {
 }
 
 impl Context {
+    /// The fence that is passed once all is done that was queued so far on a stream that somebody else made; NULL is the
+    /// default one.
+    ///
+    /// # Safety
+    /// `stream` is a stream of this context and alive.
+    pub unsafe fn fence_on(&self, stream: *mut c_void) -> Result<Fence> {
+        // SAFETY: as the caller says.
+        unsafe { self.record(stream.cast()) }
+    }
+
+    /// What is queued after this on a stream that somebody else made starts only once the fence is passed.
+    ///
+    /// # Safety
+    /// `stream` is a stream of this context and alive.
+    pub unsafe fn hold(&self, stream: *mut c_void, fence: &Fence) -> Result<()> {
+        let _entered = self.enter()?;
+        // SAFETY: as the caller says; the event is alive.
+        unsafe {
+            result::stream::wait_event(stream.cast(), fence.0.event.0, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+        }
+        .or_fail("Cannot order GPU work")
+    }
+
+    /// Whether there are so many bytes of this GPU's memory.
+    ///
+    /// # Errors
+    /// `WrongType`, with what is there instead.
+    pub fn check_memory(&self, address: u64, bytes: usize) -> Result<()> {
+        use sys::CUpointer_attribute::*;
+        let _entered = self.enter()?;
+        let end = address.saturating_add(bytes as u64);
+        let mut at = address;
+        // Memory that is mapped piece by piece is known piece by piece.
+        while at < end {
+            let (mut kind, mut device, mut start, mut size) = (0u32, -1i32, 0u64, 0usize);
+            let mut asked = [
+                CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+            ];
+            let mut answers: [*mut c_void; 4] =
+                [(&raw mut kind).cast(), (&raw mut device).cast(), (&raw mut start).cast(), (&raw mut size).cast()];
+            // SAFETY: as many places for answers of those types; any address may be asked for.
+            unsafe { sys::cuPointerGetAttributes(4, asked.as_mut_ptr(), answers.as_mut_ptr(), at) }
+                .result()
+                .or_fail("Cannot ask what memory that is")?;
+            let wrong = |cause: String| Err(Error::new(Kind::WrongType, "The memory cannot be used").cause(cause));
+            if kind != sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 {
+                return wrong(format!("{at:#x} is no memory of a GPU"));
+            }
+            if device != self.device() {
+                return wrong(format!(
+                    "{at:#x} is memory of GPU {device}, and the model runs on GPU {}",
+                    self.device()
+                ));
+            }
+            let piece = start.saturating_add(size as u64);
+            if piece <= at {
+                return wrong(format!(
+                    "{} bytes are needed from {address:#x} on, and {} are there",
+                    bytes,
+                    at - address
+                ));
+            }
+            at = piece;
+        }
+        Ok(())
+    }
+
     /// # Safety
     /// `stream` is a stream of this context and alive.
     unsafe fn record(&self, stream: sys::CUstream) -> Result<Fence> {

@@ -1,18 +1,20 @@
 //! Frames in, objects out: what `trtpreprocess ! trtinfer ! trtnms` do with a frame in host memory.
 
+use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::{Finder, Session, SessionOptions, Wishes};
+use crate::cuda::kernels::DevicePlanes;
 use crate::cuda::preprocess::TensorMaker;
 use crate::error::Result;
 use crate::memory::Pool;
 use crate::meta::detection::label_text;
-use crate::tensor::{Tensor, Tensors};
+use crate::tensor::{Tensor, TensorDesc, Tensors};
 use crate::vision::frame::{Colorimetry, Frame, PixelFormat};
 use crate::vision::geometry::{BBox, Letterbox};
 use crate::vision::preprocess::Preprocess;
-use crate::vision::recipe::{InputSpec, Recipe};
+use crate::vision::recipe::Recipe;
 
 /// An object in a frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +56,15 @@ pub struct Detector {
     finder: Option<Finder>,
 }
 
+/// A frame in GPU memory.
+#[derive(Clone, Debug)]
+pub struct DeviceFrame {
+    pub format: PixelFormat,
+    pub width: usize,
+    pub height: usize,
+    pub planes: DevicePlanes,
+}
+
 /// The frames that a maker is made for.
 #[derive(Clone, Copy, PartialEq)]
 struct Source {
@@ -64,7 +75,7 @@ struct Source {
 
 /// What makes the tensors, where the model wants them.
 enum Maker {
-    Cpu(Box<Preprocess>, Pool),
+    Cpu { preprocess: Box<Preprocess>, desc: TensorDesc, pool: Pool },
     Gpu(Box<TensorMaker>),
 }
 
@@ -125,17 +136,56 @@ impl Detector {
     /// `Settings`, where the wishes do not suit the model or its layout is not recognised; `Run`, where running failed. The
     /// detector stays usable.
     pub fn detect(&mut self, frame: &Frame, color: Colorimetry) -> Result<Vec<Object>> {
-        let source = Source { format: frame.format, size: (frame.width, frame.height), color };
-        let spec = &self.session.plan.spec;
-        let maker = match &mut self.maker {
-            Some((made_for, maker)) if *made_for == source => maker,
-            other => &mut other.insert((source, Maker::new(source, spec, &self.session)?)).1,
+        let maker = self.maker(Source { format: frame.format, size: (frame.width, frame.height), color })?;
+        let (letterbox, picture) = (*maker.letterbox(), maker.of_host(frame)?);
+        self.find(picture, letterbox)
+    }
+
+    /// The same for a frame in GPU memory, which is read where it is, behind all that is queued on `stream` so far: a
+    /// `CUstream` or `cudaStream_t` of the GPU's primary context, NULL for the default one. When this returns, it has been
+    /// read.
+    ///
+    /// # Safety
+    /// `stream` is alive, and nobody writes the frame meanwhile.
+    ///
+    /// # Errors
+    /// As [`Detector::detect`]; `WrongType`, where the planes are not memory of this GPU or too small; `Library`, where the
+    /// model does not run on a GPU.
+    pub unsafe fn detect_device(
+        &mut self,
+        frame: &DeviceFrame,
+        color: Colorimetry,
+        stream: *mut c_void,
+    ) -> Result<Vec<Object>> {
+        let DeviceFrame { format, width, height, ref planes } = *frame;
+        let cuda = self.session.cuda()?.clone();
+        let Maker::Gpu(maker) = self.maker(Source { format, size: (width, height), color })? else {
+            unreachable!("there is a context");
         };
-        let picture = maker.tensor(spec, frame)?;
+        for (plane, (row, rows)) in planes.iter().zip(format.planes(width, height)) {
+            let bytes = plane.stride.saturating_mul(rows.saturating_sub(1)).saturating_add(row);
+            cuda.check_memory(plane.address, bytes)?;
+        }
+        // SAFETY: the stream as the caller says; the planes were checked, and stay until the boxes are found, for which the
+        // host waits.
+        let picture = unsafe {
+            maker.stream().wait_for(stream)?;
+            maker.of_gpu(planes)?
+        };
         let letterbox = *maker.letterbox();
+        self.find(picture, letterbox)
+    }
+
+    fn maker(&mut self, source: Source) -> Result<&mut Maker> {
+        let made = self.maker.take().filter(|(made_for, _)| *made_for == source);
+        let made = made.map_or_else(|| Maker::new(source, &self.session).map(|maker| (source, maker)), Ok)?;
+        Ok(&mut self.maker.insert(made).1)
+    }
+
+    /// The objects in a picture.
+    fn find(&mut self, picture: Tensors, letterbox: Letterbox) -> Result<Vec<Object>> {
         let outputs = self.session.infer(Arc::new(picture))?;
         let model = self.session.plan.model().clone();
-
         let finder = match &mut self.finder {
             Some(finder) if finder.suits(&model, &outputs) && finder.is_of(&self.wishes) => finder,
             other => other.insert(Finder::new(self.wishes.clone(), &model, &outputs, &letterbox)?),
@@ -155,22 +205,25 @@ impl Detector {
 }
 
 impl Maker {
-    fn new(source: Source, spec: &InputSpec, session: &Session) -> Result<Self> {
-        let Source { format, size, color } = source;
+    fn new(source: Source, session: &Session) -> Result<Self> {
+        let (Source { format, size, color }, spec) = (source, &session.plan.spec);
         Ok(match &session.plan.cuda {
             Some(cuda) => {
                 let mut maker = TensorMaker::new(cuda, format, size, color, spec)?;
                 maker.set_upload(session.upload)?;
                 Maker::Gpu(Box::new(maker))
             }
-            None => Maker::Cpu(Box::new(Preprocess::new(format, size.0, size.1, color, spec)?), Pool::default()),
+            None => {
+                let preprocess = Box::new(Preprocess::new(format, size.0, size.1, color, spec)?);
+                Maker::Cpu { preprocess, desc: spec.desc.clone(), pool: Pool::default() }
+            }
         })
     }
 
-    fn tensor(&mut self, spec: &InputSpec, frame: &Frame) -> Result<Tensors> {
+    fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
         match self {
-            Maker::Cpu(preprocess, pool) => {
-                let tensor = Tensor::fill(pool, spec.desc.clone(), |bytes| preprocess.run(frame, bytes))?;
+            Maker::Cpu { preprocess, desc, pool } => {
+                let tensor = Tensor::fill(pool, desc.clone(), |bytes| preprocess.run(frame, bytes))?;
                 Ok(Tensors::new(vec![tensor], None, None))
             }
             Maker::Gpu(maker) => maker.of_host(frame),
@@ -179,7 +232,7 @@ impl Maker {
 
     fn letterbox(&self) -> &Letterbox {
         match self {
-            Maker::Cpu(preprocess, _) => preprocess.letterbox(),
+            Maker::Cpu { preprocess, .. } => preprocess.letterbox(),
             Maker::Gpu(maker) => maker.letterbox(),
         }
     }

@@ -5,6 +5,7 @@
 
 mod classes;
 mod detector;
+mod device;
 mod finder;
 mod options;
 
@@ -23,7 +24,8 @@ use crate::model::Model;
 use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
 
 pub(crate) use classes::read_labels;
-pub use detector::{Detector, Object};
+pub use detector::{Detector, DeviceFrame, Object};
+pub use device::Buffers;
 pub(crate) use finder::Finder;
 pub use finder::Wishes;
 pub use options::parse_options;
@@ -49,7 +51,8 @@ pub struct SessionOptions {
     pub tensorrt: Options,
 }
 
-/// A loaded model, to be run on host data.
+/// A loaded model, to be run on host data, on buffers of its own ([`Session::buffers`]), or on a caller's GPU memory
+/// ([`Session::run_device`]).
 ///
 /// Its input is the tensor of one picture: `f32`, `f16` or `u8`, see [`Session::input`]. Inputs beside it, such as the
 /// picture's size, are filled by the session. It may move between threads and runs one thing at a time; other threads
@@ -82,6 +85,10 @@ pub struct Session {
     /// Where inputs go that the model takes from GPU memory.
     device: Option<DevicePool>,
     upload: Upload,
+    /// Made when they are asked for.
+    buffers: Option<Buffers>,
+    /// Memory of a caller that was found to do.
+    checked: Vec<u64>,
 }
 
 impl Session {
@@ -116,8 +123,17 @@ impl Session {
         let backend = plan.load(loading)?;
         let device = plan.cuda.as_ref().map(DevicePool::new);
         let outputs = plan.model().outputs.clone();
-        let mut session =
-            Session { backend, plan, outputs, warnings: Vec::new(), pool: Pool::default(), device, upload: *upload };
+        let mut session = Session {
+            backend,
+            plan,
+            outputs,
+            warnings: Vec::new(),
+            pool: Pool::default(),
+            device,
+            upload: *upload,
+            buffers: None,
+            checked: Vec::new(),
+        };
         if !session.outputs.iter().all(|desc| desc.dims.is_static()) {
             let bytes = session.input().bytes().expect("an input has fixed dimensions");
             let computed = session.run_bytes(&vec![0; bytes])?;
@@ -163,9 +179,7 @@ impl Session {
     /// `WrongType`, where types or numbers of elements are not the model's, or where it has several outputs; `Run`, where
     /// running failed. The session stays usable.
     pub fn run<I: Element, O: Element>(&mut self, input: &[I], output: &mut [O]) -> Result<()> {
-        if I::DTYPE != self.input().dtype {
-            return Err(wrong(format!("the input {} is given as {}", self.input(), I::DTYPE)));
-        }
+        self.check_type::<I>()?;
         match &self.outputs[..] {
             [only] if only.dtype == O::DTYPE => {}
             [only] => return Err(wrong(format!("the output {only} is asked for as {}", O::DTYPE))),
@@ -230,6 +244,13 @@ impl Session {
         match tensor.device() {
             Some(block) => Tensor::fill(&self.pool, tensor.desc().clone(), |bytes| block.read_into(bytes)),
             None => Ok(tensor),
+        }
+    }
+
+    fn check_type<I: Element>(&self) -> Result<()> {
+        match I::DTYPE == self.input().dtype {
+            true => Ok(()),
+            false => Err(wrong(format!("the input {} is given as {}", self.input(), I::DTYPE))),
         }
     }
 

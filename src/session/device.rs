@@ -1,0 +1,218 @@
+//! A session on memory that stays: its own buffers, or a caller's on the GPU.
+
+use std::ffi::c_void;
+
+use super::{Session, wrong};
+use crate::cuda::driver::{Context, Fence};
+use crate::error::{Error, Kind, Result};
+use crate::memory::{Buffer, Slots};
+use crate::tensor::{Element, TensorDesc, list};
+
+/// The memory that [`Session::run_buffers`] works on: on the GPU where the model runs there, else on the host.
+#[derive(Debug)]
+pub struct Buffers {
+    /// Of [`Session::input`].
+    pub input: Buffer,
+    /// Of [`Session::outputs`], in their order.
+    pub outputs: Vec<Buffer>,
+    /// Passed once the last run that used them is done.
+    last: Option<Fence>,
+}
+
+impl Session {
+    /// The session's own input and output, made at the first call and the same ever after. Where the model runs on a GPU,
+    /// [`Buffer::address`] is what TensorRT reads and writes.
+    ///
+    /// ```
+    /// use gsttrt::session::{Session, SessionOptions};
+    ///
+    /// # fn main() -> gsttrt::error::Result<()> {
+    /// let mut session = Session::open("tests/models/shapes.onnx", &SessionOptions::default())?;
+    /// session.copy_input_to_device(&vec![0.5f32; 3 * 512 * 512])?;
+    /// session.run_buffers()?;
+    /// let mut rows = vec![0f32; 16128 * 7];
+    /// session.copy_output_to_host(0, &mut rows)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Run`, where the GPU has no memory left.
+    pub fn buffers(&mut self) -> Result<&Buffers> {
+        self.own_buffers().map(|buffers| &*buffers)
+    }
+
+    fn own_buffers(&mut self) -> Result<&mut Buffers> {
+        if self.buffers.is_none() {
+            let new = |desc: &TensorDesc| {
+                let bytes = desc.bytes().expect("a session's tensors have fixed dimensions");
+                self.plan.cuda.as_ref().map_or_else(|| Ok(Buffer::host(bytes)), |cuda| Buffer::device(cuda, bytes))
+            };
+            let outputs = self.outputs.iter().map(new).collect::<Result<_>>()?;
+            self.buffers = Some(Buffers { input: new(self.input())?, outputs, last: None });
+        }
+        Ok(self.buffers.as_mut().expect("just made"))
+    }
+
+    /// Writes the input of [`Session::buffers`], once the last run has read it.
+    ///
+    /// # Errors
+    /// `WrongType`, where type or number of elements are not the input's; `Run`, where the GPU fails.
+    pub fn copy_input_to_device<T: Element>(&mut self, input: &[T]) -> Result<()> {
+        self.check_type::<T>()?;
+        self.copy_bytes_to_device(bytemuck::cast_slice(input))
+    }
+
+    /// The same with bytes at any address.
+    ///
+    /// # Errors
+    /// As [`Session::copy_input_to_device`].
+    pub fn copy_bytes_to_device(&mut self, input: &[u8]) -> Result<()> {
+        self.check(input.len())?;
+        let buffers = self.own_buffers()?;
+        buffers.wait()?;
+        buffers.input.write(0, input)
+    }
+
+    /// Runs the model on [`Session::buffers`]. On a GPU this returns when it is queued, and the fence is passed when it is
+    /// done; on the CPU it is done.
+    ///
+    /// # Errors
+    /// `Run`, where running failed.
+    pub fn run_buffers(&mut self) -> Result<Option<Fence>> {
+        self.own_buffers()?;
+        let mut buffers = self.buffers.take().expect("just made");
+        let done = self.run_on(&mut buffers);
+        self.buffers = Some(buffers);
+        done
+    }
+
+    fn run_on(&mut self, buffers: &mut Buffers) -> Result<Option<Fence>> {
+        let Buffers { input, outputs, last } = buffers;
+        if let Some(input) = input.address() {
+            let outputs: Vec<u64> = outputs.iter().filter_map(Buffer::address).collect();
+            // SAFETY: they have the tensors' sizes, and are kept until the last run is done: see `Drop`.
+            let fence = unsafe { self.backend.run_at(input, &outputs, None) }?;
+            *last = Some(fence.clone());
+            return Ok(Some(fence));
+        }
+        let computed = self.run_bytes(input.as_bytes().unwrap_or_default())?;
+        for (tensor, output) in computed.iter().zip(outputs) {
+            let bytes = tensor.bytes().unwrap_or_default();
+            if bytes.len() != output.bytes() {
+                return Err(wrong(format!(
+                    "the output {} has {} bytes this time, not {}",
+                    tensor.desc(),
+                    bytes.len(),
+                    output.bytes()
+                ))
+                .remedy("Use run_bytes, which returns outputs of any size"));
+            }
+            output.write(0, bytes)?;
+        }
+        Ok(None)
+    }
+
+    /// Reads an output of [`Session::buffers`], once the last run has written it.
+    ///
+    /// # Errors
+    /// `WrongType`, where there is no such output, or its type or number of elements are others; `Run`, where the GPU failed.
+    pub fn copy_output_to_host<T: Element>(&mut self, index: usize, output: &mut [T]) -> Result<()> {
+        match self.outputs.get(index) {
+            Some(desc) if desc.dtype == T::DTYPE => self.copy_bytes_to_host(index, bytemuck::cast_slice_mut(output)),
+            Some(desc) => Err(wrong(format!("the output {desc} is asked for as {}", T::DTYPE))),
+            None => Err(self.no_output(index)),
+        }
+    }
+
+    /// The same with bytes at any address.
+    ///
+    /// # Errors
+    /// As [`Session::copy_output_to_host`].
+    pub fn copy_bytes_to_host(&mut self, index: usize, output: &mut [u8]) -> Result<()> {
+        self.check_output(index, output.len())?;
+        let buffers = self.own_buffers()?;
+        buffers.wait()?;
+        buffers.outputs[index].read(0, output)
+    }
+
+    /// Whether that many bytes are those of that output.
+    pub(crate) fn check_output(&self, index: usize, given: usize) -> Result<()> {
+        let Some(desc) = self.outputs.get(index) else { return Err(self.no_output(index)) };
+        let has = desc.bytes().expect("a session's tensors have fixed dimensions");
+        match has == given {
+            true => Ok(()),
+            false => Err(wrong(format!("the output {desc} has {has} bytes, and there is room for {given}"))),
+        }
+    }
+
+    /// Runs the model on tensors in GPU memory that are the caller's, none of them copied: behind all that is queued on
+    /// `stream` so far, and before all that is queued there later. `stream` is a `CUstream` or `cudaStream_t` of the GPU's
+    /// primary context, NULL the default one. Returns when it is queued; the fence is passed when it is done.
+    ///
+    /// # Safety
+    /// `stream` is alive. The memory stays until the fence is passed, and nobody writes the input, or uses the outputs, but
+    /// behind it.
+    ///
+    /// # Errors
+    /// `Library`, where the model does not run on a GPU; `WrongType`, where there are more or fewer outputs than the model has,
+    /// or memory is not the GPU's, too small, or does not begin at a multiple of 256; `Run`, where running failed. The session
+    /// stays usable.
+    pub unsafe fn run_device(&mut self, input: u64, outputs: &[u64], stream: *mut c_void) -> Result<Fence> {
+        let cuda = self.cuda()?.clone();
+        if outputs.len() != self.outputs.len() {
+            let (has, given) = (self.outputs.len(), outputs.len());
+            return Err(wrong(format!("it has {has} outputs, {}, and {given} are given", list(&self.outputs))));
+        }
+        let descs = std::iter::once(self.input()).chain(&self.outputs);
+        let addresses = std::iter::once(&input).chain(outputs);
+        // What was good for the last run is good for this one: asking the driver costs more than queuing a run.
+        if !addresses.clone().eq(&self.checked) {
+            for (desc, &address) in descs.zip(addresses.clone()) {
+                let bytes = desc.bytes().expect("a session's tensors have fixed dimensions");
+                if address == 0 || !address.is_multiple_of(Slots::ALIGN as u64) {
+                    return Err(wrong(format!(
+                        "the memory for {desc} is at {address:#x}, no multiple of {}",
+                        Slots::ALIGN
+                    )));
+                }
+                cuda.check_memory(address, bytes)
+                    .map_err(|error| error.about(&format!("Cannot use the memory for {desc}")))?;
+            }
+            self.checked = addresses.copied().collect();
+        }
+        // SAFETY: the stream as the caller says; the memory was checked, and stays as the caller says.
+        unsafe {
+            let before = cuda.fence_on(stream)?;
+            let fence = self.backend.run_at(input, outputs, Some(&before))?;
+            cuda.hold(stream, &fence)?;
+            Ok(fence)
+        }
+    }
+
+    /// The context that the model runs in.
+    pub(crate) fn cuda(&self) -> Result<&Context> {
+        self.plan.cuda.as_ref().ok_or_else(|| {
+            Error::new(Kind::Library, "The model does not run on a GPU")
+                .cause(self.plan.reason.as_deref().unwrap_or("it was opened for the CPU"))
+                .remedy("Use host memory, or open it where there are a GPU and TensorRT")
+        })
+    }
+
+    fn no_output(&self, index: usize) -> Error {
+        wrong(format!("there is no output {index}, of {}", self.outputs.len()))
+    }
+}
+
+impl Buffers {
+    /// Until the last run is done.
+    fn wait(&mut self) -> Result<()> {
+        self.last.take().map_or(Ok(()), |last| last.wait())
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        let _ = self.wait(); // nobody is left to be told
+    }
+}
