@@ -148,6 +148,22 @@ GstTrtStatus gst_trt_session_buffers (GstTrtSession *session, void **input, void
 GstTrtStatus gst_trt_session_run_device (GstTrtSession *session, void *input, void *const *outputs, size_t count,
                                          void *stream);
 
+/* Tensors of other frameworks, by DLPack (dmlc.github.io/dlpack). Nothing is copied but a tensor on the host for a model on a
+ * GPU. `stream` matters to tensors on a GPU only: they are written behind what is queued there so far, and may be read by what
+ * is queued there later. */
+struct DLManagedTensor;
+
+/* Runs the model on a tensor, which is consumed, whatever the outcome. All outputs are the caller's, to be freed by their
+ * deleters; they stay after the session is closed. */
+GstTrtStatus gst_trt_session_run_dlpack (GstTrtSession *session, struct DLManagedTensor *input, void *stream,
+                                         struct DLManagedTensor **outputs, size_t count);
+
+/* A tensor that rides on a frame: behind trtpreprocess the model's input, behind trtinfer its outputs, for which this waits
+ * where a batch is still being filled. It is the caller's, to be freed by its deleter. */
+struct _GstBuffer;
+GstTrtStatus gst_trt_buffer_tensor (const struct _GstBuffer *buffer, size_t index, void *stream,
+                                    struct DLManagedTensor **tensor);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,6 +4,7 @@
 //!
 //! * [`error`]: what failed, why, and what to do; [`memory`]: buffers on the host and on GPUs, and pools of them; [`tensor`]:
 //!   named arrays in such memory.
+//! * [`dlpack`]: tensors to and from other frameworks.
 //! * [`stats`]: what frames cost, noted where it happens.
 //! * [`vision`]: the image side of detection, pure: preprocess, head layouts, suppression, drawing.
 //! * [`cuda`]: the GPU: driver, kernels, GStreamer's CUDA.
@@ -20,6 +21,7 @@
 pub mod backend;
 pub mod capi;
 pub mod cuda;
+pub mod dlpack;
 pub mod error;
 pub mod memory;
 pub mod meta;

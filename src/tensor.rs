@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::cuda::driver::Fence;
 use crate::error::{Error, Kind, Result};
-use crate::memory::{DeviceBlock, Lease, Pool};
+use crate::memory::{DeviceBlock, HostBlock, Pool};
 
 /// Type of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -205,8 +205,7 @@ pub struct Tensor {
 
 /// Where a tensor's bytes are.
 enum Storage {
-    /// From this byte of the block on.
-    Host(Arc<Lease>, usize),
+    Host(HostBlock),
     Device(DeviceBlock),
 }
 
@@ -221,7 +220,16 @@ impl Tensor {
     pub fn fill(pool: &Pool, desc: TensorDesc, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Self> {
         let mut block = pool.take(desc.bytes().expect("a tensor has fixed dimensions"))?;
         fill(block.as_mut_bytes().expect("a pool of host memory"))?;
-        Ok(Tensor { desc, storage: Storage::Host(Arc::new(block), 0) })
+        Ok(Tensor::on_host(desc, HostBlock::new(block)))
+    }
+
+    /// A tensor in host memory.
+    ///
+    /// # Panics
+    /// If there are not as many bytes as `desc` says, or it has open dimensions.
+    pub fn on_host(desc: TensorDesc, block: HostBlock) -> Self {
+        assert!(Some(block.bytes().len()) == desc.bytes());
+        Tensor { desc, storage: Storage::Host(block) }
     }
 
     /// A tensor in GPU memory, whose bytes work that is queued is about to write.
@@ -253,10 +261,7 @@ impl Tensor {
     /// The bytes, if they are on the host.
     pub fn bytes(&self) -> Option<&[u8]> {
         match &self.storage {
-            Storage::Host(block, offset) => {
-                let all = block.as_bytes().expect("it is on the host");
-                Some(&all[*offset..][..self.desc.bytes().expect("a tensor has fixed dimensions")])
-            }
+            Storage::Host(block) => Some(block.bytes()),
             Storage::Device(_) => None,
         }
     }
@@ -284,7 +289,7 @@ impl Tensor {
         assert!(row < rows);
         let bytes = desc.bytes().expect("fixed dimensions");
         let storage = match &self.storage {
-            Storage::Host(block, offset) => Storage::Host(block.clone(), offset + row * bytes),
+            Storage::Host(block) => Storage::Host(block.part(row * bytes, bytes)),
             Storage::Device(block) => Storage::Device(block.part(row * bytes, bytes)),
         };
         Tensor { desc, storage }

@@ -7,12 +7,15 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::ptr;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use common::onnx::{F32, Graph, U8};
 use common::{init, path, scratch, shapes};
 use gst::prelude::*;
 use gsttrt::capi::*;
+use gsttrt::dlpack;
+use gsttrt::tensor::Tensor as Ours;
 
 /// Where the library that applications load was built, beside this test.
 fn target() -> PathBuf {
@@ -135,6 +138,31 @@ fn the_python_example_runs_a_model() {
     assert!(lines[2].starts_with("greatest ") && lines[2] != "greatest 0.0", "{text}");
     let error = String::from_utf8(run("/nowhere.onnx").stderr).unwrap();
     assert!(error.starts_with("Error: There is no model file /nowhere.onnx"), "{error}");
+}
+
+#[test]
+fn the_python_example_takes_tensors_off_frames() {
+    let library = target().join("libgsttrt.so");
+    let run = |model: &str| {
+        Command::new("/usr/bin/python3")
+            .arg(path("examples/tensors.py"))
+            .args([library.to_str().unwrap(), &path("tests/data/sample.mp4"), model])
+            .env("GST_PLUGIN_PATH", target())
+            .env("GST_REGISTRY", scratch("capi-tensors").join("registry.bin"))
+            .output()
+            .unwrap()
+    };
+    let graph = Graph::new().input("images", F32, &["1", "3", "8", "8"]);
+    let graph = graph.node("Flatten", &["images"], &["flat"], Vec::new()).output("flat", F32, &["1", "192"]);
+    let text = printed(run(&graph.save(&scratch("capi-flat").join("flat.onnx"))));
+    assert!(text.lines().count() > 50, "{text}");
+    for (i, line) in text.lines().enumerate() {
+        let greatest = line.strip_prefix(&format!("frame {i}: float32 (1, 192), greatest ")).unwrap();
+        let greatest = greatest.parse::<f32>().unwrap();
+        assert!(greatest > 0.4 && greatest <= 1.0, "{line}"); // the padding alone has 0.447
+    }
+    let error = String::from_utf8(run("/nowhere.onnx").stderr).unwrap();
+    assert!(error.contains("Error: There is no model file /nowhere.onnx"), "{error}");
 }
 
 // ------------------------------------------------------------------ mistakes
@@ -299,10 +327,7 @@ fn wrong_arrays_are_errors_and_break_nothing() {
 
 #[test]
 fn a_sessions_buffers_are_run_on() {
-    let dims = &["1", "3", "2", "2"];
-    let graph = Graph::new().input("images", U8, dims).output("same", U8, dims);
-    let graph = graph.node("Identity", &["images"], &["same"], Vec::new());
-    let session = open(&graph.save(&scratch("capi-buffers").join("echo.onnx")), &["backend=cpu"]).unwrap();
+    let session = echo("capi-buffers");
     let picture: [u8; 12] = std::array::from_fn(|i| i as u8);
     let mut result = [99u8; 12];
     let (input, out, none) = (picture.as_ptr().cast::<c_void>(), result.as_mut_ptr().cast::<c_void>(), ptr::null_mut());
@@ -349,6 +374,77 @@ fn a_sessions_buffers_are_run_on() {
     }
     assert!(finds(session));
     gst_trt_session_close(session);
+}
+
+/// A model that returns its input of 12 bytes.
+fn echo(test: &str) -> *mut SessionHandle {
+    let dims = &["1", "3", "2", "2"];
+    let graph = Graph::new().input("images", U8, dims).output("same", U8, dims);
+    let graph = graph.node("Identity", &["images"], &["same"], Vec::new());
+    open(&graph.save(&scratch(test).join("echo.onnx")), &["backend=cpu"]).unwrap()
+}
+
+#[test]
+fn dlpack_tensors_are_run_and_outlive_the_session() {
+    let session = echo("capi-dlpack");
+    let picture = Arc::new(Vec::from_iter(0..12u8));
+    let tensor = Ours::from_slice("any", &[1, 3, 2, 2], &picture);
+    let give = |tensor: &Ours| dlpack::export(tensor, Box::new(picture.clone())).as_ptr();
+    let (mut outputs, none) = ([ptr::null_mut()], ptr::null_mut());
+    let expect = |status: c_int, says: &str| {
+        assert!(status == 7 && last_error().contains(says), "{status}: {} is not “{says}”", last_error());
+        assert_eq!(Arc::strong_count(&picture), 1, "the input is consumed: {says}");
+    };
+    unsafe {
+        let out = outputs.as_mut_ptr();
+        expect(gst_trt_session_run_dlpack(session, ptr::null_mut(), none, out, 1), "input is NULL");
+        expect(gst_trt_session_run_dlpack(session, give(&tensor), none, ptr::null_mut(), 1), "outputs is NULL");
+        expect(gst_trt_session_run_dlpack(session, give(&tensor), none, out, 2), "1 outputs, and 2 are given");
+        expect(gst_trt_session_run_dlpack(ptr::null_mut(), give(&tensor), none, out, 1), "no open session");
+        let other = Ours::from_slice("any", &[1, 12], &picture);
+        expect(gst_trt_session_run_dlpack(session, give(&other), none, out, 1), "u8 1x3x2x2 is given as u8 1x12");
+        let floats = Ours::from_slice("any", &[1, 3, 2, 2], &[0f32; 12]);
+        expect(gst_trt_session_run_dlpack(session, give(&floats), none, out, 1), "given as f32 1x3x2x2");
+
+        assert_eq!(gst_trt_session_run_dlpack(session, give(&tensor), none, out, 1), 0);
+        gst_trt_session_close(session);
+        let output = dlpack::import(NonNull::new(outputs[0]).unwrap(), "same").unwrap();
+        assert_eq!(output.as_slice::<u8>().unwrap(), &picture[..]);
+    }
+}
+
+#[test]
+fn tensors_are_taken_off_frames() {
+    init();
+    let model = one_box("capi-frames");
+    let of = |line: &str| {
+        let mut harness = gst_check::Harness::new_parse(line);
+        harness.set_src_caps_str("video/x-raw,format=RGB,width=64,height=64,framerate=30/1");
+        harness.push(gst::Buffer::from_slice([128u8; SIDE * SIDE * 3])).unwrap();
+        harness.pull().unwrap()
+    };
+    let tensor = |buffer: &gst::Buffer, index: usize| unsafe {
+        let mut tensor = ptr::null_mut();
+        match gst_trt_buffer_tensor(buffer.as_ptr(), index, ptr::null_mut(), &mut tensor) {
+            0 => Ok(dlpack::import(NonNull::new(tensor).unwrap(), "t").unwrap()),
+            status => {
+                assert!(status == 7 && tensor.is_null());
+                Err(last_error())
+            }
+        }
+    };
+    let infer = format!("trtpreprocess ! trtinfer backend=cpu model-file={model}");
+    let inferred = of(&infer);
+    let output = tensor(&inferred, 0).unwrap();
+    assert!(tensor(&inferred, 1).unwrap_err().contains("no tensor 1: 1 are there"));
+    drop(inferred);
+    assert_eq!(output.as_slice::<f32>().unwrap(), [0.0, 0.0, 32.0, 32.0, 0.9, 1.0]);
+    let input = tensor(&of("trtpreprocess tensor-size=8x8 tensor-type=u8"), 0).unwrap();
+    assert_eq!(input.desc().to_string(), "t u8 1x3x8x8");
+    assert!(tensor(&of("identity"), 0).unwrap_err().contains("no tensors. Take it behind trtpreprocess or trtinfer"));
+    assert!(tensor(&of(&format!("{infer} ! trtnms")), 0).unwrap_err().contains("no tensors"));
+    assert_eq!(unsafe { gst_trt_buffer_tensor(ptr::null(), 0, ptr::null_mut(), &mut ptr::null_mut()) }, 7);
+    assert_eq!(unsafe { gst_trt_buffer_tensor(gst::Buffer::new().as_ptr(), 0, ptr::null_mut(), ptr::null_mut()) }, 7);
 }
 
 #[test]

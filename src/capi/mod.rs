@@ -9,15 +9,18 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use crate::backend::batcher::Lost;
 use crate::cuda::driver::{GpuStatus, available};
+use crate::dlpack;
 use crate::error::{Error, Kind, Result};
 use crate::memory::Buffer;
+use crate::meta::tensor::{Payload, TensorMeta};
 use crate::session::{self, Detector, Session, parse_options};
-use crate::tensor::TensorDesc;
+use crate::tensor::{self, TensorDesc, Tensors};
 use types::array;
 pub use types::{Frame, Object, Tensor};
 
@@ -490,6 +493,96 @@ pub unsafe extern "C" fn gst_trt_session_detect_device(
             detector.detect_device(&frame, color, stream)
         })
     }
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// As the header says of tensor and stream; `outputs`, if not NULL, has room for `count` pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_session_run_dlpack(
+    session: *mut SessionHandle,
+    input: *mut dlpack::Managed,
+    stream: *mut c_void,
+    outputs: *mut *mut dlpack::Managed,
+    count: usize,
+) -> c_int {
+    done(contained(|| {
+        let input = NonNull::new(input).ok_or_else(|| null("input"))?;
+        // SAFETY: as the caller says. It is consumed whatever happens.
+        let input = unsafe { dlpack::import(input, "input") }.inspect_err(|_| unsafe { dlpack::delete(input) })?;
+        let open = find(session)?;
+        open.check_count(count)?;
+        if outputs.is_null() {
+            return Err(null("outputs"));
+        }
+        let cuda = input.device().map(|block| block.context().clone());
+        // SAFETY: as the caller says.
+        let ready = cuda.as_ref().map(|cuda| unsafe { cuda.fence_on(stream) }).transpose()?;
+        let made = open.working().detector.session_mut().run_tensor(Tensors::new(vec![input], ready, None))?;
+        // SAFETY: as the caller says.
+        unsafe { share(&Arc::new(made), stream, |i, tensor| outputs.add(i).write(tensor)) }
+    }))
+}
+
+/// Exports all tensors, to be read behind what is queued on `stream` after this.
+///
+/// # Safety
+/// The stream is alive, if the tensors are on a GPU.
+unsafe fn share(
+    tensors: &Arc<Tensors>,
+    stream: *mut c_void,
+    mut give: impl FnMut(usize, *mut dlpack::Managed),
+) -> Result<()> {
+    if let (Some(ready), Some(block)) = (tensors.ready(), tensors.first().and_then(tensor::Tensor::device)) {
+        // SAFETY: as the caller says.
+        unsafe { block.context().hold(stream, ready) }?;
+    }
+    let exports = tensors.iter().map(|tensor| dlpack::export(tensor, Box::new(tensors.clone())));
+    exports.enumerate().for_each(|(i, export)| give(i, export.as_ptr()));
+    Ok(())
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// As the header says of buffer and stream; `tensor`, if not NULL, has room for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_buffer_tensor(
+    buffer: *const gst::ffi::GstBuffer,
+    index: usize,
+    stream: *mut c_void,
+    tensor: *mut *mut dlpack::Managed,
+) -> c_int {
+    done(contained(|| {
+        // SAFETY: as the caller says.
+        unsafe { give("tensor", tensor, ptr::null_mut()) }?;
+        if buffer.is_null() {
+            return Err(null("buffer"));
+        }
+        // SAFETY: as the caller says.
+        let payload = TensorMeta::get(unsafe { gst::BufferRef::from_ptr(buffer) }).ok_or_else(|| {
+            wrong("The buffer has no tensors").remedy("Take it behind trtpreprocess or trtinfer, and before trtnms")
+        })?;
+        let tensors = match &*payload {
+            Payload::Input { tensors, .. } => tensors,
+            Payload::Output { outputs, .. } => outputs.wait().map_err(|lost| match lost {
+                Lost::Failed(error) => error,
+                Lost::Left => wrong("The frame's outputs are not computed: its stream was flushed or stopped"),
+            })?,
+            Payload::Skipped { .. } => return Err(wrong("The model did not see this frame: interval let it pass")),
+        };
+        let found = tensors
+            .get(index)
+            .ok_or_else(|| wrong(format!("There is no tensor {index}: {} are there", tensors.len())))?;
+        if let (Some(ready), Some(block)) = (tensors.ready(), found.device()) {
+            // SAFETY: as the caller says.
+            unsafe { block.context().hold(stream, ready) }?;
+        }
+        let export = dlpack::export(found, Box::new(payload.clone()));
+        // SAFETY: as the caller says.
+        unsafe { give("tensor", tensor, export.as_ptr()) }
+    }))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use super::raw;
-use super::{Lease, Limits, Place, Pool};
+use super::{Limits, Place, Pool};
 use crate::cuda::driver::Context;
 use crate::error::Result;
 
@@ -21,9 +21,11 @@ pub struct DevicePool {
 /// GPU memory from a [`DevicePool`], or a part of it; goes back there when the last part is dropped. Alone, its bytes are
 /// unspecified.
 pub struct DeviceBlock {
-    lease: Arc<Lease>,
+    context: Context,
     address: u64,
     bytes: usize,
+    /// Kept for its drop.
+    owner: Arc<dyn Send + Sync>,
 }
 
 impl DevicePool {
@@ -42,7 +44,7 @@ impl DevicePool {
     pub fn take(&self, bytes: usize) -> Result<DeviceBlock> {
         let lease = self.pool.take(bytes)?;
         let address = lease.address().expect("it is of a GPU");
-        Ok(DeviceBlock { lease: Arc::new(lease), address, bytes })
+        Ok(DeviceBlock { context: self.context.clone(), address, bytes, owner: Arc::new(lease) })
     }
 }
 
@@ -96,6 +98,14 @@ impl Slots {
 }
 
 impl DeviceBlock {
+    /// Memory of somebody else.
+    ///
+    /// # Safety
+    /// There are so many bytes of that context's GPU, as long as `owner` is there.
+    pub unsafe fn foreign(context: &Context, address: u64, bytes: usize, owner: Arc<dyn Send + Sync>) -> Self {
+        DeviceBlock { context: context.clone(), address, bytes, owner }
+    }
+
     /// Where it lies in the device's memory.
     pub fn address(&self) -> u64 {
         self.address
@@ -106,12 +116,12 @@ impl DeviceBlock {
     }
 
     pub fn context(&self) -> &Context {
-        self.lease.context().expect("it is of a GPU")
+        &self.context
     }
 
     /// Whether both are parts of the same block.
     pub fn is_of_one_with(&self, other: &DeviceBlock) -> bool {
-        Arc::ptr_eq(&self.lease, &other.lease)
+        Arc::ptr_eq(&self.owner, &other.owner)
     }
 
     /// A part of it, which keeps the whole from its pool.
@@ -120,7 +130,8 @@ impl DeviceBlock {
     /// If it does not lie within.
     pub fn part(&self, offset: usize, bytes: usize) -> DeviceBlock {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes));
-        DeviceBlock { lease: self.lease.clone(), address: self.address + offset as u64, bytes }
+        let (context, owner) = (self.context.clone(), self.owner.clone());
+        DeviceBlock { context, address: self.address + offset as u64, bytes, owner }
     }
 
     /// Copies the bytes to the host and waits for that; for tests, tools and the CPU.

@@ -1,9 +1,11 @@
 //! Memory where it is needed: on the host, pinned, or on a GPU; pools of it, and copies between all of them.
 //!
 //! [`Buffer`] owns memory of one [`Place`]. A [`Pool`] gives buffers away and takes them back, so that what runs again and
-//! again allocates nothing. [`DeviceBlock`] is a part of pooled GPU memory, as tensors have it.
+//! again allocates nothing. [`HostBlock`] and [`DeviceBlock`] are parts of such memory, or of somebody else's, as tensors have
+//! them.
 
 mod device;
+mod host;
 mod pool;
 mod raw;
 
@@ -14,6 +16,7 @@ use crate::cuda::driver::Context;
 use crate::error::{Error, Kind, Result};
 use crate::tensor::Element;
 pub use device::{DeviceBlock, DevicePool, Slots};
+pub use host::HostBlock;
 pub use pool::{Lease, Limits, Pool, PoolStats};
 pub use raw::Mapped;
 use raw::{Device, Host, Unified};

@@ -1,12 +1,13 @@
 //! A session on memory that stays: its own buffers, or a caller's on the GPU.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use super::{Session, wrong};
 use crate::cuda::driver::{Context, Fence};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{Buffer, Slots};
-use crate::tensor::{Element, TensorDesc, list};
+use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
 
 /// The memory that [`Session::run_buffers`] works on: on the GPU where the model runs there, else on the host.
 #[derive(Debug)]
@@ -187,6 +188,46 @@ impl Session {
             let fence = self.backend.run_at(input, outputs, Some(&before))?;
             cuda.hold(stream, &fence)?;
             Ok(fence)
+        }
+    }
+
+    /// Runs the model on a tensor that is there already, such as one of another framework by [`dlpack`](crate::dlpack), and
+    /// copies it only where it is on the host and the model on a GPU. There it returns when the run is queued, and the
+    /// outputs have a fence.
+    ///
+    /// ```
+    /// use gsttrt::session::{Session, SessionOptions};
+    /// use gsttrt::tensor::{Tensor, Tensors};
+    ///
+    /// # fn main() -> gsttrt::error::Result<()> {
+    /// let mut session = Session::open("tests/models/shapes.onnx", &SessionOptions::default())?;
+    /// let picture = Tensor::from_slice("picture", &[1, 3, 512, 512], &vec![0.5f32; 3 * 512 * 512]);
+    /// let outputs = session.run_tensor(Tensors::new(vec![picture], None, None))?;
+    /// assert_eq!(outputs[0].desc().to_string(), "output0 f32 1x16128x7");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `WrongType`, where it is not one tensor of the input's type and dimensions, or on another GPU than the model; `Run`,
+    /// where running failed.
+    pub fn run_tensor(&mut self, picture: Tensors) -> Result<Tensors> {
+        let [tensor] = &picture[..] else {
+            return Err(wrong(format!("it takes one tensor, and {} are given", picture.len())));
+        };
+        let (desc, given) = (self.input(), tensor.desc());
+        if (given.dtype, &given.dims) != (desc.dtype, &desc.dims) {
+            return Err(wrong(format!("the input {desc} is given as {} {}", given.dtype, given.dims)));
+        }
+        match (&self.device, tensor.bytes()) {
+            (Some(device), Some(bytes)) => {
+                let mut block = device.take(bytes.len())?;
+                block.write(bytes)?;
+                let copy = Tensor::on_device(desc.clone(), block);
+                self.infer(Arc::new(Tensors::new(vec![copy], None, None)))
+            }
+            (None, None) => Err(wrong("the input is on a GPU, and the model on the CPU".into())),
+            _ => self.infer(Arc::new(picture)),
         }
     }
 

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""What a model computes for each frame of a clip, as NumPy arrays, or on a GPU as PyTorch tensors, and never copied:
+
+    tensors.py LIBRARY CLIP MODEL, such as target/release/libgsttrt.so a.mp4 yolo11n.onnx
+
+LIBRARY is the plugin, which GStreamer finds by GST_PLUGIN_PATH."""
+import ctypes
+import sys
+
+import gi
+
+gi.require_version("Gst", "1.0")
+from gi.repository import Gst
+
+# README: begin
+capsule = ctypes.pythonapi
+capsule.PyCapsule_New.restype = ctypes.py_object
+capsule.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+class Managed(ctypes.Structure):
+    """DLManagedTensor, as far as it is of interest here"""
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("shape", ctypes.c_byte * 32),
+                ("context", ctypes.c_void_p), ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
+
+
+class BufferTensor:
+    """A tensor on a buffer behind trtinfer, for whatever takes DLPack: numpy.from_dlpack, torch.from_dlpack, cupy.from_dlpack."""
+
+    def __init__(self, library, buffer, index):
+        self.library, self.buffer, self.index = library, buffer, index
+
+    def export(self, stream):
+        tensor = ctypes.POINTER(Managed)()
+        # The hash of a buffer is its address.
+        status = self.library.gst_trt_buffer_tensor(
+            ctypes.c_void_p(hash(self.buffer)), ctypes.c_size_t(self.index), ctypes.c_void_p(stream), ctypes.byref(tensor))
+        if status != 0:
+            raise RuntimeError(self.library.gst_trt_last_error().decode())
+        return tensor
+
+    def __dlpack_device__(self):
+        tensor = self.export(None)
+        device = tuple(tensor.contents.device)
+        tensor.contents.deleter(ctypes.addressof(tensor.contents))
+        return device
+
+    def __dlpack__(self, stream=None, **_):
+        # By the protocol, 1 is CUDA's default stream, which CUDA itself calls 0.
+        tensor = self.export(0 if stream in (None, 1, -1) else stream)
+        return capsule.PyCapsule_New(ctypes.cast(tensor, ctypes.c_void_p), b"dltensor", None)
+# README: end
+
+
+def main(library, clip, model):
+    trt = ctypes.CDLL(library)
+    trt.gst_trt_last_error.restype = ctypes.c_char_p
+    Gst.init(None)
+    pipeline = Gst.parse_launch(
+        f'filesrc location="{clip}" ! decodebin ! videoconvert ! trtpreprocess ! trtinfer model-file="{model}" ! appsink name=out sync=false')
+    out, bus = pipeline.get_by_name("out"), pipeline.get_bus()
+    pipeline.set_state(Gst.State.PLAYING)
+    frames, message = 0, None
+    while not out.get_property("eos") and not message:
+        message = bus.pop_filtered(Gst.MessageType.ERROR)
+        sample = out.emit("try-pull-sample", Gst.SECOND // 10)
+        if not sample:
+            continue
+        tensor = BufferTensor(trt, sample.get_buffer(), 0)
+        on_gpu = tensor.__dlpack_device__()[0] == 2
+        module = __import__("torch" if on_gpu else "numpy")
+        array = module.from_dlpack(tensor)
+        print(f"frame {frames}: {array.dtype} {tuple(array.shape)}, greatest {float(array.max()):.3f}")
+        frames += 1
+    pipeline.set_state(Gst.State.NULL)
+    if message:
+        sys.exit("Error: " + message.parse_error()[0].message)
+
+
+main(*sys.argv[1:])
