@@ -12,7 +12,6 @@ import gi
 gi.require_version("Gst", "1.0")
 from gi.repository import Gst
 
-# README: begin
 capsule = ctypes.pythonapi
 capsule.PyCapsule_New.restype = ctypes.py_object
 capsule.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
@@ -49,7 +48,6 @@ class BufferTensor:
         # By the protocol, 1 is CUDA's default stream, which CUDA itself calls 0.
         tensor = self.export(0 if stream in (None, 1, -1) else stream)
         return capsule.PyCapsule_New(ctypes.cast(tensor, ctypes.c_void_p), b"dltensor", None)
-# README: end
 
 
 def main(library, clip, model):
