@@ -4,13 +4,16 @@
 //! and so on), and [`Stats`] takes what a [`Stage`] added to those notes. So nothing is handed down to where it happens, and what
 //! others do at the same time, such as loading a model, is not in it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use gst::glib;
 use gst::prelude::*;
 use hdrhistogram::Histogram;
+
+use crate::cuda::driver::Timing;
 
 /// Notes of a thread. They only grow.
 #[derive(Clone, Copy, Default)]
@@ -26,6 +29,21 @@ thread_local! {
     static NOTES: Cell<Notes> = const {
         Cell::new(Notes { waited: Duration::ZERO, uploaded: 0, downloaded: 0, pool_hits: 0, pool_misses: 0 })
     };
+}
+
+thread_local! {
+    /// What the GPU does for this thread's stage, if that is measured.
+    static TIMINGS: RefCell<Option<Vec<Timing>>> = const { RefCell::new(None) };
+}
+
+/// Whether somebody wants to know how long the GPU takes for this thread's work.
+pub fn is_measuring() -> bool {
+    TIMINGS.with_borrow(Option::is_some)
+}
+
+/// The GPU is at work for this thread's stage.
+pub fn measured(timing: Timing) {
+    TIMINGS.with_borrow_mut(|timings| timings.as_mut().map(|timings| timings.push(timing)));
 }
 
 fn note(change: impl FnOnce(&mut Notes)) {
@@ -60,34 +78,52 @@ pub fn pooled(is_hit: bool) {
     });
 }
 
-/// An element's work on one frame, on one thread, from here until [`Stats::add`].
+/// Somebody's work on one frame or batch, on one thread, from here until [`Stats::add`].
 pub struct Stage {
     begun: Instant,
     notes: Notes,
+    /// Timings of the stage within which this one lies, until it ends.
+    outer: Option<Option<Vec<Timing>>>,
 }
 
 impl Stage {
-    pub fn begin() -> Self {
-        Stage { begun: Instant::now(), notes: NOTES.get() }
+    /// `measure` also takes the GPU's time for it, which costs a few µs.
+    pub fn begin(measure: bool) -> Self {
+        let outer = Some(TIMINGS.replace(measure.then(Vec::new)));
+        Stage { begun: Instant::now(), notes: NOTES.get(), outer }
+    }
+
+    fn end(&mut self) -> Vec<Timing> {
+        self.outer.take().and_then(|outer| TIMINGS.replace(outer)).unwrap_or_default()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
 /// What an element's frames have cost since its last start. Read and written on different threads; who reads keeps the
 /// writer waiting for no more than a copy.
 #[derive(Default)]
-pub struct Stats(Mutex<Totals>);
+pub struct Stats {
+    totals: Mutex<Totals>,
+    /// What the GPU was doing when last looked, oldest first, in pieces for each frame.
+    pending: Mutex<VecDeque<Vec<Timing>>>,
+}
 
 impl Stats {
     /// Begins anew.
     pub fn reset(&self) {
-        *self.0.lock().unwrap() = Totals::default();
+        self.pending.lock().unwrap().clear();
+        *self.totals.lock().unwrap() = Totals::default();
     }
 
     /// A frame is done, and so many objects are on it. Returns the time that it took.
-    pub fn add(&self, stage: Stage, objects: usize) -> Duration {
-        let Stage { begun, notes: before } = stage;
-        let (time, now) = (begun.elapsed(), NOTES.get());
-        let mut totals = self.0.lock().unwrap();
+    pub fn add(&self, mut stage: Stage, objects: usize) -> Duration {
+        let (time, before, now, timings) = (stage.begun.elapsed(), stage.notes, NOTES.get(), stage.end());
+        let mut totals = self.totals.lock().unwrap();
         totals.done += 1;
         totals.objects += objects as u64;
         totals.busy.record(time);
@@ -96,16 +132,38 @@ impl Stats {
         totals.notes.downloaded += now.downloaded - before.downloaded;
         totals.notes.pool_hits += now.pool_hits - before.pool_hits;
         totals.notes.pool_misses += now.pool_misses - before.pool_misses;
+        drop(totals);
+        if !timings.is_empty() {
+            self.pending.lock().unwrap().push_back(timings);
+            self.harvest();
+        }
         time
     }
 
     /// A frame has passed with nothing done to it.
     pub fn skip(&self) {
-        self.0.lock().unwrap().skipped += 1;
+        self.totals.lock().unwrap().skipped += 1;
     }
 
     pub fn read(&self) -> Totals {
-        self.0.lock().unwrap().clone()
+        self.harvest();
+        self.totals.lock().unwrap().clone()
+    }
+
+    /// Takes the GPU's times that are known by now.
+    fn harvest(&self) {
+        /// Frames in flight; where the GPU never gets there, older ones are forgotten.
+        const MOST: usize = 256;
+        let mut pending = self.pending.lock().unwrap();
+        while let Some(first) = pending.front() {
+            let time: Option<Duration> = first.iter().map(Timing::elapsed).sum();
+            match time {
+                Some(time) => self.totals.lock().unwrap().gpu.record(time),
+                None if pending.len() <= MOST => break,
+                None => {}
+            }
+            pending.pop_front();
+        }
     }
 }
 
@@ -117,6 +175,8 @@ pub struct Totals {
     pub objects: u64,
     busy: Times,
     waits: Times,
+    /// Of those that were measured.
+    gpu: Times,
     /// Of the frames that are done.
     notes: Notes,
 }
@@ -124,7 +184,7 @@ pub struct Totals {
 impl Totals {
     /// These counts of the element's own, then what all elements say alike.
     pub fn structure<const N: usize>(&self, counts: [(&str, u64); N]) -> gst::Structure {
-        let Totals { busy, waits, notes, .. } = self;
+        let Totals { busy, waits, gpu, notes, .. } = self;
         let counts = counts.into_iter().fold(gst::Structure::builder("stats"), |built, (name, n)| built.field(name, n));
         counts
             .field("mean-ms", busy.mean())
@@ -135,12 +195,31 @@ impl Totals {
             .field("max-ms", ms(busy.max))
             .field("wait-mean-ms", waits.mean())
             .field("wait-p99-ms", waits.quantile(0.99))
+            .field("gpu-mean-ms", gpu.mean())
+            .field("gpu-p50-ms", gpu.quantile(0.50))
+            .field("gpu-p99-ms", gpu.quantile(0.99))
             .field("bytes-uploaded", notes.uploaded)
             .field("bytes-downloaded", notes.downloaded)
             .field("pool-hits", notes.pool_hits)
             .field("pool-misses", notes.pool_misses)
             .build()
     }
+}
+
+impl Totals {
+    /// The same with the GPU's times of somebody else.
+    pub fn with_gpu_of(self, other: Totals) -> Totals {
+        Totals { gpu: other.gpu, ..self }
+    }
+}
+
+/// The property by which the GPU's times are asked for.
+pub fn measure_property() -> glib::ParamSpec {
+    glib::ParamSpecBoolean::builder("measure")
+        .nick("Measure")
+        .blurb("Take the GPU's time for each frame too, for stats; costs some microseconds a frame")
+        .mutable_playing()
+        .build()
 }
 
 /// The property that all elements have.
@@ -218,11 +297,42 @@ mod tests {
     }
 
     #[test]
+    fn stages_within_stages_are_measured_by_themselves() {
+        assert!(!is_measuring());
+        let outer = Stage::begin(true);
+        assert!(is_measuring());
+        drop(Stage::begin(false));
+        let inner = Stage::begin(false);
+        assert!(!is_measuring());
+        Stats::default().add(inner, 0);
+        assert!(is_measuring());
+        drop(outer);
+        assert!(!is_measuring());
+    }
+
+    /// Nothing to see without a GPU; the GPU machine runs this too.
+    #[test]
+    fn the_gpus_time_is_taken_where_somebody_measures() {
+        use crate::cuda::driver::{Context, Stream};
+        let Ok(context) = Context::primary(0).map_err(|error| println!("SKIP: {error}")) else { return };
+        let (stats, stream) = (Stats::default(), Stream::new(&context).unwrap());
+        for measure in [true, false, true] {
+            let stage = Stage::begin(measure);
+            let begin = stream.begin_timing();
+            assert_eq!(begin.is_some(), measure);
+            stream.end_timing(begin);
+            stats.add(stage, 0);
+        }
+        stream.synchronize().unwrap();
+        assert_eq!(stats.read().gpu.histogram.len(), 2);
+    }
+
+    #[test]
     fn a_stage_has_what_its_thread_noted_meanwhile() {
         gst::init().unwrap();
         let stats = Stats::default();
         uploaded(1000); // before it
-        let stage = Stage::begin();
+        let stage = Stage::begin(false);
         uploaded(20);
         downloaded(3);
         waiting(|| std::thread::sleep(Duration::from_millis(4)));
@@ -246,6 +356,8 @@ mod tests {
             ["wait-mean-ms", "wait-p99-ms"].into_iter().all(|name| said.get::<f64>(name).unwrap() >= 4.0),
             "{said}"
         );
+
+        assert_eq!(said.get::<f64>("gpu-mean-ms"), Ok(0.0), "nothing was measured");
 
         stats.reset();
         let totals = stats.read();

@@ -6,11 +6,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use super::{Backend, contained};
 use crate::error::{Error, Kind, Result};
+use crate::stats::{Stage, Stats};
 use crate::tensor::Tensors;
 
 /// The queue before a model. Lock order: backend, then line.
@@ -20,6 +22,9 @@ pub struct Batcher {
     size: usize,
     patience: Duration,
     line: Mutex<Line>,
+    /// Of batches.
+    stats: Stats,
+    measure: AtomicBool,
     /// Batches have been run, or frames have left.
     moved: Condvar,
 }
@@ -80,8 +85,18 @@ enum Due<'a> {
 impl Batcher {
     /// Runs up to `size` frames at once. A frame that is waited for is run after `patience` even if there are fewer.
     pub fn new(backend: Box<dyn Backend>, size: usize, patience: Duration) -> Self {
-        let (line, moved) = Default::default();
-        Batcher { backend: Mutex::new(backend), size: size.max(1), patience, line, moved }
+        let (line, stats, measure, moved) = Default::default();
+        Batcher { backend: Mutex::new(backend), size: size.max(1), patience, line, stats, measure, moved }
+    }
+
+    /// Takes the GPU's time for each batch from now on.
+    pub fn measure(&self) {
+        self.measure.store(true, Ordering::Relaxed);
+    }
+
+    /// What batches have cost.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
     }
 
     /// Puts a frame of a stream, which has a number of its own, behind those that wait.
@@ -133,6 +148,7 @@ impl Batcher {
         line.counts.late += u64::from(batch.len() < self.size && matches!(due, Due::Late(_)));
         drop(line);
 
+        let stage = Stage::begin(self.measure.load(Ordering::Relaxed));
         let pictures: Vec<Arc<Tensors>> = batch.iter().map(|place| place.picture.clone()).collect();
         match contained(Kind::Run, "Running the model failed", || backend.run(&pictures)) {
             Ok(outputs) => {
@@ -143,6 +159,7 @@ impl Batcher {
             }
         }
         drop(backend);
+        self.stats.add(stage, 0);
         drop(self.line.lock().unwrap()); // who has just seen no outcome is waiting by now
         self.moved.notify_all();
         true

@@ -449,6 +449,7 @@ impl Backend for TensorRt {
         let memories = pictures.iter().map(|picture| self.memory(&picture[0])).collect::<Result<Vec<_>>>()?;
         let rows = pictures.len().max(*self.rows.start());
         pictures.iter().filter_map(|picture| picture.ready()).try_for_each(|ready| self.stream.wait(ready))?;
+        let begin = self.stream.begin_timing();
         let (address, row_of) = self.bring_together(&memories, rows)?;
         let mut tensors = Vec::with_capacity(self.outputs.len());
         self.addresses.clear();
@@ -468,6 +469,7 @@ impl Backend for TensorRt {
             let _ = self.stream.synchronize(); // nobody waits for the copies
             return Err(error);
         }
+        self.stream.end_timing(begin);
         let ready = self.stream.record()?;
         if *self.rows.end() == 1 {
             return Ok(vec![Tensors::new(tensors, Some(ready), Some(pictures[0].clone()))]);

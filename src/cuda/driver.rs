@@ -135,6 +135,8 @@ struct Inner {
     owner: Owner,
     /// Events that nobody uses; making one takes longer than recording it.
     events: Mutex<Vec<Event>>,
+    /// And those that know when they are passed.
+    timed: Mutex<Vec<Event>>,
     /// By the address of their text.
     modules: Mutex<HashMap<usize, Arc<Module>>>,
 }
@@ -181,7 +183,14 @@ impl Context {
     }
 
     fn new(raw: sys::CUcontext, device: i32, owner: Owner) -> Self {
-        Context(Arc::new(Inner { raw, device, owner, events: Mutex::default(), modules: Mutex::default() }))
+        Context(Arc::new(Inner {
+            raw,
+            device,
+            owner,
+            events: Mutex::default(),
+            timed: Mutex::default(),
+            modules: Mutex::default(),
+        }))
     }
 
     /// What was given to [`Context::wrap`], if it is a `T`.
@@ -287,10 +296,19 @@ impl Context {
         if let Some(event) = self.0.events.lock().unwrap().pop() {
             return Ok(event);
         }
-        let _entered = self.enter()?;
         // Waiting for it sleeps: with a stream per core, spinning would leave nothing for decoders and encoders.
-        let flags =
-            sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
+        self.new_event(
+            sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32,
+        )
+    }
+
+    fn timed_event(&self) -> Result<Event> {
+        let known = self.0.timed.lock().unwrap().pop();
+        known.map_or_else(|| self.new_event(sys::CUevent_flags::CU_EVENT_DEFAULT as u32), Ok)
+    }
+
+    fn new_event(&self, flags: u32) -> Result<Event> {
+        let _entered = self.enter()?;
         let mut event = ptr::null_mut();
         // SAFETY: writes a handle.
         unsafe { sys::cuEventCreate(&mut event, flags) }.result().or_fail("Cannot make a CUDA event")?;
@@ -342,7 +360,8 @@ impl Drop for Inner {
             if sys::cuCtxPushCurrent_v2(self.raw).result().is_err() {
                 return;
             }
-            for Event(event) in self.events.get_mut().unwrap().drain(..) {
+            let events = self.events.get_mut().unwrap().drain(..).chain(self.timed.get_mut().unwrap().drain(..));
+            for Event(event) in events {
                 let _ = result::event::destroy(event);
             }
             for (_, module) in self.modules.get_mut().unwrap().drain() {
@@ -402,6 +421,29 @@ impl Stream {
     pub fn record(&self) -> Result<Fence> {
         // SAFETY: this stream's handle is alive.
         unsafe { self.context.record(self.raw) }
+    }
+
+    /// Begins to take the GPU's time for what is queued from now on, if somebody [measures](stats::Stage) this thread's work.
+    /// That a time cannot be taken is no reason not to work.
+    pub fn begin_timing(&self) -> Option<TimedEvent> {
+        stats::is_measuring().then(|| self.mark().ok()).flatten()
+    }
+
+    /// Ends what [`Stream::begin_timing`] began.
+    pub fn end_timing(&self, begin: Option<TimedEvent>) {
+        if let Some(begin) = begin
+            && let Ok(end) = self.mark()
+        {
+            stats::measured(Timing { begin, end });
+        }
+    }
+
+    fn mark(&self) -> Result<TimedEvent> {
+        let event = TimedEvent { event: self.context.timed_event()?, context: self.context.clone() };
+        let _entered = self.context.enter()?;
+        // SAFETY: both handles are alive.
+        unsafe { result::event::record(event.event.0, self.raw) }.or_fail("Cannot mark GPU work")?;
+        Ok(event)
     }
 
     /// What is queued after this starts only once the fence is passed. The host does not wait.
@@ -662,6 +704,34 @@ impl Drop for Recorded {
     fn drop(&mut self) {
         let event = Event(self.event.0);
         self.context.0.events.lock().unwrap().push(event);
+    }
+}
+
+/// An event that knows when it was passed; goes back to its context when dropped.
+pub struct TimedEvent {
+    event: Event,
+    context: Context,
+}
+
+impl Drop for TimedEvent {
+    fn drop(&mut self) {
+        self.context.0.timed.lock().unwrap().push(Event(self.event.0));
+    }
+}
+
+/// How long the GPU took for something, once it is done.
+pub struct Timing {
+    begin: TimedEvent,
+    end: TimedEvent,
+}
+
+impl Timing {
+    /// `None` where it is not done yet, or never will be.
+    pub fn elapsed(&self) -> Option<Duration> {
+        let _entered = self.end.context.enter().ok()?;
+        // SAFETY: both events are alive and were recorded.
+        let ms = unsafe { result::event::elapsed(self.begin.event.0, self.end.event.0) }.ok()?;
+        Some(Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3))
     }
 }
 

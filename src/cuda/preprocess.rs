@@ -117,7 +117,9 @@ impl TensorMaker {
             made.wait()?;
             return Ok(made);
         }
+        let begin = self.stream.begin_timing();
         let planes = self.bring(frame)?;
+        self.stream.end_timing(begin);
         let brought = self.stream.record()?;
         // SAFETY: they are copies of the frame's, which was checked, in `upload`, which stays with the stream.
         let made = unsafe { self.of_gpu(&planes) };
@@ -132,8 +134,10 @@ impl TensorMaker {
     /// The planes are there, of the format and size given to [`TensorMaker::new`], until the fence is passed.
     pub unsafe fn of_gpu(&mut self, planes: &[DevicePlane]) -> Result<Tensors> {
         let block = self.slots.take()?;
+        let begin = self.stream.begin_timing();
         // SAFETY: the planes by the caller's promise; the block has the tensor's size, and returns to the pool after the fence.
         unsafe { self.kernel.launch(&self.stream, planes, block.address()) }?;
+        self.stream.end_timing(begin);
         Ok(Tensors::new(vec![Tensor::on_device(self.desc.clone(), block)], Some(self.stream.record()?), None))
     }
 

@@ -221,7 +221,7 @@ mod tests {
         gst::init().unwrap();
         let Some(context) = context() else { return };
         let (pool, costs) = (DevicePool::new(&context), stats::Stats::default());
-        let stage = stats::Stage::begin();
+        let stage = stats::Stage::begin(false);
         for _ in 0..3 {
             let mut block = pool.take(5).unwrap();
             block.write(&[1, 2, 3]).unwrap();

@@ -148,7 +148,9 @@ impl Finder {
                     other => other.insert(Gpu::new(memory.context(), &self.decoder)?),
                 };
                 tensors.ready().map_or(Ok(()), |ready| gpu.stream.wait(ready))?;
+                let begin = gpu.stream.begin_timing();
                 gpu.boxes.launch(&gpu.stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
+                gpu.stream.end_timing(begin);
                 self.detections.extend_from_slice(gpu.boxes.detections()?);
             }
             None => {

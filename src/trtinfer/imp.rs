@@ -183,7 +183,10 @@ impl TrtInfer {
 
         self.follow(tensor, &mut running)?;
         let Session { model, seat, loads } = self.session().ok_or(Failure::Flow(gst::FlowError::Flushing))?;
-        let interval = self.settings.lock().unwrap().interval;
+        let (interval, measure) = {
+            let settings = self.settings.lock().unwrap();
+            (settings.interval, settings.measure)
+        };
         let passed = running.passed.map_or(interval, |passed| passed + 1);
         if passed < interval {
             running.passed = Some(passed);
@@ -207,7 +210,10 @@ impl TrtInfer {
             Some(batcher) => batcher.clone(),
             None => running.batcher.insert(seat.wait().map_err(|why| Failure::no_model(why, loads))?).clone(),
         };
-        let stage = Stage::begin();
+        if measure {
+            batcher.measure();
+        }
+        let stage = Stage::begin(false); // batches are measured, by whichever thread they are run
         let outputs = batcher.join(seat.stream(), tensors.clone())?;
         let took = self.stats.add(stage, 0);
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
@@ -323,7 +329,12 @@ impl ObjectImpl for TrtInfer {
                 let totals = self.stats.read();
                 let (inferred, skipped) = (totals.done, totals.skipped);
                 let batcher = self.session().and_then(|session| session.seat.batcher());
-                let Counts { batches, frames, late } = batcher.map(|batcher| batcher.counts()).unwrap_or_default();
+                let counts = batcher.as_ref().map(|batcher| batcher.counts());
+                let Counts { batches, frames, late } = counts.unwrap_or_default();
+                let totals = match batcher {
+                    Some(batcher) => totals.with_gpu_of(batcher.stats().read()),
+                    None => totals,
+                };
                 let counts = [
                     ("frames", inferred + skipped),
                     ("inferred", inferred),

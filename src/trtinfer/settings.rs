@@ -25,6 +25,8 @@ pub struct Settings {
     pub interval: u32,
     /// -1 follows the pipeline.
     pub cuda_device_id: i32,
+    /// Takes the GPU's time for each batch.
+    pub measure: bool,
     pub trt_library: Option<PathBuf>,
     pub allow_host_code: bool,
     /// -1 is none.
@@ -50,6 +52,7 @@ impl Default for Settings {
             shared_model: String::new(),
             interval: 1,
             cuda_device_id: -1,
+            measure: false,
             trt_library: None,
             allow_host_code: false,
             dla_core: -1,
@@ -169,6 +172,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .blurb("Whether TensorRT's work for a frame is recorded and then queued by one call")
                 .mutable_ready()
                 .build(),
+            crate::stats::measure_property(),
         ]
 }
 
@@ -201,7 +205,8 @@ impl Settings {
             Ok(text) => text.to_string(),
             Err(_) => "unset".into(), // texts that are NULL
         };
-        properties().into_iter().map(|property| property.name()).filter(|&name| name != "interval").find_map(|name| {
+        let own = ["interval", "measure"]; // of each element
+        properties().into_iter().map(|property| property.name()).filter(|name| !own.contains(name)).find_map(|name| {
             let (mine, theirs) = (text(self, name), text(other, name));
             (mine != theirs).then_some((name, mine, theirs))
         })
@@ -222,6 +227,7 @@ impl Settings {
             "shared-model" => self.shared_model = get::<Option<String>>(value).unwrap_or_default(),
             "interval" => self.interval = get(value),
             "cuda-device-id" => self.cuda_device_id = get(value),
+            "measure" => self.measure = get(value),
             "trt-library" => self.trt_library = path(),
             "allow-host-code" => self.allow_host_code = get(value),
             "dla-core" => self.dla_core = get(value),
@@ -246,6 +252,7 @@ impl Settings {
             "shared-model" => (!self.shared_model.is_empty()).then_some(&self.shared_model).to_value(),
             "interval" => self.interval.to_value(),
             "cuda-device-id" => self.cuda_device_id.to_value(),
+            "measure" => self.measure.to_value(),
             "trt-library" => self.trt_library.as_deref().to_value(),
             "allow-host-code" => self.allow_host_code.to_value(),
             "dla-core" => self.dla_core.to_value(),
@@ -299,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_one_model_differ_in_nothing_but_interval() {
+    fn settings_of_one_model_differ_in_nothing_but_what_is_of_each_element() {
         gst::init().unwrap();
         let other: [(&str, glib::Value); 4] = [
             ("model-file", "/var/model.onnx".into()),
@@ -311,6 +318,7 @@ mod tests {
             let (settings, mut changed) = (Settings::default(), Settings::default());
             assert_eq!(settings.difference(&changed), None);
             changed.set("interval", &7u32.into());
+            changed.set("measure", &true.into());
             assert_eq!(settings.difference(&changed), None);
             changed.set(name, &value);
             assert_eq!(settings.difference(&changed).map(|(property, ..)| property), Some(name));

@@ -37,6 +37,8 @@ struct Settings {
     post_messages: bool,
     /// -1 follows the pipeline.
     cuda_device_id: i32,
+    /// Takes the GPU's time for each frame.
+    measure: bool,
 }
 
 impl Default for Settings {
@@ -47,6 +49,7 @@ impl Default for Settings {
             style: Style::default(),
             post_messages: false,
             cuda_device_id: -1,
+            measure: false,
         }
     }
 }
@@ -111,8 +114,8 @@ impl TrtNms {
 
     /// Finds the frame's objects; there is nothing to do with frames that trtinfer let pass.
     fn find(&self, state: &mut State, buffer: &gst::BufferRef) -> std::result::Result<Option<Task>, Lost> {
-        let stage = Stage::begin();
         let settings = self.settings.lock().unwrap().clone();
+        let stage = Stage::begin(settings.measure);
         let frame = state.frames;
         state.frames += 1;
         let Some(payload) = TensorMeta::get(buffer) else {
@@ -330,6 +333,7 @@ impl ObjectImpl for TrtNms {
                     .mutable_playing()
                     .build(),
                 cuda::gst::device_id_property(),
+                stats::measure_property(),
                 stats::property(
                     "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
                 ),
@@ -341,7 +345,7 @@ impl ObjectImpl for TrtNms {
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
         let mut settings = self.settings.lock().unwrap();
-        let Settings { wishes, draw, style, post_messages, cuda_device_id } = &mut *settings;
+        let Settings { wishes, draw, style, post_messages, cuda_device_id, measure } = &mut *settings;
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
         match pspec.name() {
             "layout" => wishes.layout = value.get::<LayoutChoice>().expect("checked by GObject").into(),
@@ -356,6 +360,7 @@ impl ObjectImpl for TrtNms {
             "draw-labels" => style.labels = value.get().expect("checked by GObject"),
             "line-width" => style.line_width = value.get().expect("checked by GObject"),
             "post-messages" => *post_messages = value.get().expect("checked by GObject"),
+            "measure" => *measure = value.get().expect("checked by GObject"),
             "cuda-device-id" => *cuda_device_id = value.get().expect("checked by GObject"),
             other => unreachable!("property {other}"),
         }
@@ -369,7 +374,7 @@ impl ObjectImpl for TrtNms {
                 .structure([("frames", frames), ("skipped", skipped), ("objects", totals.objects)])
                 .to_value();
         }
-        let Settings { wishes, draw, style, post_messages, cuda_device_id } = &*self.settings.lock().unwrap();
+        let Settings { wishes, draw, style, post_messages, cuda_device_id, measure } = &*self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
         match pspec.name() {
             "layout" => LayoutChoice::from(wishes.layout).to_value(),
@@ -384,6 +389,7 @@ impl ObjectImpl for TrtNms {
             "draw-labels" => style.labels.to_value(),
             "line-width" => style.line_width.to_value(),
             "post-messages" => post_messages.to_value(),
+            "measure" => measure.to_value(),
             "cuda-device-id" => cuda_device_id.to_value(),
             other => unreachable!("property {other}"),
         }

@@ -28,8 +28,10 @@ impl GpuPainter {
     /// that somebody is still at work on it.
     pub fn paint(&mut self, frame: &GpuFrame, plan: &Plan) -> Result<()> {
         frame.order(&self.stream)?;
+        let begin = self.stream.begin_timing();
         // SAFETY: the planes were checked against their memory, which is mapped for writing until the work is done.
         unsafe { self.overlay.launch(&self.stream, &frame.planes, &self.target, plan) }?;
+        self.stream.end_timing(begin);
         self.stream.record()?.wait()
     }
 }

@@ -245,6 +245,7 @@ impl ObjectImpl for TrtPreprocess {
                     .mutable_ready()
                     .build(),
                 cuda::gst::device_id_property(),
+                stats::measure_property(),
                 stats::property("Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool"),
             ]
         });
@@ -265,6 +266,7 @@ impl ObjectImpl for TrtPreprocess {
             "tensor-order" => settings.order = value.get::<TensorOrder>().expect("checked by GObject"),
             "tensor-type" => settings.dtype = value.get::<TensorType>().expect("checked by GObject"),
             "tensor-size" => settings.size = text(),
+            "measure" => settings.measure = value.get().expect("checked by GObject"),
             "upload" => settings.upload = value.get().expect("checked by GObject"),
             "cuda-device-id" => settings.cuda_device_id = value.get().expect("checked by GObject"),
             other => unreachable!("property {other}"),
@@ -288,6 +290,7 @@ impl ObjectImpl for TrtPreprocess {
             "tensor-order" => settings.order.to_value(),
             "tensor-type" => settings.dtype.to_value(),
             "tensor-size" => text(&settings.size),
+            "measure" => settings.measure.to_value(),
             "upload" => settings.upload.to_value(),
             "cuda-device-id" => settings.cuda_device_id.to_value(),
             other => unreachable!("property {other}"),
@@ -394,7 +397,7 @@ impl BaseTransformImpl for TrtPreprocess {
     }
 
     fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
-        let stage = Stage::begin();
+        let stage = Stage::begin(self.settings.lock().unwrap().measure);
         let payload = match self.state.lock().unwrap().as_mut() {
             Some(state) => self.payload(state, buffer),
             None => return Err(gst::FlowError::NotNegotiated),

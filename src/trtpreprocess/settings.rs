@@ -24,6 +24,8 @@ pub struct Settings {
     pub upload: Upload,
     /// -1 follows the pipeline.
     pub cuda_device_id: i32,
+    /// Takes the GPU's time for each frame.
+    pub measure: bool,
 }
 
 /// What that means; `None` is left to the model.
@@ -54,6 +56,7 @@ impl Default for Settings {
             size: String::new(),
             upload: Upload::Auto,
             cuda_device_id: -1,
+            measure: false,
         }
     }
 }
@@ -149,6 +152,7 @@ mod tests {
             size: "128x96".into(),
             upload: Upload::Auto,
             cuda_device_id: -1,
+            measure: false,
         };
         let spec = all.read().unwrap().apply(Some(&wanted), "cpu").unwrap();
         assert_eq!(spec.to_string(), "cpu f16 1x96x128x3 nhwc bgr stretch:0 scale:1 mean:1/2/3 std:2/2/2 images");
