@@ -11,7 +11,7 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 BIN=.gpu/bin OUT=$PWD/target/gpu-bin
-TESTS=(gst_cuda gpu_boxes gpu_pixels gpu_chain gpu_properties session tensorrt_gpu tensorrt_build)
+TESTS=(gst_cuda gpu_boxes gpu_pixels gpu_chain gpu_batching gpu_properties session tensorrt_gpu tensorrt_build)
 BENCHES=(gpu_nms gpu_kernels gpu_chain streams)
 TARGET=${CARGO_TARGET_DIR:-target}
 
@@ -32,7 +32,8 @@ import json, shutil, subprocess, sys
 folder, prefix = sys.argv[1:]
 for line in sys.stdin:
     message = json.loads(line)
-    if message.get("executable") and message["target"]["kind"][0] in ("test", "bench"):
+    # The test of the library itself is called as the library is.
+    if message.get("executable") and message.get("profile", {}).get("test"):
         to = f"{folder}/{prefix}" + message["target"]["name"]
         subprocess.run(["strip", "-o", to, message["executable"]], check=True)
 ' "$OUT" "$1"
@@ -43,7 +44,7 @@ cargo build --locked --lib --example detect
 strip -o "$OUT/libgsttrt.so" "$TARGET/debug/libgsttrt.so"
 strip -o "$OUT/detect" "$TARGET/debug/examples/detect"
 mapfile -t tests < <(have test "${TESTS[@]}")
-cargo test --locked --no-run --message-format=json "${tests[@]}" | copy_programs ''
+cargo test --locked --no-run --message-format=json --lib "${tests[@]}" | copy_programs ''
 mapfile -t benches < <(have bench "${BENCHES[@]}")
 cargo bench --locked --profile dev --no-run --message-format=json "${benches[@]}" | copy_programs bench_
 pwd > "$OUT/built-in"

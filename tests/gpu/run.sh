@@ -11,6 +11,8 @@
 #   copies      bytes that cross between host and GPU for a frame, by copies and by kernels
 #   frames      tests of frames in GStreamer's CUDA memory
 #   engines     tests of engines: profiles, types, several outputs, INT8, broken files   (needs TensorRT with its builder)
+#   batches     streams that share a model find what each finds alone   (needs TensorRT with its builder)
+#   units       what the library's own tests do on a GPU: memory, pools, DLPack, times
 #   chain       tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
 #   download    … trtnms ! cudadownload ! x264enc gives a file
 #   kernels     preprocessing, decoding and suppression: times
@@ -393,6 +395,29 @@ row_engines() {
     judge "engines of TensorRT" "$gst" "all tests" run_test "$gst" TRT_LIBRARY="$TRT" TRT_LEAN="$TRT_LEAN" "$WORK/tensorrt_gpu"
 }
 
+row_batches() {
+    local gst
+    for gst in $GSTREAMERS; do
+        judge "streams that share a model" "$gst" "same boxes" run_test "$gst" "$WORK/gpu_batching"
+        grep -a '^one stream\|^three\|^pre0\|^infer0\|^nms0' "$WORK/log-streams-that-share-a-model-$gst" | cut -c 1-400 | sed 's/^/      /'
+    done
+}
+
+# They skip what they do not find, which here is a failure.
+all_units() {
+    "$1" "$WORK/gsttrt" --nocapture --test-threads 1 memory:: dlpack:: stats:: cuda:: tensor:: >"$WORK/units.txt" 2>&1 || {
+        tail -n 20 "$WORK/units.txt"
+        return 1
+    }
+    grep '^test result' "$WORK/units.txt"
+    # Only one of the tests asks for a second GPU, and says nothing.
+    ! grep SKIP "$WORK/units.txt"
+}
+
+row_units() {
+    judge "the library's own tests" "${GSTREAMERS%% *}" "all tests" all_units "${GSTREAMERS%% *}"
+}
+
 row_chain() {
     local gst
     for gst in $GSTREAMERS; do
@@ -403,6 +428,7 @@ row_chain() {
         judge "40 flushing seeks" "$gst" "no error" run_test "$gst" "$WORK/gpu_chain" seeks
         judge "100 state cycles" "$gst" "no growth" run_test "$gst" "$WORK/gpu_chain" a_hundred
         judge "the same without a pipeline" "$gst" "same boxes" run_test "$gst" "$WORK/session" on_the_gpu_too
+        judge "… on a caller's GPU memory" "$gst" "same boxes" run_test "$gst" "$WORK/session" memory_of_the_gpu
         sed -n 's/^GPU memory/      GPU memory/p' "$WORK"/log-100-state-cycles-"$gst"
     done
 }
@@ -501,7 +527,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(boxes score properties build engines lean copies frames chain download kernels regular sanitize)
+[ $# -gt 0 ] || ROWS=(boxes score properties build engines lean copies frames batches units chain download kernels regular sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do
