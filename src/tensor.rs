@@ -260,15 +260,20 @@ impl Tensor {
 
     /// The bytes, if they are on the host.
     pub fn bytes(&self) -> Option<&[u8]> {
-        match &self.storage {
-            Storage::Host(block) => Some(block.bytes()),
-            Storage::Device(_) => None,
-        }
+        self.host().map(HostBlock::bytes)
     }
 
     /// The elements, if they are on the host and `T` is their type.
     pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
         self.bytes().filter(|_| T::DTYPE == self.desc.dtype).map(bytemuck::cast_slice)
+    }
+
+    /// The memory, if it is on the host.
+    pub fn host(&self) -> Option<&HostBlock> {
+        match &self.storage {
+            Storage::Host(block) => Some(block),
+            Storage::Device(_) => None,
+        }
     }
 
     /// The memory, if it is on a GPU. To be read behind the fence that travels with the tensor.

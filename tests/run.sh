@@ -60,6 +60,12 @@ lint() {
 }
 
 # detect_and_score NAME CLIP TRUTH: the main job on a clip, its boxes compared with the true ones.
+# From nothing, for pages of what is no more would stay.
+document() {
+    rm -rf "${CARGO_TARGET_DIR:-target}/doc"
+    RUSTDOCFLAGS=--deny=warnings cargo doc --locked --no-deps --quiet
+}
+
 detect_and_score() {
     local boxes=$SCRATCH/$1.jsonl
     pipelines/detect.sh --output "$SCRATCH/$1.mp4" --json "$boxes" "$2"
@@ -97,7 +103,8 @@ lint
 step "build" cargo build --locked --lib --examples
 step "tests" cargo nextest run --locked
 step "examples in the documentation" cargo test --locked --doc --quiet
-step "documentation" env RUSTDOCFLAGS=--deny=warnings cargo doc --locked --no-deps --quiet
+step "documentation" document
+step "public API" tests/api.py
 step "detect.sh on the sample clip" detect_sample
 if [ "$MODE" = full ]; then
     step "memory errors" check_memory

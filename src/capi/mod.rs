@@ -1,4 +1,4 @@
-//! [`session`](crate::session) for C: what `include/gsttrt.h` declares, and documents.
+//! [`session`] for C: what `include/gsttrt.h` declares, and documents.
 //!
 //! A session's pointer is no address but a number that is never given twice, so one that is closed, or that never was one,
 //! is an error like any other. Nothing unwinds into C.

@@ -10,12 +10,12 @@ use gst_base::subclass::prelude::*;
 use super::opening::{NoModel, Seat};
 use super::settings::Settings;
 use super::sharing::{self, Model};
-use crate::backend::batcher::{Batcher, Counts};
+use crate::backend::batcher::{Batcher, Counts, Lost};
 use crate::backend::{Event, Loading, Plan, Runner};
 use crate::cuda::gst::Slot;
 use crate::error::{Error, Kind, Result};
-use crate::meta::slots;
 use crate::meta::tensor::{Payload, TensorMeta};
+use crate::meta::{gst_tensor, slots};
 use crate::stats::{self, Stage, Stats};
 use crate::tensor::Tensor;
 use crate::tensorrt::interfaces;
@@ -80,6 +80,9 @@ impl TrtInfer {
             Error::new(Kind::Settings, "trtinfer has no model")
                 .remedy("Set model-file to an ONNX file or a TensorRT engine of a detector")
         })?;
+        if settings.tensor_meta {
+            gst_tensor::check()?;
+        }
         let size = parse_size("input-size", &settings.input_size)?;
         let open = || {
             let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
@@ -183,9 +186,9 @@ impl TrtInfer {
 
         self.follow(tensor, &mut running)?;
         let Session { model, seat, loads } = self.session().ok_or(Failure::Flow(gst::FlowError::Flushing))?;
-        let (interval, measure) = {
+        let (interval, measure, tensor_meta) = {
             let settings = self.settings.lock().unwrap();
-            (settings.interval, settings.measure)
+            (settings.interval, settings.measure, settings.tensor_meta)
         };
         let passed = running.passed.map_or(interval, |passed| passed + 1);
         if passed < interval {
@@ -215,6 +218,9 @@ impl TrtInfer {
         }
         let stage = Stage::begin(false); // batches are measured, by whichever thread they are run
         let outputs = batcher.join(seat.stream(), tensors.clone())?;
+        if tensor_meta {
+            gst_tensor::attach(buffer, outputs.wait()?)?;
+        }
         let took = self.stats.add(stage, 0);
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
         if !running.told && starves(&batcher.counts()) {
@@ -252,6 +258,15 @@ impl Failure {
             NoModel::Failed(error) if !told => Failure::Error(error),
             NoModel::Failed(_) => Failure::Flow(gst::FlowError::Error),
             NoModel::Flushing => Failure::Flow(gst::FlowError::Flushing),
+        }
+    }
+}
+
+impl From<Lost> for Failure {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::Failed(error) => Failure::Error(error),
+            Lost::Left => Failure::Flow(gst::FlowError::Flushing),
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct Settings {
     pub cuda_device_id: i32,
     /// Takes the GPU's time for each batch.
     pub measure: bool,
+    /// Publishes outputs as GstTensorMeta.
+    pub tensor_meta: bool,
     pub trt_library: Option<PathBuf>,
     pub allow_host_code: bool,
     /// -1 is none.
@@ -53,6 +55,7 @@ impl Default for Settings {
             interval: 1,
             cuda_device_id: -1,
             measure: false,
+            tensor_meta: false,
             trt_library: None,
             allow_host_code: false,
             dla_core: -1,
@@ -172,6 +175,12 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .blurb("Whether TensorRT's work for a frame is recorded and then queued by one call")
                 .mutable_ready()
                 .build(),
+            glib::ParamSpecBoolean::builder("tensor-meta")
+                .nick("Tensor meta")
+                .blurb("Attach the outputs as GstTensorMeta too, for GStreamer's own tensor decoders (from GStreamer 1.26 on); trtinfer then waits for them, and copies them where they are on a GPU")
+                .default_value(default.tensor_meta)
+                .mutable_ready()
+                .build(),
             crate::stats::measure_property(),
         ]
 }
@@ -205,7 +214,7 @@ impl Settings {
             Ok(text) => text.to_string(),
             Err(_) => "unset".into(), // texts that are NULL
         };
-        let own = ["interval", "measure"]; // of each element
+        let own = ["interval", "measure", "tensor-meta"]; // of each element
         properties().into_iter().map(|property| property.name()).filter(|name| !own.contains(name)).find_map(|name| {
             let (mine, theirs) = (text(self, name), text(other, name));
             (mine != theirs).then_some((name, mine, theirs))
@@ -228,6 +237,7 @@ impl Settings {
             "interval" => self.interval = get(value),
             "cuda-device-id" => self.cuda_device_id = get(value),
             "measure" => self.measure = get(value),
+            "tensor-meta" => self.tensor_meta = get(value),
             "trt-library" => self.trt_library = path(),
             "allow-host-code" => self.allow_host_code = get(value),
             "dla-core" => self.dla_core = get(value),
@@ -253,6 +263,7 @@ impl Settings {
             "interval" => self.interval.to_value(),
             "cuda-device-id" => self.cuda_device_id.to_value(),
             "measure" => self.measure.to_value(),
+            "tensor-meta" => self.tensor_meta.to_value(),
             "trt-library" => self.trt_library.as_deref().to_value(),
             "allow-host-code" => self.allow_host_code.to_value(),
             "dla-core" => self.dla_core.to_value(),
