@@ -16,6 +16,7 @@
 #   chain       tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
 #   download    … trtnms ! cudadownload ! x264enc gives a file
 #   kernels     preprocessing, decoding and suppression: times
+#   library     sessions on host memory, on their own and on a caller's GPU memory; pools; frames read in place: times
 #   regular     host tensors in and out against zero-copy, same engine
 #   sanitize    compute-sanitizer on the kernels' tests and on the pipeline
 #
@@ -474,6 +475,44 @@ row_kernels() {
     judge "decode and NMS" kernels "≤ 60 µs, ≥ 5x torchvision" nms_bars
 }
 
+# Its bars are for an engine file, whose run by itself is the last line.
+library_bars() {
+    local words
+    read -ra words <<<"$(model 32) $(full)"
+    "$1" "$WORK/bench_session" "${words[@]}" | tee "$WORK/session.txt"
+    python3 - "$WORK/session.txt" <<'END'
+import re, sys
+text = open(sys.argv[1], encoding="utf-8").read()
+def us(row):
+    found = re.search(rf"(?m)^{row}.*?([\d.]+) µs", text)
+    return float(found.group(1)) if found else None
+run, device, bare = us("run:"), us("run_device"), us("the engine alone")
+beyond = f"{device - bare:.1f} µs beyond the engine" if bare else "no engine file to compare with"
+print(f"run {run:.0f} µs, run_device {device:.0f} µs: {run / device:.2f}x; {beyond}")
+sys.exit(not (run / device >= 1.25 and bare and device - bare <= 2))
+END
+}
+
+memory_bars() {
+    "$WORK/bench_memory" | tee "$WORK/memory.txt"
+    python3 - "$WORK/memory.txt" <<'END'
+import re, sys
+text = open(sys.argv[1], encoding="utf-8").read()
+pools = [float(ns) for ns in re.findall(r"pool.* ([\d.]+) ns", text)]
+auto, faster = map(float, re.search(r"(?m)^upload=auto.*: ([\d.]+) µs, the faster one ([\d.]+) µs", text).groups())
+print(f"pools {max(pools):.0f} ns at most; upload=auto takes {auto:.0f} µs, the faster way {faster:.0f} µs")
+sys.exit(not (max(pools) <= 200 and auto <= faster * 1.1))
+END
+}
+
+row_library() {
+    local gst=${GSTREAMERS%% *}
+    judge "sessions" "$gst" "≥ 1.25x, ≤ 2 µs beyond the engine" library_bars "$gst"
+    sed 's/^/      /' "$WORK/session.txt"
+    judge "pools, and frames read in place" kernels "≤ 200 ns; auto is the faster" memory_bars
+    sed 's/^/      /' "$WORK/memory.txt"
+}
+
 row_regular() {
     [ -x "$WORK/bench_gpu_chain" ] || { skip regular "there is no such bench in .gpu/bin"; return; }
     local gst=${GSTREAMERS%% *} model name
@@ -527,7 +566,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(boxes score properties build engines lean copies frames batches units chain download kernels regular sanitize)
+[ $# -gt 0 ] || ROWS=(boxes score properties build engines lean copies frames batches units chain download kernels library regular sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do

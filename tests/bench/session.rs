@@ -1,0 +1,127 @@
+//! What the ways to run a model without a pipeline cost, on one machine with one model:
+//!
+//! `cargo bench --bench session -- MODEL [PROPERTY=VALUE…]`
+//!
+//! Properties are those of trtinfer and trtnms. A time is that from the call to results, the median of many, one at a time. Where
+//! the model does not run on a GPU, only what works there is timed. For an engine file, the last row is the engine in a CUDA graph
+//! by itself, without a session around it.
+
+use std::path::Path;
+use std::time::Instant;
+
+use gsttrt::backend::tensorrt;
+use gsttrt::cuda::driver::{Context, Stream};
+use gsttrt::cuda::kernels::DevicePlane;
+use gsttrt::error::Result;
+use gsttrt::memory::Buffer;
+use gsttrt::session::{Detector, DeviceFrame, Session, SessionOptions, parse_options};
+use gsttrt::vision::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
+
+const WIDTH: usize = 1920;
+const HEIGHT: usize = 1080;
+const STRIDE: usize = 2048;
+
+/// Median microseconds; fewer repeats of what takes long.
+fn time(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut once = || {
+        let begun = Instant::now();
+        run().map(|()| begun.elapsed().as_secs_f64() * 1e6)
+    };
+    let first = once()?.max(once()?);
+    let repeats = (5e6 / first).clamp(11.0, 501.0) as usize;
+    let mut times = (0..repeats).map(|_| once()).collect::<Result<Vec<f64>>>()?;
+    times.sort_by(f64::total_cmp);
+    Ok(times[repeats / 2])
+}
+
+fn row(what: &str, time: f64, base: f64) {
+    println!("{what:<44} {time:>9.1} µs {:>7.2}x", base / time);
+}
+
+/// The engine alone, recorded, on memory that stays.
+fn bare(path: &Path, options: &SessionOptions, cuda: &Context) -> Result<f64> {
+    let library = tensorrt::library_for(path, &options.tensorrt)?;
+    let (model, engine) = tensorrt::load_engine(path, library, &options.tensorrt, cuda)?;
+    let spec = model.input_spec(options.input_size, 1, "cuda")?;
+    let (mut run, stream) = (engine.context()?, Stream::new(cuda)?);
+    let mut kept = Vec::new();
+    run.set_input(&engine.inputs()[0], &spec.desc.dims)?;
+    for io in engine.inputs().iter().chain(engine.outputs()) {
+        let dims = if io.desc.name == spec.desc.name { spec.desc.dims.clone() } else { run.output_dims(io)? };
+        let bytes = dims.elements().expect("fixed dimensions") * io.desc.dtype.size();
+        let buffer = Buffer::device(cuda, bytes)?;
+        // SAFETY: it has the size, and stays.
+        unsafe { run.set_address(io, buffer.address().expect("on the device")) }?;
+        kept.push(buffer);
+    }
+    // SAFETY: all is set, and stays.
+    let mut graph = unsafe {
+        run.enqueue(&stream)?;
+        stream.synchronize()?;
+        run.record(&stream)?
+    };
+    time(|| {
+        // SAFETY: as above.
+        unsafe { graph.launch(&stream) }?;
+        stream.record()?.wait()
+    })
+}
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx").to_string();
+    let (model, properties) = arguments.split_first().map_or((sample, &[][..]), |(model, more)| (model.clone(), more));
+    let (options, wishes) = parse_options(properties.iter().map(String::as_str))?;
+    let mut session = Session::open(&model, &options)?;
+    let (bytes, outputs) = (session.input().bytes().expect("fixed"), session.outputs().to_vec());
+    println!("{model}, {} by {}", session.input(), session.backend());
+
+    let picture = vec![0u8; bytes];
+    let mut result = vec![0u8; outputs[0].bytes().expect("fixed")];
+    let run = time(|| session.run_bytes(&picture).map(drop))?;
+    row("run: host data in and out", run, run);
+    let copied = time(|| session.copy_bytes_to_device(&picture))?;
+    let mut on_buffers = || session.run_buffers()?.map_or(Ok(()), |fence| fence.wait());
+    let own = time(&mut on_buffers)?;
+    let read = time(|| session.copy_bytes_to_host(0, &mut result))?;
+    row("run_buffers: its own memory", own, run);
+    row("copy_input_to_device", copied, run);
+    row("copy_output_to_host", read, run);
+
+    let cuda = if session.backend() == "tensorrt" { Some(Context::primary(options.cuda_device_id)?) } else { None };
+    if let Some(cuda) = &cuda {
+        let (stream, input) = (Stream::new(cuda)?, Buffer::device(cuda, bytes)?);
+        let results = outputs.iter().map(|desc| Buffer::device(cuda, desc.bytes().expect("fixed")));
+        let results = results.collect::<Result<Vec<_>>>()?;
+        let addresses: Vec<u64> = results.iter().filter_map(Buffer::address).collect();
+        let at = input.address().expect("on the device");
+        // SAFETY: all of it stays until the end.
+        let device = time(|| unsafe { session.run_device(at, &addresses, stream.raw()) }?.wait())?;
+        row("run_device: the caller's GPU memory", device, run);
+    }
+
+    // A decoded frame, as nvh264dec lays it out.
+    let color = Colorimetry { matrix: Matrix::Bt709, chroma_left: true, ..Colorimetry::default() };
+    let pixels: Vec<u8> = (0..STRIDE * HEIGHT * 3 / 2).map(|i| (i * 7 % 256) as u8).collect();
+    let (luma, chroma) = pixels.split_at(STRIDE * HEIGHT);
+    let planes = [luma, chroma].map(|data| Plane { data, stride: STRIDE }).into_iter().collect();
+    let frame = Frame { format: PixelFormat::Nv12, width: WIDTH, height: HEIGHT, planes };
+    let mut detector = Detector::new(session, wishes)?;
+    let chain = time(|| detector.detect(&frame, color).map(drop))?;
+    row("detect: from a 1080p frame on the host", chain, run);
+    if let Some(cuda) = &cuda {
+        let mut copy = Buffer::device(cuda, pixels.len())?;
+        copy.write(0, &pixels)?;
+        let address = copy.address().expect("on the device");
+        let planes = [0, STRIDE * HEIGHT].map(|start| DevicePlane { address: address + start as u64, stride: STRIDE });
+        let planes = planes.into_iter().collect();
+        let frame = DeviceFrame { format: PixelFormat::Nv12, width: WIDTH, height: HEIGHT, planes };
+        // SAFETY: nobody else has the frame.
+        let chain = time(|| unsafe { detector.detect_device(&frame, color, std::ptr::null_mut()) }.map(drop))?;
+        row("detect_device: from one on the GPU", chain, run);
+        if tensorrt::is_engine(Path::new(&model)) {
+            row("the engine alone, in a CUDA graph", bare(Path::new(&model), &options, cuda)?, run);
+        }
+    }
+    Ok(())
+}
