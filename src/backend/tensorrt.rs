@@ -346,20 +346,22 @@ impl TensorRt {
         }
         // SAFETY: `prepare` gave all inputs their dimensions; the rest says the caller.
         unsafe {
-            if let Some(done) = recorded.as_mut().and_then(|recorded| recorded.launch(rows, addresses, stream)) {
-                return done;
-            }
             if self.told != rows {
+                // What was recorded may read dimensions that TensorRT keeps on the GPU, and is about to change.
+                recorded.as_mut().map(std::mem::take);
                 context.set_input(image, &with_rows(&self.wanted.dims, rows))?;
                 for (io, dims, _) in &self.side_inputs {
                     context.set_input(io, &with_rows(dims, rows))?;
                 }
                 self.told = rows;
             }
+            if let Some(done) = recorded.as_mut().and_then(|recorded| recorded.launch(addresses, stream)) {
+                return done;
+            }
             let tensors = [&*image].into_iter().chain(outputs.iter().map(|(io, _)| io));
             tensors.zip(&*addresses).try_for_each(|(io, &address)| context.set_address(io, address))?;
             context.enqueue(stream)?;
-            let Some(noted) = recorded.as_mut().map(|runs| runs.note(rows, addresses, context, stream)) else {
+            let Some(noted) = recorded.as_mut().map(|runs| runs.note(addresses, context, stream)) else {
                 return Ok(());
             };
             if let Err(error) = noted {
