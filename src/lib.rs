@@ -11,7 +11,7 @@
 //! * [`tensorrt`]: TensorRT, found at run time.
 //! * [`model`]: what a model file says about itself; [`backend`]: what runs it.
 //! * [`session`]: the elements' chain without a pipeline, for applications that have frames or tensors of their own;
-//!   [`capi`]: the same for C.
+//!   [`capi`]: the same for C; [`streaming`]: tensors that arrive in chunks, put together where they are wanted.
 //! * [`meta`]: what the elements hang on buffers; [`video`]: the door between GStreamer's video and [`vision`].
 //! * [`trtpreprocess`], [`trtinfer`], [`trtnms`]: the elements, thin: settings, caps, one call per frame.
 //!
@@ -29,6 +29,7 @@ pub mod model;
 mod onnx;
 pub mod session;
 pub mod stats;
+pub mod streaming;
 pub mod tensor;
 pub mod tensorrt;
 pub mod trtinfer;

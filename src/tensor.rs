@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::cuda::driver::Fence;
 use crate::error::{Error, Kind, Result};
-use crate::memory::{DeviceBlock, HostBlock, Pool};
+use crate::memory::{DeviceBlock, HostBlock, Lease, Place, Pool};
 
 /// Type of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -230,6 +230,18 @@ impl Tensor {
     pub fn on_host(desc: TensorDesc, block: HostBlock) -> Self {
         assert!(Some(block.bytes().len()) == desc.bytes());
         Tensor { desc, storage: Storage::Host(block) }
+    }
+
+    /// A tensor in a buffer of whatever place, which holds its bytes.
+    ///
+    /// # Panics
+    /// If the buffer is smaller than `desc` says, or `desc` has open dimensions.
+    pub fn in_buffer(desc: TensorDesc, buffer: Lease) -> Self {
+        let bytes = desc.bytes().expect("a tensor has fixed dimensions");
+        match buffer.place() {
+            Place::Device => Tensor::on_device(desc, DeviceBlock::new(buffer)),
+            _ => Tensor::on_host(desc, HostBlock::new(buffer).part(0, bytes)),
+        }
     }
 
     /// A tensor in GPU memory, whose bytes work that is queued is about to write.

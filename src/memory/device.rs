@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use super::raw;
-use super::{Limits, Place, Pool};
+use super::{Lease, Limits, Place, Pool};
 use crate::cuda::driver::Context;
 use crate::error::Result;
 
@@ -42,9 +42,7 @@ impl DevicePool {
     /// # Errors
     /// `Run`, where the GPU has no memory left.
     pub fn take(&self, bytes: usize) -> Result<DeviceBlock> {
-        let lease = self.pool.take(bytes)?;
-        let address = lease.address().expect("it is of a GPU");
-        Ok(DeviceBlock { context: self.context.clone(), address, bytes, owner: Arc::new(lease) })
+        self.pool.take(bytes).map(DeviceBlock::new)
     }
 }
 
@@ -98,6 +96,13 @@ impl Slots {
 }
 
 impl DeviceBlock {
+    /// All of a buffer of a GPU.
+    pub(crate) fn new(lease: Lease) -> Self {
+        let context = lease.context().expect("it is of a GPU").clone();
+        let (address, bytes) = (lease.address().expect("it is of a GPU"), lease.bytes());
+        DeviceBlock { context, address, bytes, owner: Arc::new(lease) }
+    }
+
     /// Memory of somebody else.
     ///
     /// # Safety
