@@ -33,11 +33,10 @@ pub const LEAST_CREDITS: usize = 256;
 /// # Errors
 /// `WrongType`, where a dimension is open or the size does not fit.
 pub fn credits(desc: &TensorDesc) -> Result<usize> {
-    desc.bytes().map(|bytes| bytes.max(LEAST_CREDITS)).ok_or_else(|| {
-        wrong(format!("Cannot receive a tensor {desc}"))
-            .cause("its size is not known")
-            .remedy("Announce it with the dimensions that it has")
-    })
+    let unknown = || {
+        wrong(format!("The size of a tensor {desc} is not known")).remedy("Announce it with the dimensions that it has")
+    };
+    desc.bytes().map(|bytes| bytes.max(LEAST_CREDITS)).ok_or_else(unknown)
 }
 
 /// How much of a tensor is there.
@@ -125,7 +124,7 @@ enum End {
 }
 
 /// A tensor that is whole. Its memory returns to the pool, and its credits to the sender, when this is dropped: not before
-/// queued work of a GPU that reads it is done.
+/// queued work of a GPU that reads it is done. Who keeps a row or a block of it longer keeps the memory, without credits.
 pub struct Received {
     // Drop order: the memory, then the room for it.
     tensor: Tensor,
@@ -157,6 +156,9 @@ struct Room {
 impl Receiver {
     /// Receives into buffers of `pool`, wherever these are, with room for tensors of so many bytes in all. Two of the largest
     /// are double buffering. The pool rounds sizes up, by an eighth at most.
+    ///
+    /// Chunks for `Pool::new(Place::Device, …)` are copied over the bus as they come, and the tensor is a
+    /// [`device`](Tensor::device) one; in all other memory the host sees its [`bytes`](Tensor::bytes).
     pub fn new(pool: Pool, room: usize) -> Self {
         let counts = Mutex::new(Counts { free: room, granted: 0, end: End::Open });
         let credits = Arc::new(Credits { counts, freed: Condvar::new() });
@@ -196,37 +198,10 @@ impl Receiver {
     /// # Errors
     /// `WrongType`, where its size is not known, where it does not fit the room or takes more credits than the sender has, where
     /// the number is not higher than the last one, or after the sender has closed; `Run`, where the pool has no memory, or
-    /// once this is cancelled. Credits that it has already taken are given back.
+    /// once this is cancelled. Credits that it has taken by then are given back.
     pub fn announce(&self, sequence: u64, desc: TensorDesc) -> Result<()> {
-        let refused = |cause: String| wrong(format!("Cannot receive tensor {sequence}, {desc}")).cause(cause);
-        let cost = credits(&desc)?;
-        if cost > self.room {
-            return Err(refused(format!("it takes {cost} bytes, and there is room for {}", self.room))
-                .remedy("Give the receiver room for two of the largest tensors"));
-        }
-        let room = self.credits.spend(cost)?.map_err(|granted| {
-            refused(format!("it takes {cost} credits, and the sender has {granted}"))
-                .remedy("Wait for grants before announcing")
-        })?;
-        let bytes = desc.bytes().expect("it has a cost");
-        let lease = self.pool.take(bytes)?;
-
-        let mut line = self.line.lock().unwrap();
-        line.end.check()?;
-        if let End::Closed = line.end {
-            return Err(refused("the sender has closed".into()).remedy("Announce tensors before closing"));
-        }
-        if let Some(last) = line.last.filter(|&last| sequence <= last) {
-            return Err(refused(format!("the last one was {last}")).remedy("Count upwards"));
-        }
-        line.last = Some(sequence);
-        let (memory, progress) = (Arc::new(Mutex::new(Some((lease, room)))), Progress { sequence, received: 0, bytes });
-        let entry = Entry::Arriving(Arriving { desc, pieces: Pieces::new(bytes), progress, memory });
-        line.tensors.insert(sequence, entry);
-        if line.complete(sequence) {
-            self.arrived.notify_all(); // it has no bytes
-        }
-        Ok(())
+        let what = format!("Cannot receive tensor {sequence}, {desc}");
+        self.admit(sequence, desc).map_err(|error| error.about(&what))
     }
 
     /// Writes bytes of a tensor, from byte `at` on, and returns when they are there. Chunks of different tensors are copied at
@@ -257,7 +232,8 @@ impl Receiver {
         self.with(sequence, count)?.ok_or_else(late)
     }
 
-    /// The sender says that it sends no more of this tensor: after its last chunk, or because it cannot go on.
+    /// The sender says that it sends no more of this tensor: after its last chunk, or because it cannot go on. Without that,
+    /// who takes tensors waits for a chunk that was lost. Nothing happens where it is complete, or was dropped for an error.
     ///
     /// # Errors
     /// `WrongType`, where bytes are missing, and the tensor is dropped; where it is not announced. `Run`, once this is
@@ -277,8 +253,8 @@ impl Receiver {
         line.end = End::Closed;
         let arriving = |_: &u64, entry: &mut Entry| matches!(entry, Entry::Arriving(_));
         let short: Vec<Entry> = line.tensors.extract_if(.., arriving).map(|(_, entry)| entry).collect();
-        drop(line);
         self.credits.end(End::Closed);
+        drop(line);
         self.arrived.notify_all();
         short.iter().find_map(Entry::arriving).map_or(Ok(()), |arriving| Err(arriving.dropped(arriving.short())))
     }
@@ -324,11 +300,39 @@ impl Receiver {
             return; // the first one says why
         }
         line.end = End::Cancelled(Error::new(Kind::Run, "Receiving tensors was cancelled").cause(why));
-        let (end, dropped) = (line.end.clone(), std::mem::take(&mut line.tensors));
+        self.credits.end(line.end.clone());
+        let dropped = std::mem::take(&mut line.tensors);
         drop(line);
-        self.credits.end(end);
         self.arrived.notify_all();
         drop(dropped); // no longer under the lock, for it may take a while
+    }
+
+    fn admit(&self, sequence: u64, desc: TensorDesc) -> Result<()> {
+        let cost = credits(&desc)?;
+        if cost > self.room {
+            return Err(wrong(format!("it takes {cost} bytes, and there is room for {}", self.room))
+                .remedy("Give the receiver room for two of the largest tensors"));
+        }
+        let room = self.credits.spend(cost)?;
+        let bytes = desc.bytes().expect("its cost is known");
+        let lease = self.pool.take(bytes)?;
+
+        let mut line = self.line.lock().unwrap();
+        line.end.check()?;
+        if matches!(line.end, End::Closed) {
+            return Err(wrong("the sender has closed").remedy("Announce tensors before closing"));
+        }
+        if let Some(last) = line.last.filter(|&last| sequence <= last) {
+            return Err(wrong(format!("the last one was {last}")).remedy("Count upwards"));
+        }
+        line.last = Some(sequence);
+        let (memory, progress) = (Arc::new(Mutex::new(Some((lease, room)))), Progress { sequence, received: 0, bytes });
+        let arriving = Arriving { desc, pieces: Pieces::new(bytes), progress, memory };
+        line.tensors.insert(sequence, Entry::Arriving(arriving));
+        if line.complete(sequence) {
+            self.arrived.notify_all(); // it has no bytes
+        }
+        Ok(())
     }
 
     /// Does something with a tensor that is arriving; `None` where it no longer is. One that is whole then is complete, and
@@ -423,15 +427,15 @@ impl End {
 }
 
 impl Credits {
-    /// The sender's credits become a tensor's. The outer error is that of the end, the inner one how many the sender has.
-    fn spend(self: &Arc<Self>, bytes: usize) -> Result<std::result::Result<Room, usize>> {
+    /// The sender's credits become a tensor's.
+    fn spend(self: &Arc<Self>, bytes: usize) -> Result<Room> {
         let mut counts = self.counts.lock().unwrap();
         counts.end.check()?;
-        if counts.granted < bytes {
-            return Ok(Err(counts.granted));
-        }
-        counts.granted -= bytes;
-        Ok(Ok(Room { bytes, credits: self.clone() }))
+        counts.granted = counts.granted.checked_sub(bytes).ok_or_else(|| {
+            wrong(format!("it takes {bytes} credits, and the sender has {}", counts.granted))
+                .remedy("Wait for grants before announcing")
+        })?;
+        Ok(Room { bytes, credits: self.clone() })
     }
 
     fn end(&self, end: End) {
@@ -484,8 +488,10 @@ impl fmt::Debug for Received {
 
 impl fmt::Debug for Receiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (all, arriving) = (self.line.lock().unwrap().tensors.len(), self.progress().len());
-        write!(f, "Receiver(room for {} bytes, {arriving} arriving, {} complete)", self.room, all - arriving)
+        let line = self.line.lock().unwrap();
+        let arriving = line.tensors.values().filter_map(Entry::arriving).count();
+        let complete = line.tensors.len() - arriving;
+        write!(f, "Receiver(room for {} bytes, {arriving} arriving, {complete} complete)", self.room)
     }
 }
 
