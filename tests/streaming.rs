@@ -1,0 +1,40 @@
+//! examples/streaming as a program: what was sent in chunks is what the model sees.
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::shapes;
+
+/// `cargo test` and `cargo nextest` build examples beside the tests; a run of this file alone may have to make it first.
+fn run(arguments: &[&str]) -> Output {
+    let program = std::env::current_exe().unwrap().parent().unwrap().join("../examples/streaming");
+    if !program.exists() {
+        let built = Command::new(env!("CARGO")).args(["build", "--example=streaming"]).status();
+        assert!(built.unwrap().success());
+    }
+    Command::new(program).args(arguments).output().unwrap()
+}
+
+#[test]
+fn the_example_finds_the_disc_in_every_tensor() {
+    let output = run(&[&shapes()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(text.lines().count(), 5, "{text}");
+    for (sequence, line) in text.lines().enumerate() {
+        let found = line.strip_prefix(&format!("tensor {sequence}: images f32 1x3x512x512, disc 0."));
+        let place =
+            found.and_then(|found| found.split_once(" at (")?.1.strip_suffix(')')?.split_once(", ")).expect(line);
+        let (x, y): (i32, i32) = (place.0.parse().unwrap(), place.1.parse().unwrap());
+        let right = 128 + 51 * sequence as i32; // as the sender draws it
+        assert!((x - right).abs() < 4 && (y - 256).abs() < 4, "{line}");
+    }
+}
+
+#[test]
+fn the_example_says_what_is_wrong() {
+    let output = run(&["/nowhere.onnx"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && error.contains("There is no model file /nowhere.onnx"), "{error}");
+}
