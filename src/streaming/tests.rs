@@ -262,6 +262,19 @@ fn a_short_tensor_is_an_error_when_the_sender_ends() {
 // ------------------------------------------------------------------------------------------- waiting
 
 #[test]
+fn credits_add_up() {
+    let receiver = receiver();
+    send(&receiver, 0, 500);
+    drop(expect(&receiver, 0));
+    assert!(matches!(receiver.try_grant().unwrap(), Poll::Ready(Some(500))));
+    assert!(receiver.try_grant().unwrap().is_pending());
+    expect_error(receiver.announce(1, desc(2001)), &["room for 2000"]);
+    send(&receiver, 1, 2000);
+    drop(expect(&receiver, 1));
+    expect_idle(&receiver, 0);
+}
+
+#[test]
 fn tiny_tensors_take_the_least_credits() {
     let receiver = receiver();
     let announced = (0..).take_while(|&sequence| receiver.announce(sequence, desc(1)).is_ok()).count();
