@@ -1,0 +1,84 @@
+//! The bench's command line.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::Write;
+use std::time::Duration;
+
+use gsttrt::session::{SessionOptions, parse_options};
+use serde_json::Value;
+
+const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, json=, and trtinfer's properties";
+
+/// What the bench is called with.
+pub struct Arguments {
+    pub clip: String,
+    pub model: String,
+    pub streams: Vec<usize>,
+    pub batches: Vec<usize>,
+    pub length: Duration,
+    pub repeats: usize,
+    pub live: u32,
+    /// Of trtinfer where it batches.
+    pub timeout: u32,
+    pub draw: bool,
+    pub json: Option<File>,
+    /// Of trtinfer.
+    pub properties: String,
+    pub options: SessionOptions,
+}
+
+impl Arguments {
+    pub fn parse() -> Result<Self, Box<dyn Error>> {
+        let given: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+        let (settings, files): (Vec<_>, Vec<_>) = given.into_iter().partition(|text| text.contains('='));
+        let file = |i: usize, sample| {
+            files.get(i).cloned().unwrap_or_else(|| format!("{}/tests/{sample}", env!("CARGO_MANIFEST_DIR")))
+        };
+        let mut parsed = Arguments {
+            clip: file(0, "data/sample.mp4"),
+            model: file(1, "models/shapes.onnx"),
+            streams: vec![1, 4, 16, 32],
+            batches: vec![1, 4, 16],
+            length: Duration::from_secs(4),
+            repeats: 3,
+            live: 30,
+            timeout: 10_000,
+            draw: true,
+            json: None,
+            properties: String::new(),
+            options: SessionOptions::default(),
+        };
+        let mut properties = Vec::new();
+        for setting in &settings {
+            let (name, text) = setting.split_once('=').expect("partitioned by it");
+            let wrong = |error: &dyn Error| format!("{setting} cannot be read: {error}. {HELP}.");
+            let number = || text.parse::<u32>().map_err(|error| wrong(&error));
+            let list = || -> Result<Vec<usize>, _> {
+                let numbers = text.split(',').filter(|number| !number.is_empty());
+                numbers.map(|number| number.parse().map_err(|error| wrong(&error))).collect()
+            };
+            match name {
+                "streams" => parsed.streams = list()?,
+                "batch" => parsed.batches = list()?,
+                "seconds" => parsed.length = Duration::try_from_secs_f64(text.parse()?)?,
+                "repeats" => parsed.repeats = number()?.max(1) as usize,
+                "live" => parsed.live = number()?,
+                "batch-timeout" => parsed.timeout = number()?,
+                "draw" => parsed.draw = text.parse().map_err(|error| wrong(&error))?,
+                "json" => parsed.json = Some(File::create(text).map_err(|error| wrong(&error))?),
+                _ => properties.push(setting.as_str()),
+            }
+        }
+        parsed.options = parse_options(properties.iter().copied())?.0;
+        parsed.properties = properties.join(" ");
+        Ok(parsed)
+    }
+
+    /// A line of JSON for the file, if there is to be one.
+    pub fn note(&self, line: Value) {
+        if let Some(mut json) = self.json.as_ref() {
+            writeln!(json, "{line}").expect("the file can be written");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! H.264 of a clip, held in memory and fed round and round.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gst::prelude::*;
+use gst_app::{AppSink, AppSrc};
+
+pub struct Clip {
+    caps: gst::Caps,
+    units: Vec<gst::Buffer>,
+}
+
+/// What a frame lasts by its timestamp, whatever the pace it comes at.
+const FRAME: gst::ClockTime = gst::ClockTime::from_nseconds(33_333_333);
+
+impl Clip {
+    /// The access units of an MP4 of H.264 without B-frames, so that frames come out in the order in which they go in.
+    pub fn read(path: &str) -> Result<Self, String> {
+        let line = "filesrc name=file ! qtdemux ! h264parse ! video/x-h264,stream-format=byte-stream,alignment=au ! appsink name=out sync=false";
+        let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        pipeline.by_name("file").unwrap().set_property("location", path);
+        let out = pipeline.by_name("out").unwrap().downcast::<AppSink>().unwrap();
+        let bus = pipeline.bus().expect("a pipeline has one");
+        let _ = pipeline.set_state(gst::State::Playing); // what fails is on the bus
+        let mut samples = Vec::new();
+        let mut wrong = None;
+        while wrong.is_none() && !out.is_eos() {
+            samples.extend(out.try_pull_sample(gst::ClockTime::from_mseconds(100)));
+            wrong = bus.pop_filtered(&[gst::MessageType::Error]);
+        }
+        pipeline.set_state(gst::State::Null).unwrap();
+        match samples.first().and_then(|sample| sample.caps_owned()).filter(|_| wrong.is_none()) {
+            Some(caps) => Ok(Clip { caps, units: samples.iter().filter_map(|sample| sample.buffer_owned()).collect() }),
+            None => Err(format!("{path} is no MP4 of H.264 that can be read.")),
+        }
+    }
+
+    /// Pushes frames after `phase`, as long as `goes_on`, and then the end of the stream: `pace` of them a second, or, if that is
+    /// 0, as fast as they are taken. Returns how many were.
+    pub fn feed(&self, source: &AppSrc, pace: u32, phase: Duration, goes_on: impl Fn() -> bool) -> u64 {
+        source.set_caps(Some(&self.caps));
+        let begun = Instant::now() + phase;
+        let mut pushed = 0;
+        for unit in self.units.iter().cycle() {
+            if pace > 0 {
+                let due = begun + Duration::from_secs(1) * pushed as u32 / pace;
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+            }
+            if !goes_on() {
+                break;
+            }
+            let mut unit = unit.copy();
+            let at = FRAME * pushed;
+            let fields = unit.make_mut();
+            fields.set_pts(at);
+            fields.set_dts(at);
+            fields.set_duration(FRAME);
+            if source.push_buffer(unit).is_err() {
+                break;
+            }
+            pushed += 1;
+        }
+        let _ = source.end_of_stream();
+        pushed
+    }
+}
+
+/// A stream from `source{i}` by `decoder{i}` and what is between to `sink{i}`, as a part of a launch line.
+pub fn branch(i: usize, elements: &str) -> String {
+    let decoder = if gst::ElementFactory::find("nvh264dec").is_some() { "nvh264dec" } else { "avdec_h264" };
+    format!(
+        "appsrc name=source{i} format=time block=true max-buffers=8 max-bytes=0 ! {decoder} name=decoder{i} {elements} \
+         ! fakesink name=sink{i} sync=false async=false "
+    )
+}
+
+/// A queue that has room for so many frames, of whatever size.
+pub fn queue(frames: usize) -> String {
+    format!("queue max-size-buffers={frames} max-size-bytes=0 max-size-time=0")
+}

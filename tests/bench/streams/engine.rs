@@ -1,0 +1,111 @@
+//! A model without streams: what its engine can do alone, batch after batch of tensors that are there already.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gsttrt::backend::{Backend, Event, Loading, Plan};
+use gsttrt::cuda::driver::Context;
+use gsttrt::memory::Slots;
+use gsttrt::error::Result;
+use gsttrt::session::SessionOptions;
+use gsttrt::tensor::{Tensor, Tensors};
+use hdrhistogram::Histogram;
+
+use crate::machine::gpu_mib;
+
+/// Microseconds up to a minute.
+pub fn times() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000, 3).expect("these bounds are allowed")
+}
+
+pub struct Engine {
+    plan: Plan,
+    batch: usize,
+}
+
+impl Engine {
+    pub fn new(model: &str, options: &SessionOptions, batch: usize) -> Result<Self> {
+        let SessionOptions { backend, input_size, cuda_device_id, tensorrt } = options;
+        let cuda = || Context::primary(*cuda_device_id);
+        Ok(Engine { plan: Plan::new(Path::new(model), *backend, *input_size, batch, tensorrt.clone(), cuda)?, batch })
+    }
+
+    fn load(&self) -> Result<Box<dyn Backend>> {
+        let tell = |event: Event<'_>| {
+            if let Event::Warning(warning) = event {
+                eprintln!("{warning}");
+            }
+        };
+        self.plan.load(&Loading { tell: &tell, cancelled: &AtomicBool::new(false) })
+    }
+
+    /// A batch of black pictures, side by side as trtpreprocess puts them.
+    fn pictures(&self) -> Result<Vec<Arc<Tensors>>> {
+        let desc = &self.plan.spec.desc;
+        let bytes = desc.bytes().expect("fixed dimensions");
+        let slots = self.plan.cuda.as_ref().map(|cuda| Slots::new(cuda, bytes, self.batch));
+        let picture = |_| {
+            let tensor = match &slots {
+                Some(slots) => {
+                    let mut block = slots.take()?;
+                    block.write(&vec![0; bytes])?;
+                    Tensor::on_device(desc.clone(), block)
+                }
+                None => Tensor::fill(&Pool::default(), desc.clone(), |bytes| {
+                    bytes.fill(0);
+                    Ok::<_, std::convert::Infallible>(())
+                })
+                .unwrap_or_else(|never| match never {}),
+            };
+            Ok(Arc::new(Tensors::new(vec![tensor], None, None)))
+        };
+        (0..self.batch).map(picture).collect()
+    }
+
+    /// Frames a second in each of some threads together, each with an engine of its own and `ahead` runs queued before one is
+    /// waited for; and how long a run takes from its queueing to its end, in µs.
+    pub fn measure(&self, threads: usize, ahead: usize, length: Duration) -> Result<(f64, Histogram<u64>)> {
+        let work = |mut backend: Box<dyn Backend>, pictures: Vec<Arc<Tensors>>| -> Result<(f64, Histogram<u64>)> {
+            let (mut frames, mut took) = (0, times());
+            let mut queued = VecDeque::new();
+            let begun = Instant::now();
+            while begun.elapsed() < length {
+                queued.push_back((Instant::now(), backend.run(&pictures)?));
+                if queued.len() > ahead {
+                    let (start, outputs): (Instant, Vec<Tensors>) = queued.pop_front().expect("there are some");
+                    outputs.into_iter().try_for_each(|outputs| outputs.into_ready().map(drop))?;
+                    took.saturating_record(start.elapsed().as_micros() as u64);
+                    frames += self.batch;
+                }
+            }
+            Ok((frames as f64 / begun.elapsed().as_secs_f64(), took))
+        };
+        let ready = (0..threads).map(|_| Ok((self.load()?, self.pictures()?))).collect::<Result<Vec<_>>>()?;
+        let (mut fps, mut took) = (0.0, times());
+        thread::scope(|scope| {
+            let workers: Vec<_> =
+                ready.into_iter().map(|(backend, pictures)| scope.spawn(move || work(backend, pictures))).collect();
+            workers.into_iter().try_for_each(|worker| {
+                let (more, theirs) = worker.join().expect("it does not panic")?;
+                fps += more;
+                took.add(theirs).expect("of the same bounds");
+                Ok(())
+            })
+        })?;
+        Ok((fps, took))
+    }
+
+    /// MiB of GPU memory that so many of it take once they are loaded, each with its weights and its room to work in.
+    pub fn loaded_mib(&self, count: usize) -> Result<f64> {
+        drop(self.load()?); // the first one brings modules that stay
+        let before = gpu_mib();
+        let loaded = (0..count).map(|_| self.load()).collect::<Result<Vec<_>>>()?;
+        let taken = gpu_mib() - before;
+        drop(loaded);
+        Ok(taken)
+    }
+}

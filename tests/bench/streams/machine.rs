@@ -1,0 +1,25 @@
+//! What a process takes of the machine.
+
+use std::sync::LazyLock;
+
+use gsttrt::cuda::driver::Context;
+
+/// Seconds of all its threads on the CPU.
+pub fn cpu_seconds() -> f64 {
+    // SAFETY: writes a plain struct.
+    let usage = unsafe {
+        let mut usage = std::mem::zeroed::<libc::rusage>();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// MiB in use on the first GPU, by whatever process; 0 without one.
+pub fn gpu_mib() -> f64 {
+    // Kept, because a context takes memory itself, and time.
+    static GPU: LazyLock<Option<Context>> = LazyLock::new(|| Context::primary(0).ok());
+    let memory = GPU.as_ref().and_then(|gpu| gpu.memory().ok());
+    memory.map_or(0.0, |(free, all)| (all - free) as f64 / f64::from(1 << 20))
+}

@@ -1,0 +1,178 @@
+//! One run of some streams beside each other, in one pipeline.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gst::prelude::*;
+use gst_app::AppSrc;
+use hdrhistogram::Histogram;
+
+use crate::clip::{Clip, branch};
+use crate::engine::times;
+use crate::machine::{cpu_seconds, gpu_mib};
+use crate::random::Random;
+
+/// Frames of each stream that are not counted: pools fill, kernels are loaded.
+const WARM_UP: u64 = 30;
+
+/// Nothing is built here any more, so what takes longer to warm up is a hang.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    pub clip: &'a Clip,
+    pub streams: usize,
+    /// What is between decoder and sink, with the exclamation mark before it.
+    pub elements: &'a str,
+    /// Frames a second of each stream, 0 for as many as there can be.
+    pub pace: u32,
+    pub length: Duration,
+}
+
+/// What a run came to.
+pub struct Figures {
+    pub fps: f64,
+    /// CPU seconds for 1,000 frames.
+    pub cpu: f64,
+    pub gpu_mib: f64,
+    /// Microseconds from the decoder to the end, in the order of frames.
+    pub latency: Histogram<u64>,
+    /// Batches, frames in them, and batches that were not full when the timeout came.
+    pub batches: [u64; 3],
+}
+
+impl Figures {
+    /// Frames in a batch.
+    pub fn fill(&self) -> f64 {
+        self.batches[1] as f64 / self.batches[0] as f64
+    }
+
+    /// The share of batches that were not full when the timeout came.
+    pub fn late(&self) -> f64 {
+        self.batches[2] as f64 / self.batches[0] as f64
+    }
+}
+
+/// Of all models: elements that share one all tell its counts.
+fn batches(pipeline: &gst::Pipeline) -> [u64; 3] {
+    let mut sum = [0; 3];
+    for infer in pipeline.iterate_all_by_element_factory_name("trtinfer").into_iter().flatten() {
+        let stats = infer.property::<gst::Structure>("stats");
+        let counts = ["batches", "batched", "batches-late"].map(|field| stats.get::<u64>(field).unwrap());
+        if infer.property::<Option<String>>("shared-model").is_some() {
+            return counts;
+        }
+        sum = std::array::from_fn(|i| sum[i] + counts[i]);
+    }
+    sum
+}
+
+struct Running<'a> {
+    setup: Setup<'a>,
+    pipeline: gst::Pipeline,
+    /// Frames that came out of each stream.
+    counts: Vec<Arc<AtomicU64>>,
+    latency: Arc<Mutex<Histogram<u64>>>,
+}
+
+impl<'a> Running<'a> {
+    fn new(setup: Setup<'a>) -> Result<Self, String> {
+        let line: String = (0..setup.streams).map(|i| branch(i, setup.elements)).collect();
+        let pipeline = gst::parse::launch(&line).map_err(|error| format!("{line}: {error}"))?;
+        let pipeline = pipeline.downcast::<gst::Pipeline>().expect("several elements");
+        let latency = Arc::new(Mutex::new(times()));
+        let counts = (0..setup.streams).map(|_| Arc::default()).collect();
+        let running = Running { setup, pipeline, counts, latency };
+        (0..setup.streams).for_each(|i| running.watch(i));
+        Ok(running)
+    }
+
+    fn element(&self, name: &str, i: usize) -> gst::Element {
+        self.pipeline.by_name(&format!("{name}{i}")).expect("it is in the line")
+    }
+
+    /// Counts a stream's frames, and takes the time that each is under way. Frames keep their order.
+    fn watch(&self, i: usize) {
+        let under_way = Arc::new(Mutex::new(VecDeque::new()));
+        let (begun, ended) = (under_way.clone(), under_way);
+        let (count, latency) = (self.counts[i].clone(), self.latency.clone());
+        self.element("decoder", i).static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+            begun.lock().unwrap().push_back(Instant::now());
+            gst::PadProbeReturn::Ok
+        });
+        self.element("sink", i).static_pad("sink").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+            let begun: Instant = ended.lock().unwrap().pop_front().expect("each frame comes from the decoder");
+            if count.fetch_add(1, Ordering::Relaxed) >= WARM_UP {
+                latency.lock().unwrap().saturating_record(begun.elapsed().as_micros() as u64);
+            }
+            gst::PadProbeReturn::Ok
+        });
+    }
+
+    /// Waits a moment, which an error cuts short.
+    fn look(&self) -> Result<(), String> {
+        let bus = self.pipeline.bus().expect("a pipeline has one");
+        match bus.timed_pop_filtered(gst::ClockTime::from_mseconds(1), &[gst::MessageType::Error]) {
+            Some(message) => match message.view() {
+                gst::MessageView::Error(error) => Err(format!("{} ({:?})", error.error(), error.debug())),
+                _ => unreachable!("filtered"),
+            },
+            None => Ok(()),
+        }
+    }
+
+    fn frames(&self) -> u64 {
+        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Figures of the time between the moment when all streams are warm and the end.
+    fn measure(&self) -> Result<Figures, String> {
+        let begun = Instant::now();
+        while self.counts.iter().any(|count| count.load(Ordering::Relaxed) < WARM_UP) {
+            self.look()?;
+            if begun.elapsed() > PATIENCE {
+                return Err(format!("After {} s some stream has not had {WARM_UP} frames", PATIENCE.as_secs()));
+            }
+        }
+        let (begun, frames, cpu, before) = (Instant::now(), self.frames(), cpu_seconds(), batches(&self.pipeline));
+        while begun.elapsed() < self.setup.length {
+            self.look()?;
+        }
+        let (seconds, frames) = (begun.elapsed().as_secs_f64(), (self.frames() - frames) as f64);
+        let (cpu, after) = (cpu_seconds() - cpu, batches(&self.pipeline));
+        Ok(Figures {
+            fps: frames / seconds,
+            cpu: cpu / frames * 1e3,
+            gpu_mib: gpu_mib(),
+            latency: self.latency.lock().unwrap().clone(),
+            batches: std::array::from_fn(|i| after[i] - before[i]),
+        })
+    }
+}
+
+pub fn run(setup: Setup) -> Result<Figures, String> {
+    let before = gpu_mib();
+    let running = Running::new(setup)?;
+    let stop = AtomicBool::new(false);
+    let figures = thread::scope(|scope| {
+        for i in 0..setup.streams {
+            let source = running.element("source", i).downcast::<AppSrc>().unwrap();
+            // Cameras do not take their pictures at the same moment.
+            let period = Duration::from_secs(1).checked_div(setup.pace).unwrap_or_default();
+            let phase = period.mul_f32(Random(i as u64).unit());
+            let goes_on = || !stop.load(Ordering::Relaxed);
+            scope.spawn(move || setup.clip.feed(&source, setup.pace, phase, goes_on));
+        }
+        let started = running.pipeline.set_state(gst::State::Playing);
+        let figures = running.measure();
+        stop.store(true, Ordering::Relaxed);
+        // Whatever its feeders wait for ends with it.
+        let _ = running.pipeline.set_state(gst::State::Null);
+        // What is on the bus says more than that it did not start.
+        figures.and_then(|figures| started.map(|_| figures).map_err(|error| error.to_string()))
+    })?;
+    Ok(Figures { gpu_mib: figures.gpu_mib - before, ..figures })
+}
