@@ -1,0 +1,261 @@
+//! Streams that join and leave for a long time. No frame may be lost or change its place, and no memory may stay behind.
+//!
+//! `cargo bench --bench soak -- [CLIP [MODEL]] [streams=16] [seconds=600] [batch=4] [seed=1] [PROPERTY=VALUE…]`
+//!
+//! Other properties are those of trtinfer. At any time that many streams run, each in a pipeline of its own: every second one
+//! has a model of its own, the others share one that takes batches of `batch`. A stream lives for some seconds and comes at some
+//! pace, as `seed` has it; then it ends, or is stopped with frames under way, and another takes its place. Every minute all of
+//! them leave, so that what is still allocated then can be compared: bytes in use on the heap, and GPU memory, may not be more
+//! than they were after the first one. Without GPU, frames are decoded and models run on the CPU.
+//!
+//! Each frame that a decoder gives must come to the sink, with the same PTS, in the same order; of a stream that is stopped,
+//! those that had come so far. A line is printed each minute. What is wrong ends it, with exit status 1.
+
+#[path = "streams/clip.rs"]
+mod clip;
+#[path = "streams/heap.rs"]
+mod heap;
+#[allow(dead_code)] // the other bench uses more of it
+#[path = "streams/machine.rs"]
+mod machine;
+#[path = "streams/open_batch.rs"]
+mod open_batch;
+#[allow(dead_code)] // the tests use more of it
+#[path = "../common/random.rs"]
+mod random;
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clip::{Clip, branch, queue};
+use gst::prelude::*;
+use gst_app::AppSrc;
+use random::Random;
+
+/// What a leak of a few bytes a frame, or of some hundred a stream, comes to within minutes; GStreamer and GLib keep less.
+const MOST_HEAP: usize = 1 << 20;
+/// The driver gives memory in pieces of 2 MiB, and keeps some.
+const MOST_GPU_MIB: f64 = 16.0;
+/// What streams do at their end takes moments.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Before the first minute begins, engines may have to be built.
+const BUILDING: Duration = Duration::from_secs(1800);
+
+struct Soak {
+    clip: Clip,
+    /// `trtinfer` and its properties: with a model of its own, and with a shared one.
+    infer: [String; 2],
+    batch: usize,
+    /// Streams that have lived, and frames that came through.
+    streams: AtomicU64,
+    frames: AtomicU64,
+}
+
+/// A stream's frames between decoder and sink, and what is wrong with them.
+#[derive(Default)]
+struct Path {
+    under_way: VecDeque<Option<gst::ClockTime>>,
+    wrong: Option<String>,
+}
+
+impl Soak {
+    /// One stream, from its start to its end.
+    fn live(
+        &self,
+        slot: usize,
+        random: &mut Random,
+        patience: Duration,
+        goes_on: impl Fn() -> bool + Sync,
+    ) -> Result<(), String> {
+        let room = queue(self.batch.max(4));
+        let elements = format!("! trtpreprocess ! {} ! {room} ! trtnms", self.infer[slot % 2]);
+        let pipeline = gst::parse::launch(&branch(0, &elements)).map_err(|error| error.to_string())?;
+        let pipeline = pipeline.downcast::<gst::Pipeline>().expect("several elements");
+        let path = Arc::new(Mutex::new(Path::default()));
+        let pad = |element: &str, pad: &str| pipeline.by_name(element).unwrap().static_pad(pad).unwrap();
+        let begun = path.clone();
+        pad("decoder0", "src").add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+            begun.lock().unwrap().under_way.push_back(info.buffer().expect("asked for").pts());
+            gst::PadProbeReturn::Ok
+        });
+        let ended = path.clone();
+        let frames = Arc::new(AtomicU64::new(0));
+        let came = frames.clone();
+        pad("sink0", "sink").add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+            let (mut path, found) = (ended.lock().unwrap(), info.buffer().expect("asked for").pts());
+            let wanted = path.under_way.pop_front();
+            if wanted != Some(found) && path.wrong.is_none() {
+                path.wrong = Some(format!(
+                    "the frame at {} came where that at {} should have",
+                    found.display(),
+                    wanted.flatten().display()
+                ));
+            }
+            came.fetch_add(1, Ordering::Relaxed);
+            gst::PadProbeReturn::Ok
+        });
+        let bus = pipeline.bus().expect("a pipeline has one");
+        let error = || match bus.pop_filtered(&[gst::MessageType::Error])?.view() {
+            gst::MessageView::Error(error) => Some(format!("{} ({:?})", error.error(), error.debug())),
+            _ => unreachable!("filtered"),
+        };
+
+        let source = pipeline.by_name("source0").unwrap().downcast::<AppSrc>().unwrap();
+        let (life, pace) = (Duration::from_secs_f32(random.between(0.5, 8.0)), random.one_of(&[0, 5, 15, 30]));
+        let is_stopped = random.below(3) == 0;
+        let started = Instant::now();
+        let _ = pipeline.set_state(gst::State::Playing); // what fails is on the bus
+        let mut said = None;
+        let pushed = thread::scope(|scope| {
+            let fed =
+                scope.spawn(|| self.clip.feed(&source, pace, Duration::ZERO, || goes_on() && started.elapsed() < life));
+            // A stream that has failed takes no more, and its feeder would wait for ever.
+            while !fed.is_finished() {
+                thread::sleep(Duration::from_millis(5));
+                said = said.take().or_else(error);
+                if said.is_some() {
+                    let _ = pipeline.set_state(gst::State::Null);
+                }
+            }
+            fed.join().expect("it does not panic")
+        });
+        let mut has_ended = false;
+        if !is_stopped && said.is_none() {
+            let wanted = [gst::MessageType::Eos, gst::MessageType::Error];
+            let most = gst::ClockTime::try_from(patience).expect("it is not that long");
+            match bus.timed_pop_filtered(most, &wanted).as_ref().map(|message| message.view()) {
+                Some(gst::MessageView::Eos(_)) => has_ended = true,
+                Some(gst::MessageView::Error(error)) => said = Some(error.error().to_string()),
+                _ => said = Some(format!("it did not end within {} s", patience.as_secs())),
+            }
+        }
+        let _ = pipeline.set_state(gst::State::Null);
+        let path = path.lock().unwrap();
+        let came = frames.load(Ordering::Relaxed);
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        self.frames.fetch_add(came, Ordering::Relaxed);
+        match said.or(path.wrong.clone()) {
+            Some(wrong) => Err(wrong),
+            None if has_ended && !path.under_way.is_empty() => {
+                Err(format!("{} of {pushed} frames have not come to the sink", path.under_way.len()))
+            }
+            None if has_ended && came != pushed => Err(format!("{pushed} frames went in, and {came} came out")),
+            None => Ok(()),
+        }
+    }
+
+    /// So many streams at a time for so long, until all have left.
+    fn crowd(self: &Arc<Self>, streams: usize, length: Duration, seed: u64, patience: Duration) -> Result<(), String> {
+        let leave = Arc::new(AtomicBool::new(false));
+        let (told, said) = channel();
+        let live = |slot: usize, told: Sender<Result<(), String>>| {
+            let (soak, leave) = (self.clone(), leave.clone());
+            let mut random = Random(seed.wrapping_mul(1009).wrapping_add(slot as u64));
+            thread::spawn(move || {
+                let goes_on = || !leave.load(Ordering::Relaxed);
+                let mut outcome = Ok(());
+                while goes_on() && outcome.is_ok() {
+                    outcome = soak.live(slot, &mut random, patience, goes_on);
+                }
+                let _ = told.send(outcome.map_err(|wrong| format!("Stream {slot}: {wrong}.")));
+            })
+        };
+        let threads: Vec<_> = (0..streams).map(|slot| live(slot, told.clone())).collect();
+        drop(told);
+        let (mut end, mut left) = (Instant::now() + length, 0);
+        while left < streams {
+            match said.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(outcome) => outcome.map(|()| left += 1)?,
+                Err(RecvTimeoutError::Timeout) if !leave.swap(true, Ordering::Relaxed) => {
+                    end = Instant::now() + patience
+                }
+                Err(_) => {
+                    return Err(format!("{} streams have not left within {} s.", streams - left, patience.as_secs()));
+                }
+            }
+        }
+        threads.into_iter().for_each(|thread| thread.join().expect("it has told of its end"));
+        Ok(())
+    }
+}
+
+fn soak() -> Result<(), Box<dyn Error>> {
+    heap::without_caches()?;
+    gst::init()?;
+    gsttrt::plugin_register_static()?;
+    let (mut streams, mut seconds, mut batch, mut seed) = (16, 600, 4, 1);
+    let (mut files, mut properties) = (Vec::new(), Vec::new());
+    for argument in std::env::args().skip(1).filter(|argument| !argument.starts_with("--")) {
+        let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{argument} cannot be read: {error}."));
+        match argument.split_once('=') {
+            None => files.push(argument),
+            Some(("streams", text)) => streams = number(text)?.max(1),
+            Some(("seconds", text)) => seconds = number(text)?,
+            Some(("batch", text)) => batch = number(text)?.max(1),
+            Some(("seed", text)) => seed = number(text)?,
+            Some(_) => properties.push(argument),
+        }
+    }
+    let sample = |name: &str| format!("{}/tests/{name}", env!("CARGO_MANIFEST_DIR"));
+    let clip = files.first().cloned().unwrap_or_else(|| sample("data/sample.mp4"));
+    let model = open_batch::of(&files.get(1).cloned().unwrap_or_else(|| sample("models/shapes.onnx")))?;
+    let infer = |sharing: &str| format!("trtinfer model-file={model} {sharing} {}", properties.join(" "));
+    let soak = Arc::new(Soak {
+        clip: Clip::read(&clip)?,
+        infer: [infer(&format!("shared-model=soak batch-size={batch}")), infer("")],
+        batch: batch as usize,
+        streams: AtomicU64::default(),
+        frames: AtomicU64::default(),
+    });
+    // Engines are built before anything counts.
+    soak.crowd(2, Duration::from_secs(1), seed, BUILDING)?;
+
+    println!("{streams} streams of {clip} for {seconds} s; every second one shares {model} for batches of {batch}");
+    let length = Duration::from_secs(seconds);
+    let minute = (length / 4).min(Duration::from_secs(60));
+    let begun = Instant::now();
+    let mut first = None;
+    for round in 1.. {
+        soak.crowd(streams as usize, minute, seed + round, PATIENCE)?;
+        let (heap, gpu_mib) = (heap::settled(), machine::gpu_mib());
+        println!(
+            "{:>5.0} s: {} streams have lived, {} frames came through; {} KiB on the heap, {gpu_mib:.0} MiB on the GPU",
+            begun.elapsed().as_secs_f64(),
+            soak.streams.load(Ordering::Relaxed),
+            soak.frames.load(Ordering::Relaxed),
+            heap >> 10,
+        );
+        let (first_heap, first_mib) = *first.get_or_insert((heap, gpu_mib));
+        if heap > first_heap + MOST_HEAP {
+            return Err(
+                format!("{} KiB more are on the heap than after the first minute.", (heap - first_heap) >> 10).into()
+            );
+        }
+        if gpu_mib > first_mib + MOST_GPU_MIB {
+            return Err(
+                format!("{:.0} MiB more are on the GPU than after the first minute.", gpu_mib - first_mib).into()
+            );
+        }
+        if begun.elapsed() >= length {
+            break;
+        }
+    }
+    println!("Every frame came, once and in order, and no memory stayed behind.");
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match soak() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            ExitCode::FAILURE
+        }
+    }
+}

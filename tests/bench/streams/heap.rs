@@ -1,0 +1,42 @@
+//! What a process has allocated and not freed.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+use std::{env, io, thread};
+
+/// Begins the program anew with threads that keep no freed memory for themselves, which would count as allocated.
+pub fn without_caches() -> io::Result<()> {
+    const NO_CACHES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+    let tunables = env::var(NO_CACHES.0).unwrap_or_default();
+    if tunables.split(':').any(|tunable| tunable == NO_CACHES.1) {
+        return Ok(());
+    }
+    // Others may be set for a reason.
+    let all = [tunables.as_str(), NO_CACHES.1].join(":");
+    Err(Command::new(env::current_exe()?).args(env::args_os().skip(1)).env(NO_CACHES.0, all.trim_matches(':')).exec())
+}
+
+/// Bytes in all of glibc's arenas. Resident memory would not do: it grows by megabytes whenever another thread happens to
+/// allocate, and stays, without anything being lost.
+fn allocated() -> usize {
+    /// `struct mallinfo2` of malloc.h: ten counters.
+    #[repr(C)]
+    struct Counters([usize; 10]);
+    const MAPPED: usize = 4; // hblkhd
+    const IN_USE: usize = 7; // uordblks
+    unsafe extern "C" {
+        safe fn mallinfo2() -> Counters;
+    }
+    let Counters(counters) = mallinfo2();
+    counters[MAPPED] + counters[IN_USE]
+}
+
+/// The least of them within two seconds: models whose pipeline was stopped are still being loaded for a moment.
+pub fn settled() -> usize {
+    let look = |_| {
+        thread::sleep(Duration::from_millis(100));
+        allocated()
+    };
+    (0..20).map(look).min().expect("some looks")
+}
