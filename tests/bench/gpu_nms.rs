@@ -1,45 +1,52 @@
 //! Times of decoding and suppression on the GPU, from the call to boxes on the host, with the outputs already in its memory:
 //!
-//! `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench gpu_nms [-- HEAD CANDIDATES]...`
+//! `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench gpu_nms [-- HEAD… [PROPERTY=VALUE…]]`
 //!
 //! `HEAD` is a file of f32, [1,16128,7] as YOLOv5 writes it; `tests/bench/gpu_nms.py` makes some and compares with torchvision.
+//! For each of them TensorRT's EfficientNMS plugin is timed too, in an engine that decodes the head and suppresses, where the full
+//! TensorRT is; properties are those of trtinfer that say where to find it.
 
 #[allow(dead_code)] // the tests use more of it
 #[path = "../common/gpu.rs"]
 mod gpu;
+#[allow(dead_code)] // the tests use more of it
+#[path = "../common/onnx.rs"]
+mod onnx;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use cudarc::driver::result;
+use gsttrt::backend::{Choice, Loading, Plan};
 use gsttrt::cuda::driver::{Context, Stream};
 use gsttrt::cuda::kernels::boxes::Boxes;
+use gsttrt::memory::{DevicePool, Mapped};
 use gsttrt::error::Result;
-use gsttrt::memory::DevicePool;
-use gsttrt::tensor::{Element, Tensor};
+use gsttrt::session::{SessionOptions, parse_options};
+use gsttrt::tensor::{Element, Tensor, Tensors};
 use gsttrt::vision::layout::{Decoder, Hints, Layout, Thresholds};
 use gsttrt::vision::nms::Nms;
 use half::f16;
+use onnx::{F32, Graph, I32, I64, float, int};
+
+const SCORE: f32 = 0.25;
+const IOU: f32 = 0.45;
+const LIMIT: usize = 300;
 
 /// Calls, and for how long at most.
 const REPEATS: usize = 2001;
 const PATIENCE: Duration = Duration::from_secs(1);
 
-fn report(context: &Context, name: &str, layout: Layout, tensor: Tensor, limit: usize) -> Result<()> {
-    let hints = Hints { input: Some((512, 512)), ..Hints::default() };
-    let decoder = Decoder::new(Some(layout), &[tensor.desc().clone()], &hints)?;
-    let mut boxes = Boxes::new(context, &decoder)?;
-    let stream = Stream::new(context)?;
-    let mut block = DevicePool::new(context).take(tensor.bytes().unwrap().len())?;
-    block.write(tensor.bytes().unwrap())?;
-    let tensors = [Tensor::on_device(tensor.desc().clone(), block)];
-    let (thresholds, nms) = (Thresholds::uniform(0.25), Nms::new(0.45, limit, false));
+/// What `work` takes, again and again; it returns how long launching took, and how many boxes are left.
+fn time(name: &str, mut work: impl FnMut() -> Result<(Duration, usize)>) -> Result<()> {
     let mut left = 0;
     let mut times: Vec<(Duration, Duration)> = Vec::new();
     let begun = Instant::now();
     while times.len() < REPEATS && begun.elapsed() < PATIENCE {
         let start = Instant::now();
-        boxes.launch(&stream, &decoder.pick(&tensors)?, &thresholds, &nms)?;
-        let launched = start.elapsed();
-        left = boxes.detections()?.len();
+        let (launched, boxes) = work()?;
+        left = boxes;
         times.push((start.elapsed(), launched));
     }
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
@@ -55,6 +62,85 @@ fn report(context: &Context, name: &str, layout: Layout, tensor: Tensor, limit: 
         micros(launches[launches.len() / 2]),
     );
     Ok(())
+}
+
+fn report(context: &Context, name: &str, layout: Layout, tensor: Tensor, limit: usize) -> Result<()> {
+    let hints = Hints { input: Some((512, 512)), ..Hints::default() };
+    let decoder = Decoder::new(Some(layout), &[tensor.desc().clone()], &hints)?;
+    let mut boxes = Boxes::new(context, &decoder)?;
+    let stream = Stream::new(context)?;
+    let mut block = DevicePool::new(context).take(tensor.bytes().unwrap().len())?;
+    block.write(tensor.bytes().unwrap())?;
+    let tensors = [Tensor::on_device(tensor.desc().clone(), block)];
+    let (thresholds, nms) = (Thresholds::uniform(SCORE), Nms::new(IOU, limit, false));
+    time(name, || {
+        let start = Instant::now();
+        boxes.launch(&stream, &decoder.pick(&tensors)?, &thresholds, &nms)?;
+        let launched = start.elapsed();
+        Ok((launched, boxes.detections()?.len()))
+    })
+}
+
+/// The head as a network's picture, which TensorRT's plugin decodes and suppresses.
+fn plugin() -> Graph {
+    let shape = |dims: &[i64]| dims.iter().flat_map(|dim| dim.to_le_bytes()).collect();
+    let limit = LIMIT.to_string();
+    let attributes = vec![
+        float("score_threshold", SCORE),
+        float("iou_threshold", IOU),
+        int("max_output_boxes", LIMIT as i64),
+        int("background_class", -1),
+        int("score_activation", 0), // they are scores already
+        int("class_agnostic", 0),
+        int("box_coding", 1), // centre and size
+    ];
+    Graph::new()
+        .input("head", F32, &["1", "1", "16128", "7"])
+        .weight("rows", I64, &[3], shape(&[1, 16128, 7]))
+        .weight("parts", I64, &[3], shape(&[4, 1, 2]))
+        .node("Reshape", &["head", "rows"], &["flat"], vec![])
+        .node("Split", &["flat", "parts"], &["boxes", "objectness", "classes"], vec![int("axis", 2)])
+        .node("Mul", &["objectness", "classes"], &["scores"], vec![])
+        .node(
+            "EfficientNMS_TRT",
+            &["boxes", "scores"],
+            &["num_dets", "det_boxes", "det_scores", "det_classes"],
+            attributes,
+        )
+        .output("num_dets", I32, &["1", "1"])
+        .output("det_boxes", F32, &["1", &limit, "4"])
+        .output("det_scores", F32, &["1", &limit])
+        .output("det_classes", I32, &["1", &limit])
+}
+
+/// The same by that plugin, until its boxes are on the host.
+fn report_plugin(context: &Context, options: &SessionOptions, head: &[u8]) -> Result<()> {
+    let file = std::env::temp_dir().join("gst-plugin-trt-efficientnms.onnx");
+    plugin().save(&file);
+    let cuda = || Ok(context.clone());
+    let plan = Plan::new(&file, Choice::TensorRt, None, 1, options.tensorrt.clone(), cuda)?;
+    let mut backend = plan.load(&Loading { tell: &|_| {}, cancelled: &AtomicBool::new(false) })?;
+    let mut block = DevicePool::new(context).take(head.len())?;
+    block.write(head)?;
+    let picture = [Arc::new(Tensors::new(vec![Tensor::on_device(plan.spec.desc.clone(), block)], None, None))];
+    let stream = Stream::new(context)?;
+    let room = |tensor: &Tensor| Mapped::new(context, tensor.desc().bytes().expect("fixed dimensions"));
+    let mut hosts: Vec<Mapped> = backend.run(&picture)?[0].iter().map(room).collect::<Result<_>>()?;
+    let _entered = context.enter()?;
+    time("EfficientNMS_TRT", || {
+        let start = Instant::now();
+        let outputs = backend.run(&picture)?.remove(0);
+        outputs.ready().map_or(Ok(()), |ready| stream.wait(ready))?;
+        for (tensor, host) in outputs.iter().zip(&mut hosts) {
+            let address = tensor.device().expect("TensorRT's outputs").address();
+            // SAFETY: both sides have the tensor's size, and stay until the copy is waited for below.
+            unsafe { result::memcpy_dtoh_async(host.host_mut(), address, stream.raw().cast()) }.expect("a copy");
+        }
+        let launched = start.elapsed();
+        stream.synchronize()?;
+        let found = hosts[0].host().first_chunk().expect("one number");
+        Ok((launched, i32::from_le_bytes(*found) as usize))
+    })
 }
 
 /// Rows of a box that overlaps few others, and scores of which some pass.
@@ -84,11 +170,16 @@ fn transposed<T: Copy>(values: &[T], columns: usize) -> Vec<T> {
 fn main() -> Result<()> {
     let Some(context) = gpu::context() else { return Ok(()) };
     println!("{}; medians of {REPEATS} calls, fewer if they take long", context.device_name()?);
-    let files: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let given: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let (properties, files): (Vec<_>, Vec<_>) = given.into_iter().partition(|text| text.contains('='));
+    let options = parse_options(properties.iter().map(String::as_str))?.0;
     for file in &files {
         let bytes = std::fs::read(file).expect("a file that can be read");
         let values: Vec<f32> = bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
-        report(&context, file, Layout::Yolov5, Tensor::from_slice("output0", &[1, 16128, 7], &values), 300)?;
+        report(&context, file, Layout::Yolov5, Tensor::from_slice("output0", &[1, 16128, 7], &values), LIMIT)?;
+        if let Err(error) = report_plugin(&context, &options, &bytes) {
+            println!("EfficientNMS_TRT was not measured: {error}");
+        }
     }
     if !files.is_empty() {
         return Ok(());

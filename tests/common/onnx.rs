@@ -137,6 +137,11 @@ pub fn int(name: &str, i: i64) -> AttributeProto {
     AttributeProto { name: name.into(), i, r#type: 2, ..Default::default() }
 }
 
+/// Attribute `name` with the number `f`, as LeakyRelu's `alpha`.
+pub fn float(name: &str, f: f32) -> AttributeProto {
+    AttributeProto { name: name.into(), f, r#type: 1, ..Default::default() }
+}
+
 /// Attribute `name` with the numbers `ints`, as Conv's `strides`.
 pub fn ints(name: &str, ints: &[i64]) -> AttributeProto {
     AttributeProto { name: name.into(), ints: ints.to_vec(), r#type: 7, ..Default::default() }
