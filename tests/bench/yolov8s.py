@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes a model of YOLOv8s's shape with random weights, for benchmarks: what it finds means nothing, its work is the same.
 
-    yolov8s.py OUT.onnx [--side 640] [--f32] [--batch N]
+    yolov8s.py OUT.onnx [--side 640] [--f32] [--batch 1]
 
-11.2 million parameters, 80 classes; `images` [N,3,side,side] -> `output0` [N,84,side * side * 21 / 1024], both f16 unless --f32. The
-layers and their widths are those of the published architecture (depth 0.33, width 0.5). Needs numpy and the onnx package.
+11.2 million parameters, 80 classes; `images` [N,3,side,side] -> `output0` [N,84,side * side * 21 / 1024], both f16 unless --f32; a
+batch that is no number is open. The layers and their widths are those of the published architecture (depth 0.33, width 0.5). Needs
+numpy and the onnx package.
 """
 
 import argparse
@@ -112,16 +113,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out")
     parser.add_argument("--side", type=int, default=640)
-    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--batch", default="1")
     parser.add_argument("--f32", action="store_true")
     options = parser.parse_args()
     if options.side % STRIDES[-1]:
         raise SystemExit(f"The side must be a multiple of {STRIDES[-1]}.")
 
     network = Network(np.float32 if options.f32 else np.float16)
-    shape = network.head(network.body("images"), options.batch, options.side)
+    batch = int(options.batch) if options.batch.isdigit() else options.batch
+    # To a Reshape, -1 is whatever is left.
+    shape = network.head(network.body("images"), batch if isinstance(batch, int) else -1, options.side)
+    shape[0] = batch
     kind = TensorProto.FLOAT if options.f32 else TensorProto.FLOAT16
-    image = helper.make_tensor_value_info("images", kind, [options.batch, 3, options.side, options.side])
+    image = helper.make_tensor_value_info("images", kind, [batch, 3, options.side, options.side])
     output = helper.make_tensor_value_info("output0", kind, shape)
     graph = helper.make_graph(network.nodes, "random", [image], [output], network.weights)
     model = helper.make_model(graph, producer_name="gst-plugin-trt", ir_version=8,

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Packs what tests/gpu/run.sh needs on a machine that cannot build: into .gpu/bin/bin.tar.xz (12 MB), from the
-# checkout it is called in.
+# Packs what tests/gpu/run.sh and tests/bench/gpu.sh need on a machine that cannot build: into .gpu/bin/bin.tar.xz (12 MB, and
+# 21 more where the 640x640 models can be made), from the checkout it is called in.
 #
-#   tests/gpu/pack.sh           the stripped plugin, tests, benches and examples, and a 1080p clip
+#   tests/gpu/pack.sh           the stripped plugin, tests, benches and examples, a 1080p clip, 640x640 models
 #
 # CARGO_PROFILE_DEV_OPT_LEVEL=3 makes the benches what they are in a release. Programs that look for files of the project find
 # them where it was built, so run.sh puts a link there if need be. Drawing the clip needs Debian's python3-numpy, and the 640x640
-# model a python3 with numpy and onnx.
+# models a python3 with numpy and onnx.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 BIN=.gpu/bin OUT=$PWD/target/gpu-bin
 TESTS=(gst_cuda gpu_boxes gpu_pixels gpu_chain gpu_batching gpu_properties session tensorrt_gpu tensorrt_build)
-BENCHES=(gpu_nms gpu_kernels gpu_chain streams session memory)
+BENCHES=(gpu_nms gpu_kernels gpu_chain streams soak session memory)
 TARGET=${CARGO_TARGET_DIR:-target}
 
 # have KIND NAME…: those of the names that the project has as tests or benches, each after --KIND.
@@ -56,6 +56,8 @@ for kind in '' -f16; do
     python3 tests/models/train.py resize --from "tests/models/shapes$kind.onnx" --side 640 --out "$OUT/shapes-640$kind.onnx" ||
         echo "The row regular will take the 512x512 model." >&2
 done
+[ -f "$OUT/yolov8s.onnx" ] || python3 tests/bench/yolov8s.py "$OUT/yolov8s.onnx" --batch n ||
+    echo "The rows of tests/bench/gpu.sh with YOLOv8s's shape will be left out." >&2
 # They have most of their code in common, so a window over all of them pays.
 tar -C "$OUT" -c . | xz -T1 -6 --lzma2=preset=6,dict=96MiB >"$BIN/bin.tar.xz"
 ls -l "$BIN"

@@ -21,7 +21,7 @@
 #   sanitize    compute-sanitizer on the kernels' tests and on the pipeline
 #
 # Needs a GPU, GStreamer with nvcodec, TensorRT, and what tests/gpu/pack.sh made in .gpu/bin. Rows of pipelines run on every
-# GStreamer of GSTREAMERS, each of which is a function below; exit status 1 where a row fails.
+# GStreamer of GSTREAMERS, each of which is a function of tests/gpu/machine.sh; exit status 1 where a row fails.
 #
 #   GSTREAMERS   names out of: native bundle in26       (default: those that are here)
 #   TRT          folder of the full TensorRT            (default: TensorRT is searched for as usual)
@@ -35,41 +35,12 @@
 set -uo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
-K=${K:-/root/k}          # where a bundle was unpacked
-BIN=$PWD/.gpu/bin
+# shellcheck source=tests/gpu/machine.sh
+. tests/gpu/machine.sh
 CUPTI_HOME=${CUPTI_HOME:-/usr/local/cuda/extras/CUPTI}
-TRT=${TRT-$([ -e "$K/trt8/libnvinfer.so.8" ] && echo "$K/trt8")}
 TRT_LEAN=${TRT_LEAN-$(for f in "$K"/lean8 "$K"/lean10; do [ -e "$f" ] && printf '%s:' "$f"; done)}
-if [ -d "$K" ]; then WORK=${WORK:-$K/proof}; else WORK=${WORK:-$(mktemp -d)}; fi
 RESULTS=$WORK/results.jsonl
 MODEL=$WORK/shapes.onnx
-
-# ---------------------------------------------------------------------------- the GStreamers
-
-# Each runs a command with its GStreamer and $LIBS on the library path; LIBS is set by setup.
-native() {
-    LD_LIBRARY_PATH=$LIBS:${LD_LIBRARY_PATH:-} GST_PLUGIN_PATH=$WORK:${GST_PLUGIN_PATH:-} "$@"
-}
-
-bundle() {
-    (
-        # shellcheck source=/dev/null
-        . "$K/env.sh"
-        LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$LIBS GST_PLUGIN_PATH=$WORK:$GST_PLUGIN_PATH exec "$@"
-    )
-}
-
-# A root folder with GStreamer 1.26, where $K is too.
-in26() {
-    # Its glibc refuses the builder of TensorRT 8 otherwise.
-    IN26_LIBS=$LIBS GST_PLUGIN_PATH_26=$WORK IN26_ENV="GLIBC_TUNABLES=glibc.rtld.execstack=2" "$K/in26" "$@"
-}
-
-gstreamers_here() {
-    ! command -v gst-launch-1.0 >/dev/null || echo native
-    [ ! -f "$K/env.sh" ] || echo bundle
-    [ ! -x "$K/in26" ] || echo in26
-}
 
 # ---------------------------------------------------------------------------- saying it
 
@@ -106,19 +77,12 @@ skip() {
 
 # ---------------------------------------------------------------------------- set-up
 
-# What runs must be below $K, which every GStreamer sees.
 setup() {
-    mkdir -p "$WORK"
+    unpack
     : >"$RESULTS"
-    tar -C "$WORK" -xJf "$BIN/bin.tar.xz"
     cp tests/data/sample.mp4 tests/data/sample.json tests/models/shapes.onnx "$WORK"/
     cp tests/models/shapes-f16.onnx "$WORK"/
-    LIBS=$WORK
     export REQUIRE_GPU=1
-    # Tests look for files of the project where they were built.
-    local built
-    built=$(cat "$WORK/built-in")
-    [ -e "$built" ] || { mkdir -p "$(dirname "$built")" && ln -s "$PWD" "$built"; }
     local engine
     for engine in ENGINE32 ENGINE16 ENGINE_COMPATIBLE; do
         [ ! -f "${!engine:-}" ] || cp "${!engine}" "$WORK/$engine.engine"
@@ -139,12 +103,6 @@ build_counter() {
     cc -shared -fPIC -O2 -I"$(dirname "$include")" -I/usr/local/cuda/include tests/gpu/copies.c \
         -L"$WORK" -l:"$(basename "$lib" | cut -d. -f1-3)" -o "$WORK/libcopies.so" &&
         cc -O2 tests/gpu/copies_known.c -ldl -o "$WORK/copies_known"
-}
-
-# Properties of trtinfer for the full TensorRT.
-full() {
-    [ -z "$TRT" ] || printf 'trt-library=%s ' "$TRT"
-    printf 'engine-cache=%s %s ' "$WORK/cache" "${INFER:-}"
 }
 
 # The model for a precision: an engine that was brought along, else the ONNX file, built once into the cache.

@@ -1,0 +1,212 @@
+#!/usr/bin/env bash
+# What the plugin does on a GPU beside its ceilings and its rivals: measures, then judges by bars, and says how long each row took.
+#
+#   tests/bench/gpu.sh [ROW…]
+#
+#   decode      NVDEC alone
+#   engine      each engine alone, with and without a CUDA graph; builds it if need be, which takes minutes
+#   small       streams of 1080p H.264 through the whole pipeline with the model of tests/models: a model for each stream, and one
+#               for all of them with batches; flat out, and at LIVE frames a second
+#   yolov8s     the same with a model of YOLOv8s's shape, 640x640, f16, random weights
+#   torch       the same networks as a PyTorch chain, on the GPU and by way of the host
+#   nms         decoding and suppression against torchvision and TensorRT's EfficientNMS
+#   preprocess  the letterbox against PyTorch and CV-CUDA
+#   soak        streams that join and leave, for SOAK seconds
+#   bars        measures nothing; judges what was measured before, as every call does at its end
+#
+# Needs a GPU, GStreamer with nvcodec, TensorRT with its builder, and what tests/gpu/pack.sh made in .gpu/bin; for the rivals a
+# python3 with numpy, PyTorch and torchvision. What is missing is said in a line, and a row that fails does not stop the others.
+# A row takes 1 to 8 minutes at the defaults; figures stay in WORK/bench until their row is measured again, so rows may be run in
+# several calls. Without a GPU it goes as far as the CPU goes, which is for trying out this script. Exit status 1 where something
+# failed or misses its bar.
+#
+#   JSON         file for all figures and verdicts        (default: WORK/bench/all.json)
+#   GSTREAMER    one of: native bundle in26               (default: the first that is here)
+#   STREAMS, BATCHES, LENGTH, REPEATS, LIVE, DRAW
+#                what is measured                         (default: 16,1,4,32 and 1,4,16; 2 s, medians of 3; 30 fps; true)
+#   LEVEL        how long TensorRT looks for fast kernels (default: 3)
+#   SOAK         seconds of the row soak                  (default: 120)
+#   LIMIT        seconds for one step                     (default: 540)
+#   PROGRAMS     folder of the benches                    (default: what tests/gpu/pack.sh packed, unpacked into WORK)
+#   PYTHON       of the rivals                            (default: python3)
+#   TRT, K, WORK, INFER
+#                as tests/gpu/machine.sh says
+set -uo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
+# shellcheck source=tests/gpu/machine.sh
+. tests/gpu/machine.sh
+OUT=$WORK/bench
+JSON=${JSON:-$OUT/all.json}
+STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEATS=${REPEATS:-3} LIVE=${LIVE-30} DRAW=${DRAW:-true}
+LEVEL=${LEVEL:-3} SOAK=${SOAK:-120} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
+FAILED=0
+
+# ---------------------------------------------------------------------------- steps
+
+missing() {
+    echo "$*" >&2
+    FAILED=1
+}
+
+# step NAME COMMAND…: shows what the command says while it says it, keeps that in OUT/NAME.log, and says how long it took.
+step() {
+    local name=$1 begun=$SECONDS status
+    shift
+    echo "== $name"
+    "$@" 2>&1 | tee "$OUT/$name.log"
+    status=${PIPESTATUS[0]}
+    case $status in
+        0) echo "== $name: $((SECONDS - begun)) s" ;;
+        124 | 137) missing "== $name did not end within $LIMIT s." ;;
+        *) missing "== $name failed after $((SECONDS - begun)) s, with status $status." ;;
+    esac
+    return "$status"
+}
+
+# bench NAME PROGRAM ARGUMENT…: a step that is one of our programs, with the GStreamer.
+bench() {
+    local name=$1 program=$PROGRAMS/bench_$2
+    shift 2
+    if [ ! -x "$program" ]; then
+        missing "== $name: there is no $program."
+        return 1
+    fi
+    step "$name" "$GSTREAMER" timeout --kill-after=10 "$LIMIT" "$program" "$@"
+}
+
+# streams NAME MODEL ARGUMENT…: the bench of that name; its figures go into OUT/NAME.jsonl.
+streams() {
+    local name=$1 model=$2 properties
+    shift 2
+    if [ ! -f "$model" ]; then
+        missing "== $name: there is no $model, which tests/gpu/pack.sh makes where Python has the onnx package."
+        return 1
+    fi
+    read -ra properties <<<"$(full) $BACKEND optimization-level=$LEVEL"
+    bench "$name" streams "$CLIP" "$model" "${properties[@]}" "seconds=$LENGTH" "repeats=$REPEATS" "live=$LIVE" "draw=$DRAW" \
+        "json=$OUT/$name.jsonl" "$@"
+}
+
+# rival NAME SCRIPT ARGUMENT…: a step in Python, whose lines of JSON go into OUT/NAME.jsonl.
+rival() {
+    local name=$1 status
+    shift
+    step "$name" timeout --kill-after=10 "$LIMIT" "$PYTHON" "$@"
+    status=$?
+    grep '^{' "$OUT/$name.log" >"$OUT/$name.jsonl"
+    return "$status"
+}
+
+# ---------------------------------------------------------------------------- rows
+
+row_decode() {
+    streams decode "$SMALL" batch= "streams=$STREAMS"
+}
+
+row_engine() {
+    local graph batch model
+    for model in "$SMALL" "$YOLOV8S"; do
+        # A step for each batch, for its engine may have to be built.
+        for batch in ${BATCHES//,/ }; do
+            for graph in on off; do
+                streams "engine-$(basename "$model" .onnx)-$batch-$graph" "$model" streams= "batch=$batch" "cuda-graph=$graph"
+            done
+        done
+    done
+}
+
+row_small() {
+    streams small "$SMALL" "streams=$STREAMS" "batch=$BATCHES"
+}
+
+row_yolov8s() {
+    streams yolov8s "$YOLOV8S" "streams=$STREAMS" "batch=$BATCHES"
+}
+
+row_torch() {
+    local model name common=(--streams 16 --seconds "$LENGTH" --repeats "$REPEATS" --device "$DEVICE")
+    for model in "$SMALL" "$YOLOV8S"; do
+        name=torch-$(basename "$model" .onnx)
+        [ -f "$model" ] || { missing "== $name: there is no $model."; continue; }
+        rival "$name-1" tests/bench/torch_chain.py chain "$model" "${common[@]}"
+        rival "$name-16" tests/bench/torch_chain.py chain "$model" "${common[@]}" --batch 16
+        rival "$name-staged" tests/bench/torch_chain.py chain "$model" "${common[@]}" --staged
+    done
+}
+
+row_nms() {
+    local properties
+    read -ra properties <<<"$(full)"
+    # The program needs no GStreamer to run, but its libraries; Python must not get them.
+    cat >"$OUT/gpu_nms" <<END
+#!/usr/bin/env bash
+$(declare -p K LIBS WORK)
+$(declare -f native bundle in26)
+$GSTREAMER "$PROGRAMS/bench_gpu_nms" "\$@"
+END
+    chmod +x "$OUT/gpu_nms"
+    step nms timeout --kill-after=10 "$LIMIT" "$PYTHON" tests/bench/gpu_nms.py "$OUT/gpu_nms" --json "$OUT/nms.jsonl" "${properties[@]}"
+}
+
+row_preprocess() {
+    bench kernels gpu_kernels
+    rival preprocess tests/bench/torch_chain.py preprocess --repeats "$REPEATS"
+}
+
+row_soak() {
+    local properties passed=false
+    read -ra properties <<<"$(full) $BACKEND optimization-level=$LEVEL"
+    LIMIT=$((SOAK + 300)) bench soak soak "$CLIP" "$SMALL" "streams=16" "seconds=$SOAK" "${properties[@]}" && passed=true
+    "$PYTHON" -c '
+import json, sys
+print(json.dumps({"row": "soak", "passed": sys.argv[1] == "true", "said": sys.argv[2]}))
+' "$passed" "$(tail -n 1 "$OUT/soak.log" 2>/dev/null)" >"$OUT/soak.jsonl"
+}
+
+row_bars() {
+    :
+}
+
+# ---------------------------------------------------------------------------- all of it
+
+ROWS=("$@")
+[ $# -gt 0 ] || ROWS=(decode engine small yolov8s torch nms preprocess soak)
+for each in "${ROWS[@]}"; do
+    if ! declare -F "row_$each" >/dev/null; then
+        echo "There is no row $each; tests/bench/gpu.sh names them in its first lines." >&2
+        exit 2
+    fi
+done
+
+GSTREAMER=${GSTREAMER:-$(gstreamers_here | head -n 1)}
+[ -n "$GSTREAMER" ] || { echo "There is no GStreamer here, neither gst-launch-1.0 nor a bundle in $K." >&2; exit 2; }
+mkdir -p "$OUT"
+if [ -n "${PROGRAMS:-}" ]; then
+    PROGRAMS=$(cd "$PROGRAMS" && pwd) || exit 2
+elif [ -f "$BIN/bin.tar.xz" ]; then
+    # Once is enough: rows may be run in several calls.
+    [ -x "$WORK/bench_streams" ] && [ ! "$BIN/bin.tar.xz" -nt "$WORK/bench_streams" ] || { unpack && touch "$WORK/bench_streams"; } || exit 2
+    PROGRAMS=$WORK
+else
+    echo "There is no $BIN/bin.tar.xz, which tests/gpu/pack.sh makes, and PROGRAMS names no folder." >&2
+    exit 2
+fi
+SMALL=$WORK/shapes.onnx YOLOV8S=${YOLOV8S:-$WORK/yolov8s.onnx} CLIP=${CLIP:-$WORK/hd.mp4}
+cp tests/models/shapes.onnx "$SMALL"
+[ -f "$CLIP" ] || { CLIP=tests/data/sample.mp4 && echo "The 1080p clip is not here; $CLIP takes its place." >&2; }
+if nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null; then
+    # The CPU must not take over unseen.
+    DEVICE=cuda BACKEND=backend=tensorrt
+else
+    DEVICE=cpu BACKEND=''
+    echo "There is no GPU here, so the figures are those of the CPU and mean nothing." >&2
+fi
+
+for each in "${ROWS[@]}"; do
+    begun=$SECONDS
+    "row_$each"
+    echo "=== row $each: $((SECONDS - begun)) s"
+done
+"$PYTHON" tests/bench/gpu_bars.py "$OUT" "$JSON" || FAILED=1
+exit "$FAILED"

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Judges what tests/bench/gpu.sh has measured: one line for each figure, with its ceiling or rival and the bar.
+
+    gpu_bars.py FOLDER OUT.json
+
+FOLDER has lines of JSON in *.jsonl, and what the bench gpu_kernels printed in kernels.log. A bar that nothing was measured for is said
+to be open. Exit status 1 where a bar is missed. Needs nothing but Python.
+"""
+
+import glob
+import json
+import os
+import re
+import sys
+
+RATIO_16, RATIO_1, ADDED_US, CPU, GRAPH = 0.95, 0.90, 1000, 0.25, 1.15
+SHARED_FPS, SHARED_MEMORY = 1.5, 1 / 10
+TORCH_FPS, TORCH_CPU, TORCHVISION, EFFICIENTNMS = 2, 1 / 2, 5, 1.5
+MODELS = {"small": "shapes", "yolov8s": "yolov8s"}
+
+
+class Table:
+    def __init__(self):
+        self.lines = []
+
+    def add(self, what, ours, other, ratio, least=None, most=None):
+        """A figure beside another one. With a bar its ratio, or what it is itself if there is no other, must keep to it."""
+        value = ours if ratio is None else ratio
+        if least is None and most is None:
+            verdict, bar = "", ""
+        else:
+            verdict = "PASS" if (value >= least if most is None else value <= most) else "FAIL"
+            bar = f"≥ {least:g}" if most is None else f"≤ {most:g}"
+        self.lines.append({"what": what, "ours": ours, "other": other, "ratio": ratio, "bar": bar, "verdict": verdict})
+
+    def open(self, what):
+        self.lines.append({"what": what, "ours": None, "other": None, "ratio": None, "bar": "", "verdict": "open"})
+
+    def show(self):
+        def text(value):
+            return "" if value is None else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+        print(f"{'':<6}{'':<66}{'ours':>9}{'other':>9}{'ratio':>8}  bar")
+        for line in self.lines:
+            print(f"{line['verdict']:<6}{line['what']:<66}{text(line['ours']):>9}{text(line['other']):>9}"
+                  f"{text(line['ratio']):>8}  {line['bar']}")
+
+
+def read(folder):
+    lines = []
+    for path in sorted(glob.glob(os.path.join(folder, "*.jsonl"))):
+        with open(path, encoding="utf-8") as file:
+            lines += [{"file": os.path.basename(path), **json.loads(line)} for line in file]
+    return lines
+
+
+def of(lines, row, **wanted):
+    return [line for line in lines if line["row"] == row and all(line.get(key) == value for key, value in wanted.items())]
+
+
+def stem(line):
+    return os.path.splitext(os.path.basename(line["model"]))[0]
+
+
+def engines(table, lines, name, file):
+    for line in (line for line in of(lines, "engine") if stem(line) == file and "cuda-graph=on" in line["properties"]):
+        off = [other for other in of(lines, "engine", batch=line["batch"])
+               if stem(other) == file and "cuda-graph=off" in other["properties"]]
+        table.add(f"{name}: engine alone, batch {line['batch']}, fps", line["fps"], None, None)
+        if off:
+            # The bar is for the engine whose launching takes as long as its work.
+            least = GRAPH if name == "small" and line["batch"] == 1 else None
+            what = f"{name}: a run by CUDA graph, and without, batch {line['batch']}, µs"
+            table.add(what, line["p50_us"], off[-1]["p50_us"], off[-1]["p50_us"] / line["p50_us"], least)
+
+
+def chains(table, lines, name, file):
+    rows = [line for line in of(lines, "chain") if stem(line) == file]
+    if not rows:
+        table.open(f"{name}: the whole pipeline")
+    for line in rows:
+        streams, batch = line["streams"], line["batch"]
+        kind = f"one model, batch {batch}" if line["shared"] else "a model each"
+        what = f"{name}, {streams} streams, {kind}: "
+        least = {1: RATIO_1, 16: RATIO_16}.get(streams)
+        table.add(what + "fps, of ceiling", line["fps"], min(line["decode_fps"], line["engine_fps"]), line["of_ceiling"], least)
+        beyond = line["cpu_beyond_decode_s_per_1000"]
+        table.add(what + "CPU s per 1000", beyond, line["cpu_s_per_1000"], None, most=CPU if streams == 16 else None)
+        if line["added_p99_us"] is None:
+            if line["live"]:
+                table.open(what + f"live, {line['live']} fps are not kept")
+            continue
+        table.add(what + "live p50, p99, µs", line["live_p50_us"], line["live_p99_us"], None)
+        # With batches a frame waits for others as long as batch-timeout lets it, so there it is no more than a figure.
+        table.add(what + "p99 added to the engine's, µs", line["added_p99_us"], None, None,
+                  most=ADDED_US if streams == 16 and batch == 1 else None)
+    return rows
+
+
+def sharing(table, rows, name):
+    own = of(rows, "chain", streams=16, shared=False)
+    shared = of(rows, "chain", streams=16, shared=True, batch=16)
+    what = f"{name}, 16 streams: one model with batch 16, and 16 models, "
+    if not own or not shared:
+        table.open(what + "fps and engine MiB")
+        return
+    own, shared = own[-1], shared[-1]
+    least, most = (SHARED_FPS, SHARED_MEMORY) if name == "yolov8s" else (None, None)
+    table.add(what + "fps", shared["fps"], own["fps"], shared["fps"] / own["fps"], least)
+    if own["engines_mib"] > 0:
+        table.add(what + "engine MiB", shared["engines_mib"], own["engines_mib"],
+                  shared["engines_mib"] / own["engines_mib"], most=most)
+
+
+def torch(table, lines, rows, name, file):
+    ours = max(of(rows, "chain", streams=16), key=lambda line: line["fps"], default=None)
+    theirs = [line for line in of(lines, "torch") if stem(line) == file]
+    if ours is None or not theirs:
+        table.open(f"{name}: against the PyTorch chain")
+        return
+    for line in theirs:
+        kind = f"batch {line['batch']}" + (f", staged by {line['staged']}" if line["staged"] else "")
+        what = f"{name}, 16 streams: best of ours, and PyTorch, {kind}, "
+        table.add(what + "fps", ours["fps"], line["fps"], ours["fps"] / line["fps"], TORCH_FPS)
+        table.add(what + "CPU s", ours["cpu_s_per_1000"], line["cpu_s_per_1000"],
+                  ours["cpu_s_per_1000"] / line["cpu_s_per_1000"], most=TORCH_CPU)
+
+
+def nms(table, lines):
+    rows = of(lines, "nms")
+    if not rows:
+        table.open("decoding and NMS against torchvision and EfficientNMS")
+    for line in rows:
+        judged = line["candidates"] in (100, 1000, 5000)
+        for rival, least in (("torchvision", TORCHVISION), ("efficientnms", EFFICIENTNMS)):
+            what = f"NMS of {line['candidates']}, {line['kind']}: ours, and {rival}, µs"
+            time = line[f"{rival}_us"]
+            if time is None:
+                table.open(what)
+            else:
+                table.add(what, line["ours_us"], time, time / line["ours_us"], least if judged else None)
+
+
+def preprocess(table, lines, folder):
+    ours = {}
+    try:
+        with open(os.path.join(folder, "kernels.log"), encoding="utf-8") as file:
+            line = re.search(r"(?im)^nv12 to f16 1x3x640x640 nchw rgb.*MB +([\d.]+) +([\d.]+)", file.read())
+        if line:
+            ours = {1: float(line[1]), 32: float(line[2])}
+    except FileNotFoundError:
+        pass
+    rows = of(lines, "preprocess", side=640)
+    if not ours or not rows:
+        table.open("preprocess against PyTorch and CV-CUDA")
+        return
+    for line in rows:
+        what = f"preprocess, {line['frames']} frames: ours, and {line['way']}, µs"
+        if "failed" in line:
+            table.open(f"{what}: {line['failed']}"[:120])
+        else:
+            table.add(what, ours[line["frames"]], line["us"], line["us"] / ours[line["frames"]])
+
+
+def main():
+    if len(sys.argv) != 3:
+        raise SystemExit(__doc__.strip())
+    folder, out = sys.argv[1:]
+    lines, table = read(folder), Table()
+    for line in of(lines, "decode", file="decode.jsonl"):
+        table.add(f"decoding alone, {line['streams']} streams, fps", line["fps"], None, None)
+    for name, file in MODELS.items():
+        engines(table, lines, name, file)
+        rows = chains(table, lines, name, file)
+        sharing(table, rows, name)
+        torch(table, lines, rows, name, file)
+    nms(table, lines)
+    preprocess(table, lines, folder)
+    for line in of(lines, "soak"):
+        table.add(f"soak: {line['said']}", float(line["passed"]), None, None, least=1)
+    for line in of(lines, "failed"):
+        table.add(f"{line['file']}, {line['what']}: {line['error']}"[:120], 0, None, None, least=1)
+    table.show()
+    verdicts = [line["verdict"] for line in table.lines]
+    print(f"{verdicts.count('PASS')} bars kept, {verdicts.count('FAIL')} missed, {verdicts.count('open')} open; all of it in {out}")
+    with open(out, "w", encoding="utf-8") as file:
+        json.dump({"bars": table.lines, "figures": lines}, file, ensure_ascii=False, indent=1)
+    return "FAIL" in verdicts
+
+
+if __name__ == "__main__":
+    sys.exit(main())
