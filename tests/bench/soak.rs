@@ -242,7 +242,8 @@ fn soak() -> Result<(), Box<dyn Error>> {
                 format!("{:.0} MiB more are on the GPU than after the first minute.", gpu_mib - first_mib).into()
             );
         }
-        if begun.elapsed() >= length {
+        // There must be something to compare with the first one.
+        if round > 1 && begun.elapsed() >= length {
             break;
         }
     }

@@ -73,12 +73,15 @@ impl Engine {
             let (mut frames, mut took) = (0, times());
             let mut queued = VecDeque::new();
             let begun = Instant::now();
-            while begun.elapsed() < length {
-                queued.push_back((Instant::now(), backend.run(&pictures)?));
-                if queued.len() > ahead {
-                    let (start, outputs): (Instant, Vec<Tensors>) = queued.pop_front().expect("there are some");
-                    outputs.into_iter().try_for_each(|outputs| outputs.into_ready().map(drop))?;
-                    took.saturating_record(start.elapsed().as_micros() as u64);
+            loop {
+                let is_over = begun.elapsed() >= length;
+                if !is_over {
+                    queued.push_back((Instant::now(), backend.run(&pictures)?));
+                }
+                if is_over || queued.len() > ahead {
+                    let Some((start, outputs)) = queued.pop_front() else { break };
+                    outputs.into_iter().try_for_each(|outputs: Tensors| outputs.into_ready().map(drop))?;
+                    took.saturating_record(Instant::elapsed(&start).as_micros() as u64);
                     frames += self.batch;
                 }
             }
