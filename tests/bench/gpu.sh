@@ -16,9 +16,10 @@
 #
 # Needs a GPU, GStreamer with nvcodec, TensorRT with its builder, and what tests/gpu/pack.sh made in .gpu/bin; for the rivals a
 # python3 with numpy, PyTorch and torchvision. What is missing is said in a line, and a row that fails does not stop the others.
-# A row takes 1 to 8 minutes at the defaults; figures stay in WORK/bench until their row is measured again, so rows may be run in
-# several calls. Without a GPU it goes as far as the CPU goes, which is for trying out this script. Exit status 1 where something
-# failed or misses its bar.
+# At the defaults a row takes 1 to 3 minutes, small and yolov8s 8 each, and the first to use an engine some minutes more for each
+# batch; engines stay in WORK/cache. Figures stay in WORK/bench until they are measured again, so rows, and parts of STREAMS, may
+# be run in several calls. Without a GPU it goes as far as the CPU goes, which is for trying out this script. Exit status 1 where
+# something failed or misses its bar.
 #
 #   JSON         file for all figures and verdicts        (default: WORK/bench/all.json)
 #   GSTREAMER    one of: native bundle in26               (default: the first that is here)
@@ -101,7 +102,7 @@ rival() {
 # ---------------------------------------------------------------------------- rows
 
 row_decode() {
-    streams decode "$SMALL" batch= "streams=$STREAMS"
+    streams "decode-$STREAMS" "$SMALL" batch= "streams=$STREAMS"
 }
 
 row_engine() {
@@ -117,11 +118,11 @@ row_engine() {
 }
 
 row_small() {
-    streams small "$SMALL" "streams=$STREAMS" "batch=$BATCHES"
+    streams "small-$STREAMS" "$SMALL" "streams=$STREAMS" "batch=$BATCHES"
 }
 
 row_yolov8s() {
-    streams yolov8s "$YOLOV8S" "streams=$STREAMS" "batch=$BATCHES"
+    streams "yolov8s-$STREAMS" "$YOLOV8S" "streams=$STREAMS" "batch=$BATCHES"
 }
 
 row_torch() {

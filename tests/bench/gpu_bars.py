@@ -167,7 +167,7 @@ def main():
         raise SystemExit(__doc__.strip())
     folder, out = sys.argv[1:]
     lines, table = read(folder), Table()
-    for line in of(lines, "decode", file="decode.jsonl"):
+    for line in (line for line in of(lines, "decode") if line["file"].startswith("decode")):
         table.add(f"decoding alone, {line['streams']} streams, fps", line["fps"], None, None)
     for name, file in MODELS.items():
         engines(table, lines, name, file)
