@@ -147,7 +147,8 @@ $(declare -f native bundle in26)
 $GSTREAMER "$PROGRAMS/bench_gpu_nms" "\$@"
 END
     chmod +x "$OUT/gpu_nms"
-    step nms timeout --kill-after=10 "$LIMIT" "$PYTHON" tests/bench/gpu_nms.py "$OUT/gpu_nms" --json "$OUT/nms.jsonl" "${properties[@]}"
+    # Heads go through files, which every GStreamer must see.
+    TMPDIR=$OUT step nms timeout --kill-after=10 "$LIMIT" "$PYTHON" tests/bench/gpu_nms.py "$OUT/gpu_nms" --json "$OUT/nms.jsonl" "${properties[@]}"
 }
 
 row_preprocess() {
