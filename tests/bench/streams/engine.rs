@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use gsttrt::backend::{Backend, Event, Loading, Plan};
 use gsttrt::cuda::driver::Context;
-use gsttrt::memory::Slots;
 use gsttrt::error::Result;
+use gsttrt::memory::{Pool, Slots};
 use gsttrt::session::SessionOptions;
 use gsttrt::tensor::{Tensor, Tensors};
 use hdrhistogram::Histogram;
@@ -29,7 +29,7 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(model: &str, options: &SessionOptions, batch: usize) -> Result<Self> {
-        let SessionOptions { backend, input_size, cuda_device_id, tensorrt } = options;
+        let SessionOptions { backend, input_size, cuda_device_id, tensorrt, .. } = options;
         let cuda = || Context::primary(*cuda_device_id);
         Ok(Engine { plan: Plan::new(Path::new(model), *backend, *input_size, batch, tensorrt.clone(), cuda)?, batch })
     }
@@ -57,9 +57,8 @@ impl Engine {
                 }
                 None => Tensor::fill(&Pool::default(), desc.clone(), |bytes| {
                     bytes.fill(0);
-                    Ok::<_, std::convert::Infallible>(())
-                })
-                .unwrap_or_else(|never| match never {}),
+                    Ok(())
+                })?,
             };
             Ok(Arc::new(Tensors::new(vec![tensor], None, None)))
         };
