@@ -8,6 +8,7 @@
 #   small       streams of 1080p H.264 through the whole pipeline with the model of tests/models: a model for each stream, and one
 #               for all of them with batches; flat out, and at LIVE frames a second
 #   yolov8s     the same with a model of YOLOv8s's shape, 640x640, f16, random weights
+#   gpus        the small model on one GPU and on two, with twice the streams   (needs two GPUs)
 #   torch       the same networks as a PyTorch chain, on the GPU and by way of the host
 #   nms         decoding and suppression against torchvision and TensorRT's EfficientNMS
 #   preprocess  the letterbox against PyTorch and CV-CUDA
@@ -123,6 +124,16 @@ row_small() {
 
 row_yolov8s() {
     streams "yolov8s-$STREAMS" "$YOLOV8S" "streams=$STREAMS" "batch=$BATCHES"
+}
+
+row_gpus() {
+    if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -lt 2 ]; then
+        missing "== gpus: there is one GPU, or none."
+        return
+    fi
+    # Each GPU has a shared model of its own.
+    streams gpus-1 "$SMALL" streams=16 batch=4 live=0
+    streams gpus-2 "$SMALL" streams=32 batch=4 live=0 gpus=2
 }
 
 row_torch() {

@@ -75,7 +75,7 @@ def engines(table, lines, name, file):
 
 
 def chains(table, lines, name, file):
-    rows = [line for line in of(lines, "chain") if stem(line) == file]
+    rows = [line for line in of(lines, "chain") if stem(line) == file and not line["file"].startswith("gpus")]
     if not rows:
         table.open(f"{name}: the whole pipeline")
     for line in rows:
@@ -110,6 +110,14 @@ def sharing(table, rows, name):
     if own["engines_mib"] > 0:
         table.add(what + "engine MiB", shared["engines_mib"], own["engines_mib"],
                   shared["engines_mib"] / own["engines_mib"], most=most)
+
+
+def gpus(table, lines):
+    for two in of(lines, "chain", gpus=2):
+        for one in of(lines, "chain", gpus=1, file="gpus-1.jsonl", shared=two["shared"], batch=two["batch"]):
+            kind = f"one model each, batch {two['batch']}" if two["shared"] else "a model for each stream"
+            what = f"two GPUs with {two['streams']} streams, and one with {one['streams']}, {kind}, fps"
+            table.add(what, two["fps"], one["fps"], two["fps"] / one["fps"])
 
 
 def torch(table, lines, rows, name, file):
@@ -174,6 +182,7 @@ def main():
         rows = chains(table, lines, name, file)
         sharing(table, rows, name)
         torch(table, lines, rows, name, file)
+    gpus(table, lines)
     nms(table, lines)
     preprocess(table, lines, folder)
     for line in of(lines, "soak"):

@@ -75,7 +75,7 @@ impl Soak {
     ) -> Result<(), String> {
         let room = queue(self.batch.max(4));
         let elements = format!("! trtpreprocess ! {} ! {room} ! trtnms", self.infer[slot % 2]);
-        let pipeline = gst::parse::launch(&branch(0, &elements)).map_err(|error| error.to_string())?;
+        let pipeline = gst::parse::launch(&branch(0, 0, &elements)).map_err(|error| error.to_string())?;
         let pipeline = pipeline.downcast::<gst::Pipeline>().expect("several elements");
         let path = Arc::new(Mutex::new(Path::default()));
         let pad = |element: &str, pad: &str| pipeline.by_name(element).unwrap().static_pad(pad).unwrap();

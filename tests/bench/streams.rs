@@ -2,13 +2,13 @@
 //! alone, and the engine alone.
 //!
 //! `cargo bench --bench streams -- [CLIP [MODEL]] [streams=1,4,16,32] [batch=1,4,16] [seconds=4] [repeats=3] [live=30]
-//! [batch-timeout=10000] [draw=true] [json=FILE] [PROPERTY=VALUE…]`
+//! [batch-timeout=10000] [draw=true] [gpus=1] [json=FILE] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. H.264 of the clip is held in memory and goes round and round. One pipeline has all
 //! streams, each with `appsrc ! DECODER ! trtpreprocess ! trtinfer ! queue ! trtnms ! fakesink`; DECODER is nvh264dec, where that
 //! is not there avdec_h264. In rows “own” each stream has a model, without batches; in those with a number all streams share
 //! one that takes batches of so many. Frames count between the moment when all streams are warm and the end; each figure is
-//! the median of the repeats. `streams=` alone measures engines only, and `batch=` alone decoding only.
+//! the median of the repeats. With `gpus=2` every other stream is decoded and inferred on the second one. `streams=` alone measures engines only, and `batch=` alone decoding only.
 //!
 //! * decode: the same without our elements. engine: runs on batches that are there, fps of the best of 1, 2 and 4 threads,
 //!   each with an engine of its own and two runs in flight. of ceiling: fps of the chain over the smaller of both.
@@ -118,7 +118,14 @@ impl Bench {
 
     /// Runs of so many streams through `elements`, at that pace.
     fn runs(&self, streams: usize, elements: &str, pace: u32) -> Result<Vec<Figures>, String> {
-        let setup = Setup { clip: &self.clip, streams, elements, pace, length: self.arguments.length };
+        let setup = Setup {
+            clip: &self.clip,
+            streams,
+            gpus: self.arguments.gpus,
+            elements,
+            pace,
+            length: self.arguments.length,
+        };
         (0..self.arguments.repeats).map(|_| run(setup)).collect()
     }
 
@@ -127,14 +134,14 @@ impl Bench {
         let figure = |get: fn(&Figures) -> f64| median(runs.iter().map(get));
         let (fps, cpu, mib) = (figure(|run| run.fps), figure(|run| run.cpu), figure(|run| run.gpu_mib));
         println!("{streams:>7}{:>7}{fps:>9.0}{:>29}{cpu:>9.2}{:>17}{mib:>9.0}", "decode", "", "");
-        let row = json!({ "row": "decode", "streams": streams, "fps": fps, "cpu_s_per_1000": cpu, "gpu_mib": mib });
+        let row = json!({ "row": "decode", "streams": streams, "gpus": self.arguments.gpus, "fps": fps, "cpu_s_per_1000": cpu, "gpu_mib": mib });
         self.arguments.note(row);
         Ok(Decoding { fps, cpu })
     }
 
     /// All streams through all elements: each with a model of its own, or with one that takes batches of `shared`.
     fn chain(&self, streams: usize, shared: Option<usize>, decoding: &Decoding) -> Result<(), Box<dyn Error>> {
-        let Arguments { model, properties, options, timeout, draw, live, repeats, .. } = &self.arguments;
+        let Arguments { model, properties, options, timeout, draw, gpus, live, repeats, .. } = &self.arguments;
         let (batch, engines, sharing) = match shared {
             Some(batch) => (batch, 1, format!("shared-model=streams batch-size={batch} batch-timeout={timeout}")),
             None => (1, streams, String::new()),
@@ -151,7 +158,7 @@ impl Bench {
         let (fps, cpu, mib) = (figure(|run| run.fps), figure(|run| run.cpu), figure(|run| run.gpu_mib));
         let (fill, late) = (figure(Figures::fill), figure(Figures::late));
         let engines_mib = Engine::new(model, options, batch)?.loaded_mib(engines)?;
-        let engine = self.engines[&batch].fps;
+        let engine = self.engines[&batch].fps * *gpus as f64;
         let (ceiling, beyond) = (decoding.fps.min(engine), cpu - decoding.cpu);
 
         // What cannot keep the pace has whatever waits before it in its latency.
@@ -177,7 +184,7 @@ impl Bench {
             shown(added),
         );
         self.arguments.note(json!({
-            "row": "chain", "model": model, "properties": properties, "streams": streams, "shared": shared.is_some(),
+            "row": "chain", "model": model, "properties": properties, "streams": streams, "gpus": gpus, "shared": shared.is_some(),
             "batch": batch, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
             "of_ceiling": fps / ceiling, "cpu_s_per_1000": cpu, "cpu_beyond_decode_s_per_1000": beyond, "gpu_mib": mib,
             "engines_mib": engines_mib, "fill": fill, "late": late, "live": live, "live_kept": kept,

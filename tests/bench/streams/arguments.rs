@@ -8,7 +8,7 @@ use std::time::Duration;
 use gsttrt::session::{SessionOptions, parse_options};
 use serde_json::Value;
 
-const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, json=, and trtinfer's properties";
+const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, gpus=, json=, and trtinfer's properties";
 
 /// What the bench is called with.
 pub struct Arguments {
@@ -22,6 +22,8 @@ pub struct Arguments {
     /// Of trtinfer where it batches.
     pub timeout: u32,
     pub draw: bool,
+    /// GPUs that streams are dealt out to.
+    pub gpus: usize,
     pub json: Option<File>,
     /// Of trtinfer.
     pub properties: String,
@@ -45,6 +47,7 @@ impl Arguments {
             live: 30,
             timeout: 10_000,
             draw: true,
+            gpus: 1,
             json: None,
             properties: String::new(),
             options: SessionOptions::default(),
@@ -66,6 +69,7 @@ impl Arguments {
                 "live" => parsed.live = number()?,
                 "batch-timeout" => parsed.timeout = number()?,
                 "draw" => parsed.draw = text.parse().map_err(|error| wrong(&error))?,
+                "gpus" => parsed.gpus = number()?.max(1) as usize,
                 "json" => parsed.json = Some(File::create(text).map_err(|error| wrong(&error))?),
                 _ => properties.push(setting.as_str()),
             }

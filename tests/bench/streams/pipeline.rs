@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Setup<'a> {
     pub clip: &'a Clip,
     pub streams: usize,
+    /// The streams are dealt out to so many.
+    pub gpus: usize,
     /// What is between decoder and sink, with the exclamation mark before it.
     pub elements: &'a str,
     /// Frames a second of each stream, 0 for as many as there can be.
@@ -80,7 +82,17 @@ struct Running<'a> {
 
 impl<'a> Running<'a> {
     fn new(setup: Setup<'a>) -> Result<Self, String> {
-        let line: String = (0..setup.streams).map(|i| branch(i, setup.elements)).collect();
+        let part = |i: usize| {
+            let (gpu, ours) = (i % setup.gpus, ["trtpreprocess", "trtinfer", "trtnms"]);
+            let elements = match setup.gpus {
+                1 => setup.elements.to_string(), // wherever the decoder is
+                _ => ours.iter().fold(setup.elements.to_string(), |elements, element| {
+                    elements.replace(&format!("! {element}"), &format!("! {element} cuda-device-id={gpu}"))
+                }),
+            };
+            branch(i, gpu, &elements)
+        };
+        let line: String = (0..setup.streams).map(part).collect();
         let pipeline = gst::parse::launch(&line).map_err(|error| format!("{line}: {error}"))?;
         let pipeline = pipeline.downcast::<gst::Pipeline>().expect("several elements");
         let latency = Arc::new(Mutex::new(times()));
