@@ -139,6 +139,8 @@ struct Inner {
     timed: Mutex<Vec<Event>>,
     /// By the address of their text.
     modules: Mutex<HashMap<usize, Arc<Module>>>,
+    /// Those that are shared.
+    streams: Mutex<HashMap<Purpose, Vec<Weak<RawStream>>>>,
 }
 
 /// Who keeps the context.
@@ -190,6 +192,7 @@ impl Context {
             events: Mutex::default(),
             timed: Mutex::default(),
             modules: Mutex::default(),
+            streams: Mutex::default(),
         }))
     }
 
@@ -390,22 +393,77 @@ impl Drop for Entered<'_> {
     }
 }
 
+/// What a shared stream is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// Frames to tensors.
+    Preprocess,
+    /// Outputs to boxes.
+    Boxes,
+    /// Boxes on frames.
+    Paint,
+}
+
 /// A queue of GPU work. Not ordered with the legacy default stream.
 pub struct Stream {
     context: Context,
+    shared: Arc<RawStream>,
+}
+
+/// A stream of CUDA; gone with the last who shares it.
+struct RawStream {
     raw: sys::CUstream,
+    context: Context,
 }
 
 // SAFETY: CUDA streams may be used by any thread.
-unsafe impl Send for Stream {}
-unsafe impl Sync for Stream {}
+unsafe impl Send for RawStream {}
+unsafe impl Sync for RawStream {}
+
+impl Drop for RawStream {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.context.enter() {
+            // SAFETY: the handle is ours, and not used after this.
+            let _ = unsafe { result::stream::destroy(self.raw) };
+        }
+    }
+}
 
 impl Stream {
+    /// A stream that nobody else queues on.
     pub fn new(context: &Context) -> Result<Self> {
         let _entered = context.enter()?;
         let raw =
             result::stream::create(result::stream::StreamKind::NonBlocking).or_fail("Cannot make a CUDA stream")?;
-        Ok(Stream { context: context.clone(), raw })
+        let shared = Arc::new(RawStream { raw, context: context.clone() });
+        Ok(Stream { context: context.clone(), shared })
+    }
+
+    /// A stream for such work. The first [`Stream::MOST_OF_A_PURPOSE`] of a context are alone on theirs; further ones share
+    /// them, so a process with any number of pipelines has so many, which is about what a GPU works on at once.
+    pub fn of(context: &Context, purpose: Purpose) -> Result<Self> {
+        let mut streams = context.0.streams.lock().unwrap();
+        let known = streams.entry(purpose).or_default();
+        known.retain(|stream| stream.strong_count() > 0);
+        let shared = match known.len() < Stream::MOST_OF_A_PURPOSE {
+            true => None,
+            false => known.iter().min_by_key(|stream| stream.strong_count()).and_then(Weak::upgrade),
+        };
+        let stream = match shared {
+            Some(shared) => Stream { context: context.clone(), shared },
+            None => Stream::new(context)?,
+        };
+        if !known.iter().any(|known| known.as_ptr() == Arc::as_ptr(&stream.shared)) {
+            known.push(Arc::downgrade(&stream.shared));
+        }
+        Ok(stream)
+    }
+
+    /// See [`Stream::of`].
+    pub const MOST_OF_A_PURPOSE: usize = 16;
+
+    fn handle(&self) -> sys::CUstream {
+        self.shared.raw
     }
 
     pub fn context(&self) -> &Context {
@@ -414,13 +472,13 @@ impl Stream {
 
     /// CUDA's own handle, for TensorRT.
     pub fn raw(&self) -> *mut c_void {
-        self.raw.cast()
+        self.handle().cast()
     }
 
     /// The fence that is passed once all that was queued so far is done.
     pub fn record(&self) -> Result<Fence> {
         // SAFETY: this stream's handle is alive.
-        unsafe { self.context.record(self.raw) }
+        unsafe { self.context.record(self.handle()) }
     }
 
     /// Begins to take the GPU's time for what is queued from now on, if somebody [measures](stats::Stage) this thread's work.
@@ -442,7 +500,7 @@ impl Stream {
         let event = TimedEvent { event: self.context.timed_event()?, context: self.context.clone() };
         let _entered = self.context.enter()?;
         // SAFETY: both handles are alive.
-        unsafe { result::event::record(event.event.0, self.raw) }.or_fail("Cannot mark GPU work")?;
+        unsafe { result::event::record(event.event.0, self.handle()) }.or_fail("Cannot mark GPU work")?;
         Ok(event)
     }
 
@@ -451,8 +509,10 @@ impl Stream {
         let _entered = self.context.enter()?;
         // SAFETY: both handles are alive. That the event may be recorded anew before the stream gets there is no matter: the
         // stream waits for what it stood for at this call.
-        unsafe { result::stream::wait_event(self.raw, fence.0.event.0, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT) }
-            .or_fail("Cannot order GPU work")
+        unsafe {
+            result::stream::wait_event(self.handle(), fence.0.event.0, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+        }
+        .or_fail("Cannot order GPU work")
     }
 
     /// As [`Stream::wait`], for all that is queued so far on a stream that somebody else made.
@@ -468,7 +528,7 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         let _entered = self.context.enter()?;
         // SAFETY: the handle is alive.
-        stats::waiting(|| unsafe { result::stream::synchronize(self.raw) }).or_fail("GPU work failed")
+        stats::waiting(|| unsafe { result::stream::synchronize(self.handle()) }).or_fail("GPU work failed")
     }
 
     /// Queues a copy from the host. From pageable memory it is read during the call, from pinned memory later.
@@ -479,7 +539,7 @@ impl Stream {
         let _entered = self.context.enter()?;
         stats::uploaded(bytes.len());
         // SAFETY: as the caller says.
-        unsafe { result::memcpy_htod_async(to, bytes, self.raw) }.or_fail("Cannot copy to the GPU")
+        unsafe { result::memcpy_htod_async(to, bytes, self.handle()) }.or_fail("Cannot copy to the GPU")
     }
 
     /// Queues a copy from GPU memory, of this context or another one, to memory of this one.
@@ -491,8 +551,8 @@ impl Stream {
         let (source, theirs, ours) = (from.address(), from.context().0.raw, self.context.0.raw);
         // SAFETY: as the caller says.
         match theirs == ours {
-            true => unsafe { sys::cuMemcpyDtoDAsync_v2(to, source, bytes, self.raw) },
-            false => unsafe { sys::cuMemcpyPeerAsync(to, ours, source, theirs, bytes, self.raw) },
+            true => unsafe { sys::cuMemcpyDtoDAsync_v2(to, source, bytes, self.handle()) },
+            false => unsafe { sys::cuMemcpyPeerAsync(to, ours, source, theirs, bytes, self.handle()) },
         }
         .result()
         .or_fail("Cannot copy on the GPU")
@@ -524,7 +584,7 @@ impl Stream {
             Height: rows,
         };
         // SAFETY: as the caller says.
-        unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }.result().or_fail("Cannot copy on the GPU")
+        unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.handle()) }.result().or_fail("Cannot copy on the GPU")
     }
 
     /// Queues a kernel. `parameters` is the one structure that it takes by value.
@@ -546,7 +606,7 @@ impl Stream {
                 by,
                 bz,
                 shared,
-                self.raw,
+                self.handle(),
                 pointers.as_mut_ptr(),
                 ptr::null_mut(),
             )
@@ -641,13 +701,10 @@ impl Context {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        // What is still queued runs on memory that is about to be freed by whoever owned this stream.
         if let Ok(_entered) = self.context.enter() {
-            // What is still queued runs on memory that is about to be freed by whoever owned this stream.
-            // SAFETY: the handle is ours, and not used after this.
-            unsafe {
-                let _ = result::stream::synchronize(self.raw);
-                let _ = result::stream::destroy(self.raw);
-            }
+            // SAFETY: the handle is alive.
+            let _ = unsafe { result::stream::synchronize(self.handle()) };
         }
     }
 }
@@ -788,6 +845,26 @@ mod tests {
             }
             (status, Ok(())) => panic!("{status:?}"),
         }
+    }
+
+    /// Nothing to see without a GPU; the GPU machine runs this too.
+    #[test]
+    fn many_pipelines_share_some_streams() {
+        let Ok(context) = Context::primary(0).map_err(|error| println!("SKIP: {error}")) else { return };
+        let boxes: Vec<Stream> = (0..64).map(|_| Stream::of(&context, Purpose::Boxes).unwrap()).collect();
+        let paint = Stream::of(&context, Purpose::Paint).unwrap();
+        let count = |streams: &[Stream]| {
+            let mut raw: Vec<_> = streams.iter().map(Stream::raw).collect();
+            raw.sort();
+            raw.dedup();
+            raw.len()
+        };
+        assert_eq!(count(&boxes), Stream::MOST_OF_A_PURPOSE);
+        assert_eq!(count(&boxes[..Stream::MOST_OF_A_PURPOSE]), Stream::MOST_OF_A_PURPOSE, "the first are alone");
+        assert!(boxes.iter().all(|stream| stream.raw() != paint.raw()));
+        drop(boxes);
+        let alone = Stream::of(&context, Purpose::Boxes).unwrap();
+        assert_eq!(Arc::strong_count(&alone.shared), 1, "those that nobody has are gone");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use gst::glib;
 
-use super::driver::{Context, Stream};
+use super::driver::{Context, Purpose, Stream};
 use super::kernels::preprocess::Preprocess;
 use super::kernels::{DevicePlane, DevicePlanes};
 use crate::error::{Error, Kind, Result};
@@ -59,7 +59,7 @@ impl TensorMaker {
         let bytes = spec.desc.bytes().expect("the specification has fixed dimensions");
         Ok(TensorMaker {
             slots: Slots::new(context, bytes, 1),
-            stream: Stream::new(context)?,
+            stream: Stream::of(context, Purpose::Preprocess)?,
             kernel: Preprocess::new(context, pixels, size, color, spec)?,
             pool: DevicePool::new(context),
             how: Upload::Copy,

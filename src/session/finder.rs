@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::classes::{read_labels, thresholds};
-use crate::cuda::driver::{Context, Stream};
+use crate::cuda::driver::{Context, Purpose, Stream};
 use crate::cuda::kernels::boxes::Boxes;
 use crate::error::Result;
 use crate::model::Model;
@@ -177,6 +177,6 @@ impl Finder {
 
 impl Gpu {
     fn new(context: &Context, decoder: &Decoder) -> Result<Self> {
-        Ok(Gpu { boxes: Boxes::new(context, decoder)?, stream: Stream::new(context)? })
+        Ok(Gpu { boxes: Boxes::new(context, decoder)?, stream: Stream::of(context, Purpose::Boxes)? })
     }
 }

@@ -1,6 +1,6 @@
 //! Drawing on frames in GPU memory.
 
-use crate::cuda::driver::{Context, Stream};
+use crate::cuda::driver::{Context, Purpose, Stream};
 use crate::cuda::kernels::overlay::Overlay;
 use crate::error::Result;
 use crate::video::{Format, GpuFrame};
@@ -16,7 +16,7 @@ pub struct GpuPainter {
 
 impl GpuPainter {
     pub fn new(context: &Context, format: &Format) -> Result<Self> {
-        let (stream, overlay) = (Stream::new(context)?, Overlay::new(context, format.pixels)?);
+        let (stream, overlay) = (Stream::of(context, Purpose::Paint)?, Overlay::new(context, format.pixels)?);
         Ok(GpuPainter { stream, overlay, target: format.target() })
     }
 
