@@ -150,13 +150,14 @@ impl Batcher {
 
         let stage = Stage::begin(self.measure.load(Ordering::Relaxed));
         let pictures: Vec<Arc<Tensors>> = batch.iter().map(|place| place.picture.clone()).collect();
-        match contained(Kind::Run, "Running the model failed", || backend.run(&pictures)) {
-            Ok(outputs) => {
-                batch.iter().zip(outputs).for_each(|(place, outputs)| drop(place.outcome.set(Ok(outputs))));
-            }
-            Err(error) => {
-                batch.iter().for_each(|place| drop(place.outcome.set(Err(Lost::Failed(error.clone())))));
-            }
+        let outcome = contained(Kind::Run, "Running the model failed", || backend.run(&pictures));
+        let (mut outputs, error) = match outcome {
+            Ok(outputs) => (outputs.into_iter(), Error::new(Kind::Run, "The model gave no outputs for this frame")),
+            Err(error) => (Vec::new().into_iter(), error),
+        };
+        for place in &batch {
+            let outcome = outputs.next().ok_or_else(|| Lost::Failed(error.clone()));
+            let _ = place.outcome.set(outcome); // unless it was given up meanwhile
         }
         drop(backend);
         self.stats.add(stage, 0);

@@ -45,7 +45,7 @@ impl Plan {
         };
         let described = describe(runner, path, &options, cuda.as_ref())?;
         let spec = described.model.input_spec(size, batch, runner.place())?;
-        described.model.side_inputs(&spec, 1)?; // made by the backend; what cannot be filled is better said before the slow part
+        described.model.side_inputs(&spec, batch)?; // made by the backend; what cannot be filled is better said before the slow part
         Ok(Plan { described, runner, reason, options, cuda, spec, batch })
     }
 

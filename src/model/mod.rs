@@ -183,7 +183,7 @@ impl Model {
                 Kind::Settings,
                 format!("batch-size is {batch}, but the model takes batches of {batches} ({input})"),
             )
-            .remedy(format!("Set batch-size={batches}, or export the model with a dynamic batch")));
+            .remedy(format!("Set batch-size={batches} on trtinfer, or export the model with a dynamic batch")));
         }
 
         let mut dims = input.dims.clone();
@@ -299,6 +299,10 @@ fn side_input(desc: &TensorDesc, rows: usize, width: usize, height: usize) -> Re
                 .remedy("Export it with the picture as its only input"));
         }
     };
+    if !matches!(desc.dims.first(), Some(&first) if first == Dims::DYNAMIC || usize::try_from(first) == Ok(rows)) {
+        return Err(Error::new(Kind::Model, format!("its input {desc} is not for batches of {rows}"))
+            .remedy("Export it with a dynamic batch in all of its inputs, or set batch-size=1"));
+    }
     fn fill<T: Element>(name: &str, rows: usize, row: [T; 2]) -> Result<Tensor> {
         Ok(Tensor::from_slice(name, &[rows as i64, 2], &row.repeat(rows)))
     }
@@ -366,6 +370,10 @@ mod tests {
     fn side_inputs_hold_the_input_size() {
         let sizes = TensorDesc::new("orig_target_sizes", DType::I64, &[-1, 2]);
         assert_eq!(side_input(&sizes, 1, 640, 480).unwrap().as_slice::<i64>().unwrap(), [640, 480]);
+        let fixed = TensorDesc::new("orig_target_sizes", DType::I64, &[1, 2]);
+        assert!(side_input(&fixed, 1, 640, 480).is_ok());
+        let error = side_input(&fixed, 4, 640, 480).unwrap_err();
+        assert!(error.message().contains("i64 1x2 is not for batches of 4"), "{error}");
         assert_eq!(side_input(&sizes, 2, 640, 480).unwrap().as_slice::<i64>().unwrap(), [640, 480, 640, 480]);
         assert!(side_input(&TensorDesc::new("prompt", DType::I64, &[1, 7]), 1, 1, 1).is_err());
     }
