@@ -39,7 +39,7 @@ fn outputs_are_published_with_names_types_and_dimensions() {
         assert_eq!(buffer.iter_meta::<TensorMeta>().count(), count);
         let Some(meta) = buffer.meta::<TensorMeta>() else { continue };
         let [same, whole] = meta.as_slice() else { panic!("two outputs") };
-        assert_eq!((same.id().as_str(), whole.id().as_str()), ("same", "whole"));
+        assert_eq!([same.id().as_str(), whole.id().as_str()].map(|name| name.as_str()), ["same", "whole"]);
         assert_eq!((same.data_type(), whole.data_type()), (TensorDataType::Float32, TensorDataType::Int64));
         assert_eq!((same.dims(), same.dims_order()), (&[1, 3, 2, 4][..], TensorDimOrder::RowMajor));
         let bytes = |tensor: &gst_analytics::Tensor| tensor.data().map_readable().unwrap().to_vec();
