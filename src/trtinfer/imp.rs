@@ -90,10 +90,9 @@ impl TrtInfer {
             let plan = Plan::new(path, settings.backend, size, batch, settings.tensorrt(), cuda)?;
             plan.model().check_task().map(|()| plan)
         };
-        let (model, loads) = sharing::join(&settings, open)?;
+        let (model, seat, loads) = sharing::join(&settings, open)?;
         self.share_context(&model, &settings);
-        let seat = Arc::new(Seat::new(&model.opening));
-        Ok(Session { model, seat, loads })
+        Ok(Session { model, seat: Arc::new(seat), loads })
     }
 
     /// Where nobody has a CUDA context yet, that of a shared model will do for this pipeline too.
@@ -168,7 +167,8 @@ impl TrtInfer {
         session.seat.leave();
         running.batcher = None;
         let model = Arc::new(Model::new(session.model.plan.in_context(memory.context())?));
-        let session = Session { seat: Arc::new(Seat::new(&model.opening)), model, loads: true };
+        let seat = Seat::take(&model.opening).expect("nobody has left it");
+        let session = Session { model, seat: Arc::new(seat), loads: true };
         *self.session.lock().unwrap() = Some(session.clone());
         self.load(session);
         Ok(())

@@ -1,6 +1,6 @@
 //! A model on its way: one thread loads it, streaming threads wait for it, and a flush or a state change ends their wait.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::backend::batcher::Batcher;
@@ -9,11 +9,16 @@ use crate::error::Error;
 /// What loading a model comes to, for one element or for several that share it.
 #[derive(Default)]
 pub struct Opening {
-    outcome: Mutex<Option<Result<Arc<Batcher>, Error>>>,
+    state: Mutex<State>,
     changed: Condvar,
-    seats: AtomicUsize,
     /// Apart, because TensorRT asks for it while it builds.
     cancelled: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    outcome: Option<Result<Arc<Batcher>, Error>>,
+    seats: usize,
 }
 
 /// An element's share in a model.
@@ -37,7 +42,7 @@ pub enum NoModel {
 impl Opening {
     /// Hands in what loading came to.
     pub fn finish(&self, outcome: Result<Arc<Batcher>, Error>) {
-        *self.outcome.lock().unwrap() = Some(outcome);
+        self.state.lock().unwrap().outcome = Some(outcome);
         self.changed.notify_all();
     }
 
@@ -52,12 +57,17 @@ impl Opening {
 }
 
 impl Seat {
-    /// As long as one of its seats is taken, a model goes on loading.
-    pub fn new(opening: &Arc<Opening>) -> Self {
+    /// As long as one of its seats is taken, a model goes on loading. Once all have been left, it is given up, and takes nobody
+    /// any more.
+    pub fn take(opening: &Arc<Opening>) -> Option<Self> {
         static STREAMS: AtomicU64 = AtomicU64::new(0);
-        opening.seats.fetch_add(1, Ordering::Relaxed);
+        let mut state = opening.state.lock().unwrap();
+        if opening.is_cancelled() {
+            return None;
+        }
+        state.seats += 1;
         let (flushing, left) = Default::default();
-        Seat { opening: opening.clone(), stream: STREAMS.fetch_add(1, Ordering::Relaxed), flushing, left }
+        Some(Seat { opening: opening.clone(), stream: STREAMS.fetch_add(1, Ordering::Relaxed), flushing, left })
     }
 
     pub fn stream(&self) -> u64 {
@@ -66,15 +76,16 @@ impl Seat {
 
     /// The model, if it is loaded.
     pub fn batcher(&self) -> Option<Arc<Batcher>> {
-        self.opening.outcome.lock().unwrap().as_ref()?.as_ref().ok().cloned()
+        self.opening.state.lock().unwrap().outcome.as_ref()?.as_ref().ok().cloned()
     }
 
     /// Waits for the model.
     pub fn wait(&self) -> Result<Arc<Batcher>, NoModel> {
         let may_not_wait = || self.flushing.load(Ordering::Relaxed) || self.left.load(Ordering::Relaxed);
-        let outcome = self.opening.outcome.lock().unwrap();
-        let outcome = self.opening.changed.wait_while(outcome, |outcome| outcome.is_none() && !may_not_wait()).unwrap();
-        match &*outcome {
+        let state = self.opening.state.lock().unwrap();
+        let waiting = |state: &mut State| state.outcome.is_none() && !may_not_wait();
+        let state = self.opening.changed.wait_while(state, waiting).unwrap();
+        match &state.outcome {
             _ if may_not_wait() => Err(NoModel::Flushing),
             Some(outcome) => outcome.clone().map_err(NoModel::Failed),
             None => Err(NoModel::Flushing),
@@ -88,23 +99,24 @@ impl Seat {
 
     /// The element wants the model no more. Frames of it that wait for their outputs get none.
     pub fn leave(&self) {
-        if !self.change(&self.left, true) && self.opening.seats.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.opening.cancelled.store(true, Ordering::Relaxed);
-        }
+        self.change(&self.left, true);
     }
 
-    /// Sets one of the flags that end waiting; returns what it was.
-    fn change(&self, flag: &AtomicBool, value: bool) -> bool {
+    /// Sets one of the flags that end waiting.
+    fn change(&self, flag: &AtomicBool, value: bool) {
         // Under the lock, or who is about to wait would miss it.
-        let outcome = self.opening.outcome.lock().unwrap();
+        let mut state = self.opening.state.lock().unwrap();
         let was = flag.swap(value, Ordering::Relaxed);
-        let batcher = outcome.as_ref().and_then(|outcome| outcome.as_ref().ok()).cloned();
-        drop(outcome);
+        if std::ptr::eq(flag, &self.left) && !was {
+            state.seats -= 1;
+            self.opening.cancelled.store(state.seats == 0, Ordering::Relaxed);
+        }
+        let batcher = state.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok()).cloned();
+        drop(state);
         self.opening.changed.notify_all();
         if let Some(batcher) = batcher.filter(|_| value) {
             batcher.leave(self.stream);
         }
-        was
     }
 }
 
@@ -142,7 +154,7 @@ mod tests {
 
     fn seats<const N: usize>() -> [Seat; N] {
         let opening = Arc::default();
-        std::array::from_fn(|_| Seat::new(&opening))
+        std::array::from_fn(|_| Seat::take(&opening).expect("somebody is there"))
     }
 
     /// `model`, `flushing` or the error.
@@ -165,8 +177,11 @@ mod tests {
         assert!(!one.opening.is_cancelled());
         one.leave(); // again
         assert!(!one.opening.is_cancelled());
+        let third = Seat::take(&one.opening).unwrap();
         drop(other);
-        assert!(one.opening.is_cancelled(), "nobody is left");
+        assert_eq!(end(&third), "model");
+        drop(third);
+        assert!(one.opening.is_cancelled() && Seat::take(&one.opening).is_none(), "nobody is left");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use super::opening::Opening;
+use super::opening::{Opening, Seat};
 use super::settings::Settings;
 use crate::backend::Plan;
 use crate::error::{Error, Kind, Result};
@@ -47,30 +47,39 @@ pub fn find(settings: &Settings) -> Option<Arc<Model>> {
     shared.iter().find(|shared| shared.settings.names_the_same(settings))?.model.upgrade()
 }
 
-/// The model that these settings name, and whether this element is the first to have it, and so the one to load it.
+/// A seat in the model that these settings name, and whether this element is the first to have one, and so the one to load it.
 ///
 /// # Errors
 /// `Settings`, where the first one's settings are others; else as `open`.
-pub fn join(settings: &Settings, open: impl FnOnce() -> Result<Plan>) -> Result<(Arc<Model>, bool)> {
-    let new = || open().map(Model::new).map(Arc::new);
+pub fn join(settings: &Settings, open: impl FnOnce() -> Result<Plan>) -> Result<(Arc<Model>, Seat, bool)> {
+    let first = || {
+        let model = Arc::new(Model::new(open()?));
+        let seat = Seat::take(&model.opening).expect("nobody has left it");
+        Ok((model, seat, true))
+    };
     if settings.shared_model.is_empty() {
-        return Ok((new()?, true));
+        return first();
     }
     // Locked while the model's description is read, or two elements that start together would both be first.
     let mut all = SHARED.lock().unwrap();
-    all.retain(|shared| shared.model.strong_count() > 0);
     let found = all.iter().find(|shared| shared.settings.names_the_same(settings));
-    if let Some((shared, model)) = found.and_then(|shared| Some((shared, shared.model.upgrade()?))) {
-        return match shared.settings.difference(settings) {
-            None => Ok((model, false)),
-            Some((property, first, this)) => Err(Error::new(
-                Kind::Settings,
-                format!("The shared model “{}” is in use with {property}={first}, not {this}", settings.shared_model),
-            )
-            .remedy("Give elements that share a model the same properties, or another name in shared-model")),
-        };
+    let joined = found.and_then(|shared| {
+        let model = shared.model.upgrade()?;
+        let seat = Seat::take(&model.opening)?;
+        Some((shared.settings.difference(settings), model, seat))
+    });
+    match joined {
+        Some((None, model, seat)) => Ok((model, seat, false)),
+        Some((Some((property, first, this)), ..)) => Err(Error::new(
+            Kind::Settings,
+            format!("The shared model “{}” is in use with {property}={first}, not {this}", settings.shared_model),
+        )
+        .remedy("Give elements that share a model the same properties, or another name in shared-model")),
+        None => {
+            let joined = first()?;
+            all.retain(|shared| shared.model.strong_count() > 0 && !shared.settings.names_the_same(settings));
+            all.push(Shared { settings: settings.clone(), model: Arc::downgrade(&joined.0) });
+            Ok(joined)
+        }
     }
-    let model = new()?;
-    all.push(Shared { settings: settings.clone(), model: Arc::downgrade(&model) });
-    Ok((model, true))
 }
