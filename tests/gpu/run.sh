@@ -369,8 +369,8 @@ all_units() {
         return 1
     }
     grep '^test result' "$WORK/units.txt"
-    # Only one of the tests asks for a second GPU, and says nothing.
-    ! grep SKIP "$WORK/units.txt"
+    # A bundle may lack software decoders. The one test that asks for a second GPU says nothing.
+    ! grep SKIP "$WORK/units.txt" | grep -v avdec_h264
 }
 
 row_units() {
