@@ -19,13 +19,31 @@ pub fn ask(pad: &gst::Pad) -> Option<Slots> {
     answer.filter(|_| answered).map(|Answer(slots)| slots)
 }
 
-/// Answers that query; false for others.
-pub fn answer(query: &mut gst::QueryRef, slots: &Slots) -> bool {
-    let gst::QueryViewMut::Custom(query) = query.view_mut() else { return false };
+/// Whether that query is answered; `None` for other queries. It goes no further: behind a model without slots there may be
+/// another one, with slots for tensors of its own.
+pub fn answer(query: &mut gst::QueryRef, slots: Option<&Slots>) -> Option<bool> {
+    let gst::QueryViewMut::Custom(query) = query.view_mut() else { return None };
     let structure = query.structure_mut();
-    let asked = structure.name() == NAME;
-    if asked {
+    if structure.name() != NAME {
+        return None;
+    }
+    if let Some(slots) = slots {
         structure.set(NAME, Answer(slots.clone()));
     }
-    asked
+    Some(slots.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_that_query_is_answered() {
+        gst::init().unwrap();
+        let mut query = gst::query::Custom::new(gst::Structure::new_empty(NAME));
+        assert_eq!(answer(&mut query, None), Some(false));
+        let mut query = gst::query::Custom::new(gst::Structure::new_empty("another"));
+        assert_eq!(answer(&mut query, None), None);
+        assert_eq!(answer(&mut gst::query::Latency::new(), None), None);
+    }
 }

@@ -448,10 +448,9 @@ impl BaseTransformImpl for TrtInfer {
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
         let session = self.session();
-        if let Some(slots) = session.as_ref().and_then(|session| session.model.slots.as_ref())
-            && slots::answer(query, slots)
-        {
-            return true;
+        let slots = session.as_ref().and_then(|session| session.model.slots.as_ref());
+        if let Some(answered) = slots::answer(query, slots) {
+            return answered;
         }
         let answered = self.cuda.answer(query) || BaseTransformImplExt::parent_query(self, direction, query);
         if let gst::QueryViewMut::Latency(latency) = query.view_mut()
