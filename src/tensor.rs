@@ -2,8 +2,8 @@
 //!
 //! [`TensorDesc`] has a text form (`images f32 1x3x640x640`) that logs, errors and caps share. [`Tensor`] is a description
 //! with its bytes, on the host or on a GPU; they come from a [`Pool`] or a [`DevicePool`](crate::memory::DevicePool) and
-//! return to it when the last owner lets go. [`Tensors`] are what one piece
-//! of work makes, with the fence after which they may be read.
+//! return to it when the last owner lets go. [`Tensors`] are what one piece of work makes, with the fence after which they may
+//! be read.
 
 use std::fmt;
 use std::str::FromStr;

@@ -20,9 +20,12 @@ for page in docs.rglob("*.html"):
     kind, _, name = page.stem.partition(".")
     if kind not in kinds or not name:
         continue
+    text = page.read_text(encoding="utf-8")
+    if 'http-equiv="refresh"' in text:
+        continue  # where an item lies, if it is offered elsewhere
     path = "::".join([*page.relative_to(docs).parent.parts, name])
     # Behind this are the traits of std and others, whose methods are not ours.
-    text = others.split(page.read_text(encoding="utf-8"))[0]
+    text = others.split(text)[0]
     lines.append(f"{path} ({kind})")
     lines += sorted({f"{path}::{member}" for member in members.findall(text)})
 lines.sort()

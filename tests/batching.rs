@@ -283,9 +283,9 @@ fn models_that_cannot_be_batched_say_so() {
     let constant = constant.save(&folder.join("constant.onnx"));
     let source = "videotestsrc num-buffers=4 ! video/x-raw,format=RGB,width=64,height=64";
     for (model, batch, domain, parts) in [
-        (&one, 2, "ResourceError::Settings", ["batch-size is 2", "takes batches of 1", "Set batch-size=1"]),
-        (&four, 2, "ResourceError::Settings", ["batch-size is 2", "takes batches of 4", "Set batch-size=4"]),
-        (&four, 1, "ResourceError::Settings", ["batch-size is 1", "4x3x64x64", "dynamic batch"]),
+        (&one, 2, "ResourceError::Settings", ["one.onnx: batch-size is 2", "takes batches of 1", "Set batch-size=1"]),
+        (&four, 2, "ResourceError::Settings", ["four.onnx: batch-size is 2", "takes batches of 4", "Set batch-size=4"]),
+        (&four, 1, "ResourceError::Settings", ["four.onnx: batch-size is 1", "4x3x64x64", "dynamic batch"]),
         (&constant, 2, "LibraryError::Init", ["told apart by frame", "output0 f32 1x1x6", "Set batch-size=1"]),
     ] {
         let line = format!("trtpreprocess ! trtinfer model-file={model} batch-size={batch} ! {ROOM} ! trtnms");

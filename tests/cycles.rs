@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use common::heap::{NO_CACHES, allocated, settled};
 use common::onnx::{F32, Graph};
 use common::{init, run, scratch, shapes};
 use gst::prelude::*;
@@ -24,35 +25,9 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Bytes that are allocated and not freed, in all of glibc's arenas. Resident memory would not do: it grows by megabytes
-/// whenever another thread happens to allocate, and stays, without anything being lost. What a thread has freed but keeps
-/// for itself counts as allocated: see [`without_caches`].
-fn allocated() -> usize {
-    /// `struct mallinfo2` of malloc.h: ten counters.
-    #[repr(C)]
-    struct Counters([usize; 10]);
-    const MAPPED: usize = 4; // hblkhd
-    const IN_USE: usize = 7; // uordblks
-    unsafe extern "C" {
-        safe fn mallinfo2() -> Counters;
-    }
-    let Counters(counters) = mallinfo2();
-    counters[MAPPED] + counters[IN_USE]
-}
-
-/// The least that is seen within two seconds: models whose pipeline was stopped are still being loaded for a moment.
-fn settled(count: fn() -> usize) -> usize {
-    let look = |_| {
-        std::thread::sleep(Duration::from_millis(100));
-        count()
-    };
-    (0..20).map(look).min().unwrap()
-}
-
 /// Runs a test of this file in a process of its own, whose threads keep no freed memory.
 #[track_caller]
 fn without_caches(test: &str, body: fn()) {
-    const NO_CACHES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     if std::env::var(NO_CACHES.0).is_ok_and(|tunables| tunables == NO_CACHES.1) {
         return body();
     }

@@ -9,28 +9,12 @@ mod common;
 use std::sync::mpsc::{Receiver, channel};
 
 use common::boxes::{Found, found};
+use common::gpu::setting;
 use common::onnx::Graph;
-use common::{init, path, scratch, shapes};
+use common::{gpu_chain_or_skip, path, scratch, shapes};
 use gst::prelude::*;
-use gsttrt::cuda::driver::Context;
 use gsttrt::memory::DeviceBlock;
 use gsttrt::meta::tensor::{Payload, TensorMeta};
-
-fn setting(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn gpu_or_skip() -> bool {
-    init();
-    let missing = match (Context::primary(0), gst::ElementFactory::find("nvh264dec")) {
-        (Err(error), _) => error.to_string(),
-        (_, None) => "nvh264dec is missing: GStreamer's nvcodec finds no decoder.".into(),
-        _ if setting("TRT_PROPERTIES").is_none() => "TRT_PROPERTIES is not set.".into(),
-        _ => return true,
-    };
-    common::gpu::skip(missing);
-    false
-}
 
 const ROOM: &str = "queue max-size-buffers=0 max-size-bytes=0 max-size-time=0";
 /// Of the clip.
@@ -100,7 +84,7 @@ fn stats(pipeline: &gst::Pipeline, element: &str) -> gst::Structure {
 
 #[test]
 fn streams_that_share_a_model_find_what_one_finds_alone() {
-    if !gpu_or_skip() {
+    if !gpu_chain_or_skip() {
         return;
     }
     let model = model();

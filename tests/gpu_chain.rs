@@ -9,28 +9,10 @@ mod common;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{init, path, run, shapes};
+use common::gpu::setting;
+use common::{gpu_chain_or_skip, path, run, shapes};
 use gst::prelude::*;
 use gsttrt::cuda::driver::{Context, device_count};
-
-fn setting(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// Whether the machine has what these tests need.
-fn gpu_or_skip() -> bool {
-    init();
-    let missing = match (Context::primary(0), gst::ElementFactory::find("nvh264dec")) {
-        (Err(error), _) => error.to_string(),
-        (_, None) => "nvh264dec is missing: GStreamer's nvcodec finds no decoder.".into(),
-        _ if setting("TRT_PROPERTIES").is_none() && setting("REQUIRE_GPU").is_none() => {
-            "TRT_PROPERTIES is not set.".into()
-        }
-        _ => return true,
-    };
-    common::gpu::skip(missing);
-    false
-}
 
 fn decoder() -> String {
     let clip = setting("GPU_CLIP").unwrap_or_else(|| path("tests/data/sample.mp4"));
@@ -79,7 +61,7 @@ fn place(buffer: &gst::BufferRef) -> Place {
 
 #[test]
 fn frames_are_the_decoders_own_up_to_the_sink() {
-    if !gpu_or_skip() {
+    if !gpu_chain_or_skip() {
         return;
     }
     let pipeline = pipeline(&format!("{} ! {} ! fakesink sync=false", decoder(), detector("draw=true")));
@@ -99,7 +81,7 @@ fn frames_are_the_decoders_own_up_to_the_sink() {
 
 #[test]
 fn what_others_look_at_is_not_drawn_on() {
-    if !gpu_or_skip() {
+    if !gpu_chain_or_skip() {
         return;
     }
     let sum = |line: &str| {
@@ -146,7 +128,7 @@ fn objects(line: &str) -> Vec<Vec<(u32, u32, u32, u32)>> {
 
 #[test]
 fn other_elements_of_cuda_stand_on_either_side() {
-    if !gpu_or_skip() {
+    if !gpu_chain_or_skip() {
         return;
     }
     let with = |before: &str, after: &str| {
@@ -174,7 +156,7 @@ fn other_elements_of_cuda_stand_on_either_side() {
 
 #[test]
 fn one_pipeline_is_on_one_gpu() {
-    if !gpu_or_skip() {
+    if !gpu_chain_or_skip() {
         return;
     }
     let count = device_count().unwrap();
@@ -209,7 +191,7 @@ fn one_pipeline_is_on_one_gpu() {
 
 #[test]
 fn seeks_flush_work_in_flight() {
-    if !gpu_or_skip() {
+    if !gpu_chain_or_skip() {
         return;
     }
     let pipeline = pipeline(&format!("{} ! {} ! fakesink sync=false", decoder(), detector("")));
@@ -227,7 +209,7 @@ fn seeks_flush_work_in_flight() {
 
 #[test]
 fn a_hundred_cycles_leave_no_gpu_memory() {
-    if !gpu_or_skip() {
+    if !gpu_chain_or_skip() {
         return;
     }
     let context = Context::primary(0).unwrap();

@@ -4,6 +4,7 @@ mod common;
 
 use std::path::Path;
 
+use common::gpu::setting;
 use common::onnx::{BOOL, F16, F32, Graph, I64, U8, int};
 use common::{init, path, scratch, shapes};
 use gst::prelude::*;
@@ -22,10 +23,6 @@ use half::f16;
 
 fn on_cpu() -> SessionOptions {
     SessionOptions { backend: Choice::Cpu, ..SessionOptions::default() }
-}
-
-fn setting(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn open(model: &str) -> Session {

@@ -417,8 +417,9 @@ impl TensorRt {
             None => self.gathered.insert(self.pool.take(size * self.rows.end())?),
         };
         for (row, memory) in pictures.iter().enumerate() {
+            let from = (memory.context(), memory.address());
             // SAFETY: both have the size of a picture; they stay until the outputs are dropped, and with `self`.
-            unsafe { self.stream.copy(memory, block.address() + (row * size) as u64, size) }?;
+            unsafe { self.stream.copy(from, block.address() + (row * size) as u64, size) }?;
         }
         Ok((block.address(), (0..pictures.len()).collect()))
     }

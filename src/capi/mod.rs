@@ -3,24 +3,23 @@
 //! A session's pointer is no address but a number that is never given twice, so one that is closed, or that never was one,
 //! is an error like any other. Nothing unwinds into C.
 
+mod device;
+mod tensors;
 mod types;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use crate::backend::batcher::Lost;
-use crate::cuda::driver::{GpuStatus, available};
-use crate::dlpack;
 use crate::error::{Error, Kind, Result};
-use crate::memory::Buffer;
-use crate::meta::tensor::{Payload, TensorMeta};
 use crate::session::{self, Detector, Session, parse_options};
-use crate::tensor::{self, TensorDesc, Tensors};
+use crate::tensor::TensorDesc;
+pub use device::*;
+pub use tensors::*;
 use types::array;
 pub use types::{Frame, Object, Tensor};
 
@@ -343,245 +342,6 @@ unsafe fn detect(
         }
         // SAFETY: as the caller says.
         unsafe { give("found", found, detected.len()) }
-    }))
-}
-
-/// See `gsttrt.h`.
-///
-/// # Safety
-/// `count`, if not NULL, has room.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gst_trt_gpu_count(count: *mut u32) -> c_int {
-    done(contained(|| {
-        // SAFETY: as the caller says.
-        unsafe { give("count", count, 0)? };
-        available()?;
-        let GpuStatus::Available(found) = GpuStatus::detect() else { unreachable!("available") };
-        // SAFETY: as the caller says.
-        unsafe { give("count", count, found) }
-    }))
-}
-
-/// See `gsttrt.h`.
-///
-/// # Safety
-/// Pointers that are not NULL are to as much memory as the numbers say.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gst_trt_session_buffers(
-    session: *mut SessionHandle,
-    input: *mut *mut c_void,
-    outputs: *mut *mut c_void,
-    count: usize,
-) -> c_int {
-    done(contained(|| {
-        let open = find(session)?;
-        open.check_count(count)?;
-        if outputs.is_null() {
-            return Err(null("outputs"));
-        }
-        let mut working = open.working();
-        let session = working.detector.session_mut();
-        session.cuda()?;
-        let buffers = session.buffers()?;
-        let pointer = |buffer: &Buffer| ptr::with_exposed_provenance_mut(buffer.address().unwrap_or(0) as usize);
-        // SAFETY: as the caller says.
-        unsafe {
-            give("input", input, pointer(&buffers.input))?;
-            for (i, buffer) in buffers.outputs.iter().enumerate() {
-                outputs.add(i).write(pointer(buffer));
-            }
-        }
-        Ok(())
-    }))
-}
-
-/// See `gsttrt.h`.
-///
-/// # Safety
-/// Pointers that are not NULL are to as much memory as the numbers say.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gst_trt_session_copy_input(
-    session: *mut SessionHandle,
-    input: *const c_void,
-    bytes: usize,
-) -> c_int {
-    done(contained(|| {
-        let open = find(session)?;
-        let mut working = open.working();
-        let session = working.detector.session_mut();
-        session.check(bytes)?;
-        // SAFETY: as the caller says.
-        session.copy_bytes_to_device(unsafe { array("input", input.cast(), bytes)? })
-    }))
-}
-
-/// See `gsttrt.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn gst_trt_session_run_buffers(session: *mut SessionHandle) -> c_int {
-    done(contained(|| find(session)?.working().detector.session_mut().run_buffers().map(drop)))
-}
-
-/// See `gsttrt.h`.
-///
-/// # Safety
-/// Pointers that are not NULL are to as much memory as the numbers say.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gst_trt_session_copy_output(
-    session: *mut SessionHandle,
-    index: usize,
-    output: *mut c_void,
-    bytes: usize,
-) -> c_int {
-    done(contained(|| {
-        let open = find(session)?;
-        if output.is_null() {
-            return Err(null("output"));
-        }
-        let mut working = open.working();
-        let session = working.detector.session_mut();
-        session.check_output(index, bytes)?;
-        // SAFETY: as the caller says; what is to be a slice has to be initialised.
-        let output = unsafe {
-            ptr::write_bytes(output.cast::<u8>(), 0, bytes);
-            std::slice::from_raw_parts_mut(output.cast::<u8>(), bytes)
-        };
-        session.copy_bytes_to_host(index, output)
-    }))
-}
-
-/// See `gsttrt.h`.
-///
-/// # Safety
-/// As the header says of memory and stream.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gst_trt_session_run_device(
-    session: *mut SessionHandle,
-    input: *mut c_void,
-    outputs: *const *mut c_void,
-    count: usize,
-    stream: *mut c_void,
-) -> c_int {
-    done(contained(|| {
-        let open = find(session)?;
-        open.check_count(count)?;
-        // SAFETY: as the caller says.
-        let outputs: Vec<u64> =
-            unsafe { array("outputs", outputs, count)? }.iter().map(|output| output.addr() as u64).collect();
-        let mut working = open.working();
-        // SAFETY: as the caller says.
-        unsafe { working.detector.session_mut().run_device(input.addr() as u64, &outputs, stream) }.map(drop)
-    }))
-}
-
-/// See `gsttrt.h`.
-///
-/// # Safety
-/// As the header says of memory and stream.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gst_trt_session_detect_device(
-    session: *mut SessionHandle,
-    frame: *const Frame,
-    stream: *mut c_void,
-    objects: *mut Object,
-    capacity: usize,
-    found: *mut usize,
-) -> c_int {
-    // SAFETY: as the caller says.
-    unsafe {
-        detect(session, objects, capacity, found, |detector| {
-            let (frame, color) = frame.as_ref().ok_or_else(|| null("frame"))?.on_device()?;
-            detector.detect_device(&frame, color, stream)
-        })
-    }
-}
-
-/// See `gsttrt.h`.
-///
-/// # Safety
-/// As the header says of tensor and stream; `outputs`, if not NULL, has room for `count` pointers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gst_trt_session_run_dlpack(
-    session: *mut SessionHandle,
-    input: *mut dlpack::Managed,
-    stream: *mut c_void,
-    outputs: *mut *mut dlpack::Managed,
-    count: usize,
-) -> c_int {
-    done(contained(|| {
-        let input = NonNull::new(input).ok_or_else(|| null("input"))?;
-        // SAFETY: as the caller says. It is consumed whatever happens.
-        let input = unsafe { dlpack::import(input, "input") }.inspect_err(|_| unsafe { dlpack::delete(input) })?;
-        let open = find(session)?;
-        open.check_count(count)?;
-        if outputs.is_null() {
-            return Err(null("outputs"));
-        }
-        let cuda = input.device().map(|block| block.context().clone());
-        // SAFETY: as the caller says.
-        let ready = cuda.as_ref().map(|cuda| unsafe { cuda.fence_on(stream) }).transpose()?;
-        let made = open.working().detector.session_mut().run_tensor(Tensors::new(vec![input], ready, None))?;
-        // SAFETY: as the caller says.
-        unsafe { share(&Arc::new(made), stream, |i, tensor| outputs.add(i).write(tensor)) }
-    }))
-}
-
-/// Exports all tensors, to be read behind what is queued on `stream` after this.
-///
-/// # Safety
-/// The stream is alive, if the tensors are on a GPU.
-unsafe fn share(
-    tensors: &Arc<Tensors>,
-    stream: *mut c_void,
-    mut give: impl FnMut(usize, *mut dlpack::Managed),
-) -> Result<()> {
-    if let (Some(ready), Some(block)) = (tensors.ready(), tensors.first().and_then(tensor::Tensor::device)) {
-        // SAFETY: as the caller says.
-        unsafe { block.context().hold(stream, ready) }?;
-    }
-    let exports = tensors.iter().map(|tensor| dlpack::export(tensor, Box::new(tensors.clone())));
-    exports.enumerate().for_each(|(i, export)| give(i, export.as_ptr()));
-    Ok(())
-}
-
-/// See `gsttrt.h`.
-///
-/// # Safety
-/// As the header says of buffer and stream; `tensor`, if not NULL, has room for a pointer.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gst_trt_buffer_tensor(
-    buffer: *const gst::ffi::GstBuffer,
-    index: usize,
-    stream: *mut c_void,
-    tensor: *mut *mut dlpack::Managed,
-) -> c_int {
-    done(contained(|| {
-        // SAFETY: as the caller says.
-        unsafe { give("tensor", tensor, ptr::null_mut()) }?;
-        if buffer.is_null() {
-            return Err(null("buffer"));
-        }
-        // SAFETY: as the caller says.
-        let payload = TensorMeta::get(unsafe { gst::BufferRef::from_ptr(buffer) }).ok_or_else(|| {
-            wrong("The buffer has no tensors").remedy("Take it behind trtpreprocess or trtinfer, and before trtnms")
-        })?;
-        let tensors = match &*payload {
-            Payload::Input { tensors, .. } => tensors,
-            Payload::Output { outputs, .. } => outputs.wait().map_err(|lost| match lost {
-                Lost::Failed(error) => error,
-                Lost::Left => wrong("The frame's outputs are not computed: its stream was flushed or stopped"),
-            })?,
-            Payload::Skipped { .. } => return Err(wrong("The model did not see this frame: interval let it pass")),
-        };
-        let found = tensors
-            .get(index)
-            .ok_or_else(|| wrong(format!("There is no tensor {index}: {} are there", tensors.len())))?;
-        if let (Some(ready), Some(block)) = (tensors.ready(), found.device()) {
-            // SAFETY: as the caller says.
-            unsafe { block.context().hold(stream, ready) }?;
-        }
-        let export = dlpack::export(found, Box::new(payload.clone()));
-        // SAFETY: as the caller says.
-        unsafe { give("tensor", tensor, export.as_ptr()) }
     }))
 }
 

@@ -183,7 +183,8 @@ impl Model {
                 Kind::Settings,
                 format!("batch-size is {batch}, but the model takes batches of {batches} ({input})"),
             )
-            .remedy(format!("Set batch-size={batches} on trtinfer, or export the model with a dynamic batch")));
+            .remedy(format!("Set batch-size={batches} on trtinfer, or export the model with a dynamic batch"))
+            .about(&unusable(&self.path)));
         }
 
         let mut dims = input.dims.clone();

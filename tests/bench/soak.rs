@@ -13,7 +13,7 @@
 
 #[path = "streams/clip.rs"]
 mod clip;
-#[path = "streams/heap.rs"]
+#[path = "../common/heap.rs"]
 mod heap;
 #[allow(dead_code)] // the other bench uses more of it
 #[path = "streams/machine.rs"]
@@ -223,7 +223,7 @@ fn soak() -> Result<(), Box<dyn Error>> {
     let mut first = None;
     for round in 1.. {
         soak.crowd(streams as usize, minute, seed + round, PATIENCE)?;
-        let (heap, gpu_mib) = (heap::settled(), machine::gpu_mib());
+        let (heap, gpu_mib) = (heap::settled(heap::allocated), machine::gpu_mib());
         println!(
             "{:>5.0} s: {} streams have lived, {} frames came through; {} KiB on the heap, {gpu_mib:.0} MiB on the GPU",
             begun.elapsed().as_secs_f64(),

@@ -10,6 +10,11 @@ pub fn skip(missing: impl Display) {
     println!("SKIP: {missing}");
 }
 
+/// What a variable of the environment says, if anything.
+pub fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// The first GPU, or a word that there is none.
 pub fn context() -> Option<Context> {
     Context::primary(0).map_err(skip).ok()

@@ -3,6 +3,7 @@
 
 pub mod boxes;
 pub mod gpu;
+pub mod heap;
 pub mod onnx;
 pub mod preprocess;
 pub mod random;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Once;
 
 use gst::prelude::*;
+use gsttrt::cuda::driver::Context;
 
 /// GStreamer with our plugin in it, and a clear picture of what is wrong if something logs a critical.
 pub fn init() {
@@ -19,6 +21,21 @@ pub fn init() {
         gst::init().unwrap();
         gsttrt::plugin_register_static().unwrap();
     });
+}
+
+/// Whether there are a GPU, its decoder and TensorRT, or a word that one is missing.
+pub fn gpu_chain_or_skip() -> bool {
+    init();
+    let missing = match (Context::primary(0), gst::ElementFactory::find("nvh264dec")) {
+        (Err(error), _) => error.to_string(),
+        (_, None) => "nvh264dec is missing: GStreamer's nvcodec finds no decoder.".into(),
+        _ if gpu::setting("TRT_PROPERTIES").is_none() && gpu::setting("REQUIRE_GPU").is_none() => {
+            "TRT_PROPERTIES is not set.".into()
+        }
+        _ => return true,
+    };
+    gpu::skip(missing);
+    false
 }
 
 /// A file of the project, by its path from the root.

@@ -1,13 +1,16 @@
 //! What a process has allocated and not freed.
+#![allow(dead_code)] // each program uses a part
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 use std::{env, io, thread};
 
-/// Begins the program anew with threads that keep no freed memory for themselves, which would count as allocated.
+/// In the environment of a process, lets its threads keep no freed memory for themselves, which would count as allocated.
+pub const NO_CACHES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+
+/// Begins the program anew with [`NO_CACHES`].
 pub fn without_caches() -> io::Result<()> {
-    const NO_CACHES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     let tunables = env::var(NO_CACHES.0).unwrap_or_default();
     if tunables.split(':').any(|tunable| tunable == NO_CACHES.1) {
         return Ok(());
@@ -19,7 +22,7 @@ pub fn without_caches() -> io::Result<()> {
 
 /// Bytes in all of glibc's arenas. Resident memory would not do: it grows by megabytes whenever another thread happens to
 /// allocate, and stays, without anything being lost.
-fn allocated() -> usize {
+pub fn allocated() -> usize {
     /// `struct mallinfo2` of malloc.h: ten counters.
     #[repr(C)]
     struct Counters([usize; 10]);
@@ -32,11 +35,11 @@ fn allocated() -> usize {
     counters[MAPPED] + counters[IN_USE]
 }
 
-/// The least of them within two seconds: models whose pipeline was stopped are still being loaded for a moment.
-pub fn settled() -> usize {
+/// The least that is seen within two seconds: models whose pipeline was stopped are still being loaded for a moment.
+pub fn settled(count: fn() -> usize) -> usize {
     let look = |_| {
         thread::sleep(Duration::from_millis(100));
-        allocated()
+        count()
     };
     (0..20).map(look).min().expect("some looks")
 }
