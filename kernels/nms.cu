@@ -240,9 +240,12 @@ __device__ void compare_step(const NmsParams& p, u32 n, Walk& walk, u32 first, u
     }
     const u32 bits = __ballot_sync(EVERYONE, repeated);
     if (part == 0) walk.repeated[mine] = bits >> lane & ((1u << STEP_LANES) - 1);
+    __syncthreads();
+    // Of those that are repeated nobody asks; where objects are crowded that is nearly all.
     for (u32 word = 0; word < STEP_WORDS; word++) {
         const Column column(p, n, first + word * 64);
         for (u32 row = warp; row < STEP; row += WARPS) {
+            if (walk.repeated[row]) continue;
             const u32 other = min(first + row, n - 1);
             const u64 bits = column.word(p, p.sorted.boxes[other], p.sorted.classes[other]);
             if (lane == 0) walk.better[row][word] = bits;

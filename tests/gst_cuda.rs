@@ -438,7 +438,7 @@ fn frames_read_in_place_become_the_same_tensors() {
         stats.get::<u64>("bytes-uploaded").unwrap()
     };
     assert!(uploaded(&copied) > 20 * 322 * 242);
-    assert_eq!(uploaded(&mapped), 0, "nothing is copied");
+    assert!(uploaded(&mapped) < 322 * 242, "only the tables that the kernel reads: {} bytes", uploaded(&mapped));
 
     // Memory that the GPU does not see, unless it sees all of the host's.
     let line = line("mapped", "! identity drop-allocation=true");

@@ -318,15 +318,17 @@ fn broken_plans_are_refused() {
 #[test]
 fn threads_share_an_engine() {
     let Some((cuda, library)) = gpu() else { return };
-    let plan = doubling(library).engine;
-    let engine = load(&cuda, library, &plan, false).unwrap();
+    // Of fixed dimensions: in TensorRT 8 contexts cannot have a profile in common.
+    let fixed = build(library, &doubled_fixed(), &quick()).unwrap().engine;
+    let engine = load(&cuda, library, &fixed, false).unwrap();
     std::thread::scope(|scope| {
-        for thread in 0..4 {
+        for _ in 0..4 {
             let (cuda, engine) = (&cuda, &engine);
-            scope.spawn(move || (0..20).for_each(|_| doubles(cuda, engine, &Dims::new(&[1 + thread % 4, 3, 64, 64]))));
+            scope.spawn(move || (0..20).for_each(|_| doubles(cuda, engine, &Dims::new(&[1, 3, 8, 8]))));
         }
     });
     drop(engine);
+    let plan = doubling(library).engine;
     // All memory comes back.
     let free = || cuda.memory().unwrap().0 >> 20;
     let before = free();

@@ -1,10 +1,12 @@
 //! Work that is queued again and again: recorded once, then queued by one call instead of one for each kernel.
 
+use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::ptr;
 
 use cudarc::driver::{result, sys};
 
-use super::driver::{Check, Context, Stream};
+use super::driver::{Check, Context, Function, Launch, Stream};
 use crate::error::Result;
 
 /// What a stream was given once, to be given again. Addresses are those of then.
@@ -65,6 +67,113 @@ impl Drop for Graph {
         if let Ok(_entered) = self.context.enter() {
             // SAFETY: ours, and not used after this; work of it that is still queued is not affected.
             let _ = unsafe { sys::cuGraphExecDestroy(self.raw) };
+        }
+    }
+}
+
+/// A kernel with what it is told.
+pub struct Call<'a> {
+    function: &'a Function,
+    shape: Launch,
+    parameters: *const c_void,
+    told: PhantomData<&'a ()>,
+}
+
+impl<'a> Call<'a> {
+    /// `parameters` is the one structure that the kernel takes by value.
+    pub fn new<P: Copy>(function: &'a Function, shape: Launch, parameters: &'a P) -> Self {
+        Call { function, shape, parameters: ptr::from_ref(parameters).cast(), told: PhantomData }
+    }
+
+    /// Has CUDA copy it all.
+    fn tell(&self, take: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> sys::CUresult) -> Result<()> {
+        let Launch { grid, block, shared } = self.shape;
+        let mut parameters = [self.parameters.cast_mut()];
+        let node = sys::CUDA_KERNEL_NODE_PARAMS {
+            func: self.function.raw,
+            gridDimX: grid.0,
+            gridDimY: grid.1,
+            gridDimZ: grid.2,
+            blockDimX: block.0,
+            blockDimY: block.1,
+            blockDimZ: block.2,
+            sharedMemBytes: shared,
+            kernelParams: parameters.as_mut_ptr(),
+            extra: ptr::null_mut(),
+            kern: ptr::null_mut(),
+            ctx: ptr::null_mut(),
+        };
+        take(&node).result().or_fail("Cannot make a chain of GPU kernels")
+    }
+}
+
+/// Kernels one after the other, of which each may be told something else before the next launch. Unlike a recording it does
+/// not depend on where tensors lie.
+pub struct Chain {
+    graph: Graph,
+    /// What `graph` was made from, which the nodes belong to.
+    plan: sys::CUgraph,
+    nodes: Vec<sys::CUgraphNode>,
+}
+
+// SAFETY: as for graphs.
+unsafe impl Send for Chain {}
+
+impl Chain {
+    /// # Safety
+    /// Each kernel takes exactly what it is told.
+    pub unsafe fn new<'a>(context: &Context, calls: impl IntoIterator<Item = Call<'a>>) -> Result<Self> {
+        const WHAT: &str = "Cannot make a chain of GPU kernels";
+        let _entered = context.enter()?;
+        let (mut plan, mut raw) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: writes a handle.
+        unsafe { sys::cuGraphCreate(&mut plan, 0) }.result().or_fail(WHAT)?;
+        let mut nodes: Vec<sys::CUgraphNode> = Vec::new();
+        let add = |call: Call| {
+            let (before, mut node) = (nodes.last().copied(), ptr::null_mut());
+            let (first, count) = before.as_ref().map_or((ptr::null(), 0), |before| (ptr::from_ref(before), 1));
+            // SAFETY: writes a handle; the graph and the node before are alive, the rest says the caller.
+            call.tell(|told| unsafe { sys::cuGraphAddKernelNode_v2(&mut node, plan, first, count, told) })?;
+            nodes.push(node);
+            Ok(())
+        };
+        // SAFETY: as above.
+        let made = calls.into_iter().try_for_each(add).and_then(|()| {
+            unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, plan, 0) }.result().or_fail(WHAT)
+        });
+        if made.is_err() {
+            // SAFETY: it is ours, and nobody has seen it.
+            let _ = unsafe { sys::cuGraphDestroy(plan) };
+        }
+        made.map(|()| Chain { graph: Graph { context: context.clone(), raw }, plan, nodes })
+    }
+
+    /// Tells one of the kernels something else, from the next launch on. It must be the same kernel.
+    ///
+    /// # Safety
+    /// As for [`Chain::new`].
+    pub unsafe fn tell(&mut self, index: usize, call: &Call) -> Result<()> {
+        let _entered = self.graph.context.enter()?;
+        let (raw, node) = (self.graph.raw, self.nodes[index]);
+        // SAFETY: graph and node are alive; what was launched before keeps what it was told. The rest says the caller.
+        call.tell(|told| unsafe { sys::cuGraphExecKernelNodeSetParams_v2(raw, node, told) })
+    }
+
+    /// Queues all of them.
+    ///
+    /// # Safety
+    /// Every address that they were told stays valid until they are done.
+    pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { self.graph.launch(stream) }
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.graph.context.enter() {
+            // SAFETY: it is ours; `graph` does not need it.
+            let _ = unsafe { sys::cuGraphDestroy(self.plan) };
         }
     }
 }

@@ -10,8 +10,8 @@ K=${K:-/root/k}
 BIN=$PWD/.gpu/bin
 TRT=${TRT-$([ -e "$K/trt8/libnvinfer.so.8" ] && echo "$K/trt8")}
 if [ -d "$K" ]; then WORK=${WORK:-$K/proof}; else WORK=${WORK:-$(mktemp -d)}; fi
-# On the library path of each GStreamer.
-LIBS=$WORK
+# On the library path of each GStreamer: TensorRT's builder takes its lean runtime from there for version-compatible engines.
+LIBS=$WORK:$K/lean8
 
 # ---------------------------------------------------------------------------- the GStreamers
 

@@ -363,7 +363,7 @@ impl Module {
 /// A kernel, to be launched on streams of the context that its module was loaded into.
 #[derive(Clone)]
 pub struct Function {
-    raw: sys::CUfunction,
+    pub(in crate::cuda) raw: sys::CUfunction,
     _module: Arc<Module>,
 }
 

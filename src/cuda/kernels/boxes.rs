@@ -10,6 +10,7 @@ use cudarc::driver::{result, sys};
 
 use super::{DECODE, NMS};
 use crate::cuda::driver::{Check, Context, Fence, Function, Launch, Stream};
+use crate::cuda::graph::{Call, Chain};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::stats;
@@ -49,6 +50,8 @@ pub struct Boxes {
     counts: [u64; 2],
     thresholds: Option<Table>,
     results: Mapped,
+    /// The kernels as they were launched for the last even frame and the last odd one, which differ in their counters.
+    chains: [Option<Told>; 2],
     /// What was launched last.
     pending: Option<Fence>,
     scratch: DeviceBlock,
@@ -59,6 +62,13 @@ struct Kernel {
     function: Function,
     blocks: usize,
     threads: usize,
+}
+
+/// A frame's kernels, and what they were told.
+struct Told {
+    chain: Chain,
+    decode: DecodeParams,
+    nms: NmsParams,
 }
 
 /// An array of numbers in one of the tensors that a layout reads.
@@ -97,7 +107,7 @@ struct Table {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct Source {
     data: u64,
     dtype: u32,
@@ -107,7 +117,7 @@ struct Source {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct Level {
     stride: u32,
     columns: u32,
@@ -115,7 +125,7 @@ struct Level {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct Candidates {
     keys: u64,
     boxes: u64,
@@ -123,7 +133,7 @@ struct Candidates {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct DecodeParams {
     sources: [Source; 4],
     to: Candidates,
@@ -145,7 +155,7 @@ struct DecodeParams {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct NmsParams {
     from: Candidates,
     sorted: Candidates,
@@ -275,6 +285,7 @@ impl Boxes {
             counts: [base + counters, base + counters + 4],
             thresholds: None,
             results: Mapped::new(context, results_bytes(USUAL_DETECTIONS.min(head.rows)))?,
+            chains: [None, None],
             pending: None,
             scratch,
             pool,
@@ -318,19 +329,43 @@ impl Boxes {
             self.clear(stream)?;
         }
         self.is_clean = false;
-        // SAFETY: the kernels take these structures (the sizes are asserted on both sides). Every address in them is of
-        // memory that `self` keeps until `pending` is passed, or of a tensor that the caller keeps.
-        unsafe {
-            self.decode.launch(stream, &self.decode_params)?;
-            self.rank.launch(stream, &self.nms_params)?;
-            if let Some(suppress) = &self.suppress {
-                suppress.launch(stream, &self.nms_params)?;
-            }
-        }
+        // SAFETY: every address is of memory that `self` keeps until `pending` is passed, or of a tensor that the caller keeps.
+        unsafe { self.start(stream) }?;
         self.pending = Some(stream.record()?);
         self.is_clean = true;
         self.counts = [next_count, count];
         Ok(())
+    }
+
+    /// Queues the kernels by one call. Mostly only the tensor has moved since the frame before the last one.
+    ///
+    /// # Safety
+    /// The addresses in the parameters stay valid until the kernels are done.
+    unsafe fn start(&mut self, stream: &Stream) -> Result<()> {
+        let Boxes { decode, rank, suppress, decode_params, nms_params, chains, .. } = self;
+        let first = decode.call(decode_params);
+        let others = || [Some(&*rank), suppress.as_ref()].into_iter().flatten().map(|kernel| kernel.call(nms_params));
+        chains.swap(0, 1);
+        // SAFETY: the kernels take these structures; their sizes are asserted on both sides.
+        let told = match &mut chains[0] {
+            Some(told) => unsafe {
+                if told.decode != *decode_params {
+                    told.chain.tell(0, &first)?;
+                    told.decode = *decode_params;
+                }
+                if told.nms != *nms_params {
+                    others().enumerate().try_for_each(|(i, call)| told.chain.tell(1 + i, &call))?;
+                    told.nms = *nms_params;
+                }
+                told
+            },
+            none => {
+                let chain = unsafe { Chain::new(stream.context(), [first].into_iter().chain(others())) }?;
+                none.insert(Told { chain, decode: *decode_params, nms: *nms_params })
+            }
+        };
+        // SAFETY: as the caller says.
+        unsafe { told.chain.launch(stream) }
     }
 
     /// What was found on the last frame, in pixels of the model's input. Waits for it.
@@ -401,12 +436,9 @@ impl Drop for Boxes {
 }
 
 impl Kernel {
-    /// # Safety
-    /// As [`Stream::launch`].
-    unsafe fn launch<P: Copy>(&self, stream: &Stream, params: &P) -> Result<()> {
+    fn call<'a, P: Copy>(&'a self, params: &'a P) -> Call<'a> {
         let shape = Launch { grid: (self.blocks as u32, 1, 1), block: (self.threads as u32, 1, 1), shared: 0 };
-        // SAFETY: as the caller says.
-        unsafe { stream.launch(&self.function, shape, params) }
+        Call::new(&self.function, shape, params)
     }
 }
 

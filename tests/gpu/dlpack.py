@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# Tensors to PyTorch and back by DLPack, on the GPU: the same memory, and the values of a run on the host.
+#
+#   dlpack.py LIBRARY MODEL [PROPERTY=VALUE…]
+#
+# LIBRARY is the plugin, MODEL has one input and one output of f32. Needs a python3 with PyTorch. Exit status 1 where something is not so.
+import ctypes
+import sys
+
+import torch
+
+library, model, *properties = sys.argv[1:]
+trt = ctypes.CDLL(library)
+trt.gst_trt_last_error.restype = ctypes.c_char_p
+capsule = ctypes.pythonapi
+capsule.PyCapsule_New.restype = ctypes.py_object
+capsule.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+capsule.PyCapsule_GetPointer.restype = ctypes.c_void_p
+capsule.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+capsule.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+class Tensor(ctypes.Structure):
+    """GstTrtTensor of gsttrt.h"""
+    _fields_ = [("name", ctypes.c_char_p), ("type", ctypes.c_int32), ("rank", ctypes.c_uint32),
+                ("dims", ctypes.c_int64 * 8), ("bytes", ctypes.c_size_t)]
+
+
+def check(status):
+    if status != 0:
+        sys.exit("Error: " + trt.gst_trt_last_error().decode())
+
+
+def data(managed):
+    """Where a DLManagedTensor says that its memory is."""
+    return ctypes.cast(managed, ctypes.POINTER(ctypes.c_void_p))[0]
+
+
+def consumed(tensor):
+    """A DLManagedTensor of PyTorch's for whoever consumes it."""
+    held = tensor.__dlpack__()
+    managed = capsule.PyCapsule_GetPointer(held, b"dltensor")
+    capsule.PyCapsule_SetName(held, b"used_dltensor")
+    return managed, held
+
+
+def run(session, picture):
+    """The output of a run on a tensor where it lies, and where we said that is."""
+    managed, held = consumed(picture)
+    assert data(managed) == picture.data_ptr()
+    output = ctypes.c_void_p()
+    stream = torch.cuda.current_stream().cuda_stream
+    check(trt.gst_trt_session_run_dlpack(session, ctypes.c_void_p(managed), ctypes.c_void_p(stream), ctypes.byref(output), ctypes.c_size_t(1)))
+    return torch.from_dlpack(capsule.PyCapsule_New(output, b"dltensor", None)), data(output.value)
+
+
+session, input, described = ctypes.c_void_p(), Tensor(), Tensor()
+options = (ctypes.c_char_p * (len(properties) + 1))(*(text.encode() for text in properties), None)
+check(trt.gst_trt_session_open(model.encode(), options, ctypes.byref(session)))
+check(trt.gst_trt_session_input(session, ctypes.byref(input)))
+check(trt.gst_trt_session_output(session, ctypes.c_size_t(0), ctypes.byref(described)))
+
+kept = []
+for turn in range(20):
+    picture = torch.rand(list(input.dims[:input.rank]), device="cuda") + turn
+    output, address = run(session, picture)
+    assert output.is_cuda and output.data_ptr() == address, "the same memory"
+    back, held = consumed(output)
+    assert data(back) == address, "and on the way back"
+    capsule.PyCapsule_SetName(held, b"dltensor")
+    # In the order of PyTorch's stream, without anybody having waited.
+    kept.append((picture, output, (output * 1.0).sum()))
+
+for picture, output, total in kept:
+    host, result = picture.cpu().numpy().tobytes(), ctypes.create_string_buffer(described.bytes)
+    check(trt.gst_trt_session_run(session, host, ctypes.c_size_t(len(host)), ctypes.byref(ctypes.c_void_p(ctypes.addressof(result))),
+                                  ctypes.byref(ctypes.c_size_t(described.bytes)), ctypes.c_size_t(1)))
+    expected = torch.frombuffer(result, dtype=torch.float32).reshape(output.shape)
+    assert torch.equal(output.cpu(), expected), "the values of a run on the host"
+    assert torch.equal((expected.cuda() * 1.0).sum(), total), "seen in the order of the stream"
+trt.gst_trt_session_close(session)
+assert torch.equal(kept[0][1].cpu(), kept[0][1].cpu()), "outputs stay when the session is closed"
+print(f"{len(kept)} runs on tensors of PyTorch {torch.__version__} on {torch.cuda.get_device_name()}: same addresses there and back, same values")
