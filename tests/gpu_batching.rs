@@ -1,8 +1,8 @@
 //! Batches on a GPU: streams that share a model find what each finds alone, wherever their frames lie.
 //!
 //! Needs a GPU, GStreamer's nvcodec and TensorRT with its builder; says SKIP where one is missing, and fails instead with
-//! `REQUIRE_GPU=1`. `GPU_CLIP` and `TRT_PROPERTIES` are as in tests/gpu_chain.rs; the engine is built from shapes.onnx with an
-//! open batch, at the lowest level.
+//! `REQUIRE_GPU=1`. `GPU_CLIP` and `TRT_PROPERTIES` are as in tests/gpu_chain.rs; the engine is built from shapes.onnx, or
+//! `GPU_ONNX`, with an open batch, at the lowest level.
 
 mod common;
 
@@ -23,7 +23,7 @@ const FRAMES: u32 = 40;
 /// `shapes.onnx` for batches, in one place, so that its engine is built once.
 fn model() -> String {
     let folder = scratch("gpu-batching");
-    Graph::load(&shapes()).with_batch("n").save(&folder.join("shapes.onnx"))
+    Graph::load(&setting("GPU_ONNX").unwrap_or_else(shapes)).with_batch("n").save(&folder.join("shapes.onnx"))
 }
 
 /// A stream from the decoder to a sink, with its elements named by a number.

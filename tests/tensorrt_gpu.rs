@@ -208,7 +208,16 @@ fn outputs_are_those_of_the_cpu() {
         run.stream.synchronize().unwrap();
         println!("{name}: {:.1?} each, {queued:.1?} of it to enqueue", begun.elapsed() / 200);
         // SAFETY: as in `run`, and nothing else uses the context.
-        let mut graph = unsafe { run.context.record(&run.stream) }.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let mut graph = match unsafe { run.context.record(&run.stream) } {
+            Ok(graph) => graph,
+            // How many boxes suppression leaves, TensorRT 8 asks the GPU while it queues.
+            Err(error) if file.contains("e2e") => {
+                println!("{name} is not recorded: {error}");
+                assert_eq!(run.run(&input).unwrap(), found, "and runs on");
+                continue;
+            }
+            Err(error) => panic!("{name}: {error}"),
+        };
         let begun = Instant::now();
         for _ in 0..200 {
             // SAFETY: as above.

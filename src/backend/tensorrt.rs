@@ -334,11 +334,25 @@ impl TensorRt {
         tried
     }
 
-    /// Queues a run on that many pictures and the tensors of `addresses`.
+    /// Prepares for runs on that many pictures.
+    fn tell(&mut self, rows: usize) -> Result<()> {
+        if self.told != rows {
+            // What was recorded may read dimensions that TensorRT keeps on the GPU, and is about to change.
+            self.recorded.as_mut().map(std::mem::take);
+            self.context.set_input(&self.image, &with_rows(&self.wanted.dims, rows))?;
+            for (io, dims, _) in &self.side_inputs {
+                self.context.set_input(io, &with_rows(dims, rows))?;
+            }
+            self.told = rows;
+        }
+        Ok(())
+    }
+
+    /// Queues a run on the tensors of `addresses`; `blocks` are those of the outputs, if they are ours.
     ///
     /// # Safety
     /// They have the sizes that they should, and stay until the run is done.
-    unsafe fn start(&mut self, rows: usize) -> Result<()> {
+    unsafe fn start(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
         let TensorRt { stream, recorded, refused, context, addresses, image, outputs, .. } = self;
         if let Some(error) = refused.take() {
             let what = format!("Runs are no longer recorded as CUDA graphs: {}", error.as_clause());
@@ -346,22 +360,13 @@ impl TensorRt {
         }
         // SAFETY: `prepare` gave all inputs their dimensions; the rest says the caller.
         unsafe {
-            if self.told != rows {
-                // What was recorded may read dimensions that TensorRT keeps on the GPU, and is about to change.
-                recorded.as_mut().map(std::mem::take);
-                context.set_input(image, &with_rows(&self.wanted.dims, rows))?;
-                for (io, dims, _) in &self.side_inputs {
-                    context.set_input(io, &with_rows(dims, rows))?;
-                }
-                self.told = rows;
-            }
             if let Some(done) = recorded.as_mut().and_then(|recorded| recorded.launch(addresses, stream)) {
                 return done;
             }
             let tensors = [&*image].into_iter().chain(outputs.iter().map(|(io, _)| io));
             tensors.zip(&*addresses).try_for_each(|(io, &address)| context.set_address(io, address))?;
             context.enqueue(stream)?;
-            let Some(noted) = recorded.as_mut().map(|runs| runs.note(addresses, context, stream)) else {
+            let Some(noted) = recorded.as_mut().map(|runs| runs.note(addresses, blocks, context, stream)) else {
                 return Ok(());
             };
             if let Err(error) = noted {
@@ -451,29 +456,33 @@ impl Backend for TensorRt {
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
         let memories = pictures.iter().map(|picture| self.memory(&picture[0])).collect::<Result<Vec<_>>>()?;
         let rows = pictures.len().max(*self.rows.start());
+        self.tell(rows)?;
         pictures.iter().filter_map(|picture| picture.ready()).try_for_each(|ready| self.stream.wait(ready))?;
         let begin = self.stream.begin_timing();
         let (address, row_of) = self.bring_together(&memories, rows)?;
-        let mut tensors = Vec::with_capacity(self.outputs.len());
+        let one = |(_, full): &(Io, TensorDesc)| match *self.rows.end() {
+            1 => full.clone(),
+            _ => TensorDesc { dims: with_rows(&full.dims, rows), ..full.clone() },
+        };
+        let descs: Vec<TensorDesc> = self.outputs.iter().map(one).collect();
+        let take = |desc: &TensorDesc| self.pool.take(desc.bytes().expect("checked by output_dims"));
+        let blocks = match self.recorded.as_mut().and_then(|recorded| recorded.outputs(address)) {
+            Some(blocks) => blocks,
+            None => descs.iter().map(take).collect::<Result<_>>()?,
+        };
         self.addresses.clear();
         self.addresses.push(address);
-        for (_, full) in &self.outputs {
-            let mut desc = full.clone();
-            if *self.rows.end() > 1 {
-                desc.dims.0[0] = rows as i64;
-            }
-            let block = self.pool.take(desc.bytes().expect("checked by output_dims"))?;
-            self.addresses.push(block.address());
-            tensors.push(Tensor::on_device(desc, block));
-        }
+        self.addresses.extend(blocks.iter().map(DeviceBlock::address));
         // SAFETY: the pictures' sizes were just checked, and they stay until the outputs are dropped, which keep them; their
         // blocks are large enough, and return to the pool when they are dropped, after their fence.
-        if let Err(error) = unsafe { self.start(rows) } {
+        if let Err(error) = unsafe { self.start(&blocks) } {
             let _ = self.stream.synchronize(); // nobody waits for the copies
             return Err(error);
         }
         self.stream.end_timing(begin);
         let ready = self.stream.record()?;
+        let tensors: Vec<Tensor> =
+            descs.into_iter().zip(blocks).map(|(desc, block)| Tensor::on_device(desc, block)).collect();
         if *self.rows.end() == 1 {
             return Ok(vec![Tensors::new(tensors, Some(ready), Some(pictures[0].clone()))]);
         }
@@ -486,11 +495,12 @@ impl Backend for TensorRt {
 
     unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], after: Option<&Fence>) -> Result<Fence> {
         after.map_or(Ok(()), |after| self.stream.wait(after))?;
+        self.tell(1)?;
         self.addresses.clear();
         self.addresses.push(picture);
         self.addresses.extend_from_slice(outputs);
         // SAFETY: as the caller says.
-        unsafe { self.start(1) }?;
+        unsafe { self.start(&[]) }?;
         self.stream.record()
     }
 }

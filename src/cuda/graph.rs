@@ -138,9 +138,10 @@ impl Chain {
             Ok(())
         };
         // SAFETY: as above.
-        let made = calls.into_iter().try_for_each(add).and_then(|()| {
-            unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, plan, 0) }.result().or_fail(WHAT)
-        });
+        let made = calls
+            .into_iter()
+            .try_for_each(add)
+            .and_then(|()| unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, plan, 0) }.result().or_fail(WHAT));
         if made.is_err() {
             // SAFETY: it is ours, and nobody has seen it.
             let _ = unsafe { sys::cuGraphDestroy(plan) };

@@ -17,7 +17,7 @@ use crate::vision::recipe::InputSpec;
 #[enum_type(name = "GstTrtUpload")]
 pub enum Upload {
     #[default]
-    #[enum_value(name = "Read in place where the GPU reads host memory as fast as its own, else copied", nick = "auto")]
+    #[enum_value(name = "Read in place where that is faster, else copied", nick = "auto")]
     Auto,
     #[enum_value(name = "Copied to the GPU first", nick = "copy")]
     Copy,
@@ -28,6 +28,13 @@ pub enum Upload {
 /// Planes begin at multiples of this in an upload.
 const ALIGN: usize = 256;
 
+/// Over PCIe a kernel takes longer for a byte of the host than a copy does (1.3 to 1.45 times on an H200, by
+/// tests/bench/memory.rs), but need not read all of them.
+const DETOUR: f64 = 1.4;
+
+/// Up to so many bytes, to start a copy and to wait for it takes longer than that.
+const SMALL: usize = 256 << 10;
+
 /// Made for one format, one kind of tensor and one context.
 pub struct TensorMaker {
     // Drop order: the stream first, which waits for the work that uses the rest.
@@ -37,6 +44,8 @@ pub struct TensorMaker {
     slots: Slots,
     pool: DevicePool,
     how: Upload,
+    /// The GPU reads host memory as fast as its own.
+    shares_memory: bool,
     /// Where frames from the host go. One will do: the next copy into it is queued behind the kernel that reads it.
     upload: Option<DeviceBlock>,
     desc: TensorDesc,
@@ -63,6 +72,7 @@ impl TensorMaker {
             kernel: Preprocess::new(context, pixels, size, color, spec)?,
             pool: DevicePool::new(context),
             how: Upload::Copy,
+            shares_memory: context.reads_host_memory_well()?,
             upload: None,
             desc: spec.desc.clone(),
             pixels,
@@ -78,15 +88,13 @@ impl TensorMaker {
     }
 
     /// How frames in host memory come to the kernel from now on; they are copied at first.
-    ///
-    /// # Errors
-    /// `Run`, where CUDA does not say what the GPU can do.
-    pub fn set_upload(&mut self, upload: Upload) -> Result<()> {
+    pub fn set_upload(&mut self, upload: Upload) {
+        let (read, all) = self.kernel.bytes_read();
+        let little = all <= SMALL || read as f64 * DETOUR < all as f64;
         self.how = match upload {
-            Upload::Auto if !self.context().reads_host_memory_well()? => Upload::Copy,
+            Upload::Auto if !self.shares_memory && !little => Upload::Copy,
             how => how,
         };
-        Ok(())
     }
 
     pub fn context(&self) -> &Context {
@@ -144,7 +152,12 @@ impl TensorMaker {
     /// The planes of a frame as the GPU sees them where they are; `None` where it does not, and need not.
     fn seen(&self, frame: &Frame) -> Result<Option<DevicePlanes>> {
         let see = |plane: &Plane| {
-            let address = self.context().address_of(plane.data.as_ptr())?;
+            let at = plane.data.as_ptr();
+            // Ordinary memory comes page by page, which pays only where nothing has to be brought.
+            let address = match self.how == Upload::Auto && !self.shares_memory {
+                true => self.context().address_of_pinned(at)?,
+                false => self.context().address_of(at)?,
+            };
             Ok(address.map(|address| DevicePlane { address, stride: plane.stride }))
         };
         let planes = frame.planes.iter().map(see).collect::<Result<Option<DevicePlanes>>>()?;

@@ -129,6 +129,16 @@ impl DeviceBlock {
         Arc::ptr_eq(&self.owner, &other.owner)
     }
 
+    /// The same memory, which both keep from its pool.
+    pub(crate) fn again(&self) -> DeviceBlock {
+        self.part(0, self.bytes)
+    }
+
+    /// Whether nobody else keeps it from its pool, nor a part of it.
+    pub(crate) fn is_only_one(&mut self) -> bool {
+        Arc::get_mut(&mut self.owner).is_some()
+    }
+
     /// A part of it, which keeps the whole from its pool.
     ///
     /// # Panics
@@ -207,6 +217,16 @@ mod tests {
         let odd = Slots::new(&context, 100, 3);
         let (one, other) = (odd.take().unwrap(), odd.take().unwrap());
         assert!(!one.is_of_one_with(&other), "TensorRT could not begin at the second one");
+    }
+
+    #[test]
+    fn blocks_are_kept_by_whoever_has_them() {
+        let Some(context) = context() else { return };
+        let mut block = DevicePool::new(&context).take(100).unwrap();
+        let other = block.again();
+        assert!(other.address() == block.address() && other.bytes() == block.bytes() && !block.is_only_one());
+        drop(other);
+        assert!(block.is_only_one());
     }
 
     #[test]

@@ -210,7 +210,7 @@ impl Maker {
         Ok(match &session.plan.cuda {
             Some(cuda) => {
                 let mut maker = TensorMaker::new(cuda, format, size, color, spec)?;
-                maker.set_upload(session.upload)?;
+                maker.set_upload(session.upload);
                 Maker::Gpu(Box::new(maker))
             }
             None => {

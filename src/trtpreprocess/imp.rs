@@ -100,7 +100,7 @@ impl TrtPreprocess {
                     other => {
                         let size = (format.info.width() as usize, format.info.height() as usize);
                         let mut maker = TensorMaker::new(&context, format.pixels, size, format.color, spec)?;
-                        maker.set_upload(self.settings.lock().unwrap().upload)?;
+                        maker.set_upload(self.settings.lock().unwrap().upload);
                         if let Some(slots) = self.obj().static_pad("src").and_then(|pad| slots::ask(&pad)) {
                             maker.use_slots(slots);
                         }

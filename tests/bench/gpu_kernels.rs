@@ -21,9 +21,9 @@ use gsttrt::error::Result;
 use gsttrt::memory::{DeviceBlock, DevicePool};
 use gsttrt::vision::Detection;
 use gsttrt::vision::frame::{Colorimetry, Matrix, PixelFormat};
-use gsttrt::vision::geometry::{BBox, Letterbox};
+use gsttrt::vision::geometry::BBox;
 use gsttrt::vision::overlay::{self, Style, Target};
-use gsttrt::vision::recipe::{Colors, InputSpec};
+use gsttrt::vision::recipe::InputSpec;
 
 const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;
@@ -109,25 +109,6 @@ fn layout(format: PixelFormat) -> (Vec<(usize, usize)>, usize) {
     (planes.collect(), end)
 }
 
-/// Bytes of the rows that positions fall on, by the arithmetic of `vision::preprocess`.
-fn read(format: PixelFormat, colors: Colors, letterbox: &Letterbox, color: Colorimetry) -> usize {
-    let planes = format.planes(WIDTH, HEIGHT);
-    let used = if colors == Colors::Gray && format.rgb_offsets().is_none() { 1 } else { planes.len() };
-    let bytes = planes.iter().take(used).enumerate().map(|(plane, &(row, rows))| {
-        let (s, c) = if plane == 0 { (1, 1) } else { (2, if color.chroma_top { 1 } else { 2 }) };
-        let (height, scaled) = (letterbox.frame_height, letterbox.height);
-        let mut touched = vec![false; rows];
-        for j in 0..scaled {
-            let (num, den) = (((2 * j + 1) * height).saturating_sub(c * scaled), 2 * s * scaled);
-            let near = ((num / den) as usize).min(rows - 1);
-            touched[near] = true;
-            touched[(near + usize::from(num % den != 0)).min(rows - 1)] = true;
-        }
-        row * touched.iter().filter(|&&touched| touched).count()
-    });
-    bytes.sum()
-}
-
 fn main() -> Result<()> {
     let Some(context) = gpu::context() else { return Ok(()) };
     let bench = Bench::new(&context)?;
@@ -189,7 +170,7 @@ fn main() -> Result<()> {
         let launches = bench.time(&copied, |_| {
             frames.iter().try_for_each(|(planes, tensor)| unsafe { kernel.launch(stream, planes, *tensor) })
         })?;
-        let moved = FRAMES * (read(format, spec.recipe.colors, kernel.letterbox(), color) + written);
+        let moved = FRAMES * (kernel.bytes_read().0 + written);
         let share = |time: f64| 100.0 * moved as f64 / time / bandwidth;
         let name = format!("{} to {tensor}, {:.2} MB", format.name(), moved as f64 / FRAMES as f64 / 1e6);
         println!("{name:<52}{one:>9.2}{batch:>11.1}{:>8.0}%{launches:>12.1}{:>8.0}%", share(batch), share(launches));

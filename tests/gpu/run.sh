@@ -32,7 +32,8 @@
 #                engines of tests/models/shapes.onnx for TRT; without them TRT builds the first two
 #   INFER        further properties of trtinfer, such as allow-host-code=true
 #   PATIENCE     seconds for one run of compute-sanitizer (default: 400)
-#   RACECHECK    words in the names of the tests for racecheck, which is by far the slowest (default: all tests)
+#   RACECHECK    words in the names of the tests for racecheck, which is by far the slowest; every_layout and exp_ take it more
+#                than ten minutes   (default: all but these)
 #   WORK         folder for what is made here           (default: /root/k/proof where the GStreamers of a bundle are, else a new one)
 set -uo pipefail
 
@@ -349,7 +350,7 @@ run_test() {
     local gst=$1
     shift
     "$gst" env REQUIRE_GPU=1 GPU_CLIP="$WORK/sample.mp4" GPU_MODEL="$(model 16)" TRT_PROPERTIES="$(full) $(precision 16)" \
-        "$@" --nocapture --test-threads 1 | grep -v '^$'
+        GPU_ONNX="$MODEL" "$@" --nocapture --test-threads 1 | grep -v '^$'
 }
 
 row_frames() {
@@ -541,7 +542,7 @@ row_sanitize() {
     for test in gpu_boxes gpu_pixels; do
         for tool in memcheck racecheck initcheck; do
             some=()
-            [ "$tool" != racecheck ] || read -ra some <<<"${RACECHECK:-}"
+            [ "$tool" != racecheck ] || read -ra some <<<"${RACECHECK:---skip every_layout --skip exp_}"
             judge "$tool of $test" kernels "0 errors" sanitized "$tool" "$WORK/sanitize-$tool-$test" "$WORK/$test" --test-threads 1 "${some[@]}" &
         done
     done

@@ -18,6 +18,14 @@ impl Context {
     /// Where the GPU finds memory of the host; `None` where it does not see it: ordinary memory is seen only by some.
     pub fn address_of(&self, host: *const u8) -> Result<Option<u64>> {
         use sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS;
+        match self.address_of_pinned(host)? {
+            None if self.attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS)? != 0 => Ok(Some(host as u64)),
+            address => Ok(address),
+        }
+    }
+
+    /// Where the GPU finds pinned memory; `None` for other memory of the host.
+    pub fn address_of_pinned(&self, host: *const u8) -> Result<Option<u64>> {
         let _entered = self.enter()?;
         let mut address = 0u64;
         // SAFETY: writes an address; any may be asked for.
@@ -28,11 +36,7 @@ impl Context {
                 host as u64,
             )
         };
-        match known {
-            sys::CUresult::CUDA_SUCCESS if address != 0 => Ok(Some(address)),
-            _ if self.attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS)? != 0 => Ok(Some(host as u64)),
-            _ => Ok(None),
-        }
+        Ok((known == sys::CUresult::CUDA_SUCCESS && address != 0).then_some(address))
     }
 
     /// Whether there are so many bytes of this GPU's memory.

@@ -32,6 +32,7 @@ pub struct Preprocess {
     _tables: DeviceBlock,
     /// Bytes of an element.
     element: usize,
+    bytes_read: (usize, usize),
 }
 
 /// `Frame` of the kernel.
@@ -148,7 +149,9 @@ impl Preprocess {
             (_, [pixels]) if pixels.offsets.len() == 3 => "preprocess_rgb",
             _ => "preprocess_luma8",
         };
+        let bytes_read = twin.samplers.iter().map(bytes_read).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
         Ok(Preprocess {
+            bytes_read,
             function: context.module(PREPROCESS)?.function(name)?,
             parameters,
             format,
@@ -161,6 +164,11 @@ impl Preprocess {
     /// Where the frame lies in the tensor.
     pub fn letterbox(&self) -> &Letterbox {
         &self.letterbox
+    }
+
+    /// Bytes of a frame in the rows that are read, and in all rows of its planes that are.
+    pub fn bytes_read(&self) -> (usize, usize) {
+        self.bytes_read
     }
 
     /// Queues the making of a tensor, of which every element is written.
@@ -215,6 +223,16 @@ impl Preprocess {
             .into(),
         })
     }
+}
+
+fn bytes_read(sampler: &Sampler) -> (usize, usize) {
+    let mut rows = vec![false; sampler.plane_rows];
+    for (&near, &weight) in sampler.rows.near.iter().zip(&sampler.rows.weight) {
+        rows[near as usize] = true;
+        // Without weight the next one is not read.
+        rows[near as usize + usize::from(weight != 0.0)] = true;
+    }
+    (sampler.row_bytes * rows.iter().filter(|&&read| read).count(), sampler.row_bytes * rows.len())
 }
 
 /// Bytes from a sample to the next in its row; 0 where there is only one.

@@ -149,6 +149,7 @@ pub(crate) struct Sampler {
     pub sample: usize,
     pub offsets: SmallVec<[usize; 3]>,
     pub row_bytes: usize,
+    pub plane_rows: usize,
     /// Indices are bytes.
     pub columns: Axis,
     pub rows: Axis,
@@ -196,6 +197,7 @@ impl Sampler {
             sample,
             offsets: offsets.into(),
             row_bytes,
+            plane_rows: rows,
             columns,
             rows: Axis::new(frame_height, height, rows as u32, y),
             around: [row(), row()],
