@@ -12,7 +12,8 @@
 //!
 //! * decode: the same without our elements. engine: runs on batches that are there, fps of the best of 1, 2 and 4 threads,
 //!   each with an engine of its own and two runs in flight. of ceiling: fps of the chain over the smaller of both.
-//! * CPU: seconds of the whole process for 1,000 frames, and those beyond decoding.
+//! * CPU: seconds of the whole process for 1,000 frames, and those beyond decoding. host: what the elements say that a frame
+//!   takes on their threads, without the waits for the GPU.
 //! * GPU MiB: of the whole pipeline, and of its engines alone. fill: frames in a batch, and the share of batches that were
 //!   not full when the timeout came.
 //! * live: each stream at that many frames a second, and how long a frame takes from the decoder to trtnms' source pad, where
@@ -183,7 +184,14 @@ impl Bench {
             shown(p99),
             shown(added),
         );
+        let host: [f64; 3] =
+            std::array::from_fn(|i| median(flat_out.iter().map(|run| (run.host[i][0] - run.host[i][1]) * 1e3)));
+        println!(
+            "{:>14}µs of the host: {:.0} in trtpreprocess, {:.0} in trtinfer, {:.0} in trtnms",
+            "", host[0], host[1], host[2]
+        );
         self.arguments.note(json!({
+            "host_us": host,
             "row": "chain", "model": model, "properties": properties, "streams": streams, "gpus": gpus, "shared": shared.is_some(),
             "batch": batch, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
             "of_ceiling": fps / ceiling, "cpu_s_per_1000": cpu, "cpu_beyond_decode_s_per_1000": beyond, "gpu_mib": mib,

@@ -44,7 +44,11 @@ pub struct Figures {
     pub latency: Histogram<u64>,
     /// Batches, frames in them, and batches that were not full when the timeout came.
     pub batches: [u64; 3],
+    /// Milliseconds of the host for a frame in each of [`OURS`], since the start: all of them, and those spent waiting for the GPU.
+    pub host: [[f64; 2]; 3],
 }
+
+pub const OURS: [&str; 3] = ["trtpreprocess", "trtinfer", "trtnms"];
 
 impl Figures {
     /// Frames in a batch.
@@ -72,6 +76,19 @@ fn batches(pipeline: &gst::Pipeline) -> [u64; 3] {
     sum
 }
 
+/// What the elements say of their own time, in the mean of the streams.
+fn host(pipeline: &gst::Pipeline) -> [[f64; 2]; 3] {
+    OURS.map(|factory| {
+        let elements: Vec<gst::Element> =
+            pipeline.iterate_all_by_element_factory_name(factory).into_iter().flatten().collect();
+        let field = |name| {
+            let of = |element: &gst::Element| element.property::<gst::Structure>("stats").get::<f64>(name).unwrap();
+            elements.iter().map(of).sum::<f64>() / elements.len().max(1) as f64
+        };
+        ["mean-ms", "wait-mean-ms"].map(field)
+    })
+}
+
 struct Running<'a> {
     setup: Setup<'a>,
     pipeline: gst::Pipeline,
@@ -83,10 +100,10 @@ struct Running<'a> {
 impl<'a> Running<'a> {
     fn new(setup: Setup<'a>) -> Result<Self, String> {
         let part = |i: usize| {
-            let (gpu, ours) = (i % setup.gpus, ["trtpreprocess", "trtinfer", "trtnms"]);
+            let gpu = i % setup.gpus;
             let elements = match setup.gpus {
                 1 => setup.elements.to_string(), // wherever the decoder is
-                _ => ours.iter().fold(setup.elements.to_string(), |elements, element| {
+                _ => OURS.iter().fold(setup.elements.to_string(), |elements, element| {
                     elements.replace(&format!("! {element}"), &format!("! {element} cuda-device-id={gpu}"))
                 }),
             };
@@ -161,6 +178,7 @@ impl<'a> Running<'a> {
             gpu_mib: gpu_mib(),
             latency: self.latency.lock().unwrap().clone(),
             batches: std::array::from_fn(|i| after[i] - before[i]),
+            host: host(&self.pipeline),
         })
     }
 }
