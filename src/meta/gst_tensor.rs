@@ -1,6 +1,7 @@
 //! A model's outputs as GstTensorMeta, which GStreamer has since 1.26, for its own tensor decoders and whoever else reads it.
 
 use crate::error::{Error, Result};
+use crate::model::Model;
 use crate::tensor::Tensors;
 
 /// What `tensor-meta` says where it cannot be had.
@@ -16,16 +17,19 @@ pub fn check() -> Result<()> {
 }
 
 #[cfg(not(feature = "v1_26"))]
-pub fn attach(_buffer: &mut gst::BufferRef, _tensors: &Tensors) -> Result<()> {
+pub fn attach(_buffer: &mut gst::BufferRef, _tensors: &Tensors, _model: &Model) -> Result<()> {
     check()
 }
 
-/// Attaches tensors under their names, in system memory: those on the host as they are, those on a GPU as copies.
+/// Attaches a model's tensors in system memory: those on the host as they are, those on a GPU as copies.
+///
+/// Decoders know a tensor by its id. As for GStreamer's onnxinference, it is what the file's metadata has under the tensor's name,
+/// such as `Gst.Model.ObjectDetector.Boxes`; else the name itself.
 ///
 /// # Errors
 /// `Run`, where the GPU fails.
 #[cfg(feature = "v1_26")]
-pub fn attach(buffer: &mut gst::BufferRef, tensors: &Tensors) -> Result<()> {
+pub fn attach(buffer: &mut gst::BufferRef, tensors: &Tensors, model: &Model) -> Result<()> {
     use gst::glib;
     use gst_analytics::{Tensor, TensorDataType, TensorDimOrder, TensorMeta};
 
@@ -57,7 +61,7 @@ pub fn attach(buffer: &mut gst::BufferRef, tensors: &Tensors) -> Result<()> {
             (None, None) => unreachable!("a tensor is somewhere"),
         };
         let dims: Vec<usize> = desc.dims.iter().map(|&dim| dim as usize).collect();
-        let id = glib::Quark::from_str(&desc.name);
+        let id = glib::Quark::from_str(model.metadata.get(&desc.name).unwrap_or(&desc.name));
         Ok::<_, Error>(Tensor::new_simple(id, dtype, data, TensorDimOrder::RowMajor, &dims))
     });
     let published = published.collect::<Result<Vec<_>>>()?;

@@ -219,7 +219,7 @@ impl TrtInfer {
         let stage = Stage::begin(false); // batches are measured, by whichever thread they are run
         let outputs = batcher.join(seat.stream(), tensors.clone())?;
         if tensor_meta {
-            gst_tensor::attach(buffer, outputs.wait()?)?;
+            gst_tensor::attach(buffer, outputs.wait()?, model.plan.model())?;
         }
         let took = self.stats.add(stage, 0);
         gst::trace!(CAT, imp = self, "inferred in {took:?}");

@@ -434,8 +434,9 @@ END
 }
 
 nms_bars() {
-    local status
-    python3 tests/bench/gpu_nms.py "$WORK/bench_gpu_nms" >"$WORK/gpu_nms.txt" 2>&1
+    local status words=()
+    [ -z "$TRT" ] || read -ra words <<<"$(full)"
+    python3 tests/bench/gpu_nms.py "$WORK/bench_gpu_nms" "${words[@]}" >"$WORK/gpu_nms.txt" 2>&1
     status=$?
     cat "$WORK/gpu_nms.txt"
     grep '^2000' "$WORK/gpu_nms.txt" | tr -s ' ' | tr '\n' ';'
