@@ -13,7 +13,7 @@
 //! * decode: the same without our elements. engine: runs on batches that are there, fps of the best of 1, 2 and 4 threads,
 //!   each with an engine of its own and two runs in flight. of ceiling: fps of the chain over the smaller of both.
 //! * CPU: seconds of the whole process for 1,000 frames, and those beyond decoding. host: what the elements say that a frame
-//!   takes on their threads, without the waits for the GPU.
+//!   takes on their threads, without the waits for the GPU. pools: the share of buffers that were there, once all is warm.
 //! * GPU MiB: of the whole pipeline, and of its engines alone. fill: frames in a batch, and the share of batches that were
 //!   not full when the timeout came.
 //! * live: each stream at that many frames a second, and how long a frame takes from the decoder to trtnms' source pad, where
@@ -186,12 +186,18 @@ impl Bench {
         );
         let host: [f64; 3] =
             std::array::from_fn(|i| median(flat_out.iter().map(|run| (run.host[i][0] - run.host[i][1]) * 1e3)));
+        let [hits, misses] = [0, 1].map(|i| flat_out.iter().map(|run| run.pools[i]).sum::<u64>());
+        let pools = hits as f64 / (hits + misses).max(1) as f64;
         println!(
-            "{:>14}µs of the host: {:.0} in trtpreprocess, {:.0} in trtinfer, {:.0} in trtnms",
-            "", host[0], host[1], host[2]
+            "{:>14}µs of the host: {:.0} in trtpreprocess, {:.0} in trtinfer, {:.0} in trtnms; pools {:.2} %",
+            "",
+            host[0],
+            host[1],
+            host[2],
+            100.0 * pools,
         );
         self.arguments.note(json!({
-            "host_us": host,
+            "host_us": host, "pool_hits": pools,
             "row": "chain", "model": model, "properties": properties, "streams": streams, "gpus": gpus, "shared": shared.is_some(),
             "batch": batch, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
             "of_ceiling": fps / ceiling, "cpu_s_per_1000": cpu, "cpu_beyond_decode_s_per_1000": beyond, "gpu_mib": mib,

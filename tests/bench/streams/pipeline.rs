@@ -46,6 +46,8 @@ pub struct Figures {
     pub batches: [u64; 3],
     /// Milliseconds of the host for a frame in each of [`OURS`], since the start: all of them, and those spent waiting for the GPU.
     pub host: [[f64; 2]; 3],
+    /// Buffers that pools had, and those that had to be allocated.
+    pub pools: [u64; 2],
 }
 
 pub const OURS: [&str; 3] = ["trtpreprocess", "trtinfer", "trtnms"];
@@ -76,17 +78,24 @@ fn batches(pipeline: &gst::Pipeline) -> [u64; 3] {
     sum
 }
 
+/// `stats` of all elements of a kind.
+fn stats(pipeline: &gst::Pipeline, factory: &str) -> Vec<gst::Structure> {
+    let elements = pipeline.iterate_all_by_element_factory_name(factory).into_iter().flatten();
+    elements.map(|element| element.property("stats")).collect()
+}
+
 /// What the elements say of their own time, in the mean of the streams.
 fn host(pipeline: &gst::Pipeline) -> [[f64; 2]; 3] {
     OURS.map(|factory| {
-        let elements: Vec<gst::Element> =
-            pipeline.iterate_all_by_element_factory_name(factory).into_iter().flatten().collect();
-        let field = |name| {
-            let of = |element: &gst::Element| element.property::<gst::Structure>("stats").get::<f64>(name).unwrap();
-            elements.iter().map(of).sum::<f64>() / elements.len().max(1) as f64
-        };
-        ["mean-ms", "wait-mean-ms"].map(field)
+        let all = stats(pipeline, factory);
+        let mean = |name| all.iter().map(|of| of.get::<f64>(name).unwrap()).sum::<f64>() / all.len().max(1) as f64;
+        ["mean-ms", "wait-mean-ms"].map(mean)
     })
+}
+
+fn pools(pipeline: &gst::Pipeline) -> [u64; 2] {
+    let all: Vec<gst::Structure> = OURS.iter().flat_map(|factory| stats(pipeline, factory)).collect();
+    ["pool-hits", "pool-misses"].map(|name| all.iter().map(|of| of.get::<u64>(name).unwrap()).sum())
 }
 
 struct Running<'a> {
@@ -167,11 +176,13 @@ impl<'a> Running<'a> {
             }
         }
         let (begun, frames, cpu, before) = (Instant::now(), self.frames(), cpu_seconds(), batches(&self.pipeline));
+        let taken = pools(&self.pipeline);
         while begun.elapsed() < self.setup.length {
             self.look()?;
         }
         let (seconds, frames) = (begun.elapsed().as_secs_f64(), (self.frames() - frames) as f64);
         let (cpu, after) = (cpu_seconds() - cpu, batches(&self.pipeline));
+        let pools = pools(&self.pipeline);
         Ok(Figures {
             fps: frames / seconds,
             cpu: cpu / frames * 1e3,
@@ -179,6 +190,7 @@ impl<'a> Running<'a> {
             latency: self.latency.lock().unwrap().clone(),
             batches: std::array::from_fn(|i| after[i] - before[i]),
             host: host(&self.pipeline),
+            pools: std::array::from_fn(|i| pools[i] - taken[i]),
         })
     }
 }
