@@ -211,7 +211,7 @@ fn outputs_are_those_of_the_cpu() {
         let mut graph = match unsafe { run.context.record(&run.stream) } {
             Ok(graph) => graph,
             // How many boxes suppression leaves, TensorRT 8 asks the GPU while it queues.
-            Err(error) if file.contains("e2e") => {
+            Err(error) if file.contains("e2e") && library.version().major == 8 => {
                 println!("{name} is not recorded: {error}");
                 assert_eq!(run.run(&input).unwrap(), found, "and runs on");
                 continue;
@@ -327,17 +327,20 @@ fn broken_plans_are_refused() {
 #[test]
 fn threads_share_an_engine() {
     let Some((cuda, library)) = gpu() else { return };
-    // Of fixed dimensions: in TensorRT 8 contexts cannot have a profile in common.
-    let fixed = build(library, &doubled_fixed(), &quick()).unwrap().engine;
-    let engine = load(&cuda, library, &fixed, false).unwrap();
+    let plan = doubling(library).engine;
+    // In TensorRT 8 contexts cannot have a profile in common, which those of fixed dimensions do without.
+    let (shared, dims): (_, fn(i64) -> Dims) = match library.version().major {
+        8 => (build(library, &doubled_fixed(), &quick()).unwrap().engine, |_| Dims::new(&[1, 3, 8, 8])),
+        _ => (plan.clone(), |thread| Dims::new(&[1 + thread, 3, 64, 64])),
+    };
+    let engine = load(&cuda, library, &shared, false).unwrap();
     std::thread::scope(|scope| {
-        for _ in 0..4 {
+        for thread in 0..4 {
             let (cuda, engine) = (&cuda, &engine);
-            scope.spawn(move || (0..20).for_each(|_| doubles(cuda, engine, &Dims::new(&[1, 3, 8, 8]))));
+            scope.spawn(move || (0..20).for_each(|_| doubles(cuda, engine, &dims(thread))));
         }
     });
     drop(engine);
-    let plan = doubling(library).engine;
     // All memory comes back.
     let free = || cuda.memory().unwrap().0 >> 20;
     let before = free();
