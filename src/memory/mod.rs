@@ -128,13 +128,8 @@ impl Buffer {
     pub fn try_device(context: Option<&Context>, bytes: usize) -> (Self, Option<Error>) {
         static TOLD: AtomicBool = AtomicBool::new(false);
         let missing = || Error::new(Kind::Library, "there is no CUDA context");
-        match context.ok_or_else(missing).and_then(|context| Buffer::device(context, bytes)) {
-            Ok(buffer) => (buffer, None),
-            Err(error) => {
-                let first = !TOLD.swap(true, Ordering::Relaxed);
-                (Buffer::host(bytes), first.then(|| error.about("Using host memory in place of the GPU's")))
-            }
-        }
+        let device = context.ok_or_else(missing).and_then(|context| Buffer::device(context, bytes));
+        or_else(device, "Using host memory in place of the GPU's", &TOLD, || Buffer::host(bytes))
     }
 
     /// Unified where host and GPU can share it, else on the GPU; with why, for the first buffer of a process.
@@ -143,14 +138,10 @@ impl Buffer {
     /// `Run`, where the GPU has no memory left.
     pub fn try_unified(context: &Context, bytes: usize) -> Result<(Self, Option<Error>)> {
         static TOLD: AtomicBool = AtomicBool::new(false);
-        match Buffer::unified(context, bytes) {
-            Ok(buffer) => Ok((buffer, None)),
-            Err(error) => {
-                let first = !TOLD.swap(true, Ordering::Relaxed);
-                let told = first.then(|| error.about("Using the GPU's memory in place of unified memory"));
-                Ok((Buffer::device(context, bytes)?, told))
-            }
-        }
+        let what = "Using the GPU's memory in place of unified memory";
+        let unified = Buffer::unified(context, bytes).map(Ok);
+        let (buffer, why) = or_else(unified, what, &TOLD, || Buffer::device(context, bytes));
+        buffer.map(|buffer| (buffer, why))
     }
 
     fn new(place: Place, context: Option<&Context>, bytes: usize) -> Result<Self> {
@@ -307,6 +298,14 @@ impl Buffer {
             false => Err(Error::new(Kind::WrongType, "The range is not within the buffer")
                 .cause(format!("{bytes} bytes from {at} on, of {}", self.bytes))),
         }
+    }
+}
+
+/// What is wanted, or the other; with why not, the first time.
+fn or_else<T>(wanted: Result<T>, what: &str, told: &AtomicBool, other: impl FnOnce() -> T) -> (T, Option<Error>) {
+    match wanted {
+        Ok(it) => (it, None),
+        Err(missing) => (other(), (!told.swap(true, Ordering::Relaxed)).then(|| missing.about(what))),
     }
 }
 

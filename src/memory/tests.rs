@@ -96,6 +96,26 @@ fn the_host_does_not_see_device_memory_and_the_gpu_not_all_of_the_hosts() {
 }
 
 #[test]
+fn the_gpus_memory_takes_the_place_of_unified_memory() {
+    let Some(context) = context() else { return };
+    let is_there = Buffer::unified(&context, 16).is_ok();
+    let (buffer, why) = Buffer::try_unified(&context, 16).unwrap();
+    assert_eq!(buffer.place(), if is_there { Place::Unified } else { Place::Device });
+    assert_eq!(why.is_none(), is_there);
+}
+
+#[test]
+fn what_is_wanted_in_vain_is_told_once() {
+    let told = AtomicBool::new(false);
+    let want = |there: Result<&'static str>| or_else(there, "Using the other", &told, || "the other");
+    assert!(matches!(want(Ok("it")), ("it", None)));
+    let missing = || Err(Error::new(Kind::Library, "there is none"));
+    let ("the other", Some(why)) = want(missing()) else { panic!("it is told") };
+    assert_eq!(why.message(), "Using the other: there is none.");
+    assert!(matches!(want(missing()), ("the other", None)));
+}
+
+#[test]
 fn more_than_there_is_falls_back() {
     let Some(context) = context() else { return };
     let (_, all) = context.memory().unwrap();
