@@ -32,6 +32,6 @@ impl GpuPainter {
         // SAFETY: the planes were checked against their memory, which is mapped for writing until the work is done.
         unsafe { self.overlay.launch(&self.stream, &frame.planes, &self.target, plan) }?;
         self.stream.end_timing(begin);
-        self.stream.record()?.wait()
+        self.overlay.wait()
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::ptr;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{result, sys};
@@ -64,10 +65,9 @@ impl Context {
         if let Some(event) = self.0.events.lock().unwrap().pop() {
             return Ok(event);
         }
-        // Waiting for it sleeps: with a stream per core, spinning would leave nothing for decoders and encoders.
-        self.new_event(
-            sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32,
-        )
+        // Not such as the driver can sleep on: of those each one, waited for or not, interrupts the host and wakes all who sleep,
+        // and 16 streams lost a tenth of their frames by it.
+        self.new_event(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32)
     }
 
     fn timed_event(&self) -> Result<Event> {
@@ -105,24 +105,60 @@ impl Fence {
     /// # Errors
     /// `Run`, also for work queued earlier that failed only now.
     pub fn wait(&self) -> Result<()> {
-        stats::waiting(|| self.pass())
+        self.wait_again(&mut Patience::default())
     }
 
-    fn pass(&self) -> Result<()> {
-        // Kernels of a frame take microseconds, waking up takes tens of them: look first, sleep then.
-        const LOOK: Duration = Duration::from_micros(30);
-        let _entered = self.0.context.enter()?;
+    /// The same for who waits for such work again and again.
+    ///
+    /// # Errors
+    /// As [`Fence::wait`].
+    pub fn wait_again(&self, patience: &mut Patience) -> Result<()> {
         let begun = Instant::now();
+        let outcome = stats::waiting(|| self.pass(begun, patience.usual()));
+        patience.waited(begun.elapsed());
+        outcome
+    }
+
+    /// Looks again and again, and sleeps in between: with a stream per core, spinning would leave nothing for decoders and
+    /// encoders.
+    fn pass(&self, begun: Instant, usual: Duration) -> Result<()> {
+        /// Falling asleep and waking up takes longer.
+        const SHORT: Duration = Duration::from_micros(30);
+        /// Linux makes some 60 µs of the shortest. What takes long is looked at more rarely.
+        const NAPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_millis(1)];
+        let _entered = self.0.context.enter()?;
         loop {
             // SAFETY: the event is alive and was recorded.
             match unsafe { sys::cuEventQuery(self.0.event.0) } {
-                sys::CUresult::CUDA_ERROR_NOT_READY if begun.elapsed() < LOOK => std::hint::spin_loop(),
-                sys::CUresult::CUDA_ERROR_NOT_READY => break,
+                sys::CUresult::CUDA_ERROR_NOT_READY => {}
                 outcome => return outcome.result().or_fail("GPU work failed"),
             }
+            let waited = begun.elapsed();
+            match waited < SHORT && usual < SHORT {
+                true => std::hint::spin_loop(),
+                false => {
+                    let nap = (waited / 8).clamp(NAPS[0], NAPS[1]);
+                    thread::sleep((usual * 3 / 4).saturating_sub(waited).max(nap));
+                }
+            }
         }
-        // SAFETY: as above.
-        unsafe { result::event::synchronize(self.0.event.0) }.or_fail("GPU work failed")
+    }
+}
+
+/// How long somebody's waits last, so that most of the next one can be slept through.
+#[derive(Default)]
+pub struct Patience {
+    /// The last two. The shorter one counts, for one may have been an exception.
+    last: [Duration; 2],
+}
+
+impl Patience {
+    fn usual(&self) -> Duration {
+        self.last[0].min(self.last[1])
+    }
+
+    fn waited(&mut self, time: Duration) {
+        self.last = [self.last[1], time];
     }
 }
 
@@ -164,5 +200,22 @@ impl Timing {
         // SAFETY: both events are alive and were recorded.
         let ms = unsafe { result::event::elapsed(self.begin.event.0, self.end.event.0) }.ok()?;
         Some(Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_long_wait_is_no_reason_to_sleep_longer() {
+        let ms = Duration::from_millis;
+        let mut patience = Patience::default();
+        assert_eq!(patience.usual(), ms(0));
+        let usual = [2, 3, 50, 2, 2, 1].map(|time| {
+            patience.waited(ms(time));
+            patience.usual()
+        });
+        assert_eq!(usual, [ms(0), ms(2), ms(3), ms(2), ms(2), ms(1)]);
     }
 }

@@ -22,7 +22,7 @@ use cudarc::driver::{DriverError, result, sys};
 
 use crate::error::{Error, Kind, Result};
 use fence::Event;
-pub use fence::{Fence, TimedEvent, Timing};
+pub use fence::{Fence, Patience, TimedEvent, Timing};
 use stream::RawStream;
 pub use stream::{Launch, Purpose, Stream};
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use cudarc::driver::{result, sys};
 
 use super::{DECODE, NMS};
-use crate::cuda::driver::{Check, Context, Fence, Function, Launch, Stream};
+use crate::cuda::driver::{Check, Context, Fence, Function, Launch, Patience, Stream};
 use crate::cuda::graph::{Call, Chain};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
@@ -54,6 +54,7 @@ pub struct Boxes {
     chains: [Option<Told>; 2],
     /// What was launched last.
     pending: Option<Fence>,
+    patience: Patience,
     scratch: DeviceBlock,
     pool: DevicePool,
 }
@@ -287,6 +288,7 @@ impl Boxes {
             results: Mapped::new(context, results_bytes(USUAL_DETECTIONS.min(head.rows)))?,
             chains: [None, None],
             pending: None,
+            patience: Patience::default(),
             scratch,
             pool,
         })
@@ -383,7 +385,7 @@ impl Boxes {
 
     /// Waits for the last frame.
     fn finish(&mut self) -> Result<()> {
-        self.pending.take().map_or(Ok(()), |fence| fence.wait())
+        self.pending.take().map_or(Ok(()), |fence| fence.wait_again(&mut self.patience))
     }
 
     /// Queues the upload of thresholds that changed.

@@ -4,7 +4,7 @@
 use bytemuck::cast_slice;
 
 use super::{DevicePlane, OVERLAY, check_planes};
-use crate::cuda::driver::{Context, Fence, Function, Launch, Stream};
+use crate::cuda::driver::{Context, Fence, Function, Launch, Patience, Stream};
 use crate::error::Result;
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::stats;
@@ -27,6 +27,7 @@ pub struct Overlay {
     font: Option<Atlas>,
     /// The last launch, which reads `plan`.
     pending: Option<Fence>,
+    patience: Patience,
 }
 
 /// Marks and then text: where the host writes them, and where the kernel reads them.
@@ -86,6 +87,7 @@ impl Overlay {
             plan: None,
             font: None,
             pending: None,
+            patience: Patience::default(),
         })
     }
 
@@ -109,10 +111,8 @@ impl Overlay {
         if plan.marks.is_empty() {
             return Ok(());
         }
-        // Normally long passed: whoever drew the frame before has waited for it.
-        if let Some(fence) = self.pending.take() {
-            fence.wait()?;
-        }
+        // The memory for the plan is in use until then.
+        self.wait()?;
         let coverage = self.coverage(plan.font)?;
         let (marks, text): (&[u8], &[u8]) = (cast_slice(plan.marks), cast_slice(plan.text));
         let memory = self.memory(marks.len() + text.len())?;
@@ -144,6 +144,14 @@ impl Overlay {
         stats::uploaded(marks.len() + text.len());
         self.pending = Some(stream.record()?);
         Ok(())
+    }
+
+    /// Waits for what was launched.
+    ///
+    /// # Errors
+    /// `Run`, where work on the GPU failed.
+    pub fn wait(&mut self) -> Result<()> {
+        self.pending.take().map_or(Ok(()), |fence| fence.wait_again(&mut self.patience))
     }
 
     /// How many blocks the greatest part of a mark takes.
@@ -182,8 +190,6 @@ impl Overlay {
 
 impl Drop for Overlay {
     fn drop(&mut self) {
-        if let Some(fence) = self.pending.take() {
-            let _ = fence.wait(); // whoever waits for the frame hears of it
-        }
+        let _ = self.wait(); // whoever waits for the frame hears of it
     }
 }
