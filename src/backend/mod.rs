@@ -39,6 +39,11 @@ pub trait Backend: Send {
     unsafe fn run_at(&mut self, _picture: u64, _outputs: &[u64], _after: Option<&Fence>) -> Result<Fence> {
         Err(Error::new(Kind::Library, "The model does not run on a GPU"))
     }
+
+    /// GPU memory that its runs work in, beside the model's own.
+    fn working_bytes(&self) -> u64 {
+        0
+    }
 }
 
 /// Which backend the user asks for.

@@ -1,10 +1,9 @@
 //! Runs of an engine that were recorded as CUDA graphs, each with the addresses of its tensors.
 //!
 //! Tensors come from pools that hand out the same few blocks again and again, so a pipeline soon runs on recordings only. A
-//! recording costs about as much as some runs: it is made when addresses come for the second time. Each keeps the blocks that
-//! its outputs go into, so that there is one for each place of a picture, and not for each pair of places that pools come to.
-
-use std::collections::VecDeque;
+//! recording costs as much as ten runs or more: it is made when addresses come for the second time, and kept as long as they come
+//! at all. Each keeps the blocks that its outputs go into, so that there is one for each place of a picture, and not for each pair
+//! of places that pools come to.
 
 use crate::cuda::driver::Stream;
 use crate::cuda::graph::Graph;
@@ -16,10 +15,17 @@ use crate::tensorrt::interfaces;
 /// More pictures than are under way in a pipeline; where they never lie in the same place again, this many are kept for nothing.
 const MOST: usize = 64;
 
+/// Where more than that are under way, what has come within so many runs stays, and others are run without a recording: each
+/// would only take the place of another.
+const RECENT: u64 = 4 * MOST as u64;
+
 #[derive(Default)]
 pub struct Recordings {
-    /// The latest last.
-    runs: VecDeque<Run>,
+    runs: Vec<Run>,
+    /// Runs so far, recorded or not.
+    count: u64,
+    /// How many of them are left alone.
+    first: u64,
 }
 
 struct Run {
@@ -29,14 +35,21 @@ struct Run {
     outputs: Vec<DeviceBlock>,
     /// `None` where the addresses came once.
     graph: Option<Graph>,
+    /// Which of all runs was the last one with these addresses.
+    last: u64,
 }
 
 impl Recordings {
+    /// For runs that are no longer what they were, and may soon be something else again: the next few are not recorded.
+    pub fn after_a_change() -> Self {
+        Recordings { first: 16, ..Recordings::default() }
+    }
+
     /// Where the outputs of a picture went before, if nobody uses them any more.
     pub fn outputs(&mut self, picture: u64) -> Option<Vec<DeviceBlock>> {
-        let known = self.runs.iter_mut().filter(|run| run.addresses[0] == picture && !run.outputs.is_empty());
+        let mut known = self.runs.iter_mut().filter(|run| run.addresses[0] == picture && !run.outputs.is_empty());
         let free =
-            known.rev().find_map(|run| run.outputs.iter_mut().all(DeviceBlock::is_only_one).then_some(&run.outputs))?;
+            known.find_map(|run| run.outputs.iter_mut().all(DeviceBlock::is_only_one).then_some(&run.outputs))?;
         Some(free.iter().map(DeviceBlock::again).collect())
     }
 
@@ -45,7 +58,9 @@ impl Recordings {
     /// # Safety
     /// As for [`Context::enqueue`].
     pub unsafe fn launch(&mut self, addresses: &[u64], stream: &Stream) -> Option<Result<()>> {
-        let run = self.runs.iter_mut().rfind(|run| run.addresses == addresses)?;
+        self.count += 1;
+        let run = self.runs.iter_mut().find(|run| run.addresses == addresses)?;
+        run.last = self.count;
         // SAFETY: the addresses are those that it was recorded with; the rest says the caller.
         run.graph.as_mut().map(|graph| unsafe { graph.launch(stream) })
     }
@@ -61,7 +76,7 @@ impl Recordings {
         context: &mut Context,
         stream: &Stream,
     ) -> Result<()> {
-        if let Some(run) = self.runs.iter_mut().rfind(|run| run.addresses == addresses) {
+        if let Some(run) = self.runs.iter_mut().find(|run| run.addresses == addresses) {
             // SAFETY: as the caller says.
             run.graph = Some(unsafe { context.record(stream) }?);
             let count = self.runs.iter().filter(|run| run.graph.is_some()).count();
@@ -71,10 +86,18 @@ impl Recordings {
             );
             return Ok(());
         }
-        // What is queued of the oldest runs on, though it is destroyed.
-        self.runs.drain(..(self.runs.len() + 1).saturating_sub(MOST));
+        if self.count <= self.first {
+            return Ok(());
+        }
+        if self.runs.len() >= MOST {
+            let (oldest, run) = self.runs.iter().enumerate().min_by_key(|(_, run)| run.last).expect("there are some");
+            if self.count - run.last < RECENT {
+                return Ok(());
+            }
+            self.runs.swap_remove(oldest); // what is queued of it runs on, though it is destroyed
+        }
         let outputs = outputs.iter().map(DeviceBlock::again).collect();
-        self.runs.push_back(Run { addresses: addresses.to_vec(), outputs, graph: None });
+        self.runs.push(Run { addresses: addresses.to_vec(), outputs, graph: None, last: self.count });
         Ok(())
     }
 }

@@ -338,7 +338,7 @@ impl TensorRt {
     fn tell(&mut self, rows: usize) -> Result<()> {
         if self.told != rows {
             // What was recorded may read dimensions that TensorRT keeps on the GPU, and is about to change.
-            self.recorded.as_mut().map(std::mem::take);
+            self.recorded = self.recorded.take().map(|_| Recordings::after_a_change());
             self.context.set_input(&self.image, &with_rows(&self.wanted.dims, rows))?;
             for (io, dims, _) in &self.side_inputs {
                 self.context.set_input(io, &with_rows(dims, rows))?;
@@ -502,5 +502,9 @@ impl Backend for TensorRt {
         // SAFETY: as the caller says.
         unsafe { self.start(&[]) }?;
         self.stream.record()
+    }
+
+    fn working_bytes(&self) -> u64 {
+        self.context.engine().device_memory()
     }
 }

@@ -134,7 +134,8 @@ impl TrtInfer {
                     }
                 }
             };
-            let outcome = plan.load(&Loading { tell: &tell, cancelled: opening.cancelled() });
+            let loaded = plan.load(&Loading { tell: &tell, cancelled: opening.cancelled() });
+            let outcome = loaded.and_then(|mut backend| model.rehearse(&mut *backend).map(|()| backend));
             if opening.is_cancelled() {
                 progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
                 return;

@@ -4,14 +4,15 @@ use std::sync::{Arc, Mutex, Weak};
 
 use super::opening::{Opening, Seat};
 use super::settings::Settings;
-use crate::backend::Plan;
+use crate::backend::{Backend, Plan};
 use crate::error::{Error, Kind, Result};
 use crate::memory::Slots;
+use crate::tensor::{Tensor, Tensors};
 
 /// A model and how its loading goes, of one element or of several.
 pub struct Model {
     pub plan: Plan,
-    /// Where pictures of a batch lie side by side.
+    /// Where pictures lie, those of a batch side by side.
     pub slots: Option<Slots>,
     pub opening: Arc<Opening>,
 }
@@ -26,12 +27,33 @@ static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
 impl Model {
     pub fn new(plan: Plan) -> Self {
-        // A batch of one is where its picture is.
-        let slots = plan.cuda.as_ref().filter(|_| plan.batch > 1).map(|cuda| {
+        let slots = plan.cuda.as_ref().map(|cuda| {
             let bytes = plan.spec.desc.bytes().expect("the specification has fixed dimensions");
             Slots::new(cuda, bytes, plan.batch)
         });
         Model { plan, slots, opening: Arc::default() }
+    }
+
+    /// Runs where the first pictures will lie: what a backend prepares for a place, which takes milliseconds, would else keep
+    /// frames waiting.
+    pub fn rehearse(&self, backend: &mut dyn Backend) -> Result<()> {
+        let Some(slots) = &self.slots else { return Ok(()) };
+        let picture = || {
+            let mut block = slots.take()?;
+            block.write(&vec![0; slots.bytes()])?;
+            let tensor = Tensor::on_device(self.plan.spec.desc.clone(), block);
+            Ok(Arc::new(Tensors::new(vec![tensor], None, None)))
+        };
+        // As many batches as are mostly under way.
+        let count = if self.plan.batch == 1 { 4 } else { 2 };
+        let batches = (0..count).map(|_| (0..self.plan.batch).map(|_| picture()).collect::<Result<Vec<_>>>());
+        for pictures in batches.collect::<Result<Vec<_>>>()? {
+            // Seen, recorded, launched.
+            for _ in 0..3 {
+                backend.run(&pictures)?.into_iter().try_for_each(|outputs| outputs.into_ready().map(drop))?;
+            }
+        }
+        Ok(())
     }
 }
 
