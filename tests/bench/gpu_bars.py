@@ -14,7 +14,7 @@ import re
 import sys
 
 RATIO_16, RATIO_1, ADDED_US, CPU, GRAPH = 0.95, 0.90, 1000, 0.25, 1.15
-SHARED_FPS, SHARED_MEMORY = 1.5, 1 / 10
+SHARED_FPS, SHARED_MEMORY, POOL_HITS = 1.5, 1 / 10, 0.99
 TORCH_FPS, TORCH_CPU, TORCHVISION, EFFICIENTNMS = 2, 1 / 2, 5, 1.5
 MODELS = {"small": "shapes", "yolov8s": "yolov8s"}
 
@@ -84,16 +84,19 @@ def chains(table, lines, name, file):
         what = f"{name}, {streams} streams, {kind}: "
         least = {1: RATIO_1, 16: RATIO_16}.get(streams)
         table.add(what + "fps, of ceiling", line["fps"], min(line["decode_fps"], line["engine_fps"]), line["of_ceiling"], least)
-        beyond = line["cpu_beyond_decode_s_per_1000"]
-        table.add(what + "CPU s per 1000", beyond, line["cpu_s_per_1000"], None, most=CPU if streams == 16 else None)
-        if line["added_p99_us"] is None:
+        table.add(what + "CPU s per 1000 in our elements", line["cpu_ours_s_per_1000"], None, None,
+                  most=CPU if streams == 16 else None)
+        table.add(what + "CPU s per 1000 beyond decoding, all", line["cpu_beyond_decode_s_per_1000"], line["cpu_s_per_1000"], None)
+        table.add(what + "buffers that pools had", line["pool_hits"], None, None, least=POOL_HITS)
+        if line["live_p99_us"] is None:
             if line["live"]:
                 table.open(what + f"live, {line['live']} fps are not kept")
             continue
         table.add(what + "live p50, p99, µs", line["live_p50_us"], line["live_p99_us"], None)
         # With batches a frame waits for others as long as batch-timeout lets it, so there it is no more than a figure.
-        table.add(what + "p99 added to the engine's, µs", line["added_p99_us"], None, None,
-                  most=ADDED_US if streams == 16 and batch == 1 else None)
+        if line["added_p99_us"] is not None:
+            table.add(what + "p99 added to that of the engines alone, µs", line["added_p99_us"], line["engines_live_p99_us"], None,
+                      most=ADDED_US if streams == 16 else None)
     return rows
 
 
@@ -110,6 +113,8 @@ def sharing(table, rows, name):
     if own["engines_mib"] > 0:
         table.add(what + "engine MiB", shared["engines_mib"], own["engines_mib"],
                   shared["engines_mib"] / own["engines_mib"], most=most)
+        all_of = [line["engines_mib"] + line["room_mib"] for line in (shared, own)]
+        table.add(what + "with what they work in, MiB", *all_of, all_of[0] / all_of[1])
 
 
 def gpus(table, lines):

@@ -12,12 +12,12 @@
 //!
 //! * decode: the same without our elements. engine: runs on batches that are there, fps of the best of 1, 2 and 4 threads,
 //!   each with an engine of its own and two runs in flight. of ceiling: fps of the chain over the smaller of both.
-//! * CPU: seconds of the whole process for 1,000 frames, and those beyond decoding. host: what the elements say that a frame
-//!   takes on their threads, without the waits for the GPU. pools: the share of buffers that were there, once all is warm.
-//! * GPU MiB: of the whole pipeline, and of its engines alone. fill: frames in a batch, and the share of batches that were
-//!   not full when the timeout came.
+//! * CPU: seconds of the whole process for 1,000 frames, those beyond decoding alone, and those that threads spend in our
+//!   elements. pools: the share of buffers that were there, once all is warm.
+//! * GPU MiB: of the whole pipeline, and of its models alone: engines, and what they work in. fill: frames in a batch, and the
+//!   share of batches that were not full when the timeout came.
 //! * live: each stream at that many frames a second, and how long a frame takes from the decoder to trtnms' source pad, where
-//!   the pace is kept; added: p99 of that beyond p99 of the engine alone on the smallest of the batches, one run at a time.
+//!   the pace is kept; added: p99 of that beyond p99 of as many engines alone, with frames at the same moments.
 //!
 //! A model whose batch is fixed to 1 gets an open one for this, in a copy below target/, if its graph is as plain as those of
 //! tests/models; others must be exported with a dynamic batch. What fails is said in its row, and the others go on; the exit
@@ -49,8 +49,7 @@ use engine::Engine;
 use pipeline::{Figures, Setup, run};
 use serde_json::json;
 
-const HEADINGS: &str =
-    "streams  model      fps  ceiling   ratio  fill  late CPU/1000  beyond  engines  GPU MiB live p50     p99   added";
+const HEADINGS: &str = "streams  model      fps  ceiling   ratio  fill  late CPU/1000  beyond    ours  engines    room  GPU MiB live p50     p99   added";
 
 /// 0 of none.
 fn median(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -62,8 +61,6 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 /// An engine that has its tensors.
 struct Alone {
     fps: f64,
-    /// Microseconds of a run.
-    p99: f64,
 }
 
 /// Decoding without anything behind it.
@@ -103,18 +100,18 @@ impl Bench {
         let one_by_one = measure(1, 0)?;
         let quantile = |q| median(one_by_one.iter().map(|(_, times)| times.value_at_quantile(q) as f64));
         let (p50, p99) = (quantile(0.5), quantile(0.99));
-        let mib = engine.loaded_mib(1)?;
+        let [mib, room] = engine.loaded_mib(1)?;
         println!(
             "engine, batch {batch:>2}: {:.0}, {:.0}, {:.0} fps in 1, 2, 4 threads; a run takes {p50:.0} µs, p99 {p99:.0} µs; \
-             {mib:.0} MiB of GPU memory",
+             {mib:.0} MiB of GPU memory, and {room:.0} to work in",
             fps[0], fps[1], fps[2],
         );
         let best = fps.iter().copied().fold(0.0, f64::max);
         self.arguments.note(json!({
             "row": "engine", "model": model, "properties": properties, "batch": batch, "fps": best, "fps_of_threads": fps,
-            "p50_us": p50, "p99_us": p99, "gpu_mib": mib,
+            "p50_us": p50, "p99_us": p99, "gpu_mib": mib, "room_mib": room,
         }));
-        Ok(Alone { fps: best, p99 })
+        Ok(Alone { fps: best })
     }
 
     /// Runs of so many streams through `elements`, at that pace.
@@ -158,9 +155,12 @@ impl Bench {
         let figure = |get: fn(&Figures) -> f64| median(flat_out.iter().map(get));
         let (fps, cpu, mib) = (figure(|run| run.fps), figure(|run| run.cpu), figure(|run| run.gpu_mib));
         let (fill, late) = (figure(Figures::fill), figure(Figures::late));
-        let engines_mib = Engine::new(model, options, batch)?.loaded_mib(engines)?;
+        let engine_alone = Engine::new(model, options, batch)?;
+        let [engines_mib, room_mib] = engine_alone.loaded_mib(engines)?;
         let engine = self.engines[&batch].fps * *gpus as f64;
         let (ceiling, beyond) = (decoding.fps.min(engine), cpu - decoding.cpu);
+        let each: [f64; 3] = std::array::from_fn(|i| median(flat_out.iter().map(|run| run.ours[i])));
+        let ours: f64 = each.iter().sum();
 
         // What cannot keep the pace has whatever waits before it in its latency.
         let frames = |fps: f64| fps * self.arguments.length.as_secs_f64();
@@ -170,13 +170,20 @@ impl Bench {
         let at_pace = |get: &dyn Fn(&Figures) -> f64| kept.then(|| median(paced.iter().map(get)));
         let quantile = |q| at_pace(&|run| run.latency.value_at_quantile(q) as f64);
         let (p50, p99, live_fill) = (quantile(0.5), quantile(0.99), at_pace(&Figures::fill));
-        let least = self.engines.values().next().map_or(0.0, |engine| engine.p99);
-        let added = p99.map(|p99| p99 - least);
+        // Batches wait for each other's frames, so an engine alone at that pace is no measure for them.
+        let alone = match kept && batch == 1 {
+            true => (0..*repeats)
+                .map(|_| Ok(engine_alone.measure_live(streams, *live, self.arguments.length)?.value_at_quantile(0.99)))
+                .collect::<gsttrt::error::Result<Vec<_>>>()?,
+            false => Vec::new(),
+        };
+        let alone = (!alone.is_empty()).then(|| median(alone.iter().map(|&p99| p99 as f64)));
+        let added = p99.zip(alone).map(|(p99, alone)| p99 - alone);
 
         let shown = |figure: Option<f64>| figure.map_or("-".into(), |figure| format!("{figure:.0}"));
         println!(
-            "{streams:>7}{:>7}{fps:>9.0}{ceiling:>9.0}{:>8.3}{fill:>6.1}{:>5.0}%{cpu:>9.2}{beyond:>8.2}{engines_mib:>9.0}\
-             {mib:>9.0}{:>9}{:>8}{:>8}",
+            "{streams:>7}{:>7}{fps:>9.0}{ceiling:>9.0}{:>8.3}{fill:>6.1}{:>5.0}%{cpu:>9.2}{beyond:>8.2}{ours:>8.2}\
+             {engines_mib:>9.0}{room_mib:>8.0}{mib:>9.0}{:>9}{:>8}{:>8}",
             shared.map_or("own".into(), |batch| batch.to_string()),
             fps / ceiling,
             100.0 * late,
@@ -184,25 +191,23 @@ impl Bench {
             shown(p99),
             shown(added),
         );
-        let host: [f64; 3] =
-            std::array::from_fn(|i| median(flat_out.iter().map(|run| (run.host[i][0] - run.host[i][1]) * 1e3)));
         let [hits, misses] = [0, 1].map(|i| flat_out.iter().map(|run| run.pools[i]).sum::<u64>());
         let pools = hits as f64 / (hits + misses).max(1) as f64;
         println!(
-            "{:>14}µs of the host: {:.0} in trtpreprocess, {:.0} in trtinfer, {:.0} in trtnms; pools {:.2} %",
+            "{:>14}CPU/1000 of trtpreprocess {:.3}, trtinfer {:.3}, trtnms {:.3}; pools {:.2} %",
             "",
-            host[0],
-            host[1],
-            host[2],
+            each[0],
+            each[1],
+            each[2],
             100.0 * pools,
         );
         self.arguments.note(json!({
-            "host_us": host, "pool_hits": pools,
+            "cpu_ours_s_per_1000": ours, "cpu_of_each_s_per_1000": each, "pool_hits": pools,
             "row": "chain", "model": model, "properties": properties, "streams": streams, "gpus": gpus, "shared": shared.is_some(),
             "batch": batch, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
             "of_ceiling": fps / ceiling, "cpu_s_per_1000": cpu, "cpu_beyond_decode_s_per_1000": beyond, "gpu_mib": mib,
-            "engines_mib": engines_mib, "fill": fill, "late": late, "live": live, "live_kept": kept,
-            "live_fill": live_fill, "live_p50_us": p50, "live_p99_us": p99, "added_p99_us": added,
+            "engines_mib": engines_mib, "room_mib": room_mib, "fill": fill, "late": late, "live": live, "live_kept": kept,
+            "live_fill": live_fill, "live_p50_us": p50, "live_p99_us": p99, "engines_live_p99_us": alone, "added_p99_us": added,
         }));
         Ok(())
     }
@@ -239,9 +244,7 @@ fn measure() -> Result<bool, Box<dyn Error>> {
     gst::init()?;
     gsttrt::plugin_register_static()?;
     let mut arguments = Arguments::parse()?;
-    if arguments.batches.iter().any(|&batch| batch > 1) {
-        arguments.model = open_batch::of(&arguments.model)?;
-    }
+    arguments.model = open_batch::of(&arguments.model)?;
     let clip = Clip::read(&arguments.clip)?;
     let mut bench = Bench { arguments, clip, engines: BTreeMap::new(), all_came_out: true };
     bench.all();

@@ -16,6 +16,7 @@ use gsttrt::tensor::{Tensor, Tensors};
 use hdrhistogram::Histogram;
 
 use crate::machine::gpu_mib;
+use crate::pipeline::phase;
 
 /// Microseconds up to a minute.
 pub fn times() -> Histogram<u64> {
@@ -101,13 +102,49 @@ impl Engine {
         Ok((fps, took))
     }
 
-    /// MiB of GPU memory that so many of it take once they are loaded, each with its weights and its room to work in.
-    pub fn loaded_mib(&self, count: usize) -> Result<f64> {
+    /// How long a run takes where so many engines get a frame each, at that pace and in the [phases](phase) that streams
+    /// have; in µs. What waits for it spins, so that nothing is added to it.
+    pub fn measure_live(&self, streams: usize, pace: u32, length: Duration) -> Result<Histogram<u64>> {
+        let ready = (0..streams).map(|_| Ok((self.load()?, self.pictures()?))).collect::<Result<Vec<_>>>()?;
+        let all_ready = Instant::now() + Duration::from_millis(500);
+        let work = |stream, (mut backend, pictures): (Box<dyn Backend>, Vec<Arc<Tensors>>)| -> Result<Histogram<u64>> {
+            // What is prepared at the first runs is no matter of later ones.
+            for _ in 0..3 {
+                backend.run(&pictures)?.into_iter().try_for_each(|outputs: Tensors| outputs.into_ready().map(drop))?;
+            }
+            let (mut took, begun) = (times(), all_ready + phase(stream, pace));
+            let frames = (f64::from(pace) * length.as_secs_f64()) as u32;
+            for frame in 0..frames {
+                let due = begun + Duration::from_secs(1) * frame / pace;
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                let start = Instant::now();
+                for outputs in backend.run(&pictures)? {
+                    while outputs.ready().is_some_and(|ready| !ready.is_passed()) {
+                        std::hint::spin_loop();
+                    }
+                }
+                took.saturating_record(start.elapsed().as_micros() as u64);
+            }
+            Ok(took)
+        };
+        thread::scope(|scope| {
+            let start = |(stream, own)| scope.spawn(move || work(stream, own));
+            let workers: Vec<_> = ready.into_iter().enumerate().map(start).collect();
+            let mut all = times();
+            for worker in workers {
+                all.add(worker.join().expect("it does not panic")?).expect("of the same bounds");
+            }
+            Ok(all)
+        })
+    }
+
+    /// MiB of GPU memory that so many of it take once they are loaded: the engines, and what each has to work in.
+    pub fn loaded_mib(&self, count: usize) -> Result<[f64; 2]> {
         drop(self.load()?); // the first one brings modules that stay
         let before = gpu_mib();
         let loaded = (0..count).map(|_| self.load()).collect::<Result<Vec<_>>>()?;
         let taken = gpu_mib() - before;
-        drop(loaded);
-        Ok(taken)
+        let room = loaded.iter().map(|backend| backend.working_bytes()).sum::<u64>() as f64 / f64::from(1 << 20);
+        Ok([taken - room, room])
     }
 }

@@ -16,6 +16,14 @@ pub fn cpu_seconds() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
+/// Nanoseconds of the calling thread on the CPU.
+pub fn thread_cpu() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes a plain struct.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// MiB in use on the first GPU, by whatever process; 0 without one.
 pub fn gpu_mib() -> f64 {
     // Kept, because a context takes memory itself, and time.

@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 
 use crate::clip::{Clip, branch};
 use crate::engine::times;
-use crate::machine::{cpu_seconds, gpu_mib};
+use crate::machine::{cpu_seconds, gpu_mib, thread_cpu};
 use crate::random::Random;
 
 /// Frames of each stream that are not counted: pools fill, kernels are loaded.
@@ -20,6 +20,12 @@ const WARM_UP: u64 = 30;
 
 /// Nothing is built here any more, so what takes longer to warm up is a hang.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// When a stream's first frame comes: cameras do not take their pictures at the same moment.
+pub fn phase(stream: usize, pace: u32) -> Duration {
+    let period = Duration::from_secs(1).checked_div(pace).unwrap_or_default();
+    period.mul_f32(Random(stream as u64).unit())
+}
 
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
@@ -44,8 +50,8 @@ pub struct Figures {
     pub latency: Histogram<u64>,
     /// Batches, frames in them, and batches that were not full when the timeout came.
     pub batches: [u64; 3],
-    /// Milliseconds of the host for a frame in each of [`OURS`], since the start: all of them, and those spent waiting for the GPU.
-    pub host: [[f64; 2]; 3],
+    /// Of these seconds, those in each of [`OURS`], from its sink pad to its source pad.
+    pub ours: [f64; 3],
     /// Buffers that pools had, and those that had to be allocated.
     pub pools: [u64; 2],
 }
@@ -84,15 +90,6 @@ fn stats(pipeline: &gst::Pipeline, factory: &str) -> Vec<gst::Structure> {
     elements.map(|element| element.property("stats")).collect()
 }
 
-/// What the elements say of their own time, in the mean of the streams.
-fn host(pipeline: &gst::Pipeline) -> [[f64; 2]; 3] {
-    OURS.map(|factory| {
-        let all = stats(pipeline, factory);
-        let mean = |name| all.iter().map(|of| of.get::<f64>(name).unwrap()).sum::<f64>() / all.len().max(1) as f64;
-        ["mean-ms", "wait-mean-ms"].map(mean)
-    })
-}
-
 fn pools(pipeline: &gst::Pipeline) -> [u64; 2] {
     let all: Vec<gst::Structure> = OURS.iter().flat_map(|factory| stats(pipeline, factory)).collect();
     ["pool-hits", "pool-misses"].map(|name| all.iter().map(|of| of.get::<u64>(name).unwrap()).sum())
@@ -104,6 +101,22 @@ struct Running<'a> {
     /// Frames that came out of each stream.
     counts: Vec<Arc<AtomicU64>>,
     latency: Arc<Mutex<Histogram<u64>>>,
+    /// Nanoseconds on the CPU in each of [`OURS`].
+    ours: [Arc<AtomicU64>; 3],
+}
+
+/// Takes the time on the CPU that a thread has between an element's pads.
+fn watch_cpu(element: &gst::Element, spent: &Arc<AtomicU64>) {
+    let (entered, left) = (Arc::new(AtomicU64::new(0)), spent.clone());
+    let came = entered.clone();
+    element.static_pad("sink").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        came.store(thread_cpu(), Ordering::Relaxed);
+        gst::PadProbeReturn::Ok
+    });
+    element.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        left.fetch_add(thread_cpu() - entered.load(Ordering::Relaxed), Ordering::Relaxed);
+        gst::PadProbeReturn::Ok
+    });
 }
 
 impl<'a> Running<'a> {
@@ -123,8 +136,12 @@ impl<'a> Running<'a> {
         let pipeline = pipeline.downcast::<gst::Pipeline>().expect("several elements");
         let latency = Arc::new(Mutex::new(times()));
         let counts = (0..setup.streams).map(|_| Arc::default()).collect();
-        let running = Running { setup, pipeline, counts, latency };
+        let running = Running { setup, pipeline, counts, latency, ours: Default::default() };
         (0..setup.streams).for_each(|i| running.watch(i));
+        for (factory, spent) in OURS.iter().zip(&running.ours) {
+            let elements = running.pipeline.iterate_all_by_element_factory_name(factory);
+            elements.into_iter().flatten().for_each(|element| watch_cpu(&element, spent));
+        }
         Ok(running)
     }
 
@@ -143,9 +160,8 @@ impl<'a> Running<'a> {
         });
         self.element("sink", i).static_pad("sink").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
             let begun: Instant = ended.lock().unwrap().pop_front().expect("each frame comes from the decoder");
-            if count.fetch_add(1, Ordering::Relaxed) >= WARM_UP {
-                latency.lock().unwrap().saturating_record(begun.elapsed().as_micros() as u64);
-            }
+            count.fetch_add(1, Ordering::Relaxed);
+            latency.lock().unwrap().saturating_record(begun.elapsed().as_micros() as u64);
             gst::PadProbeReturn::Ok
         });
     }
@@ -162,6 +178,10 @@ impl<'a> Running<'a> {
         }
     }
 
+    fn ours(&self) -> [u64; 3] {
+        std::array::from_fn(|i| self.ours[i].load(Ordering::Relaxed))
+    }
+
     fn frames(&self) -> u64 {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
@@ -176,20 +196,22 @@ impl<'a> Running<'a> {
             }
         }
         let (begun, frames, cpu, before) = (Instant::now(), self.frames(), cpu_seconds(), batches(&self.pipeline));
-        let taken = pools(&self.pipeline);
+        let (taken, spent) = (pools(&self.pipeline), self.ours());
+        // What came before had models loaded beside it.
+        self.latency.lock().unwrap().reset();
         while begun.elapsed() < self.setup.length {
             self.look()?;
         }
         let (seconds, frames) = (begun.elapsed().as_secs_f64(), (self.frames() - frames) as f64);
         let (cpu, after) = (cpu_seconds() - cpu, batches(&self.pipeline));
-        let pools = pools(&self.pipeline);
+        let (pools, ours) = (pools(&self.pipeline), self.ours());
         Ok(Figures {
             fps: frames / seconds,
             cpu: cpu / frames * 1e3,
             gpu_mib: gpu_mib(),
             latency: self.latency.lock().unwrap().clone(),
             batches: std::array::from_fn(|i| after[i] - before[i]),
-            host: host(&self.pipeline),
+            ours: std::array::from_fn(|i| (ours[i] - spent[i]) as f64 / 1e9 / frames * 1e3),
             pools: std::array::from_fn(|i| pools[i] - taken[i]),
         })
     }
@@ -202,9 +224,7 @@ pub fn run(setup: Setup) -> Result<Figures, String> {
     let figures = thread::scope(|scope| {
         for i in 0..setup.streams {
             let source = running.element("source", i).downcast::<AppSrc>().unwrap();
-            // Cameras do not take their pictures at the same moment.
-            let period = Duration::from_secs(1).checked_div(setup.pace).unwrap_or_default();
-            let phase = period.mul_f32(Random(i as u64).unit());
+            let phase = phase(i, setup.pace);
             let goes_on = || !stop.load(Ordering::Relaxed);
             scope.spawn(move || setup.clip.feed(&source, setup.pace, phase, goes_on));
         }
