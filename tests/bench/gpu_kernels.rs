@@ -2,7 +2,8 @@
 //!
 //! `cargo bench --profile dev --bench gpu_kernels`
 //!
-//! Two events with nothing between them have a distance too; it is printed, and part of every time.
+//! Two events with nothing between them have a distance too, and so have those around a kernel that does nothing; both are
+//! printed, and part of every time.
 //! A share counts each byte that must be read (rows of a plane that no position falls on are not) and each byte written, once,
 //! against those of a copy from device memory to device memory. Frames and tensors take turns, more than the cache holds.
 
@@ -10,10 +11,11 @@
 #[path = "../common/gpu.rs"]
 mod gpu;
 
+use std::ffi::CStr;
 use std::ptr;
 
 use cudarc::driver::{result, sys};
-use gsttrt::cuda::driver::{Context, Stream};
+use gsttrt::cuda::driver::{Context, Launch, Stream};
 use gsttrt::cuda::kernels::overlay::Overlay;
 use gsttrt::cuda::kernels::preprocess::Preprocess;
 use gsttrt::cuda::kernels::{DevicePlane, DevicePlanes};
@@ -30,6 +32,8 @@ const HEIGHT: usize = 1080;
 const FRAMES: usize = 32;
 const REPEATS: usize = 51;
 const COPIED: usize = 1 << 30;
+
+const IDLE: &CStr = c".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry idle(.param .u64 unused) { ret; }";
 
 struct Bench {
     context: Context,
@@ -127,6 +131,13 @@ fn main() -> Result<()> {
         context.device_name()?,
         bandwidth / 1e6
     );
+    let idle = context.module(IDLE)?.function("idle")?;
+    for blocks in [1, 400] {
+        let shape = Launch { grid: (blocks, 1, 1), block: (256, 1, 1), shared: 0 };
+        // SAFETY: it takes no more than this, and touches nothing.
+        let time = bench.time(&copied, |_| unsafe { stream.launch(&idle, shape, &0u64) })?;
+        println!("{:<52}{time:>9.2}", format!("a kernel that does nothing, in {blocks} blocks"));
+    }
     println!(
         "{:<52}{:>9}{:>11}{:>9}{:>12}{:>9}",
         "preprocess 1920x1080", "1 frame", "32 frames", "of copy", "32 launches", "of copy"
