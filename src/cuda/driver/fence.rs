@@ -148,17 +148,18 @@ impl Fence {
 /// How long somebody's waits last, so that most of the next one can be slept through.
 #[derive(Default)]
 pub struct Patience {
-    /// The last two. The shorter one counts, for one may have been an exception.
-    last: [Duration; 2],
+    /// The last ones. The shortest counts: to look too often costs less than to find out too late.
+    last: [Duration; 4],
 }
 
 impl Patience {
     fn usual(&self) -> Duration {
-        self.last[0].min(self.last[1])
+        self.last.into_iter().min().expect("there are some")
     }
 
     fn waited(&mut self, time: Duration) {
-        self.last = [self.last[1], time];
+        self.last.rotate_left(1);
+        self.last[3] = time;
     }
 }
 
@@ -208,14 +209,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_long_wait_is_no_reason_to_sleep_longer() {
-        let ms = Duration::from_millis;
+    fn some_long_waits_are_no_reason_to_sleep_longer() {
         let mut patience = Patience::default();
-        assert_eq!(patience.usual(), ms(0));
-        let usual = [2, 3, 50, 2, 2, 1].map(|time| {
-            patience.waited(ms(time));
-            patience.usual()
+        let usual = [4, 5, 4, 5, 90, 80, 70, 3, 60].map(|time| {
+            patience.waited(Duration::from_millis(time));
+            patience.usual().as_millis()
         });
-        assert_eq!(usual, [ms(0), ms(2), ms(3), ms(2), ms(2), ms(1)]);
+        assert_eq!(usual, [0, 0, 0, 4, 4, 4, 5, 3, 3]);
     }
 }
