@@ -3,6 +3,7 @@
 #
 #   tests/gpu/run.sh [ROW…]
 #
+#   plans       builds the f32 and the f16 engine that the other rows then take   (needs TensorRT with its builder)
 #   boxes       the GPU's boxes against the CPU's on both clips, f32 and f16
 #   score       precision and recall on the 1080p clip
 #   properties  what trtinfer's properties of TensorRT do   (needs TensorRT with its builder)
@@ -29,7 +30,8 @@
 #   TRT          folder of the full TensorRT            (default: TensorRT is searched for as usual)
 #   TRT_LEAN     folders of lean runtimes, with colons between them
 #   ENGINE32, ENGINE16, ENGINE_COMPATIBLE
-#                engines of tests/models/shapes.onnx for TRT; without them TRT builds the first two
+#                engines of tests/models/shapes.onnx for TRT; without the first two the row plans builds them
+#   LEVEL        how long TensorRT then looks for fast kernels (default: 3, minutes; 1 takes 60 and 90 s)
 #   INFER        further properties of trtinfer, such as allow-host-code=true
 #   PATIENCE     seconds for one run of compute-sanitizer (default: 400)
 #   RACECHECK    words in the names of the tests for racecheck, which is by far the slowest (default: all tests); without those
@@ -109,7 +111,7 @@ build_counter() {
         cc -O2 tests/gpu/copies_known.c -ldl -o "$WORK/copies_known"
 }
 
-# The model for a precision: an engine that was brought along, else the ONNX file, built once into the cache.
+# The model for a precision: an engine that was brought along or built by the row plans, else the ONNX file.
 model() {
     if [ -f "$WORK/ENGINE$1.engine" ]; then echo "$WORK/ENGINE$1.engine"; else echo "$MODEL"; fi
 }
@@ -138,6 +140,25 @@ detect() {
 }
 
 # ---------------------------------------------------------------------------- rows
+
+# An engine of so many bits, unless it is there.
+plan() {
+    local bits=$1 cache=$WORK/cache-$1
+    if [ ! -f "$WORK/ENGINE$bits.engine" ]; then
+        rm -rf "$cache"
+        detect "${GSTREAMERS%% *}" "plan$bits" sample "$MODEL" tensorrt \
+            "${TRT:+trt-library=$TRT} engine-cache=$cache precision=fp$bits optimization-level=${LEVEL:-3} ${INFER:-}" || return
+        mv "$cache"/*.engine "$WORK/ENGINE$bits.engine" || return
+    fi
+    wc -c "$WORK/ENGINE$bits.engine"
+}
+
+row_plans() {
+    local bits
+    for bits in 32 16; do
+        judge "an engine of f$bits" "${GSTREAMERS%% *}" "it is there" plan "$bits"
+    done
+}
 
 # Detections of both sides, then the comparison.
 compare() {
@@ -564,7 +585,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(boxes score properties build engines lean copies frames batches units chain download kernels library tensors regular sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score properties build engines lean copies frames batches units chain download kernels library tensors regular sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do
