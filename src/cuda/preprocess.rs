@@ -2,7 +2,7 @@
 
 use gst::glib;
 
-use super::driver::{Context, Purpose, Stream};
+use super::driver::{Context, Patience, Purpose, Stream};
 use super::kernels::preprocess::Preprocess;
 use super::kernels::{DevicePlane, DevicePlanes};
 use crate::error::{Error, Kind, Result};
@@ -46,6 +46,8 @@ pub struct TensorMaker {
     how: Upload,
     /// The GPU reads host memory as fast as its own.
     shares_memory: bool,
+    /// With the frames of the host.
+    patience: Patience,
     /// Where frames from the host go. One will do: the next copy into it is queued behind the kernel that reads it.
     upload: Option<DeviceBlock>,
     desc: TensorDesc,
@@ -73,6 +75,7 @@ impl TensorMaker {
             pool: DevicePool::new(context),
             how: Upload::Copy,
             shares_memory: context.reads_host_memory_well()?,
+            patience: Patience::default(),
             upload: None,
             desc: spec.desc.clone(),
             pixels,
@@ -122,7 +125,7 @@ impl TensorMaker {
         {
             // SAFETY: the frame was checked, and is there until the kernel has read it, which is waited for.
             let made = unsafe { self.of_gpu(&planes) }?;
-            made.wait()?;
+            made.ready().map_or(Ok(()), |read| read.wait_again(&mut self.patience))?;
             return Ok(made);
         }
         let begin = self.stream.begin_timing();
@@ -132,7 +135,7 @@ impl TensorMaker {
         // SAFETY: they are copies of the frame's, which was checked, in `upload`, which stays with the stream.
         let made = unsafe { self.of_gpu(&planes) };
         // Whoever owns the frame may write to it, and a copy out of pinned memory is not done when queued.
-        brought.wait()?;
+        brought.wait_again(&mut self.patience)?;
         made
     }
 

@@ -114,18 +114,19 @@ impl Fence {
     /// As [`Fence::wait`].
     pub fn wait_again(&self, patience: &mut Patience) -> Result<()> {
         let begun = Instant::now();
-        let outcome = stats::waiting(|| self.pass(begun, patience.usual()));
+        let outcome = stats::waiting(|| self.pass(begun, patience));
         patience.waited(begun.elapsed());
         outcome
     }
 
     /// Looks again and again, and sleeps in between: with a stream per core, spinning would leave nothing for decoders and
     /// encoders.
-    fn pass(&self, begun: Instant, usual: Duration) -> Result<()> {
-        /// Falling asleep and waking up takes longer.
-        const SHORT: Duration = Duration::from_micros(30);
+    fn pass(&self, begun: Instant, patience: &Patience) -> Result<()> {
+        /// Falling asleep and waking up takes half of that, so what never takes longer is waited for awake.
+        const SHORT: Duration = Duration::from_micros(120);
         /// Linux makes some 60 µs of the shortest. What takes long is looked at more rarely.
         const NAPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_millis(1)];
+        let (least, most) = patience.range();
         let _entered = self.0.context.enter()?;
         loop {
             // SAFETY: the event is alive and was recorded.
@@ -134,11 +135,11 @@ impl Fence {
                 outcome => return outcome.result().or_fail("GPU work failed"),
             }
             let waited = begun.elapsed();
-            match waited < SHORT && usual < SHORT {
+            match waited.max(most) < SHORT {
                 true => std::hint::spin_loop(),
                 false => {
                     let nap = (waited / 8).clamp(NAPS[0], NAPS[1]);
-                    thread::sleep((usual * 3 / 4).saturating_sub(waited).max(nap));
+                    thread::sleep((least * 3 / 4).saturating_sub(waited).max(nap));
                 }
             }
         }
@@ -148,13 +149,15 @@ impl Fence {
 /// How long somebody's waits last, so that most of the next one can be slept through.
 #[derive(Default)]
 pub struct Patience {
-    /// The last ones. The shortest counts: to look too often costs less than to find out too late.
     last: [Duration; 4],
 }
 
 impl Patience {
-    fn usual(&self) -> Duration {
-        self.last.into_iter().min().expect("there are some")
+    /// The shortest and the longest of the last ones.
+    fn range(&self) -> (Duration, Duration) {
+        let mut sorted = self.last;
+        sorted.sort_unstable();
+        (sorted[0], sorted[3])
     }
 
     fn waited(&mut self, time: Duration) {
@@ -209,12 +212,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_long_waits_are_no_reason_to_sleep_longer() {
+    fn the_last_waits_say_what_the_next_may_be() {
         let mut patience = Patience::default();
-        let usual = [4, 5, 4, 5, 90, 80, 70, 3, 60].map(|time| {
+        let ranges = [4, 5, 4, 5, 90, 80, 70, 3, 60, 7, 8, 9].map(|time| {
             patience.waited(Duration::from_millis(time));
-            patience.usual().as_millis()
+            let (least, most) = patience.range();
+            (least.as_millis(), most.as_millis())
         });
-        assert_eq!(usual, [0, 0, 0, 4, 4, 4, 5, 3, 3]);
+        let learning = [(0, 4), (0, 5), (0, 5), (4, 5)];
+        assert_eq!(ranges[..4], learning);
+        assert_eq!(ranges[4..], [(4, 90), (4, 90), (5, 90), (3, 90), (3, 80), (3, 70), (3, 60), (7, 60)]);
     }
 }
