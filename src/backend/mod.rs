@@ -15,6 +15,7 @@ use gst::glib;
 
 use crate::cuda::driver::{Context, Fence};
 use crate::error::{Error, Kind, Result};
+use crate::memory::Slots;
 use crate::model::Model;
 use crate::tensor::{TensorDesc, Tensors};
 use crate::tensorrt::engine::Engine;
@@ -142,6 +143,8 @@ pub struct Loading<'a> {
     pub tell: &'a (dyn Fn(Event<'_>) + Send + Sync),
     /// Set once nobody waits any more.
     pub cancelled: &'a AtomicBool,
+    /// Where pictures will lie, if that is known: what is prepared for a place then is so before the first one comes.
+    pub slots: Option<&'a Slots>,
 }
 
 /// Loads a model on the CPU, for up to `batch` pictures at once.

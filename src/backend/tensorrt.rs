@@ -237,7 +237,7 @@ impl TensorRt {
         let what = format!("Cannot run {} with {}", model.path.display(), library.name());
         let mut backend =
             TensorRt::prepare(model, &plan.spec, plan.batch, engine, cuda).map_err(|error| error.about(&what))?;
-        match backend.try_recording(options.graphs) {
+        match backend.try_recording(options.graphs, loading.slots) {
             Err(error) if options.graphs == Graphs::On => {
                 Err(error.about(&what).remedy("Set cuda-graph=auto, which then runs it without"))
             }
@@ -295,20 +295,24 @@ impl TensorRt {
             gathered: None,
         };
         // Kernels are loaded at their first use; and what fails should fail before the first frame.
-        let zeros = backend.zeros()?;
+        let zeros = backend.zeros(&Slots::new(cuda, backend.picture_bytes(), batch))?;
         backend.run_to_end(&zeros[..1])?;
         backend.run_to_end(&zeros)?;
         Ok(backend)
     }
 
+    fn picture_bytes(&self) -> usize {
+        self.wanted.bytes().expect("the specification has fixed dimensions")
+    }
+
     /// A batch to try out the engine with.
-    fn zeros(&self) -> Result<Vec<Arc<Tensors>>> {
-        let bytes = self.wanted.bytes().expect("the specification has fixed dimensions");
-        let mut block = self.pool.take(bytes)?;
-        block.write(&vec![0; bytes])?;
-        let picture = Tensors::new(vec![Tensor::on_device(self.wanted.clone(), block)], None, None);
-        let picture = Arc::new(picture);
-        Ok(vec![picture; *self.rows.end()])
+    fn zeros(&self, slots: &Slots) -> Result<Vec<Arc<Tensors>>> {
+        let picture = |_| {
+            let mut block = slots.take()?;
+            block.write(&vec![0; slots.bytes()])?;
+            Ok(Arc::new(Tensors::new(vec![Tensor::on_device(self.wanted.clone(), block)], None, None)))
+        };
+        (0..*self.rows.end()).map(picture).collect()
     }
 
     /// Runs, and waits until it is done.
@@ -316,16 +320,23 @@ impl TensorRt {
         self.run(pictures)?.into_iter().try_for_each(|outputs| outputs.into_ready().map(drop))
     }
 
-    /// Records a run, and runs what was recorded: what cannot be recorded shows now, and not at some frame.
-    fn try_recording(&mut self, graphs: Graphs) -> Result<()> {
+    /// Records a run, and runs what was recorded: what cannot be recorded shows now, and not at some frame. Recording takes
+    /// milliseconds, so where it is known where pictures will lie, that is done for as many batches as are mostly under way.
+    fn try_recording(&mut self, graphs: Graphs, slots: Option<&Slots>) -> Result<()> {
         if graphs == Graphs::Off {
             return Ok(());
         }
-        let zeros = self.zeros()?;
+        let batch = *self.rows.end();
+        let batches = match slots {
+            Some(slots) => {
+                (0..if batch == 1 { 4 } else { 2 }).map(|_| self.zeros(slots)).collect::<Result<Vec<_>>>()?
+            }
+            None => vec![self.zeros(&Slots::new(self.stream.context(), self.picture_bytes(), batch))?],
+        };
         self.recorded = Some(Recordings::default());
         // Seen, recorded, launched.
-        let tried = (0..3).try_for_each(|_| {
-            self.run_to_end(&zeros)?;
+        let tried = batches.iter().flat_map(|batch| [batch; 3]).try_for_each(|batch| {
+            self.run_to_end(batch)?;
             self.refused.take().map_or(Ok(()), Err)
         });
         if tried.is_err() {
@@ -401,7 +412,7 @@ impl TensorRt {
     /// Where the pictures lie as one batch of so many rows, and the row of each. They are copied there unless they are parts of
     /// one memory, in whatever order, as those from [`Slots`](crate::memory::Slots) mostly are.
     fn bring_together(&mut self, pictures: &[&DeviceBlock], rows: usize) -> Result<(u64, Vec<usize>)> {
-        let size = self.wanted.bytes().expect("fixed dimensions");
+        let size = self.picture_bytes();
         let first = pictures.iter().map(|memory| memory.address()).min().unwrap_or_default();
         let row = |memory: &&DeviceBlock| (memory.address() - first) as usize / size;
         let mut seen = vec![false; rows];

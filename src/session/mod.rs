@@ -107,7 +107,7 @@ impl Session {
             Event::Step(..) => {}
         };
         let never = AtomicBool::new(false);
-        let mut session = Session::open_with(path, options, &Loading { tell: &tell, cancelled: &never })?;
+        let mut session = Session::open_with(path, options, &Loading { tell: &tell, cancelled: &never, slots: None })?;
         session.warnings = warnings.into_inner().unwrap();
         Ok(session)
     }

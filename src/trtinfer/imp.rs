@@ -106,7 +106,7 @@ impl TrtInfer {
     fn load(&self, Session { model, .. }: Session) {
         let patience = Duration::from_micros(self.settings.lock().unwrap().batch_timeout.into());
         self.obj().call_async(move |element| {
-            let Model { plan, opening, .. } = &*model;
+            let Model { plan, opening, slots } = &*model;
             let name = plan.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let progress = |kind, text: &str| {
                 let message = gst::message::Progress::builder(kind, "model-load", text).src(element).build();
@@ -134,8 +134,8 @@ impl TrtInfer {
                     }
                 }
             };
-            let loaded = plan.load(&Loading { tell: &tell, cancelled: opening.cancelled() });
-            let outcome = loaded.and_then(|mut backend| model.rehearse(&mut *backend).map(|()| backend));
+            let loading = Loading { tell: &tell, cancelled: opening.cancelled(), slots: slots.as_ref() };
+            let outcome = plan.load(&loading);
             if opening.is_cancelled() {
                 progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
                 return;

@@ -4,10 +4,9 @@ use std::sync::{Arc, Mutex, Weak};
 
 use super::opening::{Opening, Seat};
 use super::settings::Settings;
-use crate::backend::{Backend, Plan};
+use crate::backend::Plan;
 use crate::error::{Error, Kind, Result};
 use crate::memory::Slots;
-use crate::tensor::{Tensor, Tensors};
 
 /// A model and how its loading goes, of one element or of several.
 pub struct Model {
@@ -32,28 +31,6 @@ impl Model {
             Slots::new(cuda, bytes, plan.batch)
         });
         Model { plan, slots, opening: Arc::default() }
-    }
-
-    /// Runs where the first pictures will lie: what a backend prepares for a place, which takes milliseconds, would else keep
-    /// frames waiting.
-    pub fn rehearse(&self, backend: &mut dyn Backend) -> Result<()> {
-        let Some(slots) = &self.slots else { return Ok(()) };
-        let picture = || {
-            let mut block = slots.take()?;
-            block.write(&vec![0; slots.bytes()])?;
-            let tensor = Tensor::on_device(self.plan.spec.desc.clone(), block);
-            Ok(Arc::new(Tensors::new(vec![tensor], None, None)))
-        };
-        // As many batches as are mostly under way.
-        let count = if self.plan.batch == 1 { 4 } else { 2 };
-        let batches = (0..count).map(|_| (0..self.plan.batch).map(|_| picture()).collect::<Result<Vec<_>>>());
-        for pictures in batches.collect::<Result<Vec<_>>>()? {
-            // Seen, recorded, launched.
-            for _ in 0..3 {
-                backend.run(&pictures)?.into_iter().try_for_each(|outputs| outputs.into_ready().map(drop))?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -41,7 +41,7 @@ impl Engine {
                 eprintln!("{warning}");
             }
         };
-        self.plan.load(&Loading { tell: &tell, cancelled: &AtomicBool::new(false) })
+        self.plan.load(&Loading { tell: &tell, cancelled: &AtomicBool::new(false), slots: None })
     }
 
     /// A batch of black pictures, side by side as trtpreprocess puts them.
