@@ -117,7 +117,7 @@ def sharing(table, rows, name):
         table.add(what + "engine MiB", shared["engines_mib"], own["engines_mib"],
                   shared["engines_mib"] / own["engines_mib"], most=most)
         all_of = [line["engines_mib"] + line["room_mib"] for line in (shared, own)]
-        table.add(what + "with what they work in, MiB", *all_of, all_of[0] / all_of[1])
+        table.add(what + "with what they work in, MiB", *all_of, all_of[0] / all_of[1], most=most)
 
 
 def gpus(table, lines):
