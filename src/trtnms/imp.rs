@@ -58,6 +58,8 @@ impl Default for Settings {
 struct State {
     format: Format,
     finder: Option<Finder>,
+    /// Of the finder's labels.
+    names: detection::Names,
     overlay: Overlay,
     painter: Option<GpuPainter>,
     /// Made when the first frame has to be copied.
@@ -142,7 +144,10 @@ impl TrtNms {
                 self.adjust(finder, settings.wishes);
                 finder
             }
-            other => other.insert(self.finder(settings.wishes, model, tensors, letterbox, recipe)?),
+            other => {
+                state.names = detection::Names::default();
+                other.insert(self.finder(settings.wishes, model, tensors, letterbox, recipe)?)
+            }
         };
         finder.find(tensors, letterbox)?;
         let count = finder.detections().len();
@@ -190,7 +195,7 @@ impl TrtNms {
 
     /// Draws, attaches and tells what was found.
     fn finish(&self, state: &mut State, task: Task, buffer: &mut gst::BufferRef) -> Result<()> {
-        let State { format, finder: Some(finder), overlay, painter, .. } = state else { return Ok(()) };
+        let State { format, finder: Some(finder), names, overlay, painter, .. } = state else { return Ok(()) };
         let (detections, labels, size) = (finder.detections(), &finder.labels, format.size());
         if let Some(style) = task.draw {
             let plan = overlay.plan(format.target(), detections, labels, &style);
@@ -203,7 +208,7 @@ impl TrtNms {
                 None => format.draw(buffer, |frame| paint(frame, &plan))?,
             }
         }
-        detection::attach(buffer, detections, labels, size);
+        detection::attach(buffer, detections, labels, names, size);
         if task.post_message {
             let content = detection::message(buffer.pts(), task.frame, size, detections, labels);
             let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
@@ -476,8 +481,8 @@ impl BaseTransformImpl for TrtNms {
         })?;
         let mut state = self.state.lock().unwrap();
         let (finder, frames) = state.take().map_or((None, 0), |old| (old.finder, old.frames));
-        let overlay = Overlay::default();
-        *state = Some(State { format, finder, overlay, painter: None, pool: None, frames, task: None });
+        let (names, overlay) = (detection::Names::default(), Overlay::default());
+        *state = Some(State { format, finder, names, overlay, painter: None, pool: None, frames, task: None });
         Ok(())
     }
 
