@@ -116,6 +116,7 @@ fn context_of(object: &gst::Object) -> Result<Context> {
         let raw = (library.context_get_handle)(object.as_ptr());
         Context::wrap(raw, device, Box::new(Owner(object.clone())))?
     };
+    let _ = context.let_waits_sleep(); // all works without it
     known.push(context.downgrade());
     Ok(context)
 }
