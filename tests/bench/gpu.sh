@@ -132,8 +132,8 @@ row_gpus() {
         return
     fi
     # Each GPU has a shared model of its own.
-    streams gpus-1 "$SMALL" streams=16 batch=4 live=0
-    streams gpus-2 "$SMALL" streams=32 batch=4 live=0 gpus=2
+    streams gpus-1 "$SMALL" streams=16 batch=16 live=0
+    streams gpus-2 "$SMALL" streams=32 batch=16 live=0 gpus=2
 }
 
 row_torch() {

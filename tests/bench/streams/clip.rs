@@ -37,15 +37,20 @@ impl Clip {
     }
 
     /// Pushes frames after `phase`, as long as `goes_on`, and then the end of the stream: `pace` of them a second, or, if that is
-    /// 0, as fast as they are taken. Returns how many were.
+    /// 0, as fast as they are taken. As with a camera, what was not taken in time is lost, and never made up for. Returns how
+    /// many there were.
     pub fn feed(&self, source: &AppSrc, pace: u32, phase: Duration, goes_on: impl Fn() -> bool) -> u64 {
         source.set_caps(Some(&self.caps));
         let begun = Instant::now() + phase;
-        let mut pushed = 0;
+        let (mut pushed, mut pictures) = (0, 0);
         for unit in self.units.iter().cycle() {
             if pace > 0 {
-                let due = begun + Duration::from_secs(1) * pushed as u32 / pace;
-                thread::sleep(due.saturating_duration_since(Instant::now()));
+                let due = |picture: u32| begun + Duration::from_secs(1) * picture / pace;
+                while due(pictures + 1) < Instant::now() {
+                    pictures += 1;
+                }
+                thread::sleep(due(pictures).saturating_duration_since(Instant::now()));
+                pictures += 1;
             }
             if !goes_on() {
                 break;
