@@ -10,7 +10,7 @@ mod common;
 use gst::prelude::*;
 use gst_app::AppSink;
 use gst_video::VideoMeta;
-use gsttrt::cuda::driver::{Context, Stream};
+use gsttrt::cuda::driver::{Context, Stream, device_count};
 use gsttrt::cuda::gst::Slot;
 use gsttrt::cuda::kernels::DevicePlanes;
 use gsttrt::cuda::{self, pinned};
@@ -225,8 +225,40 @@ fn a_pipeline_has_one_context() {
     assert_eq!(slot.ensure(&line.element("other"), context.device()).unwrap(), context);
     // It is the same object for all, so that they share modules and events.
     assert_eq!(context_of(&line.frame().unwrap().1).raw(), context.raw());
-    drop((buffer, line));
-    assert_ne!(Slot::default().ensure(&lonely(), -1).unwrap(), context);
+    // Those of other pipelines on that GPU work in it too, their decoders included.
+    assert_eq!(Slot::default().ensure(&lonely(), -1).unwrap(), context);
+    let another = Line::new(&format!("{} ! trtpreprocess tensor-size=64x64", decoded("")));
+    assert_eq!(context_of(&another.frame().unwrap().1), context);
+}
+
+/// A pipeline knows one context, so those of its decoders that are on another GPU would have one each.
+#[test]
+fn streams_of_a_pipeline_share_the_context_of_their_gpu() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let gpus = device_count().unwrap().min(2);
+    let stream = |i: i32| {
+        let gpu = i % gpus;
+        let decoder = if gpu == 0 { "nvh264dec".into() } else { format!("nvh264device{gpu}dec") };
+        let decoded = decoded("").replace("nvh264dec", &decoder);
+        format!(
+            "{decoded} ! trtpreprocess tensor-size=64x64 cuda-device-id={gpu} ! appsink name=out{i} sync=false max-buffers=1 "
+        )
+    };
+    let line: String = (0..4).map(stream).collect();
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let context = |i: i32| {
+        let out = pipeline.by_name(&format!("out{i}")).unwrap().downcast::<AppSink>().unwrap();
+        context_of(out.pull_sample().unwrap().buffer().unwrap())
+    };
+    let contexts: Vec<Context> = (0..4).map(context).collect();
+    pipeline.set_state(gst::State::Null).unwrap();
+    for (i, context) in contexts.iter().enumerate() {
+        assert_eq!(context.device(), i as i32 % gpus);
+        assert_eq!(*context, contexts[i % gpus as usize], "stream {i}");
+    }
 }
 
 /// An element in no pipeline.
@@ -248,16 +280,16 @@ fn a_context_is_handed_on() {
     let contexts = bin.contexts();
     let shared = contexts.iter().find(|context| context.context_type() == "gst.cuda.context").unwrap();
     two.set(shared, 99);
-    assert_ne!(two.ensure(&second, -1).unwrap(), context, "of another device than wished, so it was not taken");
-    two.clear();
+    let mut query = gst::query::Context::new("gst.cuda.context");
+    assert!(!two.answer(&second, 99, &mut query), "of another device than wished, so it was not taken");
     two.set(shared, -1);
     assert_eq!(two.ensure(&second, -1).unwrap(), context);
 
     let mut query = gst::query::Context::new("gst.cuda.context");
-    assert!(one.answer(&mut query));
+    assert!(one.answer(&first, -1, &mut query));
     assert_eq!(query.context().unwrap().structure(), shared.structure());
-    assert!(!one.answer(&mut gst::query::Context::new("gst.gl.GLDisplay")));
-    assert!(!one.answer(&mut gst::query::Latency::new()));
+    assert!(!one.answer(&first, -1, &mut gst::query::Context::new("gst.gl.GLDisplay")));
+    assert!(!one.answer(&first, -1, &mut gst::query::Latency::new()));
 }
 
 #[test]
@@ -283,7 +315,7 @@ fn contexts_of_strangers_are_ignored() {
     context.get_mut().unwrap().structure_mut().set("gst.cuda.context", lonely());
     let slot = Slot::default();
     slot.set(&context, -1);
-    assert!(!slot.answer(&mut gst::query::Context::new("gst.cuda.context")));
+    assert!(!slot.answer(&lonely(), 99, &mut gst::query::Context::new("gst.cuda.context")));
 }
 
 /// Fills a frame by the CPU; `salt` makes frames differ.

@@ -100,9 +100,11 @@ pub fn available() -> Result<()> {
 /// A GstCudaContext, as the owner of our [`Context`].
 struct Owner(gst::Object);
 
+/// Contexts that stand for GstCudaContexts.
+static KNOWN: Mutex<Vec<WeakContext>> = Mutex::new(Vec::new());
+
 /// The context that stands for a GstCudaContext; the same for all who ask, so that they share modules and events.
 fn context_of(object: &gst::Object) -> Result<Context> {
-    static KNOWN: Mutex<Vec<WeakContext>> = Mutex::new(Vec::new());
     let library = library()?;
     let mut known = KNOWN.lock().unwrap();
     known.retain(|context| context.upgrade().is_some());
@@ -121,6 +123,11 @@ fn context_of(object: &gst::Object) -> Result<Context> {
     Ok(context)
 }
 
+/// A context on that device which some pipeline of this process works in.
+fn known(device: i32) -> Option<Context> {
+    KNOWN.lock().unwrap().iter().filter_map(WeakContext::upgrade).find(|context| context.device() == device)
+}
+
 /// The `cuda-device-id` that every element has.
 pub fn device_id_property() -> glib::ParamSpec {
     glib::ParamSpecInt::builder("cuda-device-id")
@@ -132,13 +139,14 @@ pub fn device_id_property() -> glib::ParamSpec {
         .build()
 }
 
-/// An element's place for the context that it shares with the others of its pipeline.
+/// An element's place for the context that it shares with the others of its pipeline, and those of other pipelines: contexts take
+/// turns on a GPU, and what is queued in one of them runs beside each other.
 #[derive(Default)]
 pub struct Slot(Mutex<Option<Context>>);
 
 impl Slot {
-    /// The context to work in: the one that is here already, the neighbours', the application's, or a new one that is then
-    /// everybody's. `device` is the user's wish, -1 for none.
+    /// The context to work in: the one that is here already, the neighbours', the application's, another pipeline's, or a new one
+    /// that is then everybody's. `device` is the user's wish, -1 for none.
     ///
     /// # Errors
     /// `Library` without CUDA, `Settings` for a device that is not there.
@@ -163,11 +171,29 @@ impl Slot {
                 return Ok(context);
             }
         }
-        // Answers, if any, come by way of the element's set_context.
-        let _ = element.post_message(gst::message::NeedContext::builder(CONTEXT_TYPE).src(element).build());
-        if let Some(context) = self.fitting(device) {
-            return Ok(context);
+        match self.find(element, device) {
+            Some(context) => Ok(context),
+            None => self.make(library, element, device),
         }
+    }
+
+    /// The one that is here already, the application's, or another pipeline's.
+    fn find(&self, element: &gst::Element, device: i32) -> Option<Context> {
+        self.fitting(device)
+            .or_else(|| {
+                // Answers, if any, come by way of the element's set_context.
+                let _ = element.post_message(gst::message::NeedContext::builder(CONTEXT_TYPE).src(element).build());
+                self.fitting(device)
+            })
+            .or_else(|| {
+                let context = known(device.max(0))?;
+                self.tell(element, &context);
+                self.put(context).ok()
+            })
+    }
+
+    /// A new one.
+    fn make(&self, library: &Library, element: &gst::Element, device: i32) -> Result<Context> {
         // A wrong number would be answered with a log line only.
         let count = driver::device_count()?;
         if device >= count {
@@ -183,10 +209,15 @@ impl Slot {
         // SAFETY: a new object, ours alone.
         let object: gst::Object = unsafe { from_glib_full(object) };
         let context = self.put(context_of(&object)?)?;
-        if let Some(shared) = share(&context) {
+        self.tell(element, &context);
+        Ok(context)
+    }
+
+    /// Lets the pipeline know which one it is.
+    fn tell(&self, element: &gst::Element, context: &Context) {
+        if let Some(shared) = share(context) {
             let _ = element.post_message(gst::message::HaveContext::builder(shared).src(element).build());
         }
-        Ok(context)
     }
 
     fn fitting(&self, device: i32) -> Option<Context> {
@@ -217,13 +248,21 @@ impl Slot {
         }
     }
 
-    /// Answers a neighbour's query for the context; false where it is another query or there is none.
-    pub fn answer(&self, query: &mut gst::QueryRef) -> bool {
+    /// Answers a neighbour's query for the context; false where it is another query or there is none. Decoders ask when they open,
+    /// before anybody else has one: so those of one device share it, though a pipeline knows only one context for all devices.
+    pub fn answer(&self, element: &impl IsA<gst::Element>, device: i32, query: &mut gst::QueryRef) -> bool {
         let gst::QueryViewMut::Context(query) = query.view_mut() else { return false };
         if query.context_type() != CONTEXT_TYPE {
             return false;
         }
-        let Some(shared) = self.0.lock().unwrap().as_ref().and_then(share) else { return false };
+        let Ok(library) = library() else { return false };
+        // Neighbours are not asked here, for they would ask back.
+        let element = element.upcast_ref();
+        let context = match self.find(element, device) {
+            None if device >= 0 => self.make(library, element, device).ok(),
+            found => found,
+        };
+        let Some(shared) = context.as_ref().and_then(share) else { return false };
         query.set_context(&shared);
         true
     }

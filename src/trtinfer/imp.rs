@@ -453,7 +453,9 @@ impl BaseTransformImpl for TrtInfer {
         if let Some(answered) = slots::answer(query, slots) {
             return answered;
         }
-        let answered = self.cuda.answer(query) || BaseTransformImplExt::parent_query(self, direction, query);
+        let device = self.settings.lock().unwrap().cuda_device_id;
+        let answered =
+            self.cuda.answer(&*self.obj(), device, query) || BaseTransformImplExt::parent_query(self, direction, query);
         if let gst::QueryViewMut::Latency(latency) = query.view_mut()
             && answered
             && session.is_some_and(|session| session.model.plan.batch > 1)

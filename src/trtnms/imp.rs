@@ -461,7 +461,8 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
-        self.cuda.answer(query) || BaseTransformImplExt::parent_query(self, direction, query)
+        let device = self.settings.lock().unwrap().cuda_device_id;
+        self.cuda.answer(&*self.obj(), device, query) || BaseTransformImplExt::parent_query(self, direction, query)
     }
 
     fn transform_caps(

@@ -350,7 +350,8 @@ impl BaseTransformImpl for TrtPreprocess {
     }
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
-        if self.cuda.answer(query) {
+        let device = self.settings.lock().unwrap().cuda_device_id;
+        if self.cuda.answer(&*self.obj(), device, query) {
             return true;
         }
         if direction == gst::PadDirection::Sink {
