@@ -342,7 +342,7 @@ fn memory_of_the_gpu_is_run_on_where_it_is() {
     let stream = Stream::new(&context).unwrap();
     let mut input = Buffer::device(&context, bytes).unwrap();
     input.write(0, &picture).unwrap();
-    let results: Vec<Buffer> =
+    let mut results: Vec<Buffer> =
         outputs.iter().map(|desc| Buffer::device(&context, desc.bytes().unwrap()).unwrap()).collect();
     let addresses: Vec<u64> = results.iter().map(|result| result.address().unwrap()).collect();
     let at = input.address().unwrap();
@@ -355,6 +355,23 @@ fn memory_of_the_gpu_is_run_on_where_it_is() {
             result.read(0, &mut found).unwrap();
             assert!(found == *expected);
         }
+    }
+
+    // In more places than are recorded.
+    let place = |_| {
+        let mut place = Buffer::device(&context, bytes).unwrap();
+        place.write(0, &picture).unwrap();
+        place
+    };
+    let places: Vec<Buffer> = (0..20).map(place).collect();
+    for place in places.iter().cycle().take(50) {
+        results[0].write(0, &vec![0xa5; expected[0].len()]).unwrap();
+        // SAFETY: as above.
+        let fence = unsafe { session.run_device(place.address().unwrap(), &addresses, std::ptr::null_mut()) }.unwrap();
+        fence.wait().unwrap();
+        let mut found = vec![0; expected[0].len()];
+        results[0].read(0, &mut found).unwrap();
+        assert!(found == expected[0]);
     }
 
     // What cannot be.

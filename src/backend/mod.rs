@@ -41,7 +41,7 @@ pub trait Backend: Send {
         Err(Error::new(Kind::Library, "The model does not run on a GPU"))
     }
 
-    /// GPU memory that its runs work in, beside the model's own.
+    /// GPU memory that its runs work in, tensors included, beside the model's own.
     fn working_bytes(&self) -> u64 {
         0
     }

@@ -4,6 +4,9 @@
 //! recording costs as much as ten runs or more: it is made when addresses come for the second time, and kept as long as they come
 //! at all. Each keeps the blocks that its outputs go into, so that there is one for each place of a picture, and not for each pair
 //! of places that pools come to.
+//!
+//! Other runs go through a [`Common`] one, if there is one: copies on the GPU are microseconds, and a hundred kernels queued one
+//! by one are a hundred.
 
 use crate::cuda::driver::Stream;
 use crate::cuda::graph::Graph;
@@ -12,8 +15,8 @@ use crate::memory::DeviceBlock;
 use crate::tensorrt::engine::Context;
 use crate::tensorrt::interfaces;
 
-/// More pictures than are under way in a pipeline; where they never lie in the same place again, this many are kept for nothing.
-const MOST: usize = 64;
+/// More pictures than are under way in a stream; where they never lie in the same place again, this many are kept for nothing.
+const MOST: usize = 16;
 
 /// Where more than that are under way, what has come within so many runs stays, and others are run without a recording: each
 /// would only take the place of another.
@@ -22,6 +25,7 @@ const RECENT: u64 = 4 * MOST as u64;
 #[derive(Default)]
 pub struct Recordings {
     runs: Vec<Run>,
+    common: Option<Common>,
     /// Runs so far, recorded or not.
     count: u64,
     /// How many of them are left alone.
@@ -39,7 +43,28 @@ struct Run {
     last: u64,
 }
 
+/// A recorded run on tensors of its own. One does for all: what is queued next is copied in behind the run that reads it.
+struct Common {
+    picture: DeviceBlock,
+    outputs: Vec<DeviceBlock>,
+    graph: Graph,
+}
+
 impl Recordings {
+    /// Makes the run that was recorded with these addresses the common one; `picture` is where its picture lies.
+    pub fn share(&mut self, addresses: &[u64], picture: DeviceBlock) {
+        let Some(at) = self.runs.iter().position(|run| run.addresses == addresses && run.graph.is_some()) else {
+            return;
+        };
+        let Run { outputs, graph, .. } = self.runs.swap_remove(at);
+        self.common = graph.map(|graph| Common { picture, outputs, graph });
+    }
+
+    /// What is allocated here.
+    pub fn bytes(&self) -> usize {
+        self.common.as_ref().map_or(0, |common| common.picture.bytes())
+    }
+
     /// For runs that are no longer what they were, and may soon be something else again: the next few are not recorded.
     pub fn after_a_change() -> Self {
         Recordings { first: 16, ..Recordings::default() }
@@ -65,39 +90,57 @@ impl Recordings {
         run.graph.as_mut().map(|graph| unsafe { graph.launch(stream) })
     }
 
-    /// Records a run with these addresses, which the context has, if they came before. `outputs` are blocks to be kept.
+    /// Queues the common run on these addresses, if there is one.
     ///
     /// # Safety
-    /// As for [`Context::record`].
-    pub unsafe fn note(
-        &mut self,
-        addresses: &[u64],
-        outputs: &[DeviceBlock],
-        context: &mut Context,
-        stream: &Stream,
-    ) -> Result<()> {
-        if let Some(run) = self.runs.iter_mut().find(|run| run.addresses == addresses) {
-            // SAFETY: as the caller says.
-            run.graph = Some(unsafe { context.record(stream) }?);
-            let count = self.runs.iter().filter(|run| run.graph.is_some()).count();
-            interfaces::log(
-                interfaces::Level::Info,
-                &format!("a run is recorded as a CUDA graph, the {count}. of this model"),
-            );
-            return Ok(());
+    /// They have the sizes of its own, and stay until the run is done.
+    pub unsafe fn launch_common(&mut self, addresses: &[u64], stream: &Stream) -> Option<Result<()>> {
+        let Common { picture, outputs, graph } = self.common.as_mut()?;
+        let context = stream.context();
+        // SAFETY: the blocks stay with the graph, whose last run is queued before; the rest says the caller.
+        let mut queue = || unsafe {
+            stream.copy((context, addresses[0]), picture.address(), picture.bytes())?;
+            graph.launch(stream)?;
+            let mut both = outputs.iter().zip(&addresses[1..]);
+            both.try_for_each(|(from, &to)| stream.copy((context, from.address()), to, from.bytes()))
+        };
+        Some(queue())
+    }
+
+    /// Whether the run with these addresses, which has no recording, is to have one: they came before. `outputs` are blocks to be
+    /// kept for when they come again.
+    pub fn note(&mut self, addresses: &[u64], outputs: &[DeviceBlock]) -> bool {
+        if self.runs.iter().any(|run| run.addresses == addresses) {
+            return true;
         }
         if self.count <= self.first {
-            return Ok(());
+            return false;
         }
         if self.runs.len() >= MOST {
             let (oldest, run) = self.runs.iter().enumerate().min_by_key(|(_, run)| run.last).expect("there are some");
             if self.count - run.last < RECENT {
-                return Ok(());
+                return false;
             }
             self.runs.swap_remove(oldest); // what is queued of it runs on, though it is destroyed
         }
         let outputs = outputs.iter().map(DeviceBlock::again).collect();
         self.runs.push(Run { addresses: addresses.to_vec(), outputs, graph: None, last: self.count });
+        false
+    }
+
+    /// Records a run with these addresses, which [`Recordings::note`] said yes to, and the context has.
+    ///
+    /// # Safety
+    /// As for [`Context::record`].
+    pub unsafe fn record(&mut self, addresses: &[u64], context: &mut Context, stream: &Stream) -> Result<()> {
+        let Some(run) = self.runs.iter_mut().find(|run| run.addresses == addresses) else { return Ok(()) };
+        // SAFETY: as the caller says.
+        run.graph = Some(unsafe { context.record(stream) }?);
+        let count = self.runs.iter().filter(|run| run.graph.is_some()).count();
+        interfaces::log(
+            interfaces::Level::Info,
+            &format!("a run is recorded as a CUDA graph, the {count}. of this model"),
+        );
         Ok(())
     }
 }

@@ -326,23 +326,38 @@ impl TensorRt {
         if graphs == Graphs::Off {
             return Ok(());
         }
-        let batch = *self.rows.end();
-        let batches = match slots {
-            Some(slots) => {
-                (0..if batch == 1 { 4 } else { 2 }).map(|_| self.zeros(slots)).collect::<Result<Vec<_>>>()?
-            }
-            None => vec![self.zeros(&Slots::new(self.stream.context(), self.picture_bytes(), batch))?],
-        };
         self.recorded = Some(Recordings::default());
-        // Seen, recorded, launched.
-        let tried = batches.iter().flat_map(|batch| [batch; 3]).try_for_each(|batch| {
-            self.run_to_end(batch)?;
-            self.refused.take().map_or(Ok(()), Err)
-        });
+        let tried = self.record_what_comes(slots);
         if tried.is_err() {
             self.recorded = None;
         }
         tried
+    }
+
+    fn record_what_comes(&mut self, slots: Option<&Slots>) -> Result<()> {
+        let batch = *self.rows.end();
+        let own = Slots::new(self.stream.context(), self.picture_bytes(), batch);
+        let zeros = self.zeros(&own)?;
+        self.run_recorded(&zeros)?;
+        // Batches differ in their rows, and soon come to lie where others lay.
+        if batch == 1
+            && let Some(recorded) = &mut self.recorded
+        {
+            let memory = zeros[0][0].device().expect("it was made there");
+            recorded.share(&self.addresses, memory.again());
+        }
+        let batches = slots.map_or(0, |_| if batch == 1 { 4 } else { 2 });
+        let zeros = slots.into_iter().flat_map(|slots| (0..batches).map(|_| self.zeros(slots)));
+        let zeros = zeros.collect::<Result<Vec<_>>>()?;
+        zeros.iter().try_for_each(|batch| self.run_recorded(batch))
+    }
+
+    /// The first run is seen, the second one recorded, the third one launched.
+    fn run_recorded(&mut self, pictures: &[Arc<Tensors>]) -> Result<()> {
+        (0..3).try_for_each(|_| {
+            self.run_to_end(pictures)?;
+            self.refused.take().map_or(Ok(()), Err)
+        })
     }
 
     /// Prepares for runs on that many pictures.
@@ -371,16 +386,18 @@ impl TensorRt {
         }
         // SAFETY: `prepare` gave all inputs their dimensions; the rest says the caller.
         unsafe {
-            if let Some(done) = recorded.as_mut().and_then(|recorded| recorded.launch(addresses, stream)) {
+            if let Some(done) = recorded.as_mut().and_then(|runs| runs.launch(addresses, stream)) {
+                return done;
+            }
+            let to_record = recorded.as_mut().is_some_and(|runs| runs.note(addresses, blocks));
+            if !to_record && let Some(done) = recorded.as_mut().and_then(|runs| runs.launch_common(addresses, stream)) {
                 return done;
             }
             let tensors = [&*image].into_iter().chain(outputs.iter().map(|(io, _)| io));
             tensors.zip(&*addresses).try_for_each(|(io, &address)| context.set_address(io, address))?;
             context.enqueue(stream)?;
-            let Some(noted) = recorded.as_mut().map(|runs| runs.note(addresses, blocks, context, stream)) else {
-                return Ok(());
-            };
-            if let Err(error) = noted {
+            let Some(runs) = recorded.as_mut().filter(|_| to_record) else { return Ok(()) };
+            if let Err(error) = runs.record(addresses, context, stream) {
                 // This run is queued all the same, and so can the next ones be.
                 *recorded = None;
                 *refused = Some(error);
@@ -516,6 +533,7 @@ impl Backend for TensorRt {
     }
 
     fn working_bytes(&self) -> u64 {
-        self.context.engine().device_memory()
+        let tensors = self.pool.bytes() + self.recorded.as_ref().map_or(0, Recordings::bytes);
+        self.context.engine().device_memory() + tensors as u64
     }
 }

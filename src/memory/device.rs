@@ -37,6 +37,12 @@ impl DevicePool {
         &self.context
     }
 
+    /// All that is allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        let stats = self.pool.stats();
+        stats.in_use_bytes + stats.idle_bytes
+    }
+
     /// A block of so many bytes, aligned to 256.
     ///
     /// # Errors

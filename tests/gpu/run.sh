@@ -43,7 +43,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 # shellcheck source=tests/gpu/machine.sh
 . tests/gpu/machine.sh
 CUPTI_HOME=${CUPTI_HOME:-/usr/local/cuda/extras/CUPTI}
-TRT_LEAN=${TRT_LEAN-$(for f in "$K"/lean8 "$K"/lean10; do [ -e "$f" ] && printf '%s:' "$f"; done)}
+TRT_LEAN=${TRT_LEAN-$(for f in "$K"/lean8 "$K"/lean10; do compgen -G "$f/libnvinfer_lean.so.*" >/dev/null && printf '%s:' "$f"; done)}
 RESULTS=$WORK/results.jsonl
 MODEL=$WORK/shapes.onnx
 
