@@ -31,7 +31,8 @@ bundle() {
 # A root folder with GStreamer 1.26, where $K is too.
 in26() {
     # Its glibc refuses the builder of TensorRT 8 otherwise.
-    IN26_LIBS=$LIBS GST_PLUGIN_PATH_26=$WORK IN26_ENV="GLIBC_TUNABLES=glibc.rtld.execstack=2" "$K/in26" "$@"
+    local environment="GLIBC_TUNABLES=glibc.rtld.execstack=2 ${CUDA_VISIBLE_DEVICES:+CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES}"
+    IN26_LIBS=$LIBS GST_PLUGIN_PATH_26=$WORK IN26_ENV=$environment "$K/in26" "$@"
 }
 
 gstreamers_here() {
