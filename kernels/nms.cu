@@ -185,23 +185,6 @@ __device__ __forceinline__ void tell(u64* words, u32 warp, bool bit) {
     if (threadIdx.x % 32 == 0) reinterpret_cast<u32*>(words)[warp] = bits;
 }
 
-// Of a word that starts with box `first`, the bits of boxes better than `box`.
-__device__ __forceinline__ u64 before(u32 first, u32 box) {
-    if (box <= first) return 0;
-    return box - first < 64 ? (1ull << (box - first)) - 1 : ~0ull;
-}
-
-// Whether a kept box repeats each box of the step that starts with `first`; all `within` the matrix.
-__device__ __forceinline__ bool is_over(const Walk& walk, u32 first, u32 within) {
-    u64 open = 0;
-#pragma unroll
-    for (u32 i = 0; i < STEP_WORDS; i++) {
-        const u32 word = first / 64 + i;
-        open |= ~walk.dead[word] & before(word * 64, within);
-    }
-    return !open;
-}
-
 // Settles the boxes of a step: kept is who is alive and not repeated by a better one that is kept. In a round all are
 // settled whose better ones are, so there are as many rounds as boxes in the longest chain of repetition; a few, usually.
 // Thread i knows of box i whether it is alive, and its better ones. Returns the side of walk.kept that says who is kept.
@@ -227,6 +210,12 @@ __device__ __forceinline__ u32 settle(Walk& walk, bool alive, const u64 (&better
         if (alive && !better_kept && !better_open) kept = true;
         if (kept || better_kept) alive = false;
     }
+}
+
+// Of a word that starts with box `first`, the bits of boxes better than `box`.
+__device__ __forceinline__ u64 before(u32 first, u32 box) {
+    if (box <= first) return 0;
+    return box - first < 64 ? (1ull << (box - first)) - 1 : ~0ull;
 }
 
 // Behind the window: compares the boxes of the step that starts with `first` with all `count` kept ones, and with each
@@ -292,11 +281,6 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
     u32 count = 0;
     for (u32 first = 0; first < n && count < p.limit; first += STEP) {
         const u32 box = first + threadIdx.x;
-        // Where objects are crowded, that is most steps.
-        if (first < within && is_over(walk, first, within)) {
-            fetch(box + STEP);
-            continue;
-        }
         bool alive = threadIdx.x < STEP && box < n;
         if (first < WINDOW) {
             alive = alive && !(walk.dead[box / 64] >> (box % 64) & 1);

@@ -2,8 +2,7 @@
 //   in    planes of a frame, rows `strides` bytes apart, samples of 8 bits or of 16 (10 in the upper bits), which are
 //         `step` bytes from those of the next pixel
 //   out   tensor [C][H][W] or [H][W][C] of f32, f16 or u8, dense
-//   grid  a thread makes COLUMNS pixels of a row, THREADS_X apart, so that those of a warp read and write neighbours; a block is
-//         THREADS_X x THREADS_Y threads, blockIdx.z is the frame
+//   grid  a thread makes COLUMNS pixels of a row, a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
 //   math  that of src/vision/preprocess/mod.rs, bit by bit; positions come from its tables
 //   face  src/cuda/kernels/preprocess.rs, which mirrors Parameters
 #include "common.cuh"
@@ -25,6 +24,8 @@ struct Frame {
     const uint8_t *planes[3];
     uint8_t *tensor;
     uint32_t strides[3];
+    // Whether COLUMNS elements of the tensor can be written at once: rows have a multiple of them, and the address allows it.
+    uint32_t together;
 };
 
 enum class Type : uint32_t { F32, F16, U8 };
@@ -136,30 +137,61 @@ __device__ inline void encode(float element, uint16_t &to) { to = half_bits(elem
 // A number of 0..255 added to 1.5 * 2^23 is rounded to a whole one, which the lowest byte then holds.
 __device__ inline void encode(float element, uint8_t &to) { to = __float_as_uint(clamp(element) + 12582912.0f); }
 
-// The pixel at x of row y; indices of elements fit 32 bits, as no side is above 2^15.
 template <typename Element>
-__device__ inline void store_as(const Parameters &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel &pixel) {
-    Element *const tensor = reinterpret_cast<Element *>(frame.tensor);
-    const uint32_t at = y * p.tensor_width + x;
-    const uint32_t first = p.interleaved ? at * p.channels : at;
-    const uint32_t next = p.interleaved ? 1 : p.tensor_width * p.tensor_height;
+struct alignas(COLUMNS * sizeof(Element)) Together {
+    Element elements[COLUMNS];
+};
+
+// COLUMNS elements that follow one another, or as many of them as there are.
+template <typename Element>
+__device__ inline void store_together(const Frame &frame, uint32_t at, uint32_t count, const Together<Element> &all) {
+    Element *to = reinterpret_cast<Element *>(frame.tensor) + at;
+    if (frame.together) {
+        *reinterpret_cast<Together<Element> *>(to) = all;
+    } else {
 #pragma unroll
-    for (uint32_t c = 0; c < 3; c++)
-        if (c < p.channels) encode(clamp(pixel.channels[c]) * p.factor[c] + p.addend[c], tensor[first + c * next]);
+        for (uint32_t k = 0; k < COLUMNS; k++)
+            if (k < count) to[k] = all.elements[k];
+    }
 }
 
+// Pixels from x on of row y; indices of elements fit 32 bits, as no side is above 2^15.
 template <typename Element>
-__device__ inline void store_all(const Parameters &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel (&pixels)[COLUMNS]) {
+__device__ inline void store_as(const Parameters &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel (&pixels)[COLUMNS]) {
+    Together<Element> channels[3];
 #pragma unroll
     for (uint32_t k = 0; k < COLUMNS; k++)
-        if (x + k * THREADS_X < p.tensor_width) store_as<Element>(p, frame, x + k * THREADS_X, y, pixels[k]);
+#pragma unroll
+        for (uint32_t c = 0; c < 3; c++)
+            encode(clamp(pixels[k].channels[c]) * p.factor[c] + p.addend[c], channels[c].elements[k]);
+
+    const uint32_t at = y * p.tensor_width + x, count = p.tensor_width - x;
+    if (p.channels == 1) {
+        store_together(frame, at, count, channels[0]);
+    } else if (p.interleaved) {
+#pragma unroll
+        for (uint32_t part = 0; part < 3; part++) {
+            Together<Element> pixel_by_pixel;
+#pragma unroll
+            for (uint32_t k = 0; k < COLUMNS; k++) {
+                const uint32_t i = part * COLUMNS + k;
+                pixel_by_pixel.elements[k] = channels[i % 3].elements[i / 3];
+            }
+            const uint32_t before = part * COLUMNS;
+            if (before < count * 3) store_together(frame, at * 3 + before, count * 3 - before, pixel_by_pixel);
+        }
+    } else {
+        const uint32_t plane = p.tensor_width * p.tensor_height;
+#pragma unroll
+        for (uint32_t c = 0; c < 3; c++) store_together(frame, at + c * plane, count, channels[c]);
+    }
 }
 
 __device__ inline void store(const Parameters &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel (&pixels)[COLUMNS]) {
     switch (p.type) {
-        case Type::F32: return store_all<float>(p, frame, x, y, pixels);
-        case Type::F16: return store_all<uint16_t>(p, frame, x, y, pixels);
-        case Type::U8: return store_all<uint8_t>(p, frame, x, y, pixels);
+        case Type::F32: return store_as<float>(p, frame, x, y, pixels);
+        case Type::F16: return store_as<uint16_t>(p, frame, x, y, pixels);
+        case Type::U8: return store_as<uint8_t>(p, frame, x, y, pixels);
     }
 }
 
@@ -167,14 +199,14 @@ __device__ inline void store(const Parameters &p, const Frame &frame, uint32_t x
 template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES = 0>
 __device__ inline void preprocess(const Parameters &p) {
     const Frame &frame = p.frames[blockIdx.z];
-    const uint32_t x = blockIdx.x * THREADS_X * COLUMNS + threadIdx.x;
+    const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * COLUMNS;
     const uint32_t y = blockIdx.y * THREADS_Y + threadIdx.y;
     if (x >= p.tensor_width || y >= p.tensor_height) return;
 
     // Outside the scaled frame these wrap around to great numbers.
     bool inside[COLUMNS], any = false;
 #pragma unroll
-    for (uint32_t k = 0; k < COLUMNS; k++) any |= inside[k] = x + k * THREADS_X - p.left < p.width && y - p.top < p.height;
+    for (uint32_t k = 0; k < COLUMNS; k++) any |= inside[k] = x + k - p.left < p.width && y - p.top < p.height;
 
     Pixel pixels[COLUMNS];
     if (any) {
@@ -183,7 +215,7 @@ __device__ inline void preprocess(const Parameters &p) {
         uint32_t first_columns[COLUMNS], others_columns[COLUMNS];
 #pragma unroll
         for (uint32_t k = 0; k < COLUMNS; k++) {
-            columns[k] = position(p.columns, inside[k] ? x + k * THREADS_X - p.left : 0);
+            columns[k] = position(p.columns, inside[k] ? x + k - p.left : 0);
             first_columns[k] = columns[k].first;
             others_columns[k] = columns[k].others;
         }

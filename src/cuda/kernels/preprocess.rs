@@ -30,6 +30,8 @@ pub struct Preprocess {
     letterbox: Letterbox,
     /// What `parameters` has the addresses of.
     _tables: DeviceBlock,
+    /// Bytes of an element.
+    element: usize,
     bytes_read: (usize, usize),
 }
 
@@ -40,6 +42,7 @@ struct View {
     planes: [u64; 3],
     tensor: u64,
     strides: [u32; 3],
+    together: u32,
 }
 
 /// `Position` of the kernel.
@@ -154,6 +157,7 @@ impl Preprocess {
             format,
             letterbox,
             _tables: tables,
+            element: twin.dtype.size(),
         })
     }
 
@@ -207,13 +211,16 @@ impl Preprocess {
     }
 
     fn view(&self, planes: &[DevicePlane], tensor: u64) -> Result<View> {
-        let Letterbox { frame_width, frame_height, .. } = self.letterbox;
+        let Letterbox { frame_width, frame_height, tensor_width, .. } = self.letterbox;
         check_planes(planes, self.format, frame_width as usize, frame_height as usize)?;
         let plane = |i: usize| planes.get(i).copied().unwrap_or_default();
         Ok(View {
             planes: [0, 1, 2].map(|i| plane(i).address),
             tensor,
             strides: [0, 1, 2].map(|i| plane(i).stride as u32),
+            together: (tensor_width.is_multiple_of(COLUMNS)
+                && tensor.is_multiple_of(u64::from(COLUMNS) * self.element as u64))
+            .into(),
         })
     }
 }
