@@ -101,9 +101,15 @@ impl Soak {
             gst::PadProbeReturn::Ok
         });
         let bus = pipeline.bus().expect("a pipeline has one");
-        let error = || match bus.pop_filtered(&[gst::MessageType::Error])?.view() {
-            gst::MessageView::Error(error) => Some(format!("{} ({:?})", error.error(), error.debug())),
-            _ => unreachable!("filtered"),
+        // Looking for one kind of message throws away all others, and where a GPU is the end may come before the feeder is seen to
+        // have finished.
+        let listen = |patience: Duration| -> Option<Result<(), String>> {
+            let wanted = [gst::MessageType::Eos, gst::MessageType::Error];
+            let most = gst::ClockTime::try_from(patience).expect("it is not that long");
+            Some(match bus.timed_pop_filtered(most, &wanted)?.view() {
+                gst::MessageView::Error(error) => Err(format!("{} ({:?})", error.error(), error.debug())),
+                _ => Ok(()),
+            })
         };
 
         let source = pipeline.by_name("source0").unwrap().downcast::<AppSrc>().unwrap();
@@ -117,30 +123,28 @@ impl Soak {
                 scope.spawn(|| self.clip.feed(&source, pace, Duration::ZERO, || goes_on() && started.elapsed() < life));
             // A stream that has failed takes no more, and its feeder would wait for ever.
             while !fed.is_finished() {
-                thread::sleep(Duration::from_millis(5));
-                said = said.take().or_else(error);
                 if said.is_some() {
+                    thread::sleep(Duration::from_millis(5));
+                    continue;
+                }
+                said = listen(Duration::from_millis(5));
+                if matches!(said, Some(Err(_))) {
                     let _ = pipeline.set_state(gst::State::Null);
                 }
             }
             fed.join().expect("it does not panic")
         });
-        let mut has_ended = false;
         if !is_stopped && said.is_none() {
-            let wanted = [gst::MessageType::Eos, gst::MessageType::Error];
-            let most = gst::ClockTime::try_from(patience).expect("it is not that long");
-            match bus.timed_pop_filtered(most, &wanted).as_ref().map(|message| message.view()) {
-                Some(gst::MessageView::Eos(_)) => has_ended = true,
-                Some(gst::MessageView::Error(error)) => said = Some(error.error().to_string()),
-                _ => said = Some(format!("it did not end within {} s", patience.as_secs())),
-            }
+            let late = || Err(format!("it did not end within {} s", patience.as_secs()));
+            said = Some(listen(patience).unwrap_or_else(late));
         }
+        let has_ended = matches!(said, Some(Ok(())));
         let _ = pipeline.set_state(gst::State::Null);
         let path = path.lock().unwrap();
         let came = frames.load(Ordering::Relaxed);
         self.streams.fetch_add(1, Ordering::Relaxed);
         self.frames.fetch_add(came, Ordering::Relaxed);
-        match said.or(path.wrong.clone()) {
+        match said.and_then(Result::err).or(path.wrong.clone()) {
             Some(wrong) => Err(wrong),
             None if has_ended && !path.under_way.is_empty() => {
                 Err(format!("{} of {pushed} frames have not come to the sink", path.under_way.len()))

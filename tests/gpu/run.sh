@@ -457,7 +457,7 @@ line = re.search(r"(?im)^nv12 to f16 1x3x640x640 nchw rgb.*$", text).group()
 one, batch, share, launches = re.search(r"MB\s+([\d.]+)\s+([\d.]+)\s+(\d+)%\s+([\d.]+)", line).groups()
 events = re.search(r"two events are ([\d.]+) µs apart", text).group(1)
 rows = [row for row in csv.reader(open(sys.argv[2], encoding="utf-8")) if "gpu__time_duration.sum" in row]
-counted = [float(row[-1]) * {"ns": 1e-3, "us": 1}[row[-2]] for row in rows]
+counted = [float(row[-1].replace(",", "")) * {"ns": 1e-3, "us": 1}[row[-2]] for row in rows]
 kernel = statistics.median(counted) if counted else float(one)
 # Of one launch after another each frame pays for its own launch, and the two events only once.
 each = float(launches) / 32
