@@ -254,6 +254,13 @@ fn streams_of_a_pipeline_share_the_context_of_their_gpu() {
         context_of(out.pull_sample().unwrap().buffer().unwrap())
     };
     let contexts: Vec<Context> = (0..4).map(context).collect();
+    if gpus > 1 {
+        // Beside them one that only its decoder knows to be on the second one.
+        let decoded = decoded("").replace("nvh264dec", "nvh264device1dec");
+        let line = Line::new(&format!("{decoded} ! trtpreprocess tensor-size=64x64 ! identity name=other"));
+        assert_eq!(context_of(&line.frame().unwrap().1), contexts[1]);
+        assert_eq!(Slot::default().ensure(&line.element("other"), -1).unwrap(), contexts[1]);
+    }
     pipeline.set_state(gst::State::Null).unwrap();
     for (i, context) in contexts.iter().enumerate() {
         assert_eq!(context.device(), i as i32 % gpus);
@@ -281,15 +288,18 @@ fn a_context_is_handed_on() {
     let shared = contexts.iter().find(|context| context.context_type() == "gst.cuda.context").unwrap();
     two.set(shared, 99);
     let mut query = gst::query::Context::new("gst.cuda.context");
-    assert!(!two.answer(&second, 99, &mut query), "of another device than wished, so it was not taken");
+    assert!(
+        !two.answer(&second, 99, gst::PadDirection::Sink, &mut query),
+        "of another device than wished, so it was not taken"
+    );
     two.set(shared, -1);
     assert_eq!(two.ensure(&second, -1).unwrap(), context);
 
     let mut query = gst::query::Context::new("gst.cuda.context");
-    assert!(one.answer(&first, -1, &mut query));
+    assert!(one.answer(&first, -1, gst::PadDirection::Src, &mut query));
     assert_eq!(query.context().unwrap().structure(), shared.structure());
-    assert!(!one.answer(&first, -1, &mut gst::query::Context::new("gst.gl.GLDisplay")));
-    assert!(!one.answer(&first, -1, &mut gst::query::Latency::new()));
+    assert!(!one.answer(&first, -1, gst::PadDirection::Src, &mut gst::query::Context::new("gst.gl.GLDisplay")));
+    assert!(!one.answer(&first, -1, gst::PadDirection::Src, &mut gst::query::Latency::new()));
 }
 
 #[test]
@@ -315,7 +325,7 @@ fn contexts_of_strangers_are_ignored() {
     context.get_mut().unwrap().structure_mut().set("gst.cuda.context", lonely());
     let slot = Slot::default();
     slot.set(&context, -1);
-    assert!(!slot.answer(&lonely(), 99, &mut gst::query::Context::new("gst.cuda.context")));
+    assert!(!slot.answer(&lonely(), 99, gst::PadDirection::Sink, &mut gst::query::Context::new("gst.cuda.context")));
 }
 
 /// Fills a frame by the CPU; `salt` makes frames differ.

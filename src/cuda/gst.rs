@@ -125,7 +125,28 @@ fn context_of(object: &gst::Object) -> Result<Context> {
 
 /// A context on that device which some pipeline of this process works in.
 fn known(device: i32) -> Option<Context> {
-    KNOWN.lock().unwrap().iter().filter_map(WeakContext::upgrade).find(|context| context.device() == device)
+    let known: Vec<Context> = KNOWN.lock().unwrap().iter().filter_map(WeakContext::upgrade).collect();
+    // Once work in a context has gone astray, every call in it fails, this one too; a new pipeline gets a new one then.
+    known.into_iter().find(|context| context.device() == device && context.memory().is_ok())
+}
+
+/// A new one.
+fn make(library: &Library, device: i32) -> Result<Context> {
+    // A wrong number would be answered with a log line only.
+    let count = driver::device_count()?;
+    if device >= count {
+        return Err(driver::no_device(device, count));
+    }
+    // SAFETY: the library is loaded and the device exists; the object becomes ours.
+    let object = unsafe { (library.context_new)(device.max(0) as c_uint) };
+    if object.is_null() {
+        return Err(Error::new(Kind::Library, format!("Cannot start CUDA on device {}", device.max(0)))
+            .cause("gst_cuda_context_new failed")
+            .remedy("Look at GST_DEBUG=cuda*:5; the GPU may be in exclusive use or out of memory"));
+    }
+    // SAFETY: a new object, ours alone.
+    let object: gst::Object = unsafe { from_glib_full(object) };
+    context_of(&object)
 }
 
 /// The `cuda-device-id` that every element has.
@@ -160,7 +181,8 @@ impl Slot {
             return self.put(Context::primary(device.max(0))?);
         };
         let element = element.upcast_ref();
-        for pad in element.src_pads().into_iter().chain(element.sink_pads()) {
+        // Those that frames come from first: others may have joined whomever they found.
+        for pad in element.sink_pads().into_iter().chain(element.src_pads()) {
             let mut query = gst::query::Context::new(CONTEXT_TYPE);
             if pad.peer_query(&mut query)
                 && let Some(context) = query.context_owned()
@@ -171,53 +193,28 @@ impl Slot {
                 return Ok(context);
             }
         }
-        match self.find(element, device) {
-            Some(context) => Ok(context),
-            None => self.make(library, element, device),
-        }
+        self.given(element, device).map_or_else(|| self.join_or_make(library, element, device), Ok)
     }
 
-    /// The one that is here already, the application's, or another pipeline's.
-    fn find(&self, element: &gst::Element, device: i32) -> Option<Context> {
-        self.fitting(device)
-            .or_else(|| {
-                // Answers, if any, come by way of the element's set_context.
-                let _ = element.post_message(gst::message::NeedContext::builder(CONTEXT_TYPE).src(element).build());
-                self.fitting(device)
-            })
-            .or_else(|| {
-                let context = known(device.max(0))?;
-                self.tell(element, &context);
-                self.put(context).ok()
-            })
+    /// The one that is here already, or the application's.
+    fn given(&self, element: &gst::Element, device: i32) -> Option<Context> {
+        self.fitting(device).or_else(|| {
+            // Answers, if any, come by way of the element's set_context.
+            let _ = element.post_message(gst::message::NeedContext::builder(CONTEXT_TYPE).src(element).build());
+            self.fitting(device)
+        })
     }
 
-    /// A new one.
-    fn make(&self, library: &Library, element: &gst::Element, device: i32) -> Result<Context> {
-        // A wrong number would be answered with a log line only.
-        let count = driver::device_count()?;
-        if device >= count {
-            return Err(driver::no_device(device, count));
-        }
-        // SAFETY: the library is loaded and the device exists; the object becomes ours.
-        let object = unsafe { (library.context_new)(device.max(0) as c_uint) };
-        if object.is_null() {
-            return Err(Error::new(Kind::Library, format!("Cannot start CUDA on device {}", device.max(0)))
-                .cause("gst_cuda_context_new failed")
-                .remedy("Look at GST_DEBUG=cuda*:5; the GPU may be in exclusive use or out of memory"));
-        }
-        // SAFETY: a new object, ours alone.
-        let object: gst::Object = unsafe { from_glib_full(object) };
-        let context = self.put(context_of(&object)?)?;
-        self.tell(element, &context);
-        Ok(context)
-    }
-
-    /// Lets the pipeline know which one it is.
-    fn tell(&self, element: &gst::Element, context: &Context) {
-        if let Some(shared) = share(context) {
+    /// Another pipeline's, or a new one.
+    fn join_or_make(&self, library: &Library, element: &gst::Element, device: i32) -> Result<Context> {
+        let context = match known(device.max(0)) {
+            Some(context) => context,
+            None => make(library, device)?,
+        };
+        if let Some(shared) = share(&context) {
             let _ = element.post_message(gst::message::HaveContext::builder(shared).src(element).build());
         }
+        self.put(context)
     }
 
     fn fitting(&self, device: i32) -> Option<Context> {
@@ -248,9 +245,16 @@ impl Slot {
         }
     }
 
-    /// Answers a neighbour's query for the context; false where it is another query or there is none. Decoders ask when they open,
-    /// before anybody else has one: so those of one device share it, though a pipeline knows only one context for all devices.
-    pub fn answer(&self, element: &impl IsA<gst::Element>, device: i32, query: &mut gst::QueryRef) -> bool {
+    /// Answers a neighbour's query for the context, which came to a pad of that direction; false where it is another query or there
+    /// is none. Decoders ask when they open, before anybody else has one: so those of one device share it, though a pipeline
+    /// knows only one context for all devices.
+    pub fn answer(
+        &self,
+        element: &impl IsA<gst::Element>,
+        device: i32,
+        direction: gst::PadDirection,
+        query: &mut gst::QueryRef,
+    ) -> bool {
         let gst::QueryViewMut::Context(query) = query.view_mut() else { return false };
         if query.context_type() != CONTEXT_TYPE {
             return false;
@@ -258,10 +262,13 @@ impl Slot {
         let Ok(library) = library() else { return false };
         // Neighbours are not asked here, for they would ask back.
         let element = element.upcast_ref();
-        let context = match self.find(element, device) {
-            None if device >= 0 => self.make(library, element, device).ok(),
-            found => found,
-        };
+        let context = self.given(element, device).or_else(|| match direction {
+            _ if device >= 0 => self.join_or_make(library, element, device).ok(),
+            // Where frames will come from is not known yet. Who decodes on another GPU does not take it.
+            gst::PadDirection::Sink => known(0),
+            // Those that they come from know it.
+            _ => None,
+        });
         let Some(shared) = context.as_ref().and_then(share) else { return false };
         query.set_context(&shared);
         true

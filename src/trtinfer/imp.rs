@@ -454,8 +454,8 @@ impl BaseTransformImpl for TrtInfer {
             return answered;
         }
         let device = self.settings.lock().unwrap().cuda_device_id;
-        let answered =
-            self.cuda.answer(&*self.obj(), device, query) || BaseTransformImplExt::parent_query(self, direction, query);
+        let answered = self.cuda.answer(&*self.obj(), device, direction, query)
+            || BaseTransformImplExt::parent_query(self, direction, query);
         if let gst::QueryViewMut::Latency(latency) = query.view_mut()
             && answered
             && session.is_some_and(|session| session.model.plan.batch > 1)

@@ -462,7 +462,8 @@ impl BaseTransformImpl for TrtNms {
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
         let device = self.settings.lock().unwrap().cuda_device_id;
-        self.cuda.answer(&*self.obj(), device, query) || BaseTransformImplExt::parent_query(self, direction, query)
+        self.cuda.answer(&*self.obj(), device, direction, query)
+            || BaseTransformImplExt::parent_query(self, direction, query)
     }
 
     fn transform_caps(

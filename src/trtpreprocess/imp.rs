@@ -351,7 +351,7 @@ impl BaseTransformImpl for TrtPreprocess {
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
         let device = self.settings.lock().unwrap().cuda_device_id;
-        if self.cuda.answer(&*self.obj(), device, query) {
+        if self.cuda.answer(&*self.obj(), device, direction, query) {
             return true;
         }
         if direction == gst::PadDirection::Sink {
