@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What a model computes for each frame of a clip, as NumPy arrays, or on a GPU as PyTorch tensors, and never copied:
 
-    tensors.py LIBRARY CLIP MODEL, such as target/release/libgsttrt.so a.mp4 yolo11n.onnx
+    tensors.py LIBRARY CLIP MODEL [FRAMEWORK], such as target/release/libgsttrt.so a.mp4 yolo11n.onnx
 
-LIBRARY is the plugin, which GStreamer finds by GST_PLUGIN_PATH."""
+LIBRARY is the plugin, which GStreamer finds by GST_PLUGIN_PATH. FRAMEWORK is whatever else takes DLPack, such as cupy."""
 import ctypes
 import sys
 
@@ -50,7 +50,7 @@ class BufferTensor:
         return capsule.PyCapsule_New(ctypes.cast(tensor, ctypes.c_void_p), b"dltensor", None)
 
 
-def main(library, clip, model):
+def main(library, clip, model, framework=None):
     trt = ctypes.CDLL(library)
     trt.gst_trt_last_error.restype = ctypes.c_char_p
     Gst.init(None)
@@ -66,9 +66,10 @@ def main(library, clip, model):
             continue
         tensor = BufferTensor(trt, sample.get_buffer(), 0)
         on_gpu = tensor.__dlpack_device__()[0] == 2
-        module = __import__("torch" if on_gpu else "numpy")
+        module = __import__(framework or ("torch" if on_gpu else "numpy"))
         array = module.from_dlpack(tensor)
-        print(f"frame {frames}: {array.dtype} {tuple(array.shape)}, greatest {float(array.max()):.3f}")
+        place = "GPU" if on_gpu else "host"
+        print(f"frame {frames}: {array.dtype} {tuple(array.shape)} on the {place}, greatest {float(array.max()):.3f}")
         frames += 1
     pipeline.set_state(Gst.State.NULL)
     if message:

@@ -1,4 +1,4 @@
-//! The only door to libgstcuda: the CUDA context that a pipeline shares, frames in CUDA memory, pools of them.
+//! The only door to libgstcuda: the CUDA context that pipelines share, frames in CUDA memory, pools of them.
 //!
 //! The library is opened at run time, so that one plugin serves GStreamer 1.22 to 1.28 and machines without CUDA. Of its
 //! structures only what its public headers show is read: `GstCudaMemory.context`. From 1.24 on, memory has a stream, on which

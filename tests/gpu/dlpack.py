@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-# Tensors to PyTorch and back by DLPack, on the GPU: the same memory, and the values of a run on the host.
+# Tensors to PyTorch and CuPy and back by DLPack, on the GPU: the same memory, and the values of a run on the host.
 #
 #   dlpack.py LIBRARY MODEL [PROPERTY=VALUE…]
 #
-# LIBRARY is the plugin, MODEL has one input and one output of f32. Needs a python3 with PyTorch. Exit status 1 where something is not so.
+# LIBRARY is the plugin, MODEL has one input and one output of f32. Needs a python3 with PyTorch and
+# CuPy. Exit status 1 where something is not so.
 import ctypes
 import sys
 
+import cupy
 import torch
 
 library, model, *properties = sys.argv[1:]
@@ -36,22 +38,34 @@ def data(managed):
     return ctypes.cast(managed, ctypes.POINTER(ctypes.c_void_p))[0]
 
 
-def consumed(tensor):
-    """A DLManagedTensor of PyTorch's for whoever consumes it."""
-    held = tensor.__dlpack__()
+class Offered:
+    """A DLManagedTensor of ours, on the first GPU, for whoever asks by the protocol."""
+
+    def __init__(self, managed):
+        self.managed = managed
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **_):
+        return capsule.PyCapsule_New(self.managed, b"dltensor", None)
+
+
+def consumed(array):
+    """A DLManagedTensor of PyTorch's or CuPy's for whoever consumes it."""
+    held = array.__dlpack__()
     managed = capsule.PyCapsule_GetPointer(held, b"dltensor")
     capsule.PyCapsule_SetName(held, b"used_dltensor")
     return managed, held
 
 
-def run(session, picture):
-    """The output of a run on a tensor where it lies, and where we said that is."""
+def run(session, picture, address, stream):
+    """The output of a run on an array where it lies, and where we said that is."""
     managed, held = consumed(picture)
-    assert data(managed) == picture.data_ptr()
+    assert data(managed) == address
     output = ctypes.c_void_p()
-    stream = torch.cuda.current_stream().cuda_stream
     check(trt.gst_trt_session_run_dlpack(session, ctypes.c_void_p(managed), ctypes.c_void_p(stream), ctypes.byref(output), ctypes.c_size_t(1)))
-    return torch.from_dlpack(capsule.PyCapsule_New(output, b"dltensor", None)), data(output.value)
+    return Offered(output), data(output.value)
 
 
 session, input, described = ctypes.c_void_p(), Tensor(), Tensor()
@@ -63,7 +77,8 @@ check(trt.gst_trt_session_output(session, ctypes.c_size_t(0), ctypes.byref(descr
 kept = []
 for turn in range(20):
     picture = torch.rand(list(input.dims[:input.rank]), device="cuda") + turn
-    output, address = run(session, picture)
+    offered, address = run(session, picture, picture.data_ptr(), torch.cuda.current_stream().cuda_stream)
+    output = torch.from_dlpack(offered)
     assert output.is_cuda and output.data_ptr() == address, "the same memory"
     back, held = consumed(output)
     assert data(back) == address, "and on the way back"
@@ -78,6 +93,14 @@ for picture, output, total in kept:
     expected = torch.frombuffer(result, dtype=torch.float32).reshape(output.shape)
     assert torch.equal(output.cpu(), expected), "the values of a run on the host"
     assert torch.equal((expected.cuda() * 1.0).sum(), total), "seen in the order of the stream"
+
+    # The same picture by CuPy.
+    array = cupy.asarray(picture.cpu().numpy())
+    offered, address = run(session, array, array.data.ptr, cupy.cuda.get_current_stream().ptr)
+    output = cupy.from_dlpack(offered)
+    assert output.data.ptr == address, "the same memory"
+    assert (cupy.asnumpy(output) == expected.numpy()).all(), "the values of a run on the host"
 trt.gst_trt_session_close(session)
 assert torch.equal(kept[0][1].cpu(), kept[0][1].cpu()), "outputs stay when the session is closed"
-print(f"{len(kept)} runs on tensors of PyTorch {torch.__version__} on {torch.cuda.get_device_name()}: same addresses there and back, same values")
+print(f"{len(kept)} runs on tensors of PyTorch {torch.__version__} and CuPy {cupy.__version__} on {torch.cuda.get_device_name()}: "
+      "same addresses there and back, same values")

@@ -18,7 +18,7 @@
 #   download    … trtnms ! cudadownload ! x264enc gives a file
 #   kernels     preprocessing, decoding and suppression: times
 #   library     sessions on host memory, on their own and on a caller's GPU memory; pools; frames read in place: times
-#   tensors     tensors to PyTorch and back; those of a pipeline   (needs a python3 with PyTorch and gi)
+#   tensors     tensors to PyTorch and CuPy and back; those of a pipeline   (needs a python3 with both and gi)
 #   regular     host tensors in and out against zero-copy, same engine
 #   sanitize    compute-sanitizer on the kernels' tests and on the pipeline
 #
@@ -525,8 +525,8 @@ appsink_tensors() {
     local words
     read -ra words <<<"$PYTHON"
     LD_LIBRARY_PATH=$TRT:${LD_LIBRARY_PATH:-} GST_PLUGIN_PATH=$WORK:${GST_PLUGIN_PATH:-} \
-        "${words[@]}" examples/tensors.py "$WORK/libgsttrt.so" "$WORK/sample.mp4" "$(model 32)" | tee "$WORK/tensors.txt" | tail -n 2
-    [ "$(grep -c '^frame .*: torch\.' "$WORK/tensors.txt")" = 300 ]
+        "${words[@]}" examples/tensors.py "$WORK/libgsttrt.so" "$WORK/sample.mp4" "$(model 32)" "$1" | tee "$WORK/tensors.txt" | tail -n 2
+    [ "$(grep -c '^frame .* on the GPU' "$WORK/tensors.txt")" = 300 ]
 }
 
 dlpack() {
@@ -537,8 +537,9 @@ dlpack() {
 
 row_tensors() {
     PYTHON=${PYTHON:-$([ ! -x "$K/u24/run" ] || echo "$K/u24/run") python3}
-    judge "DLPack, to PyTorch and back" python "same address, same values" dlpack
-    judge "tensors of a pipeline in PyTorch" python "300 frames" appsink_tensors
+    judge "DLPack, to PyTorch, CuPy and back" python "same address, same values" dlpack
+    judge "tensors of a pipeline in PyTorch" python "300 frames" appsink_tensors torch
+    judge "tensors of a pipeline in CuPy" python "300 frames" appsink_tensors cupy
 }
 
 row_regular() {
