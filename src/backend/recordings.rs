@@ -18,8 +18,8 @@ use crate::tensorrt::interfaces;
 /// More pictures than are under way in a stream; where they never lie in the same place again, this many are kept for nothing.
 const MOST: usize = 16;
 
-/// Where more than that are under way, what has come within so many runs stays, and others are run without a recording: each
-/// would only take the place of another.
+/// Where more than that are under way, what has come within so many runs stays, and others get no recording of their own:
+/// each would only take the place of another.
 const RECENT: u64 = 4 * MOST as u64;
 
 #[derive(Default)]

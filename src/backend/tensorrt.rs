@@ -327,14 +327,14 @@ impl TensorRt {
             return Ok(());
         }
         self.recorded = Some(Recordings::default());
-        let tried = self.record_what_comes(slots);
+        let tried = self.record_places(slots);
         if tried.is_err() {
             self.recorded = None;
         }
         tried
     }
 
-    fn record_what_comes(&mut self, slots: Option<&Slots>) -> Result<()> {
+    fn record_places(&mut self, slots: Option<&Slots>) -> Result<()> {
         let batch = *self.rows.end();
         let own = Slots::new(self.stream.context(), self.picture_bytes(), batch);
         let zeros = self.zeros(&own)?;

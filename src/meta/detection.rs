@@ -4,6 +4,7 @@
 //! structure holds `label_id`, `confidence` and the box in 0..1 of the frame, as DL Streamer's elements write and read it.
 //! With GStreamer 1.24 (feature `v1_24`) also `GstAnalyticsODMtd`. And [`message`], for applications that watch the bus.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
@@ -24,15 +25,11 @@ pub fn label_text(labels: &[String], class: u32) -> String {
 /// What classes are called, by GLib's numbers. To find those of a word takes a lock that all threads share: with 16 streams and 300
 /// objects a frame, that was most of what they did.
 #[derive(Debug, Default)]
-pub struct Names(Vec<Option<Quark>>);
+pub struct Names(HashMap<u32, Quark>);
 
 impl Names {
     fn of(&mut self, labels: &[String], class: u32) -> Quark {
-        let class_at = class as usize;
-        if class_at >= self.0.len() {
-            self.0.resize(class_at + 1, None);
-        }
-        *self.0[class_at].get_or_insert_with(|| Quark::from_str(label_text(labels, class)))
+        *self.0.entry(class).or_insert_with(|| Quark::from_str(label_text(labels, class)))
     }
 }
 

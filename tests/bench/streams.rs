@@ -11,8 +11,7 @@
 //! the median of the repeats. With `gpus=2` every other stream is decoded and inferred on the second one. `streams=` alone measures engines only, and `batch=` alone decoding only.
 //!
 //! * decode: the same without our elements. engine: runs on batches that are there, fps of the best of 1, 2 and 4 threads,
-//!   each with an engine of its own and two runs in flight; of 1 where streams share the engine. of ceiling: fps of the chain over
-//!   the smaller of both.
+//!   each with an engine of its own and two runs in flight. of ceiling: fps of the chain over the smaller of both.
 //! * CPU: seconds of the whole process for 1,000 frames, those beyond decoding alone, and those that threads spend in our
 //!   elements. pools: the share of buffers that were there, once all is warm.
 //! * GPU MiB: of the whole pipeline, and of its models alone: engines, and what they work in. fill: frames in a batch, and the
@@ -62,8 +61,6 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 
 /// An engine that has its tensors.
 struct Alone {
-    /// Of one such engine, and of several beside each other.
-    one: f64,
     fps: f64,
     /// Microseconds of a run.
     p99: f64,
@@ -117,7 +114,7 @@ impl Bench {
             "row": "engine", "model": model, "properties": properties, "batch": batch, "fps": best, "fps_of_threads": fps,
             "p50_us": p50, "p99_us": p99, "gpu_mib": mib, "room_mib": room,
         }));
-        Ok(Alone { one: fps[0], fps: best, p99 })
+        Ok(Alone { fps: best, p99 })
     }
 
     /// Runs of so many streams through `elements`, at that pace.
@@ -163,9 +160,7 @@ impl Bench {
         let (fill, late) = (figure(Figures::fill), figure(Figures::late));
         let engine_alone = Engine::new(model, options, batch)?;
         let [engines_mib, room_mib] = engine_alone.loaded_mib(engines)?;
-        let alone = &self.engines[&batch];
-        // A GPU has one engine, where streams share it.
-        let engine = if shared.is_some() { alone.one } else { alone.fps } * *gpus as f64;
+        let engine = self.engines[&batch].fps * *gpus as f64;
         let (ceiling, beyond) = (decoding.fps.min(engine), cpu - decoding.cpu);
         let each: [f64; 3] = std::array::from_fn(|i| median(flat_out.iter().map(|run| run.ours[i])));
         let ours: f64 = each.iter().sum();
