@@ -19,12 +19,11 @@ inline constexpr u32 WARPS = NMS_THREADS / 32;
 inline constexpr u32 EVERYONE = 0xffffffff;
 inline constexpr u32 TILE = 2048;            // keys that a block looks at at a time
 inline constexpr u32 ROWS = 4;               // of the matrix, whose words of the same boxes a warp fills at a time
-inline constexpr u32 WORDS = 64;             // of a row of the matrix
+inline constexpr u32 WORDS = 128;            // of the longest row of the matrix
 inline constexpr u32 WINDOW = WORDS * 64;    // boxes in the matrix
 inline constexpr u32 STEP = 256;             // boxes of a step
 inline constexpr u32 STEP_WORDS = STEP / 64;
 inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;  // threads for each box of a step
-inline constexpr u32 PARTS = NMS_THREADS / WORDS;      // of a step's kept boxes, for each word of the matrix
 inline constexpr u32 GLANCE = 8;                       // kept boxes that a thread looks at at a time
 
 struct Detection {
@@ -49,7 +48,7 @@ struct NmsParams {
     u32* next_count;  // of the next frame, to be cleared
     u32* blocks_done;  // 0 before and after
     u32* kept;         // [capacity] places of kept boxes among the sorted
-    u64* matrix;       // [min(capacity, WINDOW)][WORDS] which boxes one repeats, in its own step and further down
+    u64* matrix;       // which boxes one repeats: a row for each of min(*count, WINDOW), see row_of
     Results* results;
     u32 capacity;
     u32 limit;
@@ -135,9 +134,20 @@ struct Column {
     }
 };
 
-// All words from the own step on, by all blocks: a job is a word of ROWS rows.
+// Rows of the matrix lie one behind the other, each from the word where its own step begins: what is further up, rows there
+// say. Where word 0 of one would be.
+__device__ __forceinline__ u32 row_of(u32 box, u32 words) {
+    const u32 step = box / STEP, skipped = step * STEP_WORDS;
+    return STEP * (step * words - skipped * (step - 1) / 2) + box % STEP * (words - skipped) - skipped;
+}
+
+__device__ __forceinline__ u32 words_for(u32 boxes) {
+    return (boxes + 63) / 64;
+}
+
+// All words, by all blocks: a job is a word of ROWS rows.
 __device__ void fill_matrix(const NmsParams& p, u32 n) {
-    const u32 within = min(n, WINDOW), words = (within + 63) / 64, warps = gridDim.x * WARPS;
+    const u32 within = min(n, WINDOW), words = words_for(within), warps = gridDim.x * WARPS;
     u32 job = threadIdx.x / 32 * gridDim.x + blockIdx.x;
     for (u32 step = 0; step * STEP < within; step++) {
         const u32 across = words - step * STEP_WORDS, jobs = STEP / ROWS * across;
@@ -155,7 +165,7 @@ __device__ void fill_matrix(const NmsParams& p, u32 n) {
 #pragma unroll
             for (u32 i = 0; i < ROWS; i++) {
                 const u64 bits = column.word(p, boxes[i], classes[i]);
-                if (threadIdx.x % 32 == 0 && first + i < within) p.matrix[(first + i) * WORDS + word] = bits;
+                if (threadIdx.x % 32 == 0 && first + i < within) p.matrix[row_of(first + i, words) + word] = bits;
             }
         }
         job -= jobs;
@@ -168,8 +178,8 @@ struct Walk {
     // Boxes of the step: not settled yet, and kept. Rounds read one side and write the other.
     u64 open[2][STEP_WORDS];
     u64 kept[2][STEP_WORDS];
-    // The kept boxes of the step.
-    u32 places[STEP];
+    // The kept boxes of the step, and where their rows of the matrix are.
+    u32 rows[STEP];
     Detection detections[STEP];
     // Behind the window: boxes kept so far, a part at a time; which boxes of the step one of them repeats; and which
     // repeat each other.
@@ -256,8 +266,8 @@ __device__ void compare_step(const NmsParams& p, u32 n, Walk& walk, u32 first, u
 
 // The walk through the sorted boxes by one block. Writes the results and returns how many there are.
 __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
-    const u32 within = min(n, WINDOW);
-    for (u32 i = threadIdx.x; i < WORDS; i += NMS_THREADS) walk.dead[i] = 0;
+    const u32 within = min(n, WINDOW), words = words_for(within);
+    for (u32 i = threadIdx.x; i < words; i += NMS_THREADS) walk.dead[i] = 0;
     u64 better[STEP_WORDS] = {};
     u64 key = 0;
     float4 corners = {};
@@ -270,10 +280,11 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
         corners = p.sorted.boxes[box];
         cls = p.sorted.classes[box];
         if (box >= within) return;
+        const u32 row = row_of(box, words);
 #pragma unroll
         for (u32 i = 0; i < STEP_WORDS; i++) {
             const u32 word = box / STEP * STEP_WORDS + i;
-            better[i] = word * 64 <= box ? __ldcg(&p.matrix[box * WORDS + word]) : 0;
+            better[i] = word * 64 <= box ? __ldcg(&p.matrix[row + word]) : 0;
         }
     };
     fetch(threadIdx.x);
@@ -308,22 +319,26 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
         total = min(total, p.limit);
         if (kept && place < total) {
             p.kept[place] = box;
-            walk.places[place - count] = box;
+            walk.rows[place - count] = row_of(box, words);
             walk.detections[place - count] = detection(key, corners, cls);
         }
         fetch(box + STEP);
         __syncthreads();
 
-        // What the new ones repeat in later steps is dead: each thread looks at a word of some of them.
-        const u32 word = threadIdx.x % WORDS, added = total - count;
-        if (word * 64 >= first + STEP && word * 64 < within) {
+        // What the new ones repeat in later steps is dead: each thread looks at a word of some of them. The fewer words are
+        // left, the more threads share one.
+        const u32 later = (first + STEP) / 64, added = total - count;
+        const u32 left = later < words ? words - later : 0;
+        const u32 across_log2 = left > 32 ? 32 - __clz(left - 1) : 5, parts = NMS_THREADS >> across_log2;
+        const u32 word = later + threadIdx.x % (1u << across_log2);
+        if (word < words) {
             u64 repeated = 0;
-            for (u32 i = threadIdx.x / WORDS; i < added; i += GLANCE * PARTS) {
+            for (u32 i = threadIdx.x >> across_log2; i < added; i += GLANCE * parts) {
                 u64 rows[GLANCE];
 #pragma unroll
                 for (u32 j = 0; j < GLANCE; j++) {
-                    const u32 at = i + j * PARTS;
-                    rows[j] = at < added ? __ldcg(&p.matrix[walk.places[at] * WORDS + word]) : 0;
+                    const u32 at = i + j * parts;
+                    rows[j] = at < added ? __ldcg(&p.matrix[walk.rows[at] + word]) : 0;
                 }
 #pragma unroll
                 for (u32 j = 0; j < GLANCE; j++) repeated |= rows[j];

@@ -26,8 +26,9 @@ const NMS_THREADS: usize = 512;
 const SLICES: usize = 8;
 /// Candidates that a block ranks at a time.
 const RANKED: usize = 16;
-/// Boxes in the bit matrix, and words of its rows that a block fills at a time, each for four rows.
-const WINDOW: usize = 4096;
+/// Boxes in the bit matrix, those of a step of the walk, and words that a block fills at a time, each for four rows.
+const WINDOW: usize = 8192;
+const STEP: usize = 256;
 const FILLED: usize = 16;
 /// Blocks of a launch whose work is known on the GPU only: they share it, so this is enough for any GPU and not too much to
 /// start for nothing.
@@ -237,7 +238,7 @@ impl Boxes {
         if suppress.is_some() {
             nms_params.sorted = candidates();
             nms_params.kept = room(head.rows * 4);
-            nms_params.matrix = room(window * WINDOW / 8);
+            nms_params.matrix = room(matrix_bytes(window));
         }
         let pool = DevicePool::new(context);
         let scratch = pool.take(bytes)?;
@@ -446,6 +447,11 @@ impl Kernel {
 
 /// Bytes of the counters: candidates of even frames, of odd ones, blocks that are done.
 const COUNTERS: Range<usize> = 0..12;
+
+/// Rows of a step have a bit for each box from the step's first one on, in words of 64.
+fn matrix_bytes(boxes: usize) -> usize {
+    (0..boxes).step_by(STEP).map(|first| STEP * (boxes - first).div_ceil(64) * 8).sum()
+}
 
 fn results_bytes(detections: usize) -> usize {
     HEADER + detections * size_of::<Detection>()
