@@ -279,8 +279,7 @@ fn map(buffer: &gst::BufferRef, bytes: &Range<usize>) -> Result<(gst::MappedMemo
 pub struct FramePool {
     pool: gst::BufferPool,
     format: Format,
-    /// Where frames are copied on the GPU.
-    stream: Option<cuda::driver::Stream>,
+    context: Option<cuda::driver::Context>,
 }
 
 impl FramePool {
@@ -298,29 +297,43 @@ impl FramePool {
     pub fn on_gpu(format: &Format, context: &cuda::driver::Context) -> Result<Self> {
         let (caps, size) = format.caps()?;
         let (pool, _) = cuda::gst::pool(context, &caps, size, 0)?;
-        FramePool::start(pool, format, Some(cuda::driver::Stream::new(context)?))
+        FramePool::start(pool, format, Some(context.clone()))
     }
 
-    fn start(pool: gst::BufferPool, format: &Format, stream: Option<cuda::driver::Stream>) -> Result<Self> {
+    fn start(pool: gst::BufferPool, format: &Format, context: Option<cuda::driver::Context>) -> Result<Self> {
         pool.set_active(true).map_err(|error| no_pool(error.to_string()))?;
-        Ok(FramePool { pool, format: format.clone(), stream })
+        Ok(FramePool { pool, format: format.clone(), context })
     }
 
     /// The context of its memory, unless that is the system's.
     pub fn context(&self) -> Option<&cuda::driver::Context> {
-        self.stream.as_ref().map(|stream| stream.context())
+        self.context.as_ref()
     }
 
-    /// A buffer of its own with the same picture, times, flags and metas.
+    /// A buffer of a pool in system memory with the same picture, times, flags and metas.
     pub fn copy(&self, buffer: &gst::BufferRef) -> Result<gst::Buffer> {
+        self.copy_by(buffer, |target| self.format.read(buffer, |from| self.format.draw(target, |to| copy_planes(from, to))))
+    }
+
+    /// The same in CUDA memory; the picture is there once what is queued on the stream is done.
+    ///
+    /// # Safety
+    /// Both buffers stay until then, `buffer` also where this fails.
+    pub unsafe fn queue_copy(&self, buffer: &gst::BufferRef, stream: &cuda::driver::Stream) -> Result<gst::Buffer> {
+        // SAFETY: as the caller says.
+        self.copy_by(buffer, |target| unsafe { self.copy_on_gpu(buffer, target, stream) })
+    }
+
+    fn copy_by(
+        &self,
+        buffer: &gst::BufferRef,
+        copy_picture: impl FnOnce(&mut gst::BufferRef) -> Result<()>,
+    ) -> Result<gst::Buffer> {
         let failed = |error: gst::glib::BoolError| unmappable(error.to_string());
         let mut copy =
             self.pool.acquire_buffer(None).map_err(|flow| unmappable(format!("no buffer in the pool: {flow}")))?;
         let target = copy.get_mut().expect("a buffer from a pool is writable");
-        match &self.stream {
-            Some(stream) => self.copy_on_gpu(buffer, target, stream)?,
-            None => self.format.read(buffer, |from| self.format.draw(target, |to| copy_planes(from, to)))?,
-        }
+        copy_picture(target)?;
         // Deep, because a meta that only keeps the other buffer's memory alive has no business here.
         let metadata = gst::BUFFER_COPY_METADATA | gst::BufferCopyFlags::DEEP;
         buffer.copy_into(target, metadata, ..).map_err(failed)?;
@@ -338,7 +351,10 @@ impl FramePool {
     }
 
     /// Not gst_buffer_copy(), which takes the pitch of one memory for that of another.
-    fn copy_on_gpu(
+    ///
+    /// # Safety
+    /// Both buffers stay until what is queued on the stream is done.
+    unsafe fn copy_on_gpu(
         &self,
         buffer: &gst::BufferRef,
         target: &mut gst::BufferRef,
@@ -351,10 +367,10 @@ impl FramePool {
         to.order(stream)?;
         let sizes = self.format.pixels.planes(self.format.info.width() as usize, self.format.info.height() as usize);
         for ((from, to), (row, rows)) in from.planes.iter().zip(&to.planes).zip(sizes) {
-            // SAFETY: both were checked to have such rows, and are mapped until the copy is waited for below.
+            // SAFETY: both were checked to have such rows, and stay by the word of who queues this.
             unsafe { stream.copy_rows((from.address, from.stride), (to.address, to.stride), row, rows) }?;
         }
-        stream.record()?.wait()
+        Ok(())
     }
 }
 

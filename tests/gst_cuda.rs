@@ -368,7 +368,10 @@ fn copies_have_the_same_pixels_in_the_layout_of_pools() {
             assert!(on_gpu(&format, &buffer) == pixels, "{what}: what the CPU wrote is on the GPU");
             let copier = FramePool::on_gpu(&format, &context).unwrap();
             assert_eq!(copier.context(), Some(&context));
-            let mut copy = copier.copy(&buffer).unwrap();
+            let stream = Stream::new(&context).unwrap();
+            // SAFETY: both buffers are there when it is done, which is waited for.
+            let mut copy = unsafe { copier.queue_copy(&buffer, &stream) }.unwrap();
+            stream.synchronize().unwrap();
             assert!(on_gpu(&format, &copy) == pixels, "{what}: copied");
             assert!(on_host(&format, &copy) == pixels, "{what}: and read by the CPU");
             let metas: Vec<_> = copy.iter_meta::<VideoMeta>().collect();
@@ -382,7 +385,6 @@ fn copies_have_the_same_pixels_in_the_layout_of_pools() {
             {
                 let from = format.on_gpu(&buffer, false).unwrap().unwrap();
                 let to = format.on_gpu(copy.get_mut().unwrap(), true).unwrap().unwrap();
-                let stream = Stream::new(&context).unwrap();
                 from.order(&stream).unwrap();
                 to.order(&stream).unwrap();
                 for ((from, to), (row, rows)) in from.planes.iter().zip(&to.planes).zip(sizes(&format)) {

@@ -200,11 +200,7 @@ impl TrtNms {
         if let Some(style) = task.draw {
             let plan = overlay.plan(format.target(), detections, labels, &style);
             match format.on_gpu(buffer, true)? {
-                Some(frame) => match painter {
-                    Some(painter) if *painter.context() == frame.context => painter,
-                    other => other.insert(GpuPainter::new(&frame.context, format)?),
-                }
-                .paint(&frame, &plan)?,
+                Some(frame) => painter_in(painter, &frame.context, format)?.paint(&frame, &plan)?,
                 None => format.draw(buffer, |frame| paint(frame, &plan))?,
             }
         }
@@ -226,15 +222,38 @@ impl TrtNms {
 impl State {
     /// A copy of the frame in memory of the same kind.
     fn copy(&mut self, buffer: &gst::BufferRef) -> Result<gst::Buffer> {
+        let State { format, pool, painter, .. } = self;
         let context = cuda::gst::memory(buffer).map(|memory| memory.context()).transpose()?;
-        let pool = match &mut self.pool {
+        let pool = match pool {
             Some(pool) if pool.context() == context.as_ref() => pool,
             other => other.insert(match &context {
-                Some(context) => FramePool::on_gpu(&self.format, context)?,
-                None => FramePool::new(&self.format)?,
+                Some(context) => FramePool::on_gpu(format, context)?,
+                None => FramePool::new(format)?,
             }),
         };
-        pool.copy(buffer)
+        match &context {
+            // By who paints on it, so that the host waits once for both.
+            Some(context) => painter_in(painter, context, format)?.copy(buffer, pool),
+            None => pool.copy(buffer),
+        }
+    }
+
+    /// Frames go back to their pools after a failure; nobody may be at work on them then.
+    fn settle(&self) {
+        self.painter.iter().for_each(GpuPainter::settle);
+    }
+}
+
+/// The painter, made where there is none for that context.
+fn painter_in<'a>(
+    painter: &'a mut Option<GpuPainter>,
+    context: &cuda::driver::Context,
+    format: &Format,
+) -> Result<&'a mut GpuPainter> {
+    painter.take_if(|painter| painter.context() != context);
+    match painter {
+        Some(painter) => Ok(painter),
+        none => Ok(none.insert(GpuPainter::new(context, format)?)),
     }
 }
 
@@ -507,7 +526,10 @@ impl BaseTransformImpl for TrtNms {
         })?;
         match state.task {
             Some(Task { draw: Some(_), .. }) if !ours => {
-                let copy = state.copy(buffer).map_err(|error| self.report(error))?;
+                let copy = state.copy(buffer).map_err(|error| {
+                    state.settle();
+                    self.report(error)
+                })?;
                 Ok(PrepareOutputBufferSuccess::Buffer(copy))
             }
             _ => self.parent_prepare_output_buffer(inbuf),
@@ -519,7 +541,10 @@ impl BaseTransformImpl for TrtNms {
         let mut state = self.state.lock().unwrap();
         let state = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
         if let Some(task) = state.task.take() {
-            self.finish(state, task, buffer).map_err(|error| self.report(error))?;
+            self.finish(state, task, buffer).map_err(|error| {
+                state.settle();
+                self.report(error)
+            })?;
         }
         Ok(gst::FlowSuccess::Ok)
     }
