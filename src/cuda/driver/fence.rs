@@ -14,7 +14,23 @@ use crate::error::Result;
 use crate::stats;
 
 /// An event of CUDA, as it lies in a context's pool.
-pub(super) struct Event(pub(super) sys::CUevent);
+pub(super) struct Event {
+    pub(super) raw: sys::CUevent,
+    kind: EventKind,
+}
+
+/// What an event is for, as CUDA's flags.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub(super) enum EventKind {
+    /// To order work, and to look whether it is done.
+    Order = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32,
+    /// To sleep until work is done. Each one interrupts the host, waited for or not: when all were such, 16 streams lost a tenth
+    /// of their frames by it.
+    Await = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32,
+    /// To take the time.
+    Time = sys::CUevent_flags::CU_EVENT_DEFAULT as u32,
+}
 
 // SAFETY: CUDA events may be used by any thread.
 unsafe impl Send for Event {}
@@ -27,12 +43,17 @@ impl Context {
     /// # Safety
     /// `stream` is a stream of this context and alive.
     pub unsafe fn fence_on(&self, stream: *mut c_void) -> Result<Fence> {
-        let event = self.event()?;
-        let fence = Fence(Arc::new(Recorded { context: self.clone(), event }));
-        let _entered = self.enter()?;
-        // SAFETY: the event is of this context and nobody else's; the stream is as the caller says.
-        unsafe { result::event::record(fence.0.event.0, stream.cast()) }.or_fail("Cannot mark GPU work")?;
-        Ok(fence)
+        // SAFETY: as the caller says.
+        unsafe { self.record(EventKind::Order, stream) }.map(|event| Fence(Arc::new(event)))
+    }
+
+    /// The same for who is about to wait on the host, and mostly for long.
+    ///
+    /// # Safety
+    /// As for [`Context::fence_on`].
+    pub(super) unsafe fn awaited_on(&self, stream: *mut c_void) -> Result<Fence> {
+        // SAFETY: as the caller says.
+        unsafe { self.record(EventKind::Await, stream) }.map(|event| Fence(Arc::new(event)))
     }
 
     /// What is queued after this on a stream that somebody else made starts only once the fence is passed.
@@ -44,7 +65,7 @@ impl Context {
         // SAFETY: as the caller says; the event is alive. That it may be recorded anew before the stream gets there is no
         // matter: the stream waits for what it stood for at this call.
         unsafe {
-            result::stream::wait_event(stream.cast(), fence.0.event.0, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+            result::stream::wait_event(stream.cast(), fence.0.event.raw, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
         }
         .or_fail("Cannot order GPU work")
     }
@@ -53,34 +74,30 @@ impl Context {
     ///
     /// # Safety
     /// `stream` is a stream of this context and alive.
-    pub(super) unsafe fn mark(&self, stream: sys::CUstream) -> Result<TimedEvent> {
-        let event = TimedEvent { event: self.timed_event()?, context: self.clone() };
-        let _entered = self.enter()?;
-        // SAFETY: as above.
-        unsafe { result::event::record(event.event.0, stream) }.or_fail("Cannot mark GPU work")?;
-        Ok(event)
+    pub(super) unsafe fn mark(&self, stream: *mut c_void) -> Result<TimedEvent> {
+        // SAFETY: as the caller says.
+        unsafe { self.record(EventKind::Time, stream) }.map(TimedEvent)
     }
 
-    fn event(&self) -> Result<Event> {
-        if let Some(event) = self.0.events.lock().unwrap().pop() {
+    /// # Safety
+    /// `stream` is a stream of this context and alive.
+    unsafe fn record(&self, kind: EventKind, stream: *mut c_void) -> Result<Recorded> {
+        let recorded = Recorded { event: self.event(kind)?, context: self.clone() };
+        let _entered = self.enter()?;
+        // SAFETY: the event is of this context and nobody else's; the stream is as the caller says.
+        unsafe { result::event::record(recorded.event.raw, stream.cast()) }.or_fail("Cannot mark GPU work")?;
+        Ok(recorded)
+    }
+
+    fn event(&self, kind: EventKind) -> Result<Event> {
+        if let Some(event) = self.0.events.lock().unwrap().entry(kind).or_default().pop() {
             return Ok(event);
         }
-        // Not such as the driver can sleep on: of those each one, waited for or not, interrupts the host and wakes all who sleep,
-        // and 16 streams lost a tenth of their frames by it.
-        self.new_event(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32)
-    }
-
-    fn timed_event(&self) -> Result<Event> {
-        let known = self.0.timed.lock().unwrap().pop();
-        known.map_or_else(|| self.new_event(sys::CUevent_flags::CU_EVENT_DEFAULT as u32), Ok)
-    }
-
-    fn new_event(&self, flags: u32) -> Result<Event> {
         let _entered = self.enter()?;
-        let mut event = ptr::null_mut();
+        let mut raw = ptr::null_mut();
         // SAFETY: writes a handle.
-        unsafe { sys::cuEventCreate(&mut event, flags) }.result().or_fail("Cannot make a CUDA event")?;
-        Ok(Event(event))
+        unsafe { sys::cuEventCreate(&mut raw, kind as u32) }.result().or_fail("Cannot make a CUDA event")?;
+        Ok(Event { raw, kind })
     }
 }
 
@@ -88,6 +105,7 @@ impl Context {
 #[derive(Clone)]
 pub struct Fence(Arc<Recorded>);
 
+/// An event in use; goes back to its context when dropped.
 struct Recorded {
     context: Context,
     event: Event,
@@ -97,7 +115,7 @@ impl Fence {
     pub fn is_passed(&self) -> bool {
         let Ok(_entered) = self.0.context.enter() else { return true };
         // SAFETY: the event is alive and was recorded.
-        !matches!(unsafe { sys::cuEventQuery(self.0.event.0) }, sys::CUresult::CUDA_ERROR_NOT_READY)
+        !matches!(unsafe { sys::cuEventQuery(self.0.event.raw) }, sys::CUresult::CUDA_ERROR_NOT_READY)
     }
 
     /// Waits on the host.
@@ -119,45 +137,42 @@ impl Fence {
         outcome
     }
 
-    /// Looks again and again, and sleeps in between: with a stream per core, spinning would leave nothing for decoders and
-    /// encoders.
+    /// Does not spin for long: with a stream per core, that would leave nothing for decoders and encoders.
     fn pass(&self, begun: Instant, patience: &Patience) -> Result<()> {
         /// Falling asleep and waking up takes half of that, so what never takes longer is waited for awake.
         const SHORT: Duration = Duration::from_micros(120);
-        /// Linux makes some 60 µs of the shortest. What takes long is looked at more rarely.
+        /// Between looks at events that nobody can sleep on. Linux makes some 60 µs of the shortest.
         const NAPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_millis(1)];
-        let (least, most) = patience.range();
+        let event = &self.0.event;
         let _entered = self.0.context.enter()?;
         loop {
             // SAFETY: the event is alive and was recorded.
-            match unsafe { sys::cuEventQuery(self.0.event.0) } {
+            match unsafe { sys::cuEventQuery(event.raw) } {
                 sys::CUresult::CUDA_ERROR_NOT_READY => {}
                 outcome => return outcome.result().or_fail("GPU work failed"),
             }
             let waited = begun.elapsed();
-            match waited.max(most) < SHORT {
-                true => std::hint::spin_loop(),
-                false => {
-                    let nap = (waited / 8).clamp(NAPS[0], NAPS[1]);
-                    thread::sleep((least * 3 / 4).saturating_sub(waited).max(nap));
-                }
+            if waited.max(patience.longest()) < SHORT {
+                std::hint::spin_loop();
+            } else if event.kind == EventKind::Await {
+                // SAFETY: as above.
+                return unsafe { sys::cuEventSynchronize(event.raw) }.result().or_fail("GPU work failed");
+            } else {
+                thread::sleep((waited / 8).clamp(NAPS[0], NAPS[1]));
             }
         }
     }
 }
 
-/// How long somebody's waits last, so that most of the next one can be slept through.
+/// How long somebody's waits last, which says whether to sleep through the next one.
 #[derive(Default)]
 pub struct Patience {
     last: [Duration; 4],
 }
 
 impl Patience {
-    /// The shortest and the longest of the last ones.
-    fn range(&self) -> (Duration, Duration) {
-        let mut sorted = self.last;
-        sorted.sort_unstable();
-        (sorted[0], sorted[3])
+    fn longest(&self) -> Duration {
+        self.last.into_iter().max().unwrap_or_default()
     }
 
     fn waited(&mut self, time: Duration) {
@@ -174,22 +189,13 @@ impl fmt::Debug for Fence {
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        let event = Event(self.event.0);
-        self.context.0.events.lock().unwrap().push(event);
+        let Event { raw, kind } = self.event;
+        self.context.0.events.lock().unwrap().entry(kind).or_default().push(Event { raw, kind });
     }
 }
 
-/// An event that knows when it was passed; goes back to its context when dropped.
-pub struct TimedEvent {
-    event: Event,
-    context: Context,
-}
-
-impl Drop for TimedEvent {
-    fn drop(&mut self) {
-        self.context.0.timed.lock().unwrap().push(Event(self.event.0));
-    }
-}
+/// An event that knows when it was passed.
+pub struct TimedEvent(Recorded);
 
 /// How long the GPU took for something, once it is done.
 pub struct Timing {
@@ -200,9 +206,10 @@ pub struct Timing {
 impl Timing {
     /// `None` where it is not done yet, or never will be.
     pub fn elapsed(&self) -> Option<Duration> {
-        let _entered = self.end.context.enter().ok()?;
+        let (begin, end) = (&self.begin.0, &self.end.0);
+        let _entered = end.context.enter().ok()?;
         // SAFETY: both events are alive and were recorded.
-        let ms = unsafe { result::event::elapsed(self.begin.event.0, self.end.event.0) }.ok()?;
+        let ms = unsafe { result::event::elapsed(begin.event.raw, end.event.raw) }.ok()?;
         Some(Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3))
     }
 }
@@ -214,13 +221,10 @@ mod tests {
     #[test]
     fn the_last_waits_say_what_the_next_may_be() {
         let mut patience = Patience::default();
-        let ranges = [4, 5, 4, 5, 90, 80, 70, 3, 60, 7, 8, 9].map(|time| {
+        let longest = [4, 5, 4, 5, 90, 80, 70, 3, 60, 7, 8, 9].map(|time| {
             patience.waited(Duration::from_millis(time));
-            let (least, most) = patience.range();
-            (least.as_millis(), most.as_millis())
+            patience.longest().as_millis()
         });
-        let learning = [(0, 4), (0, 5), (0, 5), (4, 5)];
-        assert_eq!(ranges[..4], learning);
-        assert_eq!(ranges[4..], [(4, 90), (4, 90), (5, 90), (3, 90), (3, 80), (3, 70), (3, 60), (7, 60)]);
+        assert_eq!(longest, [4, 5, 5, 5, 90, 90, 90, 90, 80, 70, 60, 60]);
     }
 }

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use cudarc::driver::{DriverError, result, sys};
 
 use crate::error::{Error, Kind, Result};
-use fence::Event;
+use fence::{Event, EventKind};
 pub use fence::{Fence, Patience, TimedEvent, Timing};
 use stream::RawStream;
 pub use stream::{Launch, Purpose, Stream};
@@ -139,9 +139,7 @@ struct Inner {
     device: i32,
     owner: Owner,
     /// Events that nobody uses; making one takes longer than recording it.
-    events: Mutex<Vec<Event>>,
-    /// And those that know when they are passed.
-    timed: Mutex<Vec<Event>>,
+    events: Mutex<HashMap<EventKind, Vec<Event>>>,
     /// By the address of their text.
     modules: Mutex<HashMap<usize, Arc<Module>>>,
     /// Those that are shared.
@@ -188,7 +186,6 @@ impl Context {
             device,
             owner,
             events: Mutex::default(),
-            timed: Mutex::default(),
             modules: Mutex::default(),
             streams: Mutex::default(),
         }))
@@ -334,9 +331,8 @@ impl Drop for Inner {
             if sys::cuCtxPushCurrent_v2(self.raw).result().is_err() {
                 return;
             }
-            let events = self.events.get_mut().unwrap().drain(..).chain(self.timed.get_mut().unwrap().drain(..));
-            for Event(event) in events {
-                let _ = result::event::destroy(event);
+            for event in self.events.get_mut().unwrap().drain().flat_map(|(_, events)| events) {
+                let _ = result::event::destroy(event.raw);
             }
             for (_, module) in self.modules.get_mut().unwrap().drain() {
                 let _ = result::module::unload(module.raw);

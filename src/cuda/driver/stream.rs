@@ -99,6 +99,12 @@ impl Stream {
         unsafe { self.context.fence_on(self.raw()) }
     }
 
+    /// The same for who is about to wait on the host, and mostly for long: that wait can sleep, and costs an interrupt.
+    pub fn record_awaited(&self) -> Result<Fence> {
+        // SAFETY: this stream's handle is alive.
+        unsafe { self.context.awaited_on(self.raw()) }
+    }
+
     /// Begins to take the GPU's time for what is queued from now on, if somebody [measures](stats::Stage) this thread's work.
     /// That a time cannot be taken is no reason not to work.
     pub fn begin_timing(&self) -> Option<TimedEvent> {
@@ -116,7 +122,7 @@ impl Stream {
 
     fn mark(&self) -> Result<TimedEvent> {
         // SAFETY: this stream's handle is alive.
-        unsafe { self.context.mark(self.handle()) }
+        unsafe { self.context.mark(self.raw()) }
     }
 
     /// What is queued after this starts only once the fence is passed. The host does not wait.

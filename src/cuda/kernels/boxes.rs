@@ -334,7 +334,7 @@ impl Boxes {
         self.is_clean = false;
         // SAFETY: every address is of memory that `self` keeps until `pending` is passed, or of a tensor that the caller keeps.
         unsafe { self.start(stream) }?;
-        self.pending = Some(stream.record()?);
+        self.pending = Some(stream.record_awaited()?);
         self.is_clean = true;
         self.counts = [next_count, count];
         Ok(())

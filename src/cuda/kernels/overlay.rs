@@ -142,7 +142,7 @@ impl Overlay {
             stream.launch(&self.paint, Launch { grid, block: (THREADS, 1, 1), shared: 0 }, &parameters)?;
         }
         stats::uploaded(marks.len() + text.len());
-        self.pending = Some(stream.record()?);
+        self.pending = Some(stream.record_awaited()?);
         Ok(())
     }
 
