@@ -312,7 +312,9 @@ impl FramePool {
 
     /// A buffer of a pool in system memory with the same picture, times, flags and metas.
     pub fn copy(&self, buffer: &gst::BufferRef) -> Result<gst::Buffer> {
-        self.copy_by(buffer, |target| self.format.read(buffer, |from| self.format.draw(target, |to| copy_planes(from, to))))
+        self.copy_by(buffer, |target| {
+            self.format.read(buffer, |from| self.format.draw(target, |to| copy_planes(from, to)))
+        })
     }
 
     /// The same in CUDA memory; the picture is there once what is queued on the stream is done.
