@@ -145,4 +145,14 @@ fn streams_that_share_a_model_find_what_one_finds_alone() {
     println!("three pipelines: {}", stats(&pipelines[2], "infer2"));
     set(gst::State::Null);
     frames.iter().for_each(|frames| assert_same(frames, &expected));
+
+    // Without batches, where several runs are on the GPU side by side.
+    let line: String = (0..3).map(|number| stream(number, &model, "shared-model=gpu")).collect();
+    let pipeline = launch(&line);
+    let frames: Vec<Frames> = (0..3).map(|number| objects(&pipeline, number)).collect();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    wait(&pipeline);
+    println!("three streams without batches: {}", stats(&pipeline, "infer0"));
+    pipeline.set_state(gst::State::Null).unwrap();
+    frames.iter().for_each(|frames| assert_same(frames, &expected));
 }

@@ -2,6 +2,7 @@
 
 pub mod batcher;
 mod cpu;
+mod lanes;
 mod plan;
 mod recordings;
 pub mod tensorrt;
@@ -145,6 +146,13 @@ pub struct Loading<'a> {
     pub cancelled: &'a AtomicBool,
     /// Where pictures will lie, if that is known: what is prepared for a place then is so before the first one comes.
     pub slots: Option<&'a Slots>,
+    /// How many runs are to be on the GPU side by side, where it can run so many. A batch fills a GPU, one picture seldom does.
+    pub lanes: usize,
+}
+
+impl Loading<'_> {
+    /// Lanes of a model that many streams give one picture each. So many runs fill an H200, and each lane takes memory to work in.
+    pub const SHARED_LANES: usize = 4;
 }
 
 /// Loads a model on the CPU, for up to `batch` pictures at once.

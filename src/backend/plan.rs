@@ -65,7 +65,7 @@ impl Plan {
     /// Loads the model; this is the slow part.
     pub fn load(&self, loading: &Loading) -> Result<Box<dyn Backend>> {
         Ok(match (self.runner, &self.cuda) {
-            (Runner::TensorRt(library), Some(cuda)) => Box::new(TensorRt::open(self, library, cuda, loading)?),
+            (Runner::TensorRt(library), Some(cuda)) => TensorRt::open(self, library, cuda, loading)?,
             _ => open_on_cpu(self.model().clone(), &self.spec, self.batch)?,
         })
     }

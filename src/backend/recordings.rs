@@ -19,8 +19,8 @@ use crate::tensorrt::interfaces;
 const MOST: usize = 16;
 
 /// Where more than that are under way, what has come within so many runs stays, and others get no recording of their own:
-/// each would only take the place of another.
-const RECENT: u64 = 4 * MOST as u64;
+/// each would only take the place of another. Places come in no order, so one may well stay away for a while.
+const RECENT: u64 = 64 * MOST as u64;
 
 #[derive(Default)]
 pub struct Recordings {

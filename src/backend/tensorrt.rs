@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::lanes::Lanes;
 use super::recordings::Recordings;
 use super::{Backend, Event, Loading, Plan, check_rows};
 use crate::cuda::driver::{Context, Fence, Stream};
@@ -227,19 +228,36 @@ pub struct TensorRt {
 
 impl TensorRt {
     /// Loads the model of a plan.
-    pub fn open(plan: &Plan, library: &'static Library, cuda: &Context, loading: &Loading) -> Result<Self> {
+    pub fn open(plan: &Plan, library: &'static Library, cuda: &Context, loading: &Loading) -> Result<Box<dyn Backend>> {
         let _inside = Inside::enter();
         let engine = match &plan.described.engine {
             Some(engine) => engine.clone(),
             None => engine_of_onnx(plan, library, cuda, loading)?,
         };
-        let (model, options) = (plan.model(), &plan.options);
-        let what = format!("Cannot run {} with {}", model.path.display(), library.name());
-        let mut backend =
-            TensorRt::prepare(model, &plan.spec, plan.batch, engine, cuda).map_err(|error| error.about(&what))?;
+        let what = format!("Cannot run {} with {}", plan.model().path.display(), library.name());
+        let mut lanes = vec![TensorRt::lane(plan, &engine, cuda, loading, &what)?];
+        while lanes.len() < loading.lanes {
+            match TensorRt::lane(plan, &engine, cuda, loading, &what) {
+                Ok(lane) => lanes.push(lane),
+                // It runs all the same, only less fast.
+                Err(error) => {
+                    let runs = format!("{} runs of it are on the GPU side by side", lanes.len());
+                    interfaces::log(interfaces::Level::Warning, &format!("{}; so {runs}", error.as_clause()));
+                    break;
+                }
+            }
+        }
+        Ok(Lanes::of(lanes))
+    }
+
+    /// What runs one run at a time.
+    fn lane(plan: &Plan, engine: &Arc<Engine>, cuda: &Context, loading: &Loading, what: &str) -> Result<Self> {
+        let options = &plan.options;
+        let mut backend = TensorRt::prepare(plan.model(), &plan.spec, plan.batch, engine.clone(), cuda)
+            .map_err(|error| error.about(what))?;
         match backend.try_recording(options.graphs, loading.slots) {
             Err(error) if options.graphs == Graphs::On => {
-                Err(error.about(&what).remedy("Set cuda-graph=auto, which then runs it without"))
+                Err(error.about(what).remedy("Set cuda-graph=auto, which then runs it without"))
             }
             // It runs all the same, only less fast.
             Err(error) => {
@@ -257,7 +275,7 @@ impl TensorRt {
         let full = with_rows(&spec.desc.dims, batch);
         let profile =
             engine.profile_for(&image, &full).ok_or_else(|| no_profile(&engine, &image, &spec.desc, batch))?;
-        if profile != 0 {
+        if !image.desc.dims.is_static() {
             context.use_profile(profile, &stream)?;
         }
         let fewest = engine.profile(&image, profile).and_then(|[least, ..]| usize::try_from(least[0]).ok());

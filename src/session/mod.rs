@@ -107,7 +107,8 @@ impl Session {
             Event::Step(..) => {}
         };
         let never = AtomicBool::new(false);
-        let mut session = Session::open_with(path, options, &Loading { tell: &tell, cancelled: &never, slots: None })?;
+        let loading = Loading { tell: &tell, cancelled: &never, slots: None, lanes: 1 };
+        let mut session = Session::open_with(path, options, &loading)?;
         session.warnings = warnings.into_inner().unwrap();
         Ok(session)
     }

@@ -142,6 +142,10 @@ impl BuildOptions {
             precision += &format!(", calibrated by {}", &cache::hex(Sha256::new_with_prefix(calibration(path)?))[..16]);
         }
         let shapes = self.shapes.iter().map(Shape::to_string).collect::<Vec<_>>().join("; ");
+        let mut options = self.to_string();
+        if library.family() == Family::V8 && !self.shapes.is_empty() {
+            options += ", contexts share profiles";
+        }
         Ok(Key {
             model: onnx.path.clone(),
             contents: onnx.fingerprint()?,
@@ -149,7 +153,7 @@ impl BuildOptions {
             gpu: gpu.to_string(),
             precision,
             shapes,
-            options: self.to_string(),
+            options,
         })
     }
 
@@ -462,6 +466,7 @@ fn set_shapes(
         output.set_linear();
     }
     if let Some(profile) = profile {
+        config.share_profiles();
         config.add_profile(&profile).ok_or_else(|| {
             let shapes = options.shapes.iter().map(Shape::to_string).collect::<Vec<_>>().join("; ");
             Error::new(Kind::Settings, format!("TensorRT cannot build {name} for {shapes}"))

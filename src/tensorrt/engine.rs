@@ -183,7 +183,8 @@ impl Engine {
         self.raw().auxiliary_streams()
     }
 
-    /// A context to run in. It starts with profile 0; in TensorRT 8, each context needs a profile of its own.
+    /// A context to run in. In TensorRT 8 only the first one starts with profile 0, and others may use the same only where the
+    /// engine was built for that, as ours are.
     ///
     /// # Errors
     /// `Run`, where the GPU has no memory left.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use super::opening::{Opening, Seat};
 use super::settings::Settings;
-use crate::backend::Plan;
+use crate::backend::{Loading, Plan};
 use crate::error::{Error, Kind, Result};
 use crate::memory::Slots;
 
@@ -14,6 +14,7 @@ pub struct Model {
     /// Where pictures lie, those of a batch side by side.
     pub slots: Option<Slots>,
     pub opening: Arc<Opening>,
+    is_shared: bool,
 }
 
 struct Shared {
@@ -25,12 +26,17 @@ struct Shared {
 static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
 impl Model {
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: Plan, is_shared: bool) -> Self {
         let slots = plan.cuda.as_ref().map(|cuda| {
             let bytes = plan.spec.desc.bytes().expect("the specification has fixed dimensions");
             Slots::new(cuda, bytes, plan.batch)
         });
-        Model { plan, slots, opening: Arc::default() }
+        Model { plan, slots, opening: Arc::default(), is_shared }
+    }
+
+    /// As for [`Loading`].
+    pub fn lanes(&self) -> usize {
+        if self.is_shared && self.plan.batch == 1 { Loading::SHARED_LANES } else { 1 }
     }
 }
 
@@ -52,7 +58,7 @@ pub fn find(settings: &Settings) -> Option<Arc<Model>> {
 /// `Settings`, where the first one's settings are others; else as `open`.
 pub fn join(settings: &Settings, open: impl FnOnce() -> Result<Plan>) -> Result<(Arc<Model>, Seat, bool)> {
     let first = || {
-        let model = Arc::new(Model::new(open()?));
+        let model = Arc::new(Model::new(open()?, !settings.shared_model.is_empty()));
         let seat = Seat::take(&model.opening).expect("nobody has left it");
         Ok((model, seat, true))
     };

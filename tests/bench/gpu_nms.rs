@@ -119,7 +119,8 @@ fn report_plugin(context: &Context, options: &SessionOptions, head: &[u8]) -> Re
     plugin().save(&file);
     let cuda = || Ok(context.clone());
     let plan = Plan::new(&file, Choice::TensorRt, None, 1, options.tensorrt.clone(), cuda)?;
-    let mut backend = plan.load(&Loading { tell: &|_| {}, cancelled: &AtomicBool::new(false), slots: None })?;
+    let mut backend =
+        plan.load(&Loading { tell: &|_| {}, cancelled: &AtomicBool::new(false), slots: None, lanes: 1 })?;
     let mut block = DevicePool::new(context).take(head.len())?;
     block.write(head)?;
     let picture = [Arc::new(Tensors::new(vec![Tensor::on_device(plan.spec.desc.clone(), block)], None, None))];

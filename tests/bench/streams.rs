@@ -47,6 +47,7 @@ use std::process::ExitCode;
 use arguments::Arguments;
 use clip::{Clip, queue};
 use engine::Engine;
+use gsttrt::backend::Loading;
 use pipeline::{Figures, Setup, run};
 use serde_json::json;
 
@@ -103,7 +104,7 @@ impl Bench {
         let one_by_one = measure(1, 0)?;
         let quantile = |q| median(one_by_one.iter().map(|(_, times)| times.value_at_quantile(q) as f64));
         let (p50, p99) = (quantile(0.5), quantile(0.99));
-        let [mib, room] = engine.loaded_mib(1)?;
+        let [mib, room] = engine.loaded_mib(1, 1)?;
         println!(
             "engine, batch {batch:>2}: {:.0}, {:.0}, {:.0} fps in 1, 2, 4 threads; a run takes {p50:.0} µs, p99 {p99:.0} µs; \
              {mib:.0} MiB of GPU memory, and {room:.0} to work in",
@@ -159,7 +160,8 @@ impl Bench {
         let (fps, cpu, mib) = (figure(|run| run.fps), figure(|run| run.cpu), figure(|run| run.gpu_mib));
         let (fill, late) = (figure(Figures::fill), figure(Figures::late));
         let engine_alone = Engine::new(model, options, batch)?;
-        let [engines_mib, room_mib] = engine_alone.loaded_mib(engines)?;
+        let lanes = if shared == Some(1) { Loading::SHARED_LANES } else { 1 };
+        let [engines_mib, room_mib] = engine_alone.loaded_mib(engines, lanes)?;
         let engine = self.engines[&batch].fps * *gpus as f64;
         let (ceiling, beyond) = (decoding.fps.min(engine), cpu - decoding.cpu);
         let each: [f64; 3] = std::array::from_fn(|i| median(flat_out.iter().map(|run| run.ours[i])));

@@ -229,6 +229,15 @@ impl Config {
         (number >= 0).then_some(number)
     }
 
+    /// Lets several contexts of the engine have the same profile; in families other than 8 they may anyhow.
+    pub fn share_profiles(&mut self) {
+        const PROFILE_SHARING_0806: i32 = 2;
+        if self.family() == Family::V8 {
+            // SAFETY: takes a number, which is one of the family's.
+            unsafe { self.set_preview_feature(PROFILE_SHARING_0806, true) }
+        }
+    }
+
     pub fn set_hardware_compatibility(&mut self, level: Hardware) {
         // SAFETY: takes a number.
         unsafe { self.set_hardware_compatibility_level(level as i32) }

@@ -302,6 +302,7 @@ class! {
         create_timing_cache_of(bytes: *const u8, size: usize) -> *mut c_void = [44, 40, 29, 29, 29];
         set_timing_cache_to(cache: *mut c_void, ignore_mismatch: bool) -> bool = [45, 41, 30, 30, 30];
         set_hardware_compatibility_level(level: i32) -> () = [53, 49, 38, 38, 38];
+        set_preview_feature(feature: i32, on: bool) -> () = [49, 45, 34, 34, 34];
         set_int8_calibrator_to(calibrator: *mut c_void) -> () = [8, 6, X, X, X];
         set_progress_monitor_to(monitor: *mut c_void) -> () = [X, 56, 45, 45, 45];
         set_nb_compute_capabilities(count: i32) -> bool = [X, X, X, 55, 55];

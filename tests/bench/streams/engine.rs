@@ -35,13 +35,13 @@ impl Engine {
         Ok(Engine { plan: Plan::new(Path::new(model), *backend, *input_size, batch, tensorrt.clone(), cuda)?, batch })
     }
 
-    fn load(&self) -> Result<Box<dyn Backend>> {
+    fn load(&self, lanes: usize) -> Result<Box<dyn Backend>> {
         let tell = |event: Event<'_>| {
             if let Event::Warning(warning) = event {
                 eprintln!("{warning}");
             }
         };
-        self.plan.load(&Loading { tell: &tell, cancelled: &AtomicBool::new(false), slots: None })
+        self.plan.load(&Loading { tell: &tell, cancelled: &AtomicBool::new(false), slots: None, lanes })
     }
 
     /// A batch of black pictures, side by side as trtpreprocess puts them.
@@ -87,7 +87,7 @@ impl Engine {
             }
             Ok((frames as f64 / begun.elapsed().as_secs_f64(), took))
         };
-        let ready = (0..threads).map(|_| Ok((self.load()?, self.pictures()?))).collect::<Result<Vec<_>>>()?;
+        let ready = (0..threads).map(|_| Ok((self.load(1)?, self.pictures()?))).collect::<Result<Vec<_>>>()?;
         let (mut fps, mut took) = (0.0, times());
         thread::scope(|scope| {
             let workers: Vec<_> =
@@ -105,7 +105,7 @@ impl Engine {
     /// How long a run takes where so many engines get a frame each, at that pace and in the [phases](phase) that streams
     /// have; in µs. What waits for it spins, so that nothing is added to it.
     pub fn measure_live(&self, streams: usize, pace: u32, length: Duration) -> Result<Histogram<u64>> {
-        let ready = (0..streams).map(|_| Ok((self.load()?, self.pictures()?))).collect::<Result<Vec<_>>>()?;
+        let ready = (0..streams).map(|_| Ok((self.load(1)?, self.pictures()?))).collect::<Result<Vec<_>>>()?;
         let all_ready = Instant::now() + Duration::from_millis(500);
         let work = |stream, (mut backend, pictures): (Box<dyn Backend>, Vec<Arc<Tensors>>)| -> Result<Histogram<u64>> {
             // What is prepared at the first runs is no matter of later ones.
@@ -138,11 +138,12 @@ impl Engine {
         })
     }
 
-    /// MiB of GPU memory that so many of it take once they are loaded: the engines, and what each has to work in.
-    pub fn loaded_mib(&self, count: usize) -> Result<[f64; 2]> {
-        drop(self.load()?); // the first one brings modules that stay
+    /// MiB of GPU memory that so many of it, of so many lanes each, take once they are loaded: the engines, and what they have
+    /// to work in.
+    pub fn loaded_mib(&self, count: usize, lanes: usize) -> Result<[f64; 2]> {
+        drop(self.load(lanes)?); // the first one brings modules that stay
         let before = gpu_mib();
-        let loaded = (0..count).map(|_| self.load()).collect::<Result<Vec<_>>>()?;
+        let loaded = (0..count).map(|_| self.load(lanes)).collect::<Result<Vec<_>>>()?;
         let taken = gpu_mib() - before;
         let room = loaded.iter().map(|backend| backend.working_bytes()).sum::<u64>() as f64 / f64::from(1 << 20);
         Ok([taken - room, room])
