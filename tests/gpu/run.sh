@@ -6,12 +6,12 @@
 #   plans       builds the f32 and the f16 engine that the other rows then take   (needs TensorRT with its builder)
 #   boxes       the GPU's boxes against the CPU's on both clips, f32 and f16
 #   score       precision and recall on the 1080p clip
-#   properties  what trtinfer's properties of TensorRT do   (needs TensorRT with its builder)
 #   build       the same with an engine that trtinfer builds from the ONNX file   (needs TensorRT with its builder)
+#   engines     tests of engines: profiles, types, several outputs, INT8, broken files   (needs TensorRT with its builder)
+#   properties  what trtinfer's properties of TensorRT do   (needs TensorRT with its builder)
 #   lean        lean runtimes against the full one, on a version-compatible engine
 #   copies      bytes that cross between host and GPU for a frame, by copies and by kernels
 #   frames      tests of frames in GStreamer's CUDA memory
-#   engines     tests of engines: profiles, types, several outputs, INT8, broken files   (needs TensorRT with its builder)
 #   batches     streams that share a model find what each finds alone   (needs TensorRT with its builder)
 #   units       what the library's own tests do on a GPU: memory, pools, DLPack, times
 #   chain       tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
@@ -30,7 +30,7 @@
 #   TRT          folder of the full TensorRT            (default: TensorRT is searched for as usual)
 #   TRT_LEAN     folders of lean runtimes, with colons between them
 #   ENGINE32, ENGINE16, ENGINE_COMPATIBLE
-#                engines of tests/models/shapes.onnx for TRT; without the first two the row plans builds them
+#                engines of tests/models/shapes.onnx for TRT; without, the rows plans and engines build them
 #   LEVEL        how long TensorRT then looks for fast kernels (default: 3, minutes; 1 takes 60 and 90 s)
 #   INFER        further properties of trtinfer, such as allow-host-code=true
 #   PATIENCE     seconds for one run of compute-sanitizer (default: 400)
@@ -238,7 +238,7 @@ row_properties() {
 
 row_lean() {
     local gst lean
-    [ -f "$WORK/ENGINE_COMPATIBLE.engine" ] || { skip lean "ENGINE_COMPATIBLE is not set"; return; }
+    [ -f "$WORK/ENGINE_COMPATIBLE.engine" ] || { skip lean "there is no version-compatible engine, which the row engines builds"; return; }
     for gst in $GSTREAMERS; do
         for lean in ${TRT_LEAN//:/ }; do
             judge "same boxes on $(basename "$lean")" "$gst" "identical" lean_and_full "$gst" "$lean"
@@ -388,6 +388,10 @@ row_frames() {
 row_engines() {
     local gst=${GSTREAMERS%% *}
     judge "engines of TensorRT" "$gst" "all tests" run_test "$gst" TRT_LIBRARY="$TRT" TRT_LEAN="$TRT_LEAN" "$WORK/tensorrt_gpu"
+    # Of the engines that it built, rows after this one need the version-compatible one.
+    local built
+    built=$(cat "$WORK/built-in")/target/tmp/tensorrt-plans/shapes.onnx-fp32-compatible.engine
+    [ -f "$WORK/ENGINE_COMPATIBLE.engine" ] || [ ! -f "$built" ] || cp "$built" "$WORK/ENGINE_COMPATIBLE.engine"
 }
 
 row_batches() {
@@ -593,7 +597,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score properties build engines lean copies frames batches units chain download kernels library tensors regular sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download kernels library tensors regular sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do
