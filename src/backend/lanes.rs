@@ -7,42 +7,69 @@ use crate::cuda::driver::Fence;
 use crate::error::Result;
 use crate::tensor::Tensors;
 
-/// Backends of one model that take turns. What each is given only queues behind what it was given before, so runs of different
-/// ones overlap, and share a GPU that one alone leaves half idle.
+/// Backends of one model that share its work. What each is given only queues behind what it was given before, so runs of
+/// different ones overlap, and share a GPU that one alone leaves half idle.
 pub struct Lanes<B> {
-    all: Vec<B>,
-    next: usize,
+    all: Vec<Lane<B>>,
+    runs: u64,
+}
+
+struct Lane<B> {
+    backend: B,
+    /// Which of all runs was its last one, and what is passed when that is done.
+    run: u64,
+    done: Option<Fence>,
 }
 
 impl<B: Backend + 'static> Lanes<B> {
     /// # Panics
     /// If there is none.
     pub fn of(mut all: Vec<B>) -> Box<dyn Backend> {
+        let lane = |backend| Lane { backend, run: 0, done: None };
         match all.len() {
             1 => Box::new(all.remove(0)),
-            _ => Box::new(Lanes { all, next: 0 }),
+            _ => Box::new(Lanes { all: all.into_iter().map(lane).collect(), runs: 0 }),
         }
     }
 
-    fn turn(&mut self) -> &mut B {
-        let turn = self.next;
-        self.next = (turn + 1) % self.all.len();
-        &mut self.all[turn]
+    fn next(&mut self) -> &mut Lane<B> {
+        let is_idle = |lane: &Lane<B>| lane.done.as_ref().is_none_or(Fence::is_passed);
+        let next = choose(self.all.iter().map(|lane| (is_idle(lane), lane.run)));
+        let lane = &mut self.all[next];
+        self.runs += 1;
+        lane.run = self.runs;
+        lane
     }
+}
+
+/// The first lane that is idle, so that few work where there is little to do, and what they work in stays in the caches; else
+/// the one whose last run is the oldest.
+fn choose(lanes: impl Iterator<Item = (bool, u64)>) -> usize {
+    let preferred = lanes.enumerate().min_by_key(|&(number, (is_idle, run))| match is_idle {
+        true => (false, number as u64),
+        false => (true, run),
+    });
+    preferred.expect("there are some").0
 }
 
 impl<B: Backend + 'static> Backend for Lanes<B> {
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
-        self.turn().run(pictures)
+        let lane = self.next();
+        let outputs = lane.backend.run(pictures)?;
+        lane.done = outputs.last().and_then(Tensors::ready).cloned();
+        Ok(outputs)
     }
 
     unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], after: Option<&Fence>) -> Result<Fence> {
+        let lane = self.next();
         // SAFETY: as the caller says.
-        unsafe { self.turn().run_at(picture, outputs, after) }
+        let done = unsafe { lane.backend.run_at(picture, outputs, after) }?;
+        lane.done = Some(done.clone());
+        Ok(done)
     }
 
     fn working_bytes(&self) -> u64 {
-        self.all.iter().map(B::working_bytes).sum()
+        self.all.iter().map(|lane| lane.backend.working_bytes()).sum()
     }
 }
 
@@ -51,28 +78,44 @@ mod tests {
     use super::*;
     use crate::error::{Error, Kind};
 
-    /// Counts its runs, and fails at one.
-    struct Counting(Arc<std::sync::Mutex<Vec<usize>>>, usize);
+    #[test]
+    fn the_first_idle_lane_is_next_else_the_one_that_began_first() {
+        let choices = [
+            ([(true, 0), (true, 0), (true, 0)], 0),
+            ([(false, 1), (true, 0), (true, 0)], 1),
+            ([(false, 1), (false, 2), (true, 0)], 2),
+            ([(false, 1), (false, 2), (false, 3)], 0),
+            ([(false, 4), (false, 2), (false, 3)], 1),
+            ([(false, 4), (false, 5), (true, 3)], 2),
+            ([(true, 4), (false, 5), (true, 3)], 0),
+        ];
+        for (lanes, next) in choices {
+            assert_eq!(choose(lanes.into_iter()), next, "{lanes:?}");
+        }
+    }
 
-    impl Backend for Counting {
-        fn run(&mut self, _pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
-            let mut runs = self.0.lock().unwrap();
-            runs.push(self.1);
-            if runs.len() == 2 { Err(Error::new(Kind::Run, "It fails")) } else { Ok(Vec::new()) }
+    /// Has outputs at once, but fails at 2.
+    struct Immediate(u64);
+
+    impl Backend for Immediate {
+        fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+            match pictures.len() {
+                2 => Err(Error::new(Kind::Run, "It fails")),
+                count => Ok((0..count).map(|_| Tensors::new(Vec::new(), None, None)).collect()),
+            }
         }
 
         fn working_bytes(&self) -> u64 {
-            10 + self.1 as u64
+            self.0
         }
     }
 
     #[test]
-    fn take_turns_whatever_comes_of_it() {
-        let runs = Arc::default();
-        let mut lanes = Lanes::of((0..3).map(|number| Counting(Arc::clone(&runs), number)).collect());
-        let outcomes: Vec<bool> = (0..5).map(|_| lanes.run(&[]).is_ok()).collect();
-        assert_eq!(*runs.lock().unwrap(), [0, 1, 2, 0, 1]);
-        assert_eq!(outcomes, [true, false, true, true, true]);
-        assert_eq!(lanes.working_bytes(), 33, "that of all of them");
+    fn they_are_one_backend() {
+        let mut lanes = Lanes::of((1..4).map(Immediate).collect());
+        let picture = Arc::new(Tensors::new(Vec::new(), None, None));
+        let counts = [1, 2, 3].map(|count| lanes.run(&vec![picture.clone(); count]).map(|outputs| outputs.len()).ok());
+        assert_eq!(counts, [Some(1), None, Some(3)]);
+        assert_eq!(lanes.working_bytes(), 1 + 2 + 3);
     }
 }
