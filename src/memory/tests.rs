@@ -125,7 +125,11 @@ fn more_than_there_is_falls_back() {
 
 #[test]
 fn buffers_of_two_gpus_are_copied_to_each_other() {
-    let (Some(one), Ok(other)) = (context(), Context::primary(1)) else { return };
+    let Some(one) = context() else { return };
+    let Ok(other) = Context::primary(1) else {
+        println!("There is one GPU; copies between two were not tried.");
+        return;
+    };
     let (mut from, mut to) = (Buffer::device(&one, 64).unwrap(), Buffer::device(&other, 64).unwrap());
     from.write(0, &[7; 64]).unwrap();
     to.copy_from(&from).unwrap();
