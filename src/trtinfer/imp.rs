@@ -106,7 +106,7 @@ impl TrtInfer {
     fn load(&self, Session { model, .. }: Session) {
         let patience = Duration::from_micros(self.settings.lock().unwrap().batch_timeout.into());
         self.obj().call_async(move |element| {
-            let Model { plan, opening, slots, .. } = &*model;
+            let Model { plan, opening, slots, lanes } = &*model;
             let name = plan.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let progress = |kind, text: &str| {
                 let message = gst::message::Progress::builder(kind, "model-load", text).src(element).build();
@@ -134,8 +134,7 @@ impl TrtInfer {
                     }
                 }
             };
-            let loading =
-                Loading { tell: &tell, cancelled: opening.cancelled(), slots: slots.as_ref(), lanes: model.lanes() };
+            let loading = Loading { tell: &tell, cancelled: opening.cancelled(), slots: slots.as_ref(), lanes: *lanes };
             let outcome = plan.load(&loading);
             if opening.is_cancelled() {
                 progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
@@ -168,7 +167,7 @@ impl TrtInfer {
         gst::info!(CAT, imp = self, "loading the model again, in the context of its tensors");
         session.seat.leave();
         running.batcher = None;
-        let model = Arc::new(Model::new(session.model.plan.in_context(memory.context())?, false));
+        let model = Arc::new(Model::new(session.model.plan.in_context(memory.context())?));
         let seat = Seat::take(&model.opening).expect("nobody has left it");
         let session = Session { model, seat: Arc::new(seat), loads: true };
         *self.session.lock().unwrap() = Some(session.clone());

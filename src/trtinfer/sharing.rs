@@ -14,7 +14,8 @@ pub struct Model {
     /// Where pictures lie, those of a batch side by side.
     pub slots: Option<Slots>,
     pub opening: Arc<Opening>,
-    is_shared: bool,
+    /// As for [`Loading`].
+    pub lanes: usize,
 }
 
 struct Shared {
@@ -26,17 +27,19 @@ struct Shared {
 static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
 impl Model {
-    pub fn new(plan: Plan, is_shared: bool) -> Self {
+    /// Of one element.
+    pub fn new(plan: Plan) -> Self {
         let slots = plan.cuda.as_ref().map(|cuda| {
             let bytes = plan.spec.desc.bytes().expect("the specification has fixed dimensions");
             Slots::new(cuda, bytes, plan.batch)
         });
-        Model { plan, slots, opening: Arc::default(), is_shared }
+        Model { plan, slots, opening: Arc::default(), lanes: 1 }
     }
 
-    /// As for [`Loading`].
-    pub fn lanes(&self) -> usize {
-        if self.is_shared && self.plan.batch == 1 { Loading::SHARED_LANES } else { 1 }
+    /// Of all that name it.
+    fn shared(plan: Plan) -> Self {
+        let lanes = if plan.batch == 1 { Loading::SHARED_LANES } else { 1 };
+        Model { lanes, ..Model::new(plan) }
     }
 }
 
@@ -57,13 +60,13 @@ pub fn find(settings: &Settings) -> Option<Arc<Model>> {
 /// # Errors
 /// `Settings`, where the first one's settings are others; else as `open`.
 pub fn join(settings: &Settings, open: impl FnOnce() -> Result<Plan>) -> Result<(Arc<Model>, Seat, bool)> {
-    let first = || {
-        let model = Arc::new(Model::new(open()?, !settings.shared_model.is_empty()));
+    let first = |model: Model| {
+        let model = Arc::new(model);
         let seat = Seat::take(&model.opening).expect("nobody has left it");
-        Ok((model, seat, true))
+        (model, seat, true)
     };
     if settings.shared_model.is_empty() {
-        return first();
+        return Ok(first(Model::new(open()?)));
     }
     // Locked while the model's description is read, or two elements that start together would both be first.
     let mut all = SHARED.lock().unwrap();
@@ -81,7 +84,7 @@ pub fn join(settings: &Settings, open: impl FnOnce() -> Result<Plan>) -> Result<
         )
         .remedy("Give elements that share a model the same properties, or another name in shared-model")),
         None => {
-            let joined = first()?;
+            let joined = first(Model::shared(open()?));
             all.retain(|shared| shared.model.strong_count() > 0 && !shared.settings.names_the_same(settings));
             all.push(Shared { settings: settings.clone(), model: Arc::downgrade(&joined.0) });
             Ok(joined)
