@@ -331,15 +331,18 @@ fn broken_plans_are_refused() {
 fn threads_share_an_engine() {
     let Some((cuda, library)) = gpu() else { return };
     let plan = doubling(library).engine;
-    // Their contexts have its one profile in common.
-    let engine = load(&cuda, library, &plan, false).unwrap();
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let (cuda, engine) = (&cuda, &engine);
-            scope.spawn(move || (0..20).for_each(|_| doubles(cuda, engine, &Dims::new(&[1 + thread, 3, 64, 64]))));
-        }
-    });
-    drop(engine);
+    let fixed = build(library, &doubled_fixed(), &quick()).unwrap().engine;
+    // Of open dimensions, contexts have the engine's one profile in common.
+    let open: fn(i64) -> Dims = |thread| Dims::new(&[1 + thread, 3, 64, 64]);
+    for (plan, dims) in [(&fixed, (|_| Dims::new(&[1, 3, 8, 8])) as fn(i64) -> Dims), (&plan, open)] {
+        let engine = load(&cuda, library, plan, false).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (cuda, engine) = (&cuda, &engine);
+                scope.spawn(move || (0..20).for_each(|_| doubles(cuda, engine, &dims(thread))));
+            }
+        });
+    }
     // All memory comes back.
     let free = || cuda.memory().unwrap().0 >> 20;
     let before = free();
