@@ -126,17 +126,20 @@ fn streams_that_share_a_model_find_what_one_finds_alone() {
     assert!(neighbours.count() > places.len() / 2, "tensors are made where the batch is");
     drop(places);
 
-    // Three of one pipeline, which has one CUDA context; then three pipelines, which may have one each.
+    // Three of one pipeline, which has one CUDA context: in batches, and without, when several runs are on the GPU side by side.
     let shared = "batch-size=4 batch-timeout=20000 shared-model=gpu";
-    let line: String = (0..3).map(|number| stream(number, &model, shared)).collect();
-    let pipeline = launch(&line);
-    let frames: Vec<Frames> = (0..3).map(|number| objects(&pipeline, number)).collect();
-    pipeline.set_state(gst::State::Playing).unwrap();
-    wait(&pipeline);
-    println!("three streams of a pipeline: {}", stats(&pipeline, "infer0"));
-    pipeline.set_state(gst::State::Null).unwrap();
-    frames.iter().for_each(|frames| assert_same(frames, &expected));
+    for (infer, what) in [(shared, "three streams of a pipeline"), ("shared-model=gpu", "three without batches")] {
+        let line: String = (0..3).map(|number| stream(number, &model, infer)).collect();
+        let pipeline = launch(&line);
+        let frames: Vec<Frames> = (0..3).map(|number| objects(&pipeline, number)).collect();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        wait(&pipeline);
+        println!("{what}: {}", stats(&pipeline, "infer0"));
+        pipeline.set_state(gst::State::Null).unwrap();
+        frames.iter().for_each(|frames| assert_same(frames, &expected));
+    }
 
+    // Three pipelines, which may have one each.
     let pipelines: Vec<gst::Pipeline> = (0..3).map(|number| launch(&stream(number, &model, shared))).collect();
     let frames: Vec<Frames> = pipelines.iter().enumerate().map(|(i, pipeline)| objects(pipeline, i)).collect();
     let set = |state: gst::State| pipelines.iter().for_each(|pipeline| assert!(pipeline.set_state(state).is_ok()));
@@ -144,15 +147,5 @@ fn streams_that_share_a_model_find_what_one_finds_alone() {
     pipelines.iter().for_each(wait);
     println!("three pipelines: {}", stats(&pipelines[2], "infer2"));
     set(gst::State::Null);
-    frames.iter().for_each(|frames| assert_same(frames, &expected));
-
-    // Without batches, where several runs are on the GPU side by side.
-    let line: String = (0..3).map(|number| stream(number, &model, "shared-model=gpu")).collect();
-    let pipeline = launch(&line);
-    let frames: Vec<Frames> = (0..3).map(|number| objects(&pipeline, number)).collect();
-    pipeline.set_state(gst::State::Playing).unwrap();
-    wait(&pipeline);
-    println!("three streams without batches: {}", stats(&pipeline, "infer0"));
-    pipeline.set_state(gst::State::Null).unwrap();
     frames.iter().for_each(|frames| assert_same(frames, &expected));
 }
