@@ -86,7 +86,7 @@ def chains(table, lines, name, file):
         table.add(what + "fps, of ceiling", line["fps"], min(line["decode_fps"], line["engine_fps"]), line["of_ceiling"], least)
         table.add(what + "CPU s per 1000 in our elements", line["cpu_ours_s_per_1000"], None, None,
                   most=CPU if streams == 16 else None)
-        # Decoders spin while the GPU is busy, so there is more beyond decoding alone than what our elements do.
+        # The driver's and the decoders' threads do more while the GPU is busy than where nothing but decoding is done.
         table.add(what + "CPU s per 1000 beyond decoding", line["cpu_beyond_decode_s_per_1000"], line["cpu_s_per_1000"], None,
                   most=CPU if streams == 16 else None)
         table.add(what + "buffers that pools had", line["pool_hits"], None, None, least=POOL_HITS)
