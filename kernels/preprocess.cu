@@ -1,6 +1,6 @@
 // preprocess: frames -> tensors in one pass: resample, convert colours, normalise, write; padding included.
 //   in    planes of a frame, rows `strides` bytes apart, samples of 8 bits or of 16 (10 in the upper bits), which are
-//         `step` bytes from those of the next pixel
+//         `step` bytes from those of the next pixel; two that are read side by side are aligned to both
 //   out   tensor [C][H][W] or [H][W][C] of f32, f16 or u8, dense
 //   grid  a thread makes COLUMNS pixels of a row, a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
 //   math  that of src/vision/preprocess/mod.rs, bit by bit; positions come from its tables
@@ -12,7 +12,7 @@ inline constexpr uint32_t THREADS_Y = 4;
 inline constexpr uint32_t COLUMNS = 4;
 inline constexpr uint32_t MAX_BATCH = 32;
 
-// Where a column or a row is sampled: between `near` and the sample after it, which counts `weight`. Columns are in bytes.
+// Where a row is sampled: between `near` and the sample after it, which counts `weight`.
 struct alignas(16) Position {
     uint32_t first;
     float first_weight; // of plane 0
@@ -32,12 +32,16 @@ enum class Type : uint32_t { F32, F16, U8 };
 
 struct Parameters {
     Frame frames[MAX_BATCH];
-    const Position *columns; // [width]
-    const Position *rows;    // [height]
+    // The same for columns, in bytes, COLUMNS at a time: [4][groups] of first, others, others_weight, first_weight. There are as
+    // many as the tensor has; outside the scaled frame they are 0.
+    const uint4 *columns;
+    const Position *rows; // [height]
     uint32_t left, top, width, height; // of the scaled frame in the tensor
     uint32_t tensor_width, tensor_height;
+    uint32_t groups;
     // Bytes to the next sample of a row; 0 where there is none.
     uint32_t first_step, others_step;
+    uint32_t first_alone; // all positions in plane 0 fall on a sample: none has a weight
     uint32_t to_gray;  // RGB becomes gray
     uint32_t reversed; // the samples are B, G, R or the channels are, not both
     uint32_t channels; // 1 or 3
@@ -53,59 +57,106 @@ __device__ inline Position position(const Position *table, uint32_t i) {
     return {words.x, __uint_as_float(words.y), words.z, __uint_as_float(words.w)};
 }
 
+__device__ inline void load_columns(uint32_t (&to)[COLUMNS], const uint4 *from) {
+    const uint4 words = __ldg(from);
+    to[0] = words.x, to[1] = words.y, to[2] = words.z, to[3] = words.w;
+}
+
 struct Pixel {
     float channels[3];
 };
-
-// The raw samples around a position: N side by side, near and far in the near row and in the far row.
-template <uint32_t N>
-struct Around {
-    uint32_t near[2][N], far[2][N];
-};
-
-template <typename Sample, uint32_t N>
-__device__ inline void load_row(uint32_t (&to)[2][N], const uint8_t *at, uint32_t step) {
-#pragma unroll
-    for (uint32_t n = 0; n < N; n++) to[0][n] = __ldg(reinterpret_cast<const Sample *>(at) + n);
-    at += step;
-#pragma unroll
-    for (uint32_t n = 0; n < N; n++) to[1][n] = __ldg(reinterpret_cast<const Sample *>(at) + n);
-}
-
-// What a row of a plane gives to the columns of a thread.
-template <typename Sample, uint32_t N>
-__device__ inline void load(Around<N> (&to)[COLUMNS], const uint8_t *plane, uint32_t stride, uint32_t row, float weight,
-                            const uint32_t (&columns)[COLUMNS], uint32_t step) {
-    const uint8_t *at = plane + uint64_t(row) * stride;
-    // Keeps the compiler from adding rows to columns before both to the plane, which takes twice the instructions.
-    asm("" : "+l"(at));
-#pragma unroll
-    for (uint32_t k = 0; k < COLUMNS; k++) load_row<Sample, N>(to[k].near, at + columns[k], step);
-    // A far row without weight is not read; below the last there is none.
-    if (weight != 0.0f) {
-        at += stride;
-        asm("" : "+l"(at));
-#pragma unroll
-        for (uint32_t k = 0; k < COLUMNS; k++) load_row<Sample, N>(to[k].far, at + columns[k], step);
-    } else {
-#pragma unroll
-        for (uint32_t k = 0; k < COLUMNS; k++)
-#pragma unroll
-            for (uint32_t n = 0; n < 2 * N; n++) to[k].far[n / N][n % N] = to[k].near[n / N][n % N];
-    }
-}
-
-__device__ inline float lerp(float a, float b, float weight) { return a + (b - a) * weight; }
 
 template <typename Sample>
 __device__ inline float value(uint32_t sample) {
     return sizeof(Sample) == 1 ? float(sample) : float(sample) * (1.0f / 256.0f);
 }
 
+// N samples side by side, as they are loaded.
 template <typename Sample, uint32_t N>
-__device__ inline float resample(const Around<N> &around, uint32_t n, float across, float down) {
-    const float near = lerp(value<Sample>(around.near[0][n]), value<Sample>(around.near[1][n]), across);
-    const float far = lerp(value<Sample>(around.far[0][n]), value<Sample>(around.far[1][n]), across);
+struct Samples {
+    uint32_t each[N];
+
+    __device__ inline void load(const uint8_t *at) {
+#pragma unroll
+        for (uint32_t n = 0; n < N; n++) each[n] = __ldg(reinterpret_cast<const Sample *>(at) + n);
+    }
+    __device__ inline float operator[](uint32_t n) const { return value<Sample>(each[n]); }
+};
+
+template <typename Sample>
+struct WordOfTwo;
+template <>
+struct WordOfTwo<uint8_t> {
+    using Word = uint16_t;
+};
+template <>
+struct WordOfTwo<uint16_t> {
+    using Word = uint32_t;
+};
+
+// Two in one word, which take half the loads, and half the registers until they are needed.
+template <typename Sample>
+struct Samples<Sample, 2> {
+    uint32_t both;
+
+    __device__ inline void load(const uint8_t *at) {
+        both = __ldg(reinterpret_cast<const typename WordOfTwo<Sample>::Word *>(at));
+    }
+    __device__ inline float operator[](uint32_t n) const {
+        constexpr uint32_t BITS = 8 * sizeof(Sample);
+        return value<Sample>(n == 0 ? both & ((1u << BITS) - 1) : both >> BITS);
+    }
+};
+
+// The samples around a position: near and far in the near row and in the far row.
+template <typename S>
+struct Around {
+    S near[2], far[2];
+};
+
+// What a plane gives to the columns of a thread.
+template <typename S>
+__device__ inline void load(Around<S> (&to)[COLUMNS], const uint8_t *plane, uint32_t stride, uint32_t row, float weight,
+                            const uint32_t (&columns)[COLUMNS], uint32_t step) {
+    const uint8_t *at = plane + uint64_t(row) * stride;
+    // Keeps the compiler from adding rows to columns before both to the plane, which takes twice the instructions.
+    asm("" : "+l"(at));
+#pragma unroll
+    for (uint32_t k = 0; k < COLUMNS; k++)
+#pragma unroll
+        for (uint32_t i = 0; i < 2; i++) to[k].near[i].load(at + columns[k] + i * step);
+    // A far row without weight is not read; below the last there is none.
+    if (weight != 0.0f) {
+        at += stride;
+        asm("" : "+l"(at));
+#pragma unroll
+        for (uint32_t k = 0; k < COLUMNS; k++)
+#pragma unroll
+            for (uint32_t i = 0; i < 2; i++) to[k].far[i].load(at + columns[k] + i * step);
+    } else {
+#pragma unroll
+        for (uint32_t k = 0; k < COLUMNS; k++)
+#pragma unroll
+            for (uint32_t i = 0; i < 2; i++) to[k].far[i] = to[k].near[i];
+    }
+}
+
+// The same where every position falls on a sample.
+template <typename S>
+__device__ inline void load_alone(Around<S> (&to)[COLUMNS], const uint8_t *plane, uint32_t stride, uint32_t row,
+                                  const uint32_t (&columns)[COLUMNS]) {
+    const uint8_t *at = plane + uint64_t(row) * stride;
+    asm("" : "+l"(at));
+#pragma unroll
+    for (uint32_t k = 0; k < COLUMNS; k++) to[k].near[0].load(at + columns[k]);
+}
+
+__device__ inline float lerp(float a, float b, float weight) { return a + (b - a) * weight; }
+
+template <typename S>
+__device__ inline float resample(const Around<S> &around, uint32_t n, float across, float down) {
+    const float near = lerp(around.near[0][n], around.near[1][n], across);
+    const float far = lerp(around.far[0][n], around.far[1][n], across);
     return lerp(near, far, down);
 }
 
@@ -204,65 +255,79 @@ __device__ inline void preprocess(const Parameters &p) {
     if (x >= p.tensor_width || y >= p.tensor_height) return;
 
     // Outside the scaled frame these wrap around to great numbers.
-    bool inside[COLUMNS], any = false;
+    bool inside[COLUMNS], any = false, all = true;
 #pragma unroll
-    for (uint32_t k = 0; k < COLUMNS; k++) any |= inside[k] = x + k - p.left < p.width && y - p.top < p.height;
+    for (uint32_t k = 0; k < COLUMNS; k++) {
+        inside[k] = x + k - p.left < p.width && y - p.top < p.height;
+        any |= inside[k];
+        all &= inside[k];
+    }
 
     Pixel pixels[COLUMNS];
     if (any) {
         const Position row = position(p.rows, y - p.top);
-        Position columns[COLUMNS];
-        uint32_t first_columns[COLUMNS], others_columns[COLUMNS];
-#pragma unroll
-        for (uint32_t k = 0; k < COLUMNS; k++) {
-            columns[k] = position(p.columns, inside[k] ? x + k - p.left : 0);
-            first_columns[k] = columns[k].first;
-            others_columns[k] = columns[k].others;
+        const uint4 *columns = p.columns + x / COLUMNS;
+        uint32_t first_columns[COLUMNS], others_columns[COLUMNS], others_weights[COLUMNS], first_weights[COLUMNS];
+        load_columns(first_columns, columns);
+        if constexpr (PLANES > 0) {
+            load_columns(others_columns, columns + p.groups);
+            load_columns(others_weights, columns + 2 * p.groups);
         }
 
         // All loads go before all arithmetic, so that they are under way together.
-        Around<FIRST> first[COLUMNS];
-        Around<OTHERS> others[PLANES + 1][COLUMNS];
-        load<Sample>(first, frame.planes[0], frame.strides[0], row.first, row.first_weight, first_columns, p.first_step);
+        Around<Samples<Sample, FIRST>> first[COLUMNS];
+        Around<Samples<Sample, OTHERS>> others[PLANES + 1][COLUMNS];
+        if (p.first_alone) {
+            load_alone(first, frame.planes[0], frame.strides[0], row.first, first_columns);
+        } else {
+            load_columns(first_weights, columns + 3 * p.groups);
+            load(first, frame.planes[0], frame.strides[0], row.first, row.first_weight, first_columns, p.first_step);
+        }
 #pragma unroll
         for (uint32_t i = 0; i != PLANES; i++)
-            load<Sample>(others[i], frame.planes[1 + i], frame.strides[1 + i], row.others, row.others_weight, others_columns,
-                         p.others_step);
+            load(others[i], frame.planes[1 + i], frame.strides[1 + i], row.others, row.others_weight, others_columns,
+                 p.others_step);
 
 #pragma unroll
         for (uint32_t k = 0; k < COLUMNS; k++) {
             const auto main = [&](uint32_t n) {
-                return resample<Sample>(first[k], n, columns[k].first_weight, row.first_weight);
+                if (p.first_alone) return first[k].near[0][n];
+                return resample(first[k], n, __uint_as_float(first_weights[k]), row.first_weight);
             };
             const auto chroma = [&](uint32_t i) {
-                return resample<Sample>(others[i / OTHERS][k], i % OTHERS, columns[k].others_weight, row.others_weight);
+                return resample(others[i / OTHERS][k], i % OTHERS, __uint_as_float(others_weights[k]), row.others_weight);
             };
-            Pixel pixel;
             if constexpr (PLANES > 0) {
-                pixel = from_yuv(p, main(0), chroma(0), chroma(1));
+                pixels[k] = from_yuv(p, main(0), chroma(0), chroma(1));
             } else if constexpr (FIRST == 3) {
-                pixel = from_rgb(p, main(0), main(1), main(2));
+                pixels[k] = from_rgb(p, main(0), main(1), main(2));
             } else {
-                pixel = from_luma(p, main(0));
+                pixels[k] = from_luma(p, main(0));
             }
-#pragma unroll
-            for (uint32_t c = 0; c < 3; c++) pixels[k].channels[c] = inside[k] ? pixel.channels[c] : p.pad;
         }
-    } else {
+    }
+    if (!all) {
 #pragma unroll
-        for (uint32_t k = 0; k < COLUMNS; k++) pixels[k] = {p.pad, p.pad, p.pad};
+        for (uint32_t k = 0; k < COLUMNS; k++)
+            if (!inside[k]) pixels[k] = {p.pad, p.pad, p.pad};
     }
     store(p, frame, x, y, pixels);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_nv12(const __grid_constant__ Parameters p) {
+// Beside the count of threads: blocks on a multiprocessor. With ten, loads of enough pixels are under way, for a few registers
+// that are spilled.
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 10) preprocess_nv12(const __grid_constant__ Parameters p) {
     preprocess<uint8_t, 1, 2, 1>(p);
 }
-extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_p010(const __grid_constant__ Parameters p) {
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 10) preprocess_p010(const __grid_constant__ Parameters p) {
     preprocess<uint16_t, 1, 2, 1>(p);
 }
-extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_i420(const __grid_constant__ Parameters p) {
+// I420, and the other two where pairs are not aligned.
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_planes8(const __grid_constant__ Parameters p) {
     preprocess<uint8_t, 1, 1, 2>(p);
+}
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_planes16(const __grid_constant__ Parameters p) {
+    preprocess<uint16_t, 1, 1, 2>(p);
 }
 extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_rgb(const __grid_constant__ Parameters p) {
     preprocess<uint8_t, 3>(p);

@@ -241,7 +241,8 @@ fn a_batch_is_its_frames() {
     let Some(mut gpu) = gpu_or_skip() else { return };
     let count = MAX_BATCH + 5;
     // An odd number of elements: every other image begins at an address where two cannot be written at once.
-    for dtype in DTYPES {
+    // Pairs of chroma at odd addresses, all at even ones, and both in one batch.
+    for (dtype, aligns) in DTYPES.into_iter().flat_map(|dtype| [[1, 1], [2, 2], [2, 1]].map(|aligns| (dtype, aligns))) {
         let spec = spec(dtype, Order::Nchw, 21, 15, Recipe::default());
         let (bytes, color) = (spec.desc.bytes().unwrap(), Colorimetry::default());
         let mut twin = preprocess::Preprocess::new(PixelFormat::Nv12, 30, 20, color, &spec).unwrap();
@@ -250,7 +251,8 @@ fn a_batch_is_its_frames() {
         let tensors = gpu.upload(&wanted);
         let (mut blocks, mut frames) = (Vec::new(), Vec::new());
         for (i, tensor) in wanted.chunks_exact_mut(bytes).enumerate() {
-            let picture = Picture::noise(&mut gpu.random, (PixelFormat::Nv12, 30, 20), i, 1);
+            let align = aligns[i % 2];
+            let picture = Picture::noise(&mut gpu.random, (PixelFormat::Nv12, 30, 20), align * i, align);
             twin.run(&picture.frame(), tensor).unwrap();
             let block = gpu.upload(&picture.bytes);
             frames.push((picture.on_device(&block), tensors.address() + (i * bytes) as u64));

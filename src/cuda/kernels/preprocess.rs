@@ -25,6 +25,8 @@ const COLUMNS: u32 = 4;
 /// Turns frames of one format and size into one kind of tensor. Built once per caps; holds the tables on the GPU.
 pub struct Preprocess {
     function: Function,
+    /// The same for chroma in pairs that are not aligned to both samples, which it reads one by one.
+    one_by_one: Option<Function>,
     parameters: Parameters,
     format: PixelFormat,
     letterbox: Letterbox,
@@ -68,8 +70,10 @@ struct Parameters {
     height: u32,
     tensor_width: u32,
     tensor_height: u32,
+    groups: u32,
     first_step: u32,
     others_step: u32,
+    first_alone: u32,
     to_gray: u32,
     reversed: u32,
     channels: u32,
@@ -82,7 +86,7 @@ struct Parameters {
 }
 
 const _: () = assert!(size_of::<View>() == 48 && size_of::<Position>() == 16);
-const _: () = assert!(size_of::<Parameters>() == MAX_BATCH * 48 + 120);
+const _: () = assert!(size_of::<Parameters>() == MAX_BATCH * 48 + 128);
 
 impl Preprocess {
     /// For frames of `width` × `height` and tensors as `spec` says. `color` matters to YUV and gray formats.
@@ -100,10 +104,11 @@ impl Preprocess {
         let (letterbox, colors) = (twin.letterbox, spec.recipe.colors);
         let (first, others) = (&twin.samplers[0], twin.samplers.last().expect("a frame has a plane"));
 
-        let mut positions = positions(&first.columns, &others.columns);
-        positions.extend(self::positions(&first.rows, &others.rows));
-        let mut tables = DevicePool::new(context).take(size_of_val(&positions[..]))?;
-        tables.write(cast_slice(&positions))?;
+        let columns = columns(&letterbox, &first.columns, &others.columns);
+        let rows = rows(&first.rows, &others.rows);
+        let tables = [cast_slice(&columns), cast_slice::<_, u8>(&rows)].concat();
+        let mut block = DevicePool::new(context).take(tables.len())?;
+        block.write(&tables)?;
 
         let matrix = match twin.convert {
             Convert::Rgb | Convert::RgbToGray => None,
@@ -114,16 +119,18 @@ impl Preprocess {
         let channel = |c: usize| twin.channels.get(c).unwrap_or(&twin.channels[0]);
         let parameters = Parameters {
             frames: [View::default(); MAX_BATCH],
-            columns: tables.address(),
-            rows: tables.address() + (letterbox.width as usize * size_of::<Position>()) as u64,
+            columns: block.address(),
+            rows: block.address() + size_of_val(&columns[..]) as u64,
             left: letterbox.x,
             top: letterbox.y,
             width: letterbox.width,
             height: letterbox.height,
             tensor_width: letterbox.tensor_width,
             tensor_height: letterbox.tensor_height,
+            groups: letterbox.tensor_width.div_ceil(COLUMNS),
             first_step: step(first),
             others_step: step(others),
+            first_alone: (falls_on_samples(&first.columns) && falls_on_samples(&first.rows)).into(),
             to_gray: matches!(twin.convert, Convert::RgbToGray).into(),
             reversed: (samples_reversed != (colors == Colors::Bgr)).into(),
             channels: twin.channels.len() as u32,
@@ -141,22 +148,24 @@ impl Preprocess {
             pad: spec.recipe.pad.into(),
         };
 
-        let name = match (format, &twin.samplers[..]) {
-            (PixelFormat::P010, [_]) => "preprocess_luma16",
-            (PixelFormat::P010, _) => "preprocess_p010",
-            (PixelFormat::Nv12, [_, _]) => "preprocess_nv12",
-            (_, [_, _, _]) => "preprocess_i420",
-            (_, [pixels]) if pixels.offsets.len() == 3 => "preprocess_rgb",
-            _ => "preprocess_luma8",
+        let (name, one_by_one) = match (format, &twin.samplers[..]) {
+            (PixelFormat::P010, [_]) => ("preprocess_luma16", None),
+            (PixelFormat::P010, _) => ("preprocess_p010", Some("preprocess_planes16")),
+            (PixelFormat::Nv12, [_, _]) => ("preprocess_nv12", Some("preprocess_planes8")),
+            (_, [_, _, _]) => ("preprocess_planes8", None),
+            (_, [pixels]) if pixels.offsets.len() == 3 => ("preprocess_rgb", None),
+            _ => ("preprocess_luma8", None),
         };
+        let module = context.module(PREPROCESS)?;
         let bytes_read = twin.samplers.iter().map(bytes_read).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
         Ok(Preprocess {
             bytes_read,
-            function: context.module(PREPROCESS)?.function(name)?,
+            function: module.function(name)?,
+            one_by_one: one_by_one.map(|name| module.function(name)).transpose()?,
             parameters,
             format,
             letterbox,
-            _tables: tables,
+            _tables: block,
             element: twin.dtype.size(),
         })
     }
@@ -195,9 +204,16 @@ impl Preprocess {
     pub unsafe fn launch_batch(&self, stream: &Stream, frames: &[(DevicePlanes, u64)]) -> Result<()> {
         for frames in frames.chunks(MAX_BATCH) {
             let mut parameters = self.parameters;
+            let one_by_one =
+                self.one_by_one.as_ref().filter(|_| !frames.iter().all(|(planes, _)| self.has_pairs(planes)));
             for (view, (planes, tensor)) in parameters.frames.iter_mut().zip(frames) {
                 *view = self.view(planes, *tensor)?;
+                if one_by_one.is_some() {
+                    view.planes[2] = view.planes[1] + self.sample() as u64;
+                    view.strides[2] = view.strides[1];
+                }
             }
+            let function = one_by_one.unwrap_or(&self.function);
             let grid = (
                 parameters.tensor_width.div_ceil(THREADS.0 * COLUMNS),
                 parameters.tensor_height.div_ceil(THREADS.1),
@@ -205,9 +221,22 @@ impl Preprocess {
             );
             let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
             // SAFETY: the kernel takes these parameters; the tables live as long as `self`, the rest is as the caller says.
-            unsafe { stream.launch(&self.function, shape, &parameters)? };
+            unsafe { stream.launch(function, shape, &parameters)? };
         }
         Ok(())
+    }
+
+    /// Bytes of a sample of YUV.
+    fn sample(&self) -> usize {
+        if self.format == PixelFormat::P010 { 2 } else { 1 }
+    }
+
+    /// Whether every pair of chroma lies where it can be read as one.
+    fn has_pairs(&self, planes: &[DevicePlane]) -> bool {
+        let pair = 2 * self.sample();
+        planes
+            .get(1)
+            .is_some_and(|plane| plane.address.is_multiple_of(pair as u64) && plane.stride.is_multiple_of(pair))
     }
 
     fn view(&self, planes: &[DevicePlane], tensor: u64) -> Result<View> {
@@ -240,7 +269,25 @@ fn step(sampler: &Sampler) -> u32 {
     if sampler.row_bytes > sampler.pixel { sampler.pixel as u32 } else { 0 }
 }
 
-fn positions(first: &Axis, others: &Axis) -> Vec<Position> {
+fn falls_on_samples(axis: &Axis) -> bool {
+    axis.weight.iter().all(|&weight| weight == 0.0)
+}
+
+/// `columns` of the kernel: where each lies in the first plane and in the others, then their weights in the others and in the
+/// first.
+fn columns(letterbox: &Letterbox, first: &Axis, others: &Axis) -> Vec<u32> {
+    let all = (letterbox.tensor_width as usize).next_multiple_of(COLUMNS as usize);
+    let inside = letterbox.x as usize..(letterbox.x + letterbox.width) as usize;
+    let weights = |axis: &Axis| axis.weight.iter().map(|weight| weight.to_bits()).collect();
+    let tables: [Vec<u32>; 4] = [first.near.clone(), others.near.clone(), weights(others), weights(first)];
+    let mut columns = vec![0; tables.len() * all];
+    for (to, from) in columns.chunks_exact_mut(all).zip(tables) {
+        to[inside.clone()].copy_from_slice(&from);
+    }
+    columns
+}
+
+fn rows(first: &Axis, others: &Axis) -> Vec<Position> {
     let others = others.near.iter().zip(&others.weight);
     let both = first.near.iter().zip(&first.weight).zip(others);
     let position =
