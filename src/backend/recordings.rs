@@ -6,7 +6,8 @@
 //! of places that pools come to.
 //!
 //! Other runs go through a [`Common`] one, if there is one: copies on the GPU are microseconds, and a hundred kernels queued one
-//! by one are a hundred.
+//! by one are a hundred. Where any of several contexts may get a picture, all do, for each would have to record each place while
+//! frames wait.
 
 use crate::cuda::driver::Stream;
 use crate::cuda::graph::Graph;
@@ -63,6 +64,11 @@ impl Recordings {
     /// What is allocated here.
     pub fn bytes(&self) -> usize {
         self.common.as_ref().map_or(0, |common| common.picture.bytes())
+    }
+
+    /// From now on whatever is not recorded yet goes through the common one.
+    pub fn record_no_more(&mut self) {
+        self.first = u64::MAX;
     }
 
     /// For runs that are no longer what they were, and may soon be something else again: the next few are not recorded.

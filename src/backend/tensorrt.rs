@@ -255,7 +255,7 @@ impl TensorRt {
         let options = &plan.options;
         let mut backend = TensorRt::prepare(plan.model(), &plan.spec, plan.batch, engine.clone(), cuda)
             .map_err(|error| error.about(what))?;
-        match backend.try_recording(options.graphs, loading.slots) {
+        match backend.try_recording(options.graphs, loading) {
             Err(error) if options.graphs == Graphs::On => {
                 Err(error.about(what).remedy("Set cuda-graph=auto, which then runs it without"))
             }
@@ -340,19 +340,19 @@ impl TensorRt {
 
     /// Records a run, and runs what was recorded: what cannot be recorded shows now, and not at some frame. Recording takes
     /// milliseconds, so where it is known where pictures will lie, that is done for as many batches as are mostly under way.
-    fn try_recording(&mut self, graphs: Graphs, slots: Option<&Slots>) -> Result<()> {
+    fn try_recording(&mut self, graphs: Graphs, loading: &Loading) -> Result<()> {
         if graphs == Graphs::Off {
             return Ok(());
         }
         self.recorded = Some(Recordings::default());
-        let tried = self.record_places(slots);
+        let tried = self.record_places(loading);
         if tried.is_err() {
             self.recorded = None;
         }
         tried
     }
 
-    fn record_places(&mut self, slots: Option<&Slots>) -> Result<()> {
+    fn record_places(&mut self, loading: &Loading) -> Result<()> {
         let batch = *self.rows.end();
         let own = Slots::new(self.stream.context(), self.picture_bytes(), batch);
         let zeros = self.zeros(&own)?;
@@ -363,9 +363,13 @@ impl TensorRt {
         {
             let memory = zeros[0][0].device().expect("it was made there");
             recorded.share(&self.addresses, memory.again());
+            if loading.lanes > 1 {
+                recorded.record_no_more();
+                return Ok(());
+            }
         }
-        let batches = slots.map_or(0, |_| if batch == 1 { 4 } else { 2 });
-        let zeros = slots.into_iter().flat_map(|slots| (0..batches).map(|_| self.zeros(slots)));
+        let batches = if batch == 1 { 4 } else { 2 };
+        let zeros = loading.slots.into_iter().flat_map(|slots| (0..batches).map(|_| self.zeros(slots)));
         let zeros = zeros.collect::<Result<Vec<_>>>()?;
         zeros.iter().try_for_each(|batch| self.run_recorded(batch))
     }
