@@ -50,15 +50,27 @@ impl Drop for RawStream {
 impl Stream {
     /// A stream that nobody else queues on.
     pub fn new(context: &Context) -> Result<Self> {
+        Stream::make(context, |(least, _)| least)
+    }
+
+    /// `priority` chooses one out of CUDA's range: between the least and the greatest, which is a lower number.
+    fn make(context: &Context, priority: impl FnOnce((i32, i32)) -> i32) -> Result<Self> {
+        const WHAT: &str = "Cannot make a CUDA stream";
         let _entered = context.enter()?;
-        let raw =
-            result::stream::create(result::stream::StreamKind::NonBlocking).or_fail("Cannot make a CUDA stream")?;
+        let (mut raw, mut least, mut greatest) = (ptr::null_mut(), 0, 0);
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: these write numbers and a handle.
+        unsafe {
+            sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest).result().or_fail(WHAT)?;
+            sys::cuStreamCreateWithPriority(&mut raw, flags, priority((least, greatest))).result().or_fail(WHAT)?;
+        }
         let shared = Arc::new(RawStream { raw, context: context.clone() });
         Ok(Stream { context: context.clone(), shared })
     }
 
-    /// A stream for such work. The first [`Stream::MOST_OF_A_PURPOSE`] of a context are alone on theirs; further ones share
-    /// them, so a process with any number of pipelines has so many, which is about what a GPU works on at once.
+    /// A stream for such work, which is short, and goes before models that are run at the same time. The first
+    /// [`Stream::MOST_OF_A_PURPOSE`] of a context are alone on theirs; further ones share them, so a process with any number of
+    /// pipelines has so many, which is about what a GPU works on at once.
     pub fn of(context: &Context, purpose: Purpose) -> Result<Self> {
         let mut streams = context.0.streams.lock().unwrap();
         let known = streams.entry(purpose).or_default();
@@ -69,7 +81,7 @@ impl Stream {
         };
         let stream = match shared {
             Some(shared) => Stream { context: context.clone(), shared },
-            None => Stream::new(context)?,
+            None => Stream::make(context, |(_, greatest)| greatest)?,
         };
         if !known.iter().any(|known| known.as_ptr() == Arc::as_ptr(&stream.shared)) {
             known.push(Arc::downgrade(&stream.shared));
