@@ -139,8 +139,8 @@ impl Fence {
 
     /// Does not spin for long: with a stream per core, that would leave nothing for decoders and encoders.
     fn pass(&self, begun: Instant, patience: &Patience) -> Result<()> {
-        /// Falling asleep and waking up takes half of that, so what never takes longer is waited for awake.
-        const SHORT: Duration = Duration::from_micros(120);
+        /// Falling asleep and waking up takes most of that, so what never takes longer is waited for awake.
+        const SHORT: Duration = Duration::from_micros(80);
         /// Between looks at events that nobody can sleep on. Linux makes some 60 µs of the shortest.
         const NAPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_millis(1)];
         let event = &self.0.event;
