@@ -31,8 +31,6 @@
 #   LIMIT        seconds for one step                     (default: 540)
 #   PROGRAMS     folder of the benches                    (default: what tests/gpu/pack.sh packed, unpacked into WORK)
 #   PYTHON       of the rivals                            (default: python3)
-#   CUDA_DEVICE_MAX_CONNECTIONS
-#                CUDA's own, for all programs              (default: 32)
 #   TRT, K, WORK, INFER
 #                as tests/gpu/machine.sh says
 set -uo pipefail
@@ -45,8 +43,6 @@ JSON=${JSON:-$OUT/all.json}
 STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEATS=${REPEATS:-3} LIVE=${LIVE-30} DRAW=${DRAW:-true}
 LEVEL=${LEVEL:-3} SOAK=${SOAK:-120} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
 FAILED=0
-# Of CUDA's 8, streams that wait for something share some with streams that could go on.
-export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-32}
 
 # ---------------------------------------------------------------------------- steps
 
