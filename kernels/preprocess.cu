@@ -32,8 +32,8 @@ enum class Type : uint32_t { F32, F16, U8 };
 
 struct Parameters {
     Frame frames[MAX_BATCH];
-    // The same for columns, in bytes, COLUMNS at a time: [4][groups] of first, others, others_weight, first_weight. There are as
-    // many as the tensor has; outside the scaled frame they are 0.
+    // The same for the tensor's columns, in bytes, COLUMNS at a time: [4][groups] of first, others, others_weight, first_weight.
+    // Outside the scaled frame they are 0.
     const uint4 *columns;
     const Position *rows; // [height]
     uint32_t left, top, width, height; // of the scaled frame in the tensor
@@ -83,24 +83,17 @@ struct Samples {
     __device__ inline float operator[](uint32_t n) const { return value<Sample>(each[n]); }
 };
 
-template <typename Sample>
-struct WordOfTwo;
-template <>
-struct WordOfTwo<uint8_t> {
-    using Word = uint16_t;
-};
-template <>
-struct WordOfTwo<uint16_t> {
-    using Word = uint32_t;
-};
-
 // Two in one word, which take half the loads, and half the registers until they are needed.
 template <typename Sample>
 struct Samples<Sample, 2> {
     uint32_t both;
 
     __device__ inline void load(const uint8_t *at) {
-        both = __ldg(reinterpret_cast<const typename WordOfTwo<Sample>::Word *>(at));
+        if constexpr (sizeof(Sample) == 1) {
+            both = __ldg(reinterpret_cast<const uint16_t *>(at));
+        } else {
+            both = __ldg(reinterpret_cast<const uint32_t *>(at));
+        }
     }
     __device__ inline float operator[](uint32_t n) const {
         constexpr uint32_t BITS = 8 * sizeof(Sample);

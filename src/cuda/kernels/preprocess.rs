@@ -208,10 +208,6 @@ impl Preprocess {
                 self.one_by_one.as_ref().filter(|_| !frames.iter().all(|(planes, _)| self.has_pairs(planes)));
             for (view, (planes, tensor)) in parameters.frames.iter_mut().zip(frames) {
                 *view = self.view(planes, *tensor)?;
-                if one_by_one.is_some() {
-                    view.planes[2] = view.planes[1] + self.sample() as u64;
-                    view.strides[2] = view.strides[1];
-                }
             }
             let function = one_by_one.unwrap_or(&self.function);
             let grid = (
@@ -226,27 +222,25 @@ impl Preprocess {
         Ok(())
     }
 
-    /// Bytes of a sample of YUV.
-    fn sample(&self) -> usize {
-        if self.format == PixelFormat::P010 { 2 } else { 1 }
-    }
-
     /// Whether every pair of chroma lies where it can be read as one.
     fn has_pairs(&self, planes: &[DevicePlane]) -> bool {
-        let pair = 2 * self.sample();
-        planes
-            .get(1)
-            .is_some_and(|plane| plane.address.is_multiple_of(pair as u64) && plane.stride.is_multiple_of(pair))
+        let pair = 2 * self.format.pixel_bytes();
+        let is_aligned = |plane: &DevicePlane| (plane.address | plane.stride as u64).is_multiple_of(pair as u64);
+        planes.get(1).is_some_and(is_aligned)
     }
 
     fn view(&self, planes: &[DevicePlane], tensor: u64) -> Result<View> {
         let Letterbox { frame_width, frame_height, tensor_width, .. } = self.letterbox;
         check_planes(planes, self.format, frame_width as usize, frame_height as usize)?;
-        let plane = |i: usize| planes.get(i).copied().unwrap_or_default();
+        let [first, second] = [0, 1].map(|i| planes.get(i).copied().unwrap_or_default());
+        // Reading chroma one by one takes the second samples of pairs for a plane of their own; other kernels do not look there.
+        let offset = self.format.pixel_bytes() as u64;
+        let behind = DevicePlane { address: second.address + offset, ..second };
+        let all = [first, second, planes.get(2).copied().unwrap_or(behind)];
         Ok(View {
-            planes: [0, 1, 2].map(|i| plane(i).address),
+            planes: all.map(|plane| plane.address),
             tensor,
-            strides: [0, 1, 2].map(|i| plane(i).stride as u32),
+            strides: all.map(|plane| plane.stride as u32),
             together: (tensor_width.is_multiple_of(COLUMNS)
                 && tensor.is_multiple_of(u64::from(COLUMNS) * self.element as u64))
             .into(),
