@@ -76,7 +76,7 @@ impl Soak {
     ) -> Result<(), String> {
         let room = queue(self.batch.max(4));
         let elements = format!("! trtpreprocess ! {} ! {room} ! trtnms", self.infer[slot % 2]);
-        let pipeline = gst::parse::launch(&branch(0, 0, &elements)).map_err(|error| error.to_string())?;
+        let pipeline = gst::parse::launch(&branch(0, 0, false, &elements)).map_err(|error| error.to_string())?;
         let pipeline = pipeline.downcast::<gst::Pipeline>().expect("several elements");
         let path = Arc::new(Mutex::new(Path::default()));
         let pad = |element: &str, pad: &str| pipeline.by_name(element).unwrap().static_pad(pad).unwrap();
@@ -218,7 +218,9 @@ fn soak() -> Result<(), Box<dyn Error>> {
         streams: AtomicU64::default(),
         frames: AtomicU64::default(),
     });
-    // Engines are built before anything counts.
+    // Engines are built before anything counts, and the context is made that looks at the GPU's memory: its 20 MiB on the heap
+    // would be found behind the first minute only.
+    machine::gpu_mib();
     soak.crowd(2, Duration::from_secs(1), seed, BUILDING)?;
 
     println!("{streams} streams of {clip} for {seconds} s; every second one shares {model} for batches of {batch}");

@@ -71,15 +71,16 @@ impl Clip {
     }
 }
 
-/// A stream from `source{i}` by `decoder{i}` on that GPU and what is between to `sink{i}`, as a part of a launch line.
-pub fn branch(i: usize, gpu: usize, elements: &str) -> String {
+/// A stream from `source{i}` by `decoder{i}` on that GPU and what is between to `sink{i}`, as a part of a launch line. Where a
+/// source is live, decoders give each frame at once; else nvh264dec keeps some back, and gives them together at key frames.
+pub fn branch(i: usize, gpu: usize, is_live: bool, elements: &str) -> String {
     let decoder = match gpu {
         0 if gst::ElementFactory::find("nvh264dec").is_none() => "avdec_h264".into(),
         0 => "nvh264dec".into(),
         gpu => format!("nvh264device{gpu}dec"),
     };
     format!(
-        "appsrc name=source{i} format=time block=true max-buffers=8 max-bytes=0 ! {decoder} name=decoder{i} {elements} \
+        "appsrc name=source{i} is-live={is_live} format=time block=true max-buffers=8 max-bytes=0 ! {decoder} name=decoder{i} {elements} \
          ! fakesink name=sink{i} sync=false async=false "
     )
 }

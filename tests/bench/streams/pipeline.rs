@@ -129,7 +129,7 @@ impl<'a> Running<'a> {
                     elements.replace(&format!("! {element}"), &format!("! {element} cuda-device-id={gpu}"))
                 }),
             };
-            branch(i, gpu, &elements)
+            branch(i, gpu, setup.pace > 0, &elements)
         };
         let line: String = (0..setup.streams).map(part).collect();
         let pipeline = gst::parse::launch(&line).map_err(|error| format!("{line}: {error}"))?;
