@@ -2,11 +2,12 @@
 //   in   from     *count candidates
 //   out  sorted   the same by key (rank_candidates), for suppress
 //        results  in mapped host memory: how many, then each Detection (28 bytes)
+//        found    the same in device memory, for overlay.cu
 //   grid rank_*   any; a warp ranks a candidate by counting the smaller keys, which is exact and needs no room, then goes on
 //        suppress any; the blocks share the bit matrix, the last one done walks it
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add, as BBox::iou; a pair gives the same in both orders
-//   twin vision/nms.rs; Rust face cuda::kernels::boxes; params mirrored by NmsParams (112 bytes)
+//   twin vision/nms.rs; Rust face cuda::kernels::boxes; params mirrored by NmsParams (120 bytes)
 //
 // Greedy suppression asks of each box in turn whether a better one that was kept repeats it. The walk takes STEP boxes at a
 // time: it settles them among each other, then marks all that the kept ones of them repeat further down. For the first
@@ -50,13 +51,14 @@ struct NmsParams {
     u32* kept;         // [capacity] places of kept boxes among the sorted
     u64* matrix;       // which boxes one repeats: a row for each of min(*count, WINDOW), see row_of
     Results* results;
+    Results* found;
     u32 capacity;
     u32 limit;
     u32 agnostic;
     float threshold;
 };
 
-static_assert(sizeof(NmsParams) == 112 && sizeof(Detection) == 28, "mirrored in boxes.rs");
+static_assert(sizeof(NmsParams) == 120 && sizeof(Detection) == 28, "mirrored in boxes.rs");
 
 __device__ __forceinline__ u32 candidates(const NmsParams& p) {
     return min(*p.count, p.capacity);
@@ -347,7 +349,10 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
         }
         // To the host in whole lines, while the walk goes on.
         u32* words = reinterpret_cast<u32*>(p.results->detections + count);
-        for (u32 i = threadIdx.x; i < added * 7; i += NMS_THREADS) words[i] = reinterpret_cast<u32*>(walk.detections)[i];
+        u32* copies = reinterpret_cast<u32*>(p.found->detections + count);
+        for (u32 i = threadIdx.x; i < added * 7; i += NMS_THREADS) {
+            words[i] = copies[i] = reinterpret_cast<u32*>(walk.detections)[i];
+        }
         count = total;
         __syncthreads();
     }
@@ -366,9 +371,9 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_candidates(NmsPar
 // Candidates -> results, for heads whose boxes do not repeat.
 extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_detections(NmsParams p) {
     rank(p, [&](u64 key, float4 box, u32 cls, u32 place) {
-        if (place < p.limit) p.results->detections[place] = detection(key, box, cls);
+        if (place < p.limit) p.results->detections[place] = p.found->detections[place] = detection(key, box, cls);
     });
-    if (blockIdx.x == 0 && threadIdx.x == 0) p.results->count = min(candidates(p), p.limit);
+    if (blockIdx.x == 0 && threadIdx.x == 0) p.results->count = p.found->count = min(candidates(p), p.limit);
 }
 
 // Sorted -> results.
@@ -387,7 +392,7 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS, 2) void suppress(NmsParams 
     if (!is_last) return;
     const u32 count = walk_boxes(p, n, walk);
     if (threadIdx.x == 0) {
-        p.results->count = count;
+        p.results->count = p.found->count = count;
         *p.blocks_done = 0;
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use half::f16;
 use smallvec::SmallVec;
 
-use crate::cuda::driver::Fence;
+use crate::cuda::driver::{Fence, Stream};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{DeviceBlock, HostBlock, Lease, Place, Pool};
 
@@ -329,6 +329,8 @@ impl fmt::Debug for Tensor {
 pub struct Tensors {
     list: Vec<Tensor>,
     ready: Option<Fence>,
+    /// Where that work was queued, if others may queue there what is done with them.
+    stream: Option<Arc<Stream>>,
     /// What that work reads.
     _source: Option<Arc<Tensors>>,
 }
@@ -337,7 +339,19 @@ impl Tensors {
     /// `ready` is passed once the work that writes them is done; `None` where they are there already. That work reads
     /// `source`, which is kept as long as these are.
     pub fn new(list: Vec<Tensor>, ready: Option<Fence>, source: Option<Arc<Tensors>>) -> Self {
-        Tensors { list, ready, _source: source }
+        Tensors { list, ready, stream: None, _source: source }
+    }
+
+    /// Says where the work that writes them was queued, for who wants to queue there what is done with them. It then needs no
+    /// stream that waits: a GPU takes work from few queues at once, and one that waits holds up others. With 16 streams and one
+    /// model that cost a tenth of the frames.
+    pub fn on(mut self, stream: Arc<Stream>) -> Self {
+        self.stream = Some(stream);
+        self
+    }
+
+    pub fn stream(&self) -> Option<&Arc<Stream>> {
+        self.stream.as_ref()
     }
 
     pub fn ready(&self) -> Option<&Fence> {

@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::gpu;
 use common::random::Random;
 use gsttrt::cuda::driver::{Context, Stream};
@@ -18,7 +20,7 @@ use half::f16;
 
 /// The GPU's way and the CPU's, side by side.
 struct Pair {
-    stream: Stream,
+    stream: Arc<Stream>,
     pool: DevicePool,
     decoder: Decoder,
     boxes: Boxes,
@@ -29,7 +31,7 @@ impl Pair {
         let descs: Vec<_> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
         let decoder = Decoder::new(Some(layout), &descs, hints).unwrap();
         let boxes = Boxes::new(context, &decoder).unwrap();
-        Pair { stream: Stream::new(context).unwrap(), pool: DevicePool::new(context), decoder, boxes }
+        Pair { stream: Arc::new(Stream::new(context).unwrap()), pool: DevicePool::new(context), decoder, boxes }
     }
 
     fn upload(&self, tensors: &[Tensor]) -> Vec<Tensor> {

@@ -7,6 +7,7 @@ mod common;
 use common::gpu;
 use common::random::Random;
 use gsttrt::cuda::driver::{Context, Stream};
+use gsttrt::cuda::kernels::boxes::{Found, found_bytes};
 use gsttrt::cuda::kernels::overlay::Overlay;
 use gsttrt::cuda::kernels::preprocess::{MAX_BATCH, Preprocess};
 use gsttrt::cuda::kernels::{DevicePlane, DevicePlanes};
@@ -15,7 +16,7 @@ use gsttrt::memory::{DeviceBlock, DevicePool};
 use gsttrt::tensor::{DType, TensorDesc};
 use gsttrt::vision::Detection;
 use gsttrt::vision::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
-use gsttrt::vision::geometry::{BBox, Fit};
+use gsttrt::vision::geometry::{BBox, Fit, Letterbox};
 use gsttrt::vision::overlay::{self, Style, Target};
 use gsttrt::vision::preprocess::{self, MAX_SIDE};
 use gsttrt::vision::recipe::{Colors, InputSpec, Order, Recipe};
@@ -280,13 +281,12 @@ fn other_planes_are_refused() {
     for (format, planes, cause) in table {
         let color = Colorimetry::default();
         let kernel = Preprocess::new(&gpu.context, format, (8, 8), color, &spec).unwrap();
-        let mut overlay = Overlay::new(&gpu.context, format).unwrap();
-        let mut plan = overlay::Overlay::default();
-        let target = Target { format, width: 8, height: 8, color };
-        let plan = plan.plan(target, &[detection(0, 0.5, [1.0, 1.0, 5.0, 5.0])], &[], &Style::default());
+        let mut overlay = Overlay::new(&gpu.context, Target { format, width: 8, height: 8, color }, &[]).unwrap();
+        let (found, style) = ([detection(0, 0.5, [1.0, 1.0, 5.0, 5.0])], Style::default());
         // SAFETY: nothing is launched.
-        let errors =
-            unsafe { [kernel.launch(&gpu.stream, planes, 4096), overlay.launch(&gpu.stream, planes, &target, &plan)] };
+        let errors = unsafe {
+            [kernel.launch(&gpu.stream, planes, 4096), overlay.launch_for(&gpu.stream, planes, &found, &style)]
+        };
         for error in errors.map(Result::unwrap_err) {
             assert_eq!(error.kind(), Kind::WrongType);
             assert!(error.message().contains(cause), "“{}” does not say “{cause}”", error.message());
@@ -311,31 +311,53 @@ impl Gpu {
         };
         let edges: Vec<_> = (0..count).map(|_| [edge(width), edge(height), edge(width), edge(height)]).collect();
         let ordered = |[a, b, c, d]: [f32; 4]| [a.min(c), b.min(d), a.max(c), b.max(d)];
-        edges.into_iter().map(|e| detection(random.below(99) as u32, random.between(0.0, 1.0), ordered(e))).collect()
+        let mut odd = |usual: f32, odd: &[f32]| if random.below(20) == 0 { random.one_of(odd) } else { usual };
+        let scores: Vec<f32> =
+            (0..count).map(|i| odd(i as f32 / count as f32, &[f32::NAN, -1.0, 1.5, 0.995])).collect();
+        let mut class = || if random.below(20) == 0 { random.next() as u32 } else { random.below(99) as u32 };
+        edges.into_iter().zip(scores).map(|(e, score)| detection(class(), score, ordered(e))).collect()
     }
 
+    /// What the host found in pixels of the frame, and the same found on the GPU in pixels of some tensor.
     #[track_caller]
-    fn compare_drawing(&self, kernel: &mut Overlay, picture: &Picture, detections: &[Detection], style: &Style) {
-        let color = Colorimetry {
-            matrix: Matrix::Bt709,
-            full_range: picture.width.is_multiple_of(2),
-            ..Colorimetry::default()
-        };
-        let (target, mut planner) = (picture.target(color), overlay::Overlay::default());
+    fn compare_drawing(&mut self, picture: &Picture, detections: &[Detection], style: &Style) {
         let labels =
             ["person", "ünïcödé 犬", "", "a label that is longer than the narrowest of frames"].map(String::from);
-        let plan = planner.plan(target, detections, &labels, style);
-        let mut wanted = picture.clone();
-        wanted.draw(color, |frame| overlay::paint(frame, &plan));
+        let color = self.random.colorimetry();
+        let mut kernel = Overlay::new(&self.context, picture.target(color), &labels).unwrap();
+        let side = 8 + self.random.below(700) as u32;
+        let frame = (picture.width as u32, picture.height as u32);
+        let letterbox = Letterbox::new(frame, (side, 8 + side / 2), self.random.one_of(&Fit::ALL));
+        let of_frame: Vec<Detection> = detections
+            .iter()
+            .map(|detection| Detection { bbox: letterbox.to_frame(&detection.bbox), ..*detection })
+            .filter(|detection| detection.bbox.is_valid())
+            .collect();
+        // More may be found than is.
+        let room = 3;
+        let on_gpu = self.upload(&[found_bytes(detections), vec![0; room * size_of::<Detection>()]].concat());
+        for (what, in_frame) in [("the host", detections), ("the GPU", &of_frame)] {
+            let (mut wanted, mut twin) = (picture.clone(), overlay::Overlay::default());
+            wanted.draw(color, |frame| twin.draw(frame, in_frame, &labels, style));
 
-        let block = self.upload(&picture.bytes);
-        // SAFETY: the block has the picture, and lives until the work is done.
-        unsafe { kernel.launch(&self.stream, &picture.on_device(&block), &target, &plan) }.unwrap();
-        self.stream.synchronize().unwrap();
-        self.check(&block.read().unwrap(), &wanted.bytes, || {
-            let Picture { format, width, height, .. } = picture;
-            format!("{} {width}x{height}, {style:?}, {} marks", format.name(), plan.marks.len())
-        });
+            let block = self.upload(&picture.bytes);
+            let planes = picture.on_device(&block);
+            let found = Found { address: on_gpu.address(), limit: detections.len() + room };
+            // SAFETY: the block has the picture, and lives until the work is done, as does what was found.
+            unsafe {
+                match what {
+                    "the host" => kernel.launch_for(&self.stream, &planes, detections, style),
+                    _ => kernel.launch(&self.stream, &planes, found, Some(&letterbox), style),
+                }
+            }
+            .unwrap();
+            self.stream.synchronize().unwrap();
+            self.check(&block.read().unwrap(), &wanted.bytes, || {
+                let Picture { format, width, height, .. } = picture;
+                let count = detections.len();
+                format!("{} {width}x{height}, {style:?}, {count} boxes that {what} found", format.name())
+            });
+        }
     }
 }
 
@@ -343,8 +365,6 @@ impl Gpu {
 fn random_boxes_look_as_the_twin_paints_them() {
     let Some(mut gpu) = gpu_or_skip() else { return };
     for format in PixelFormat::ALL {
-        // One kernel for all frames, as in a stream, although their sizes change.
-        let mut kernel = Overlay::new(&gpu.context, format).unwrap();
         for _ in 0..40 {
             let (width, height) = (1 + gpu.random.below(260), 1 + gpu.random.below(180));
             let words = if format == PixelFormat::P010 { 2 } else { 1 };
@@ -356,7 +376,7 @@ fn random_boxes_look_as_the_twin_paints_them() {
                 labels: gpu.random.one_of(&[true, true, false]),
                 line_width: gpu.random.one_of(&[0, 1, 2, 3, 7, 64, u32::MAX]),
             };
-            gpu.compare_drawing(&mut kernel, &picture, &detections, &style);
+            gpu.compare_drawing(&picture, &detections, &style);
         }
     }
 }
@@ -373,11 +393,10 @@ fn many_and_great_boxes_look_as_the_twin_paints_them() {
         (PixelFormat::Gray8, (MAX_SIDE, 40), 9),
     ];
     for (format, (width, height), count) in cases {
-        let mut kernel = Overlay::new(&gpu.context, format).unwrap();
         let picture = Picture::noise(&mut gpu.random, (format, width, height), 32, 256);
         let detections = gpu.detections(count, width, height);
         for line_width in [0, 5, 64] {
-            gpu.compare_drawing(&mut kernel, &picture, &detections, &Style { labels: true, line_width });
+            gpu.compare_drawing(&picture, &detections, &Style { labels: true, line_width });
         }
     }
 }

@@ -202,8 +202,10 @@ fn with_rows(dims: &Dims, rows: usize) -> Dims {
 }
 
 pub struct TensorRt {
-    // Drop order: the stream first, which waits for the runs that use the rest.
-    stream: Stream,
+    /// Others may queue what is done with the outputs here.
+    stream: Arc<Stream>,
+    /// Where runs are recorded, for what others queue meanwhile must not be.
+    recorder: Stream,
     recorded: Option<Recordings>,
     /// Why a run could not be recorded, until somebody is told.
     refused: Option<Error>,
@@ -269,7 +271,7 @@ impl TensorRt {
     }
 
     fn prepare(model: &Model, spec: &InputSpec, batch: usize, engine: Arc<Engine>, cuda: &Context) -> Result<Self> {
-        let (stream, pool) = (Stream::new(cuda)?, DevicePool::new(cuda));
+        let (stream, pool) = (Arc::new(Stream::new(cuda)?), DevicePool::new(cuda));
         let mut context = engine.context()?;
         let image = input(&engine, &spec.desc)?.clone();
         let full = with_rows(&spec.desc.dims, batch);
@@ -300,6 +302,7 @@ impl TensorRt {
         let mut backend = TensorRt {
             context,
             stream,
+            recorder: Stream::new(cuda)?,
             recorded: None,
             refused: None,
             pool,
@@ -401,7 +404,7 @@ impl TensorRt {
     /// # Safety
     /// They have the sizes that they should, and stay until the run is done.
     unsafe fn start(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
-        let TensorRt { stream, recorded, refused, context, addresses, image, outputs, .. } = self;
+        let TensorRt { stream, recorder, recorded, refused, context, addresses, image, outputs, .. } = self;
         if let Some(error) = refused.take() {
             let what = format!("Runs are no longer recorded as CUDA graphs: {}", error.as_clause());
             interfaces::log(interfaces::Level::Warning, &what);
@@ -419,7 +422,7 @@ impl TensorRt {
             tensors.zip(&*addresses).try_for_each(|(io, &address)| context.set_address(io, address))?;
             context.enqueue(stream)?;
             let Some(runs) = recorded.as_mut().filter(|_| to_record) else { return Ok(()) };
-            if let Err(error) = runs.record(addresses, context, stream) {
+            if let Err(error) = runs.record(addresses, context, recorder) {
                 // This run is queued all the same, and so can the next ones be.
                 *recorded = None;
                 *refused = Some(error);
@@ -502,6 +505,12 @@ fn no_profile(engine: &Engine, image: &Io, wanted: &TensorDesc, batch: usize) ->
         .remedy("Set batch-size and input-size to what is in that range, or build the engine for it")
 }
 
+impl Drop for TensorRt {
+    fn drop(&mut self) {
+        let _ = self.stream.synchronize(); // runs use what is about to be freed
+    }
+}
+
 impl Backend for TensorRt {
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
         let memories = pictures.iter().map(|picture| self.memory(&picture[0])).collect::<Result<Vec<_>>>()?;
@@ -534,8 +543,10 @@ impl Backend for TensorRt {
         let tensors: Vec<Tensor> =
             descs.into_iter().zip(blocks).map(|(desc, block)| Tensor::on_device(desc, block)).collect();
         if *self.rows.end() == 1 {
-            return Ok(vec![Tensors::new(tensors, Some(ready), Some(pictures[0].clone()))]);
+            let outputs = Tensors::new(tensors, Some(ready), Some(pictures[0].clone()));
+            return Ok(vec![outputs.on(self.stream.clone())]);
         }
+        // What is done with the pictures of a batch is done side by side, so not here.
         let frame = |(picture, &row): (&Arc<Tensors>, &usize)| {
             let rows = tensors.iter().map(|tensor| tensor.row(row)).collect();
             Tensors::new(rows, Some(ready.clone()), Some(picture.clone()))

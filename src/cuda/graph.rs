@@ -108,7 +108,7 @@ impl<'a> Call<'a> {
 }
 
 /// Kernels one after the other, of which each may be told something else before the next launch. Unlike a recording it does
-/// not depend on where tensors lie.
+/// not depend on where tensors lie. They have the [priority](Stream::launch) that kernels have on a stream.
 pub struct Chain {
     graph: Graph,
     /// What `graph` was made from, which the nodes belong to.
@@ -122,8 +122,11 @@ unsafe impl Send for Chain {}
 impl Chain {
     /// # Safety
     /// Each kernel takes exactly what it is told.
-    pub unsafe fn new<'a>(context: &Context, calls: impl IntoIterator<Item = Call<'a>>) -> Result<Self> {
+    pub unsafe fn new<'a>(stream: &Stream, calls: impl IntoIterator<Item = Call<'a>>) -> Result<Self> {
         const WHAT: &str = "Cannot make a chain of GPU kernels";
+        const BY_NODE: sys::CUgraphInstantiate_flags =
+            sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+        let (context, priority) = (stream.context(), stream.priority());
         let _entered = context.enter()?;
         let (mut plan, mut raw) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: writes a handle.
@@ -135,13 +138,14 @@ impl Chain {
             // SAFETY: writes a handle; the graph and the node before are alive, the rest says the caller.
             call.tell(|told| unsafe { sys::cuGraphAddKernelNode_v2(&mut node, plan, first, count, told) })?;
             nodes.push(node);
-            Ok(())
+            let id = sys::CUkernelNodeAttrID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+            // SAFETY: the node is alive, and the value that of this attribute.
+            unsafe { sys::cuGraphKernelNodeSetAttribute(node, id, &priority) }.result().or_fail(WHAT)
         };
         // SAFETY: as above.
-        let made = calls
-            .into_iter()
-            .try_for_each(add)
-            .and_then(|()| unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, plan, 0) }.result().or_fail(WHAT));
+        let made = calls.into_iter().try_for_each(add).and_then(|()| {
+            unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, plan, BY_NODE.0.into()) }.result().or_fail(WHAT)
+        });
         if made.is_err() {
             // SAFETY: it is ours, and nobody has seen it.
             let _ = unsafe { sys::cuGraphDestroy(plan) };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::classes::{read_labels, thresholds};
 use crate::cuda::driver::{Context, Purpose, Stream};
-use crate::cuda::kernels::boxes::Boxes;
+use crate::cuda::kernels::boxes::{Boxes, Found};
 use crate::error::Result;
 use crate::model::Model;
 use crate::tensor::{Tensor, TensorDesc, Tensors};
@@ -68,14 +68,10 @@ pub struct Finder {
     thresholds: Thresholds,
     nms: Nms,
     detections: Vec<Detection>,
-    gpu: Option<Gpu>,
-}
-
-/// What finds the objects where the model's outputs are in GPU memory.
-struct Gpu {
-    // Drop order: the stream first, which waits for the work that uses the rest.
-    stream: Stream,
-    boxes: Boxes,
+    /// What finds the objects where the model's outputs are in GPU memory.
+    boxes: Option<Boxes>,
+    /// Where it does that, if not behind the model itself.
+    stream: Option<Arc<Stream>>,
 }
 
 impl Finder {
@@ -96,7 +92,8 @@ impl Finder {
             thresholds: Thresholds::uniform(wishes.score_threshold),
             nms: Nms::new(wishes.iou_threshold, wishes.max_detections as usize, wishes.class_agnostic),
             detections: Vec::new(),
-            gpu: None,
+            boxes: None,
+            stream: None,
             wishes: wishes.clone(),
         };
         finder.adjust(wishes)?;
@@ -140,43 +137,72 @@ impl Finder {
     /// Finds the objects of a frame; they stay here until the next one's. Where the tensors are in GPU memory, the host waits
     /// here for the boxes.
     pub fn find(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
-        self.detections.clear();
         match tensors.first().and_then(Tensor::device) {
             Some(memory) => {
-                let gpu = match &mut self.gpu {
-                    Some(gpu) if gpu.stream.context() == memory.context() => gpu,
-                    other => other.insert(Gpu::new(memory.context(), &self.decoder)?),
-                };
-                tensors.ready().map_or(Ok(()), |ready| gpu.stream.wait(ready))?;
-                let begin = gpu.stream.begin_timing();
-                gpu.boxes.launch(&gpu.stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
-                gpu.stream.end_timing(begin);
-                self.detections.extend_from_slice(gpu.boxes.detections()?);
+                let stream = self.stream(tensors, memory.context())?;
+                self.queue(tensors, &stream)?;
+                self.finish(letterbox)
             }
             None => {
+                self.detections.clear();
                 self.decoder.decode(tensors, &self.thresholds, &mut self.detections)?;
                 match self.decoder.needs_nms() {
                     true => self.nms.suppress(&mut self.detections),
                     false => self.nms.rank(&mut self.detections),
                 }
+                self.place(letterbox);
+                Ok(())
             }
         }
-        // What lies in the padding alone is no object of the frame.
+    }
+
+    /// Where the objects of tensors in memory of that context are to be sought.
+    pub fn stream(&mut self, tensors: &Tensors, context: &Context) -> Result<Arc<Stream>> {
+        if let Some(stream) = tensors.stream().filter(|stream| stream.context() == context) {
+            return Ok(stream.clone());
+        }
+        let stream = match self.stream.take().filter(|stream| stream.context() == context) {
+            Some(stream) => stream,
+            None => Arc::new(Stream::of(context, Purpose::Boxes)?),
+        };
+        Ok(self.stream.insert(stream).clone())
+    }
+
+    /// Queues the search there, and says where to find what was found once the stream has come so far.
+    pub fn queue(&mut self, tensors: &Tensors, stream: &Arc<Stream>) -> Result<Found> {
+        let boxes = match &mut self.boxes {
+            Some(boxes) if boxes.context() == stream.context() => boxes,
+            other => other.insert(Boxes::new(stream.context(), &self.decoder)?),
+        };
+        if !tensors.stream().is_some_and(|made_on| Arc::ptr_eq(made_on, stream)) {
+            tensors.ready().map_or(Ok(()), |ready| stream.wait(ready))?;
+        }
+        let begin = stream.begin_timing();
+        boxes.launch(stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
+        stream.end_timing(begin);
+        Ok(boxes.found())
+    }
+
+    /// Waits for what was queued on the stream, and takes over the objects.
+    pub fn finish(&mut self, letterbox: &Letterbox) -> Result<()> {
+        self.detections.clear();
+        if let Some(boxes) = &mut self.boxes {
+            self.detections.extend_from_slice(boxes.detections()?);
+        }
+        self.place(letterbox);
+        Ok(())
+    }
+
+    /// From the tensor to the frame. What lies in the padding alone is no object of it.
+    fn place(&mut self, letterbox: &Letterbox) {
         self.detections.retain_mut(|detection| {
             detection.bbox = letterbox.to_frame(&detection.bbox);
             detection.bbox.is_valid()
         });
-        Ok(())
     }
 
     /// The objects in pixels of the frame, the best score first.
     pub fn detections(&self) -> &[Detection] {
         &self.detections
-    }
-}
-
-impl Gpu {
-    fn new(context: &Context, decoder: &Decoder) -> Result<Self> {
-        Ok(Gpu { boxes: Boxes::new(context, decoder)?, stream: Stream::of(context, Purpose::Boxes)? })
     }
 }

@@ -12,6 +12,7 @@ use super::LayoutChoice;
 use super::painter::GpuPainter;
 use crate::backend::batcher::{Lost, Ticket};
 use crate::cuda;
+use crate::cuda::driver::Context;
 use crate::cuda::gst::Slot;
 use crate::error::{Error, Kind, Result};
 use crate::meta::detection;
@@ -22,7 +23,7 @@ use crate::stats::{self, Stage, Stats};
 use crate::tensor::{Tensor, Tensors};
 use crate::video::{self, Format, FramePool};
 use crate::vision::geometry::Letterbox;
-use crate::vision::overlay::{Overlay, Style, paint};
+use crate::vision::overlay::{Overlay, Style};
 use crate::vision::recipe::Recipe;
 
 static CAT: LazyLock<gst::DebugCategory> =
@@ -74,8 +75,10 @@ struct Task {
     /// Begun before its objects were sought.
     stage: Stage,
     frame: u64,
-    /// `None` where nothing is to be drawn.
+    /// `None` where nothing is to be drawn, or it is already.
     draw: Option<Style>,
+    /// The frame with its objects, where they had to be painted on a copy of it.
+    painted: Option<gst::Buffer>,
     post_message: bool,
 }
 
@@ -114,8 +117,9 @@ impl TrtNms {
         outputs
     }
 
-    /// Finds the frame's objects; there is nothing to do with frames that trtinfer let pass.
-    fn find(&self, state: &mut State, buffer: &gst::BufferRef) -> std::result::Result<Option<Task>, Lost> {
+    /// Finds the frame's objects, and paints them where all of that is done on the GPU; `ours` says whether the frame may be
+    /// painted on. There is nothing to do with frames that trtinfer let pass.
+    fn find(&self, state: &mut State, buffer: &gst::BufferRef, ours: bool) -> std::result::Result<Option<Task>, Lost> {
         let settings = self.settings.lock().unwrap().clone();
         let stage = Stage::begin(settings.measure);
         let frame = state.frames;
@@ -139,21 +143,26 @@ impl TrtNms {
         if let Some(memory) = tensors.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         }
-        let finder = match &mut state.finder {
-            Some(finder) if finder.suits(model, tensors) => {
-                self.adjust(finder, settings.wishes);
-                finder
-            }
+        match &mut state.finder {
+            Some(finder) if finder.suits(model, tensors) => self.adjust(finder, settings.wishes),
             other => {
                 state.names = detection::Names::default();
-                other.insert(self.finder(settings.wishes, model, tensors, letterbox, recipe)?)
+                state.painter = None;
+                *other = Some(self.finder(settings.wishes, model, tensors, letterbox, recipe)?);
             }
-        };
-        finder.find(tensors, letterbox)?;
-        let count = finder.detections().len();
+        }
+        let mut task = Task { stage, frame, draw: None, painted: None, post_message: settings.post_messages };
+        let context = shared_context(buffer, tensors)?.filter(|_| settings.draw);
+        match &context {
+            Some(context) => {
+                task.painted = state.find_and_paint(buffer, ours, tensors, letterbox, context, &settings.style)?;
+            }
+            None => state.finder_mut().find(tensors, letterbox)?,
+        }
+        let count = state.finder_mut().detections().len();
         gst::trace!(CAT, imp = self, "frame {frame}: {count} objects");
-        let draw = (settings.draw && count > 0).then_some(settings.style);
-        Ok(Some(Task { stage, frame, draw, post_message: settings.post_messages }))
+        task.draw = (settings.draw && count > 0 && context.is_none()).then_some(settings.style);
+        Ok(Some(task))
     }
 
     fn finder(
@@ -198,10 +207,11 @@ impl TrtNms {
         let State { format, finder: Some(finder), names, overlay, painter, .. } = state else { return Ok(()) };
         let (detections, labels, size) = (finder.detections(), &finder.labels, format.size());
         if let Some(style) = task.draw {
-            let plan = overlay.plan(format.target(), detections, labels, &style);
             match format.on_gpu(buffer, true)? {
-                Some(frame) => painter_in(painter, &frame.context, format)?.paint(&frame, &plan)?,
-                None => format.draw(buffer, |frame| paint(frame, &plan))?,
+                Some(frame) => {
+                    painter_in(painter, &frame.context, format, labels)?.paint(&frame, detections, &style)?;
+                }
+                None => format.draw(buffer, |frame| overlay.draw(frame, detections, labels, &style))?,
             }
         }
         detection::attach(buffer, detections, labels, names, size);
@@ -220,21 +230,53 @@ impl TrtNms {
 }
 
 impl State {
+    fn finder_mut(&mut self) -> &mut Finder {
+        self.finder.as_mut().expect("find() has made one")
+    }
+
+    /// Finds the objects and paints them on the frame, or on the copy that is returned, while the host waits once, for both.
+    fn find_and_paint(
+        &mut self,
+        buffer: &gst::BufferRef,
+        ours: bool,
+        tensors: &Tensors,
+        letterbox: &Letterbox,
+        context: &Context,
+        style: &Style,
+    ) -> Result<Option<gst::Buffer>> {
+        let State { format, finder: Some(finder), painter, pool, .. } = self else {
+            unreachable!("find() has made one")
+        };
+        let painter = painter_in(painter, context, format, &finder.labels)?;
+        let stream = finder.stream(tensors, context)?;
+        let copy = match ours {
+            true => None,
+            // Before the model's outputs are waited for. SAFETY: the base class keeps the frame until this returns, and then
+            // nothing is queued.
+            false => Some(unsafe { pool_in(pool, Some(context), format)?.queue_copy(buffer, &stream) }?),
+        };
+        let mut find = || {
+            let frame = format.on_gpu(copy.as_deref().unwrap_or(buffer), true)?.expect("it is in CUDA memory");
+            let found = finder.queue(tensors, &stream)?;
+            painter.queue(&stream, &frame, found, letterbox, style)?;
+            finder.finish(letterbox)
+        };
+        if let Err(error) = find() {
+            let _ = stream.synchronize(); // nobody may be at work on frames that go back to their pools
+            return Err(error);
+        }
+        Ok(copy.filter(|_| !finder.detections().is_empty()))
+    }
+
     /// A copy of the frame in memory of the same kind.
     fn copy(&mut self, buffer: &gst::BufferRef) -> Result<gst::Buffer> {
-        let State { format, pool, painter, .. } = self;
+        let State { format, finder, pool, painter, .. } = self;
         let context = cuda::gst::memory(buffer).map(|memory| memory.context()).transpose()?;
-        let pool = match pool {
-            Some(pool) if pool.context() == context.as_ref() => pool,
-            other => other.insert(match &context {
-                Some(context) => FramePool::on_gpu(format, context)?,
-                None => FramePool::new(format)?,
-            }),
-        };
-        match &context {
+        let pool = pool_in(pool, context.as_ref(), format)?;
+        match (&context, finder) {
             // By who paints on it, so that the host waits once for both.
-            Some(context) => painter_in(painter, context, format)?.copy(buffer, pool),
-            None => pool.copy(buffer),
+            (Some(context), Some(finder)) => painter_in(painter, context, format, &finder.labels)?.copy(buffer, pool),
+            _ => pool.copy(buffer),
         }
     }
 
@@ -244,16 +286,40 @@ impl State {
     }
 }
 
+/// Where both the frame and the model's outputs are in GPU memory of one context.
+fn shared_context(buffer: &gst::BufferRef, tensors: &[Tensor]) -> Result<Option<Context>> {
+    let Some(memory) = tensors.first().and_then(Tensor::device) else { return Ok(None) };
+    let context = cuda::gst::memory(buffer).map(|memory| memory.context()).transpose()?;
+    Ok(context.filter(|context| context == memory.context()))
+}
+
+/// The pool for copies, made where there is none for that memory.
+fn pool_in<'a>(
+    pool: &'a mut Option<FramePool>,
+    context: Option<&Context>,
+    format: &Format,
+) -> Result<&'a mut FramePool> {
+    pool.take_if(|pool| pool.context() != context);
+    match pool {
+        Some(pool) => Ok(pool),
+        none => Ok(none.insert(match context {
+            Some(context) => FramePool::on_gpu(format, context)?,
+            None => FramePool::new(format)?,
+        })),
+    }
+}
+
 /// The painter, made where there is none for that context.
 fn painter_in<'a>(
     painter: &'a mut Option<GpuPainter>,
-    context: &cuda::driver::Context,
+    context: &Context,
     format: &Format,
+    labels: &[String],
 ) -> Result<&'a mut GpuPainter> {
     painter.take_if(|painter| painter.context() != context);
     match painter {
         Some(painter) => Ok(painter),
-        none => Ok(none.insert(GpuPainter::new(context, format)?)),
+        none => Ok(none.insert(GpuPainter::new(context, format, labels)?)),
     }
 }
 
@@ -520,10 +586,13 @@ impl BaseTransformImpl for TrtNms {
         };
         let mut state = self.state.lock().unwrap();
         let state = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
-        state.task = self.find(state, buffer).map_err(|lost| match lost {
+        state.task = self.find(state, buffer, ours).map_err(|lost| match lost {
             Lost::Failed(error) => self.report(error),
             Lost::Left => gst::FlowError::Flushing,
         })?;
+        if let Some(painted) = state.task.as_mut().and_then(|task| task.painted.take()) {
+            return Ok(PrepareOutputBufferSuccess::Buffer(painted));
+        }
         match state.task {
             Some(Task { draw: Some(_), .. }) if !ours => {
                 let copy = state.copy(buffer).map_err(|error| {

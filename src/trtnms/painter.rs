@@ -1,51 +1,78 @@
 //! Drawing on frames in GPU memory.
 
 use crate::cuda::driver::{Context, Purpose, Stream};
+use crate::cuda::kernels::boxes::Found;
 use crate::cuda::kernels::overlay::Overlay;
 use crate::error::Result;
 use crate::video::{Format, FramePool, GpuFrame};
-use crate::vision::overlay::{Plan, Target};
+use crate::vision::Detection;
+use crate::vision::geometry::Letterbox;
+use crate::vision::overlay::Style;
 
-/// Made for one format and one context.
+/// Made for one format, one context, and the names of the classes.
 pub struct GpuPainter {
+    context: Context,
     // Drop order: the stream first, which waits for the work that uses the rest.
-    stream: Stream,
+    /// For what the host found; else the search's own stream does.
+    stream: Option<Stream>,
     overlay: Overlay,
-    target: Target,
 }
 
 impl GpuPainter {
-    pub fn new(context: &Context, format: &Format) -> Result<Self> {
-        let (stream, overlay) = (Stream::of(context, Purpose::Paint)?, Overlay::new(context, format.pixels)?);
-        Ok(GpuPainter { stream, overlay, target: format.target() })
+    pub fn new(context: &Context, format: &Format, labels: &[String]) -> Result<Self> {
+        let overlay = Overlay::new(context, format.target(), labels)?;
+        Ok(GpuPainter { context: context.clone(), overlay, stream: None })
     }
 
     pub fn context(&self) -> &Context {
-        self.stream.context()
+        &self.context
+    }
+
+    /// Queues the painting of what is being sought on a stream behind the search. The frame may go to whoever wants it next
+    /// once that stream is waited for: before GStreamer 1.24 memory has no stream to say that somebody is still at work on it.
+    pub fn queue(
+        &mut self,
+        stream: &Stream,
+        frame: &GpuFrame,
+        found: Found,
+        letterbox: &Letterbox,
+        style: &Style,
+    ) -> Result<()> {
+        frame.order(stream)?;
+        let begin = stream.begin_timing();
+        // SAFETY: the planes were checked against their memory, which is mapped for writing until the work is done.
+        unsafe { self.overlay.launch(stream, &frame.planes, found, Some(letterbox), style) }?;
+        stream.end_timing(begin);
+        Ok(())
+    }
+
+    /// Paints what the host found on a frame, or on a copy of it, and waits for that.
+    pub fn paint(&mut self, frame: &GpuFrame, detections: &[Detection], style: &Style) -> Result<()> {
+        let stream = stream_in(&mut self.stream, &self.context)?;
+        frame.order(stream)?;
+        let begin = stream.begin_timing();
+        // SAFETY: as above; what was launched before was waited for.
+        unsafe { self.overlay.launch_for(stream, &frame.planes, detections, style) }?;
+        stream.end_timing(begin);
+        stream.record_awaited()?.wait()
     }
 
     /// A copy of a frame to paint on, which is there by the time of that, or once this has settled.
-    pub fn copy(&self, buffer: &gst::BufferRef, pool: &FramePool) -> Result<gst::Buffer> {
+    pub fn copy(&mut self, buffer: &gst::BufferRef, pool: &FramePool) -> Result<gst::Buffer> {
+        let stream = stream_in(&mut self.stream, &self.context)?;
         // SAFETY: the base class keeps both until the frame is painted on, or this has settled.
-        unsafe { pool.queue_copy(buffer, &self.stream) }
+        unsafe { pool.queue_copy(buffer, stream) }
     }
 
     /// Waits for all that is queued: what failed midway may leave something.
     pub fn settle(&self) {
-        let _ = self.stream.synchronize(); // the failure is known
+        self.stream.iter().for_each(|stream| drop(stream.synchronize())); // the failure is known
     }
+}
 
-    /// Paints and waits, so that the frame can go to whoever wants it next: before GStreamer 1.24 memory has no stream to say
-    /// that somebody is still at work on it.
-    pub fn paint(&mut self, frame: &GpuFrame, plan: &Plan) -> Result<()> {
-        frame.order(&self.stream)?;
-        let begin = self.stream.begin_timing();
-        // SAFETY: the planes were checked against their memory, which is mapped for writing until the work is done.
-        unsafe { self.overlay.launch(&self.stream, &frame.planes, &self.target, plan) }?;
-        self.stream.end_timing(begin);
-        match plan.marks.is_empty() {
-            true => self.stream.synchronize(), // there may still be a copy
-            false => self.overlay.wait(),
-        }
+fn stream_in<'a>(stream: &'a mut Option<Stream>, context: &Context) -> Result<&'a Stream> {
+    match stream {
+        Some(stream) => Ok(stream),
+        none => Ok(none.insert(Stream::of(context, Purpose::Paint)?)),
     }
 }

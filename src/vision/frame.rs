@@ -113,6 +113,13 @@ pub struct Colorimetry {
     pub chroma_top: bool,
 }
 
+impl Colorimetry {
+    /// Where black lies, and how far luma and chroma reach from there and from the middle.
+    pub(crate) const fn ranges(&self) -> (f32, f32, f32) {
+        if self.full_range { (0.0, 255.0, 255.0) } else { (16.0, 219.0, 224.0) }
+    }
+}
+
 /// A plane to read: bytes, and bytes from one row to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Plane<'a> {

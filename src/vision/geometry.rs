@@ -111,10 +111,14 @@ impl Letterbox {
         Letterbox { frame_width, frame_height, tensor_width, tensor_height, x, y, width, height }
     }
 
+    /// Pixels of the frame for one of the tensor, across and down.
+    pub fn scale(&self) -> (f32, f32) {
+        (self.frame_width as f32 / self.width as f32, self.frame_height as f32 / self.height as f32)
+    }
+
     /// From pixels of the tensor to pixels of the frame, clipped to it.
     pub fn to_frame(&self, bbox: &BBox) -> BBox {
-        let scale_x = self.frame_width as f32 / self.width as f32;
-        let scale_y = self.frame_height as f32 / self.height as f32;
+        let (scale_x, scale_y) = self.scale();
         let (x, y) = (self.x as f32, self.y as f32);
         BBox::new((bbox.x1 - x) * scale_x, (bbox.y1 - y) * scale_y, (bbox.x2 - x) * scale_x, (bbox.y2 - y) * scale_y)
             .clip(self.frame_width as f32, self.frame_height as f32)

@@ -56,7 +56,7 @@ struct Bench {
     /// Before what it was recorded with.
     graph: Option<Graph>,
     run: Context,
-    stream: Stream,
+    stream: Arc<Stream>,
     input: (TensorDesc, DeviceBlock, Mapped),
     outputs: Vec<(u64, Mapped)>,
 }
@@ -89,7 +89,7 @@ impl Bench {
             outputs.push((address, Mapped::new(cuda, bytes)?));
             tensors.push(Tensor::on_device(desc, block));
         }
-        Ok((Bench { graph: None, run, stream: Stream::new(cuda)?, input, outputs }, tensors))
+        Ok((Bench { graph: None, run, stream: Arc::new(Stream::new(cuda)?), input, outputs }, tensors))
     }
 
     fn infer(&mut self) -> Result<()> {

@@ -16,6 +16,7 @@ use std::ptr;
 
 use cudarc::driver::{result, sys};
 use gsttrt::cuda::driver::{Context, Launch, Stream};
+use gsttrt::cuda::kernels::boxes::{Found, found_bytes};
 use gsttrt::cuda::kernels::overlay::Overlay;
 use gsttrt::cuda::kernels::preprocess::Preprocess;
 use gsttrt::cuda::kernels::{DevicePlane, DevicePlanes};
@@ -24,7 +25,7 @@ use gsttrt::memory::{DeviceBlock, DevicePool};
 use gsttrt::vision::Detection;
 use gsttrt::vision::frame::{Colorimetry, Matrix, PixelFormat};
 use gsttrt::vision::geometry::BBox;
-use gsttrt::vision::overlay::{self, Style, Target};
+use gsttrt::vision::overlay::{Style, Target};
 use gsttrt::vision::recipe::InputSpec;
 
 const WIDTH: usize = 1920;
@@ -201,11 +202,13 @@ fn main() -> Result<()> {
                 })
                 .collect();
             let target = Target { format, width: WIDTH as u32, height: HEIGHT as u32, color };
-            let mut planner = overlay::Overlay::default();
-            let plan = planner.plan(target, &boxes, &["person".into()], &Style::default());
-            let mut kernel = Overlay::new(&context, format)?;
-            // SAFETY: the picture has its size and lives until the end.
-            let time = bench.time(&copied, |_| unsafe { kernel.launch(stream, &planes, &target, &plan) })?;
+            let mut kernel = Overlay::new(&context, target, &["person".into()])?;
+            let bytes = found_bytes(&boxes);
+            let mut block = DevicePool::new(&context).take(bytes.len())?;
+            block.write(&bytes)?;
+            let (found, style) = (Found { address: block.address(), limit: boxes.len() }, Style::default());
+            // SAFETY: the picture has its size, and all lives until the end.
+            let time = bench.time(&copied, |_| unsafe { kernel.launch(stream, &planes, found, None, &style) })?;
             println!("{:<52}{time:>9.2}", format!("{count} boxes with labels on {}", format.name()));
         }
     }

@@ -68,7 +68,7 @@ fn report(context: &Context, name: &str, layout: Layout, tensor: Tensor, limit: 
     let hints = Hints { input: Some((512, 512)), ..Hints::default() };
     let decoder = Decoder::new(Some(layout), &[tensor.desc().clone()], &hints)?;
     let mut boxes = Boxes::new(context, &decoder)?;
-    let stream = Stream::new(context)?;
+    let stream = Arc::new(Stream::new(context)?);
     let mut block = DevicePool::new(context).take(tensor.bytes().unwrap().len())?;
     block.write(tensor.bytes().unwrap())?;
     let tensors = [Tensor::on_device(tensor.desc().clone(), block)];

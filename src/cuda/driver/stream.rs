@@ -1,6 +1,7 @@
 //! Queues of GPU work.
 
 use std::ffi::c_void;
+use std::fmt;
 use std::ptr;
 use std::sync::{Arc, Weak};
 
@@ -16,9 +17,9 @@ use crate::stats;
 pub enum Purpose {
     /// Frames to tensors.
     Preprocess,
-    /// Outputs to boxes.
+    /// Outputs to boxes, where that is not queued behind the model.
     Boxes,
-    /// Boxes on frames.
+    /// Boxes that the host found on frames.
     Paint,
 }
 
@@ -31,6 +32,8 @@ pub struct Stream {
 /// A stream of CUDA; gone with the last who shares it.
 pub(super) struct RawStream {
     raw: sys::CUstream,
+    /// The greatest priority there is, which our kernels have on any stream.
+    greatest: i32,
     context: Context,
 }
 
@@ -64,7 +67,7 @@ impl Stream {
             sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest).result().or_fail(WHAT)?;
             sys::cuStreamCreateWithPriority(&mut raw, flags, priority((least, greatest))).result().or_fail(WHAT)?;
         }
-        let shared = Arc::new(RawStream { raw, context: context.clone() });
+        let shared = Arc::new(RawStream { raw, greatest, context: context.clone() });
         Ok(Stream { context: context.clone(), shared })
     }
 
@@ -159,6 +162,16 @@ impl Stream {
         stats::waiting(|| unsafe { result::stream::synchronize(self.handle()) }).or_fail("GPU work failed")
     }
 
+    /// Queues setting bytes to 0.
+    ///
+    /// # Safety
+    /// There are so many at that address, which stay so until that is done.
+    pub unsafe fn clear(&self, address: u64, bytes: usize) -> Result<()> {
+        let _entered = self.context.enter()?;
+        // SAFETY: as the caller says.
+        unsafe { result::memset_d8_async(address, 0, bytes, self.handle()) }.or_fail("Cannot clear GPU memory")
+    }
+
     /// Queues a copy from the host. From pageable memory it is read during the call, from pinned memory later.
     ///
     /// # Safety
@@ -215,7 +228,13 @@ impl Stream {
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.handle()) }.result().or_fail("Cannot copy on the GPU")
     }
 
-    /// Queues a kernel. `parameters` is the one structure that it takes by value.
+    /// The priority that kernels have on it.
+    pub(in crate::cuda) fn priority(&self) -> sys::CUlaunchAttributeValue {
+        sys::CUlaunchAttributeValue { priority: self.shared.greatest }
+    }
+
+    /// Queues a kernel. `parameters` is the one structure that it takes by value. It goes before what runs at the same time on
+    /// other streams, which are models: it is short, and one that waited for them would keep others waiting.
     ///
     /// # Safety
     /// The kernel takes exactly a `P`, and every address in it stays valid until the kernel is done.
@@ -223,24 +242,30 @@ impl Stream {
         let _entered = self.context.enter()?;
         let Launch { grid: (gx, gy, gz), block: (bx, by, bz), shared } = shape;
         let mut pointers = [ptr::from_ref(parameters).cast_mut().cast::<c_void>()];
+        let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+        let mut priority = sys::CUlaunchAttribute { id, pad: [0; 4], value: self.priority() };
+        let config = sys::CUlaunchConfig {
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: shared,
+            hStream: self.handle(),
+            attrs: &raw mut priority,
+            numAttrs: 1,
+        };
         // SAFETY: as the caller says; CUDA copies the parameters during the call.
-        unsafe {
-            sys::cuLaunchKernel(
-                function.raw,
-                gx,
-                gy,
-                gz,
-                bx,
-                by,
-                bz,
-                shared,
-                self.handle(),
-                pointers.as_mut_ptr(),
-                ptr::null_mut(),
-            )
-        }
-        .result()
-        .or_fail("Cannot start a GPU kernel")
+        unsafe { sys::cuLaunchKernelEx(&config, function.raw, pointers.as_mut_ptr(), ptr::null_mut()) }
+            .result()
+            .or_fail("Cannot start a GPU kernel")
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({:?})", self.raw())
     }
 }
 

@@ -5,11 +5,10 @@
 
 use std::mem::size_of;
 use std::ops::Range;
-
-use cudarc::driver::{result, sys};
+use std::sync::Arc;
 
 use super::{DECODE, NMS};
-use crate::cuda::driver::{Check, Context, Fence, Function, Launch, Patience, Stream};
+use crate::cuda::driver::{Context, Function, Launch, Patience, Stream};
 use crate::cuda::graph::{Call, Chain};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
@@ -36,8 +35,11 @@ const MOST_BLOCKS: usize = 264;
 
 /// Decodes and suppresses, for one head. Owns the scratch memory for it; nothing is allocated from frame to frame.
 ///
-/// Work on one frame at a time: [`Boxes::launch`], then [`Boxes::detections`].
+/// Work on one frame at a time: [`Boxes::launch`], then [`Boxes::detections`]. What is queued on the same stream in between may
+/// take what was [found](Boxes::found) where it is, and is done by then too.
 pub struct Boxes {
+    /// Where the last work was queued, until somebody has waited for it.
+    pending: Option<Arc<Stream>>,
     decode: Kernel,
     rank: Kernel,
     /// `None` where boxes do not repeat.
@@ -53,8 +55,6 @@ pub struct Boxes {
     results: Mapped,
     /// The kernels as they were launched for the last even frame and the last odd one, which differ in their counters.
     chains: [Option<Told>; 2],
-    /// What was launched last.
-    pending: Option<Fence>,
     patience: Patience,
     scratch: DeviceBlock,
     pool: DevicePool,
@@ -167,14 +167,23 @@ struct NmsParams {
     kept: u64,
     matrix: u64,
     results: u64,
+    found: u64,
     capacity: u32,
     limit: u32,
     agnostic: u32,
     threshold: f32,
 }
 
-const _: () = assert!(size_of::<DecodeParams>() == 232 && size_of::<NmsParams>() == 112);
+const _: () = assert!(size_of::<DecodeParams>() == 232 && size_of::<NmsParams>() == 120);
 const _: () = assert!(size_of::<Detection>() == 28);
+
+/// What was found on a frame, in GPU memory: how many, then each detection, in pixels of the model's input.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    pub address: u64,
+    /// No more than that.
+    pub limit: usize,
+}
 
 /// In front of the detections: how many there are.
 const HEADER: usize = 16;
@@ -240,6 +249,7 @@ impl Boxes {
             nms_params.kept = room(head.rows * 4);
             nms_params.matrix = room(matrix_bytes(window));
         }
+        nms_params.found = room(found_size(head.rows));
         let pool = DevicePool::new(context);
         let scratch = pool.take(bytes)?;
         let base = scratch.address();
@@ -248,6 +258,7 @@ impl Boxes {
             candidates.boxes += base;
             candidates.classes += base;
         }
+        nms_params.found += base;
         nms_params.kept += base;
         nms_params.matrix += base;
         nms_params.blocks_done = base + counters + 8;
@@ -286,13 +297,18 @@ impl Boxes {
             is_clean: false,
             counts: [base + counters, base + counters + 4],
             thresholds: None,
-            results: Mapped::new(context, results_bytes(USUAL_DETECTIONS.min(head.rows)))?,
+            results: Mapped::new(context, found_size(USUAL_DETECTIONS.min(head.rows)))?,
             chains: [None, None],
             pending: None,
             patience: Patience::default(),
             scratch,
             pool,
         })
+    }
+
+    /// Where its memory is.
+    pub fn context(&self) -> &Context {
+        self.pool.context()
     }
 
     /// Queues all work on a frame. `outputs` are what the decoder [picked](Decoder::pick); of `nms` only the settings count.
@@ -302,12 +318,18 @@ impl Boxes {
     ///
     /// # Errors
     /// `WrongType` for tensors that are not on this GPU, `Run` where CUDA fails.
-    pub fn launch(&mut self, stream: &Stream, outputs: &[&Tensor], thresholds: &Thresholds, nms: &Nms) -> Result<()> {
+    pub fn launch(
+        &mut self,
+        stream: &Arc<Stream>,
+        outputs: &[&Tensor],
+        thresholds: &Thresholds,
+        nms: &Nms,
+    ) -> Result<()> {
         self.finish()?;
         let rows = self.nms_params.capacity as usize;
         let limit = nms.max_detections.min(rows);
-        if self.results.bytes() < results_bytes(limit) {
-            self.results = Mapped::new(stream.context(), results_bytes(limit))?;
+        if self.results.bytes() < found_size(limit) {
+            self.results = Mapped::new(stream.context(), found_size(limit))?;
         }
         for (source, part) in self.decode_params.sources.iter_mut().zip(&self.outputs) {
             if let Some(part) = part {
@@ -332,9 +354,9 @@ impl Boxes {
             self.clear(stream)?;
         }
         self.is_clean = false;
-        // SAFETY: every address is of memory that `self` keeps until `pending` is passed, or of a tensor that the caller keeps.
+        self.pending = Some(stream.clone());
+        // SAFETY: every address is of memory that `self` keeps until the work is done, or of a tensor that the caller keeps.
         unsafe { self.start(stream) }?;
-        self.pending = Some(stream.record_awaited()?);
         self.is_clean = true;
         self.counts = [next_count, count];
         Ok(())
@@ -363,7 +385,7 @@ impl Boxes {
                 told
             },
             none => {
-                let chain = unsafe { Chain::new(stream.context(), [first].into_iter().chain(others())) }?;
+                let chain = unsafe { Chain::new(stream, [first].into_iter().chain(others())) }?;
                 none.insert(Told { chain, decode: *decode_params, nms: *nms_params })
             }
         };
@@ -371,7 +393,12 @@ impl Boxes {
         unsafe { told.chain.launch(stream) }
     }
 
-    /// What was found on the last frame, in pixels of the model's input. Waits for it.
+    /// Where the detections of the last frame are once the stream has come so far, until the next one is launched.
+    pub fn found(&self) -> Found {
+        Found { address: self.nms_params.found, limit: self.nms_params.limit as usize }
+    }
+
+    /// What was found on the last frame, in pixels of the model's input. Waits for it, and for all that was queued since.
     ///
     /// # Errors
     /// `Run`, where work on the GPU failed.
@@ -386,7 +413,10 @@ impl Boxes {
 
     /// Waits for the last frame.
     fn finish(&mut self) -> Result<()> {
-        self.pending.take().map_or(Ok(()), |fence| fence.wait_again(&mut self.patience))
+        match self.pending.take() {
+            Some(stream) => stream.record_awaited()?.wait_again(&mut self.patience),
+            None => Ok(()),
+        }
     }
 
     /// Queues the upload of thresholds that changed.
@@ -404,15 +434,8 @@ impl Boxes {
         if !bytes.is_empty() {
             // No copy is pending that reads it: the frame before is done.
             table.staging.host_mut()[..bytes.len()].copy_from_slice(bytes);
-            let _entered = stream.context().enter()?;
-            stats::uploaded(bytes.len());
             // SAFETY: both are as large, and stay until `self` has waited for the stream.
-            unsafe {
-                let from = table.staging.host()[..bytes.len()].as_ptr().cast();
-                sys::cuMemcpyHtoDAsync_v2(table.device.address(), from, bytes.len(), stream.raw().cast())
-            }
-            .result()
-            .or_fail("Cannot upload thresholds")?;
+            unsafe { stream.upload(&table.staging.host()[..bytes.len()], table.device.address()) }?;
         }
         self.decode_params.per_class = table.device.address();
         self.decode_params.listed = thresholds.per_class().len() as u32;
@@ -422,12 +445,14 @@ impl Boxes {
         Ok(())
     }
 
-    /// Queues setting the counters to 0: before the first frame, and after one that could not be launched wholly.
+    /// Queues setting the counters to 0: before the first frame, and after one that could not be launched wholly. And what was
+    /// found, for who takes it from there may look at more of it than there is.
     fn clear(&self, stream: &Stream) -> Result<()> {
-        let _entered = stream.context().enter()?;
-        // SAFETY: the scratch memory starts with them.
-        unsafe { result::memset_d8_async(self.scratch.address(), 0, COUNTERS.len(), stream.raw().cast()) }
-            .or_fail("Cannot clear GPU memory")
+        // SAFETY: the scratch memory starts with the counters, and has as much room for what is found.
+        unsafe {
+            stream.clear(self.scratch.address(), COUNTERS.len())?;
+            stream.clear(self.nms_params.found, found_size(self.nms_params.capacity as usize))
+        }
     }
 }
 
@@ -453,8 +478,18 @@ fn matrix_bytes(boxes: usize) -> usize {
     (0..boxes).step_by(STEP).map(|first| STEP * (boxes - first).div_ceil(64) * 8).sum()
 }
 
-fn results_bytes(detections: usize) -> usize {
+/// Bytes of what is found: how many, then each detection.
+fn found_size(detections: usize) -> usize {
     HEADER + detections * size_of::<Detection>()
+}
+
+/// Detections as [`Found`] has them.
+pub fn found_bytes(detections: &[Detection]) -> Vec<u8> {
+    let mut bytes = vec![0; found_size(detections.len())];
+    let (header, rest) = bytes.split_at_mut(HEADER);
+    header[..4].copy_from_slice(&(detections.len() as u32).to_ne_bytes());
+    rest.copy_from_slice(bytemuck::cast_slice(detections));
+    bytes
 }
 
 /// How each layout is read. Parts are numbered as in the table of layouts.

@@ -55,8 +55,7 @@ pub fn sample(rgb: Rgb, target: &Target) -> Sample {
     let (kr, kb) = target.color.matrix.kr_kb();
     let [r, g, b] = rgb.map(|component| f32::from(component) / 255.0);
     let luma = kr * r + (1.0 - kr - kb) * g + kb * b;
-    let (black, luma_range, chroma_range) =
-        if target.color.full_range { (0.0, 255.0, 255.0) } else { (16.0, 219.0, 224.0) };
+    let (black, luma_range, chroma_range) = target.color.ranges();
     // `as` saturates: full-range blue and red would be 255.5.
     let y = (black + luma_range * luma).round() as u8;
     let u = (128.0 + chroma_range * (b - luma) / (2.0 - 2.0 * kb)).round() as u8;

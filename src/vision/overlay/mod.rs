@@ -2,7 +2,7 @@
 //!
 //! In two steps. [`Overlay::plan`] turns detections into [`Mark`]s: rectangles clipped to the frame, bytes ready to be
 //! stored, glyphs to look up; all that needs floats or strings happens there. [`paint()`] then only fills and blends bytes.
-//! The CUDA kernel takes the same plan and is compared with [`paint()`] bit by bit, which is easy to hold because **no mark
+//! The CUDA kernels take the same two steps and are compared with both bit by bit, which is easy to hold because **no mark
 //! reads the frame: every sample takes the value of the last mark that touches it**, whoever computes it in which order.
 //!
 //! The order is: outlines from the weakest detection to the strongest, then tags likewise. So strong boxes lie on weak

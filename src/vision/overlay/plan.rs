@@ -91,6 +91,30 @@ pub struct Plan<'a> {
     pub font: &'a Font,
 }
 
+/// Beyond any frame and any line, and so small that sums of two fit an i32.
+const FAR: i32 = 1 << 24;
+
+impl Style {
+    /// Pixels of an outline on such frames.
+    pub(crate) fn line(&self, target: &Target) -> u32 {
+        let line = match self.line_width {
+            0 => (target.width.min(target.height) / 360).max(2),
+            width => width,
+        };
+        line.min(FAR as u32)
+    }
+}
+
+impl Font {
+    /// How many characters fit in a tag, which must fit in the frame.
+    pub(crate) fn room(&self, target: &Target) -> usize {
+        if target.height < self.height {
+            return 0;
+        }
+        (target.width.saturating_sub(2 * margin(self)) / self.width) as usize
+    }
+}
+
 /// Pixels of a tag left and right of its text.
 fn margin(font: &Font) -> u32 {
     font.width / 2
@@ -110,7 +134,7 @@ impl Overlay {
             let mut mark = Mark { outer, inner, paper, ink, text_start: text.len() as u32, ..Mark::default() };
             if style.labels {
                 describe(label, detection, labels);
-                text.extend(label.chars().take(room(font, &target)).map(Font::glyph));
+                text.extend(label.chars().take(font.room(&target)).map(Font::glyph));
                 mark.text_len = text.len() as u32 - mark.text_start;
                 mark.tag = tag(&outer, mark.text_len, font, &target);
             }
@@ -126,17 +150,11 @@ impl Overlay {
 /// sample that the outline touches ([`Rect::halved`]), because the other way round a line would show the frame's colour in
 /// parts; the price is a tint, at most one pixel wide, beside lines on odd pixels.
 fn outline(detection: &Detection, target: &Target, style: &Style) -> Option<(Rect, Rect)> {
-    // Beyond any frame and any line, and so small that sums of two fit an i32.
-    const FAR: i32 = 1 << 24;
     let bbox = detection.bbox;
     if !bbox.is_valid() {
         return None;
     }
-    let line = match style.line_width {
-        0 => (target.width.min(target.height) / 360).max(2),
-        width => width,
-    };
-    let line = line.min(FAR as u32) as i32;
+    let line = style.line(target) as i32;
     let edge = |position: f32| position.round().clamp(-FAR as f32, FAR as f32) as i32;
     // Of one axis: outer start, inner start, inner end, outer end. The least of objects is one pixel.
     let edges = |from: f32, to: f32, size: u32| {
@@ -162,14 +180,6 @@ fn describe(label: &mut String, detection: &Detection, labels: &[String]) {
         _ => write!(label, "#{} {percent}%", detection.class),
     };
     written.expect("a String takes any text");
-}
-
-/// How many characters fit in a tag, which must fit in the frame.
-fn room(font: &Font, target: &Target) -> usize {
-    if target.height < font.height {
-        return 0;
-    }
-    (target.width.saturating_sub(2 * margin(font)) / font.width) as usize
 }
 
 /// Above the box, or in its corner where there is no room; moved left or up as far as the frame demands.
