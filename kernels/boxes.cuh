@@ -1,4 +1,5 @@
-// What decode.cu and nms.cu share: candidates, as they lie in the scratch memory of cuda::kernels::Boxes.
+// What decode.cu and nms.cu share: candidates, as they lie in the scratch memory of cuda::kernels::Boxes. And what nms.cu gives
+// to plan.cu.
 #pragma once
 
 #include "common.cuh"
@@ -11,6 +12,19 @@ struct Candidates {
     u64* keys;      // [capacity] score and anchor: ascending is the order of the result, and no two are equal
     float4* boxes;  // [capacity] left, top, right, bottom in pixels of the model's input
     u32* classes;   // [capacity]
+};
+
+struct Detection {
+    float x1, y1, x2, y2, score;
+    u32 cls, anchor;
+};
+
+static_assert(sizeof(Detection) == 28, "mirrored by vision::Detection");
+
+struct Results {
+    u32 count;
+    u32 unused[3];
+    Detection detections[1];  // [limit]
 };
 
 // Greater scores become smaller numbers, in the order of f32::total_cmp.

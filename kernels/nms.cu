@@ -2,7 +2,7 @@
 //   in   from     *count candidates
 //   out  sorted   the same by key (rank_candidates), for suppress
 //        results  in mapped host memory: how many, then each Detection (28 bytes)
-//        found    the same in device memory, for overlay.cu
+//        found    the same in device memory, for plan.cu
 //   grid rank_*   any; a warp ranks a candidate by counting the smaller keys, which is exact and needs no room, then goes on
 //        suppress any; the blocks share the bit matrix, the last one done walks it
 //        NMS_THREADS in a block
@@ -27,20 +27,9 @@ inline constexpr u32 STEP_WORDS = STEP / 64;
 inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;  // threads for each box of a step
 inline constexpr u32 GLANCE = 8;                       // kept boxes that a thread looks at at a time
 
-struct Detection {
-    float x1, y1, x2, y2, score;
-    u32 cls, anchor;
-};
-
 __device__ __forceinline__ Detection detection(u64 key, float4 box, u32 cls) {
     return {box.x, box.y, box.z, box.w, score_of(key), cls, anchor_of(key)};
 }
-
-struct Results {
-    u32 count;
-    u32 unused[3];
-    Detection detections[1];  // [limit]
-};
 
 struct NmsParams {
     Candidates from;
@@ -58,7 +47,7 @@ struct NmsParams {
     float threshold;
 };
 
-static_assert(sizeof(NmsParams) == 120 && sizeof(Detection) == 28, "mirrored in boxes.rs");
+static_assert(sizeof(NmsParams) == 120, "mirrored in boxes.rs");
 
 __device__ __forceinline__ u32 candidates(const NmsParams& p) {
     return min(*p.count, p.capacity);

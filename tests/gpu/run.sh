@@ -344,7 +344,7 @@ for row in rows:
 always = min((bytes_ for _, bytes_ in launches.values()), default=0)
 ours, others = {}, 0
 for name, bytes_ in launches.values():
-    if name.startswith(("preprocess", "decode", "rank", "suppress", "overlay")):
+    if name.startswith(("preprocess", "decode", "rank", "suppress", "plan_marks", "overlay")):
         ours[name] = ours.get(name, 0) + (bytes_ - always) / 4
     else:
         others += (bytes_ - always) / 4

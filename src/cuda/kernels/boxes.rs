@@ -38,8 +38,6 @@ const MOST_BLOCKS: usize = 264;
 /// Work on one frame at a time: [`Boxes::launch`], then [`Boxes::detections`]. What is queued on the same stream in between may
 /// take what was [found](Boxes::found) where it is, and is done by then too.
 pub struct Boxes {
-    /// Where the last work was queued, until somebody has waited for it.
-    pending: Option<Arc<Stream>>,
     decode: Kernel,
     rank: Kernel,
     /// `None` where boxes do not repeat.
@@ -55,6 +53,8 @@ pub struct Boxes {
     results: Mapped,
     /// The kernels as they were launched for the last even frame and the last odd one, which differ in their counters.
     chains: [Option<Told>; 2],
+    /// Where the last work was queued, until somebody has waited for it.
+    pending: Option<Arc<Stream>>,
     patience: Patience,
     scratch: DeviceBlock,
     pool: DevicePool,

@@ -25,6 +25,7 @@ const fn text(ptx: &'static str) -> &'static CStr {
 static DECODE: &CStr = text(concat!(include_str!("../../../kernels/ptx/decode.ptx"), "\0"));
 static NMS: &CStr = text(concat!(include_str!("../../../kernels/ptx/nms.ptx"), "\0"));
 static OVERLAY: &CStr = text(concat!(include_str!("../../../kernels/ptx/overlay.ptx"), "\0"));
+static PLAN: &CStr = text(concat!(include_str!("../../../kernels/ptx/plan.ptx"), "\0"));
 static PREPROCESS: &CStr = text(concat!(include_str!("../../../kernels/ptx/preprocess.ptx"), "\0"));
 
 /// A plane of a picture in device memory: its address, and bytes from one row to the next.

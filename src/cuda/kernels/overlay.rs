@@ -1,11 +1,12 @@
-//! Boxes and labels on a frame, in place: `kernels/overlay.cu`. The twin is [`vision::overlay`](crate::vision::overlay).
+//! Boxes and labels on a frame, in place: `kernels/plan.cu` and `kernels/overlay.cu`. The twin is
+//! [`vision::overlay`](crate::vision::overlay).
 //!
 //! What was found need not have come to the host: it is planned on the GPU too, so that painting is queued behind finding.
 
 use bytemuck::cast_slice;
 
 use super::boxes::{Found, found_bytes};
-use super::{DevicePlane, OVERLAY, check_planes};
+use super::{DevicePlane, OVERLAY, PLAN, check_planes};
 use crate::cuda::driver::{Context, Function, Launch, Stream};
 use crate::error::Result;
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
@@ -43,7 +44,7 @@ pub struct Overlay {
     staging: Option<Mapped>,
 }
 
-/// `PlanParameters` of the kernel.
+/// `Parameters` of `plan.cu`.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct PlanParameters {
@@ -76,7 +77,7 @@ struct PlanParameters {
     chroma_range: f32,
 }
 
-/// `Parameters` of the kernel.
+/// `Parameters` of `overlay.cu`.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Parameters {
@@ -99,7 +100,6 @@ impl Overlay {
     /// # Errors
     /// `Run`, where the GPU has no memory left or cannot load the kernels.
     pub fn new(context: &Context, target: Target, labels: &[String]) -> Result<Self> {
-        let module = context.module(OVERLAY)?;
         let name = match target.format {
             PixelFormat::Nv12 => "overlay_nv12",
             PixelFormat::P010 => "overlay_p010",
@@ -153,8 +153,8 @@ impl Overlay {
             ..Parameters::default()
         };
         Ok(Overlay {
-            plan: module.function("overlay_plan")?,
-            paint: module.function(name)?,
+            plan: context.module(PLAN)?.function("plan_marks")?,
+            paint: context.module(OVERLAY)?.function(name)?,
             target,
             plan_parameters,
             parameters,

@@ -1,0 +1,25 @@
+// What plan.cu and overlay.cu share: marks, as src/vision/overlay/plan.rs has them.
+#pragma once
+
+#include "common.cuh"
+
+inline constexpr uint32_t THREADS = 128;
+
+struct alignas(16) Rect {
+    uint32_t left, top, right, bottom;
+};
+
+// Bytes of a pixel in memory order, or Y, U, V.
+struct Sample {
+    uint8_t parts[4];
+};
+
+struct Mark {
+    Rect outer, inner, tag;
+    Sample paper, ink;
+    uint32_t text_start, text_len;
+};
+
+static_assert(sizeof(Mark) == 64, "mirrored by vision::overlay::Mark");
+
+__device__ inline bool is_empty(const Rect &rect) { return rect.left >= rect.right || rect.top >= rect.bottom; }

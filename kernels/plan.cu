@@ -1,0 +1,189 @@
+// plan_marks: what was found -> marks for overlay.cu, and the glyphs of their texts.
+//   in    found: how many, then each, best first; names of classes as glyphs
+//   out   `limit` marks, *count of them for the detections, the weakest first; what shows nothing is empty, and so are the
+//         others; texts `text_stride` glyphs apart
+//   grid  a thread for each of `limit` detections
+//   math  that of src/vision/geometry.rs, and of src/vision/overlay/plan.rs and color.rs, which are the twin
+//   face  src/cuda/kernels/overlay.rs, which mirrors Parameters
+#include "boxes.cuh"
+#include "marks.cuh"
+
+struct Parameters {
+    const Results *found;
+    uint32_t *count;
+    Mark *marks;
+    uint16_t *text;
+    const uint16_t *names; // of each class `name_stride`: how many glyphs, none where it has no name, then these
+    uint32_t limit;
+    uint32_t name_count, name_stride;
+    uint32_t text_stride;
+    uint32_t room; // glyphs that fit in a tag; 0 for no tags
+    uint32_t line;
+    uint32_t glyph_width, glyph_height;
+    uint32_t width, height; // of the frame
+    uint32_t in_tensor; // boxes are in pixels of the tensor, from which these lead to the frame
+    float left, top, scale_x, scale_y;
+    // Colours: where red, green and blue lie in a pixel, or else Y'CbCr.
+    uint32_t is_rgb;
+    uint32_t red, green, blue;
+    uint32_t is_gray;
+    float kr, kb, black, luma_range, chroma_range;
+};
+
+static_assert(sizeof(Parameters) == 144, "mirrored in overlay.rs");
+
+// Keeps what is not a number, which fminf and fmaxf would not.
+__device__ inline float clamp(float value, float least, float most) {
+    return value < least ? least : value > most ? most : value;
+}
+
+struct Box {
+    float x1, y1, x2, y2;
+};
+
+__device__ inline bool is_valid(const Box &box) {
+    constexpr float MOST = 3.402823466e38f;
+    const float width = box.x2 - box.x1, height = box.y2 - box.y1;
+    return width > 0 && height > 0 && width <= MOST && height <= MOST;
+}
+
+// As Letterbox::to_frame.
+__device__ inline Box to_frame(const Parameters &p, const Box &box) {
+    const float width = p.width, height = p.height;
+    return {clamp((box.x1 - p.left) * p.scale_x, 0, width), clamp((box.y1 - p.top) * p.scale_y, 0, height),
+            clamp((box.x2 - p.left) * p.scale_x, 0, width), clamp((box.y2 - p.top) * p.scale_y, 0, height)};
+}
+
+// Of one axis: outer start, inner start, inner end, outer end.
+struct Edges {
+    uint32_t start, inner_start, inner_end, end;
+};
+
+__device__ inline Edges edges(float from, float to, uint32_t line, uint32_t size) {
+    constexpr int32_t FAR = 1 << 24;
+    const auto edge = [](float position) { return int32_t(fminf(fmaxf(roundf(position), -FAR), FAR)); };
+    const auto within = [&](int32_t edge) { return uint32_t(min(max(edge, 0), int32_t(min(size, uint32_t(FAR))))); };
+    const int32_t start = edge(from), end = max(edge(to), start + 1);
+    const int32_t inner_start = min(start + int32_t(line), end), inner_end = max(end - int32_t(line), inner_start);
+    return {within(start), within(inner_start), within(inner_end), within(end)};
+}
+
+struct Rgb {
+    uint32_t r, g, b;
+};
+
+// As class_color.
+__device__ inline Rgb color_of(uint32_t cls) {
+    constexpr uint32_t GOLDEN = 0x9E3779B9, START = 0x94000000, LOW = 88, HIGH = 255;
+    const uint64_t turn = uint32_t(cls * GOLDEN + START);
+    const uint32_t step = 6 * turn >> 24, slope = (HIGH - LOW) * (step % 256) / 256;
+    const uint32_t rise = LOW + slope, fall = HIGH - slope;
+    switch (step / 256) {
+        case 0: return {HIGH, rise, LOW};
+        case 1: return {fall, HIGH, LOW};
+        case 2: return {LOW, HIGH, rise};
+        case 3: return {LOW, fall, HIGH};
+        case 4: return {rise, LOW, HIGH};
+        default: return {HIGH, LOW, fall};
+    }
+}
+
+__device__ inline Rgb ink_on(const Rgb &color) {
+    const uint32_t luma = (299 * color.r + 587 * color.g + 114 * color.b) / 1000, ink = luma < 128 ? 255 : 0;
+    return {ink, ink, ink};
+}
+
+// As sample of color.rs.
+__device__ inline Sample sample(const Parameters &p, const Rgb &color) {
+    Sample sample = {{255, 255, 255, 255}};
+    if (p.is_rgb) {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            if (i == p.red) sample.parts[i] = color.r;
+            if (i == p.green) sample.parts[i] = color.g;
+            if (i == p.blue) sample.parts[i] = color.b;
+        }
+        return sample;
+    }
+    const auto byte = [](float value) { return uint8_t(fminf(fmaxf(roundf(value), 0), 255)); };
+    const float r = color.r / 255.0f, g = color.g / 255.0f, b = color.b / 255.0f;
+    const float luma = (p.kr * r + (1.0f - p.kr - p.kb) * g) + p.kb * b;
+    sample.parts[0] = byte(p.black + p.luma_range * luma);
+    if (!p.is_gray) {
+        sample.parts[1] = byte(128.0f + p.chroma_range * (b - luma) / (2.0f - 2.0f * p.kb));
+        sample.parts[2] = byte(128.0f + p.chroma_range * (r - luma) / (2.0f - 2.0f * p.kr));
+    }
+    return sample;
+}
+
+// Glyphs up to as many as there is room for.
+struct Text {
+    uint16_t *to;
+    uint32_t room, length;
+
+    __device__ inline void put(uint16_t glyph) {
+        if (length < room) to[length++] = glyph;
+    }
+    __device__ inline void letter(char letter) { put(letter - ' '); }
+    __device__ inline void number(uint32_t number) {
+        uint32_t unit = 1;
+        while (number / unit > 9) unit *= 10;
+        for (; unit; unit /= 10) letter('0' + number / unit % 10);
+    }
+};
+
+// "person 87%", or "#7 87%".
+__device__ inline uint32_t describe(const Parameters &p, const Detection &detection, uint16_t *to) {
+    Text text = {to, p.room, 0};
+    const uint16_t *name = p.names + uint64_t(detection.cls) * p.name_stride;
+    const uint32_t length = detection.cls < p.name_count ? __ldg(name) : 0;
+    for (uint32_t i = 0; i < length; i++) text.put(__ldg(name + 1 + i));
+    if (length == 0) {
+        text.letter('#');
+        text.number(detection.cls);
+    }
+    text.letter(' ');
+    text.number(roundf(fminf(fmaxf(detection.score, 0.0f), 1.0f) * 100.0f));
+    text.letter('%');
+    return text.length;
+}
+
+// Above the box, or in its corner where there is no room; moved left or up as far as the frame demands.
+__device__ inline Rect tag_of(const Parameters &p, const Rect &outer, uint32_t length) {
+    if (length == 0) return {};
+    const uint32_t width = length * p.glyph_width + p.glyph_width / 2 * 2, height = p.glyph_height;
+    const uint32_t left = min(outer.left, p.width - width);
+    const uint32_t top = outer.top >= height ? outer.top - height : min(outer.top, p.height - height);
+    return {left, top, left + width, top + height};
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) plan_marks(const __grid_constant__ Parameters p) {
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= p.limit) return;
+    // Both are loaded together, though there may be no such detection.
+    const uint32_t count = min(p.found->count, p.limit);
+    const Detection detection = p.found->detections[i];
+    if (i == 0) *p.count = count;
+    if (i >= count) {
+        p.marks[i] = {};
+        return;
+    }
+    Box box = {detection.x1, detection.y1, detection.x2, detection.y2};
+    if (p.in_tensor) box = to_frame(p, box);
+    const Edges x = edges(box.x1, box.x2, p.line, p.width), y = edges(box.y1, box.y2, p.line, p.height);
+    const uint32_t number = count - 1 - i;
+    Mark mark = {};
+    mark.outer = {x.start, y.start, x.end, y.end};
+    if (!is_valid(box) || is_empty(mark.outer)) {
+        p.marks[number] = {};
+        return;
+    }
+    mark.inner = {x.inner_start, y.inner_start, x.inner_end, y.inner_end};
+    const Rgb color = color_of(detection.cls);
+    mark.paper = sample(p, color);
+    mark.ink = sample(p, ink_on(color));
+    mark.text_start = number * p.text_stride;
+    mark.text_len = describe(p, detection, p.text + mark.text_start);
+    mark.tag = tag_of(p, mark.outer, mark.text_len);
+    p.marks[number] = mark;
+}
