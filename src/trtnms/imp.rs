@@ -9,10 +9,9 @@ use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess
 use gst_base::subclass::prelude::*;
 
 use super::LayoutChoice;
-use super::painter::GpuPainter;
+use super::drawing::{Drawing, Painted, is_drawable};
 use crate::backend::batcher::{Lost, Ticket};
 use crate::cuda;
-use crate::cuda::driver::Context;
 use crate::cuda::gst::Slot;
 use crate::error::{Error, Kind, Result};
 use crate::meta::detection;
@@ -21,9 +20,9 @@ use crate::model::Model;
 use crate::session::{Finder, Wishes};
 use crate::stats::{self, Stage, Stats};
 use crate::tensor::{Tensor, Tensors};
-use crate::video::{self, Format, FramePool};
+use crate::video::{self, Format};
 use crate::vision::geometry::Letterbox;
-use crate::vision::overlay::{Overlay, Style};
+use crate::vision::overlay::Style;
 use crate::vision::recipe::Recipe;
 
 static CAT: LazyLock<gst::DebugCategory> =
@@ -57,14 +56,10 @@ impl Default for Settings {
 
 /// What set_caps() and the first frame made.
 struct State {
-    format: Format,
     finder: Option<Finder>,
     /// Of the finder's labels.
     names: detection::Names,
-    overlay: Overlay,
-    painter: Option<GpuPainter>,
-    /// Made when the first frame has to be copied.
-    pool: Option<FramePool>,
+    drawing: Drawing,
     /// Frames since the start, those without objects and those that trtinfer let pass included.
     frames: u64,
     task: Option<Task>,
@@ -143,26 +138,27 @@ impl TrtNms {
         if let Some(memory) = tensors.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         }
-        match &mut state.finder {
-            Some(finder) if finder.suits(model, tensors) => self.adjust(finder, settings.wishes),
+        let State { finder, names, drawing, .. } = state;
+        let finder = match finder {
+            Some(finder) if finder.suits(model, tensors) => {
+                self.adjust(finder, settings.wishes);
+                finder
+            }
             other => {
-                state.names = detection::Names::default();
-                state.painter = None;
-                *other = Some(self.finder(settings.wishes, model, tensors, letterbox, recipe)?);
+                *names = detection::Names::default();
+                drawing.labels_change();
+                other.insert(self.finder(settings.wishes, model, tensors, letterbox, recipe)?)
             }
-        }
-        let mut task = Task { stage, frame, draw: None, painted: None, post_message: settings.post_messages };
-        let context = shared_context(buffer, tensors)?.filter(|_| settings.draw);
-        match &context {
-            Some(context) => {
-                task.painted = state.find_and_paint(buffer, ours, tensors, letterbox, context, &settings.style)?;
-            }
-            None => state.finder_mut().find(tensors, letterbox)?,
-        }
-        let count = state.finder_mut().detections().len();
+        };
+        let style = settings.draw.then_some(settings.style);
+        let painted = drawing.find(finder, tensors, letterbox, buffer, ours, style.as_ref())?;
+        let count = finder.detections().len();
         gst::trace!(CAT, imp = self, "frame {frame}: {count} objects");
-        task.draw = (settings.draw && count > 0 && context.is_none()).then_some(settings.style);
-        Ok(Some(task))
+        let (draw, painted) = match painted {
+            Painted::No => (style.filter(|_| count > 0), None),
+            Painted::Yes(copy) => (None, copy),
+        };
+        Ok(Some(Task { stage, frame, draw, painted, post_message: settings.post_messages }))
     }
 
     fn finder(
@@ -204,15 +200,10 @@ impl TrtNms {
 
     /// Draws, attaches and tells what was found.
     fn finish(&self, state: &mut State, task: Task, buffer: &mut gst::BufferRef) -> Result<()> {
-        let State { format, finder: Some(finder), names, overlay, painter, .. } = state else { return Ok(()) };
-        let (detections, labels, size) = (finder.detections(), &finder.labels, format.size());
+        let State { finder: Some(finder), names, drawing, .. } = state else { return Ok(()) };
+        let (detections, labels, size) = (finder.detections(), &finder.labels, drawing.size());
         if let Some(style) = task.draw {
-            match format.on_gpu(buffer, true)? {
-                Some(frame) => {
-                    painter_in(painter, &frame.context, format, labels)?.paint(&frame, detections, &style)?;
-                }
-                None => format.draw(buffer, |frame| overlay.draw(frame, detections, labels, &style))?,
-            }
+            drawing.draw(buffer, detections, labels, &style)?;
         }
         detection::attach(buffer, detections, labels, names, size);
         if task.post_message {
@@ -227,106 +218,6 @@ impl TrtNms {
         self.obj().post_error_message(error.to_gst());
         gst::FlowError::Error
     }
-}
-
-impl State {
-    fn finder_mut(&mut self) -> &mut Finder {
-        self.finder.as_mut().expect("find() has made one")
-    }
-
-    /// Finds the objects and paints them on the frame, or on the copy that is returned, while the host waits once, for both.
-    fn find_and_paint(
-        &mut self,
-        buffer: &gst::BufferRef,
-        ours: bool,
-        tensors: &Tensors,
-        letterbox: &Letterbox,
-        context: &Context,
-        style: &Style,
-    ) -> Result<Option<gst::Buffer>> {
-        let State { format, finder: Some(finder), painter, pool, .. } = self else {
-            unreachable!("find() has made one")
-        };
-        let painter = painter_in(painter, context, format, &finder.labels)?;
-        let stream = finder.stream(tensors, context)?;
-        let copy = match ours {
-            true => None,
-            // Before the model's outputs are waited for. SAFETY: the base class keeps the frame until this returns, and then
-            // nothing is queued.
-            false => Some(unsafe { pool_in(pool, Some(context), format)?.queue_copy(buffer, &stream) }?),
-        };
-        let mut find = || {
-            let frame = format.on_gpu(copy.as_deref().unwrap_or(buffer), true)?.expect("it is in CUDA memory");
-            let found = finder.queue(tensors, &stream)?;
-            painter.queue(&stream, &frame, found, letterbox, style)?;
-            finder.finish(letterbox)
-        };
-        if let Err(error) = find() {
-            let _ = stream.synchronize(); // nobody may be at work on frames that go back to their pools
-            return Err(error);
-        }
-        Ok(copy.filter(|_| !finder.detections().is_empty()))
-    }
-
-    /// A copy of the frame in memory of the same kind.
-    fn copy(&mut self, buffer: &gst::BufferRef) -> Result<gst::Buffer> {
-        let State { format, finder, pool, painter, .. } = self;
-        let context = cuda::gst::memory(buffer).map(|memory| memory.context()).transpose()?;
-        let pool = pool_in(pool, context.as_ref(), format)?;
-        match (&context, finder) {
-            // By who paints on it, so that the host waits once for both.
-            (Some(context), Some(finder)) => painter_in(painter, context, format, &finder.labels)?.copy(buffer, pool),
-            _ => pool.copy(buffer),
-        }
-    }
-
-    /// Frames go back to their pools after a failure; nobody may be at work on them then.
-    fn settle(&self) {
-        self.painter.iter().for_each(GpuPainter::settle);
-    }
-}
-
-/// Where both the frame and the model's outputs are in GPU memory of one context.
-fn shared_context(buffer: &gst::BufferRef, tensors: &[Tensor]) -> Result<Option<Context>> {
-    let Some(memory) = tensors.first().and_then(Tensor::device) else { return Ok(None) };
-    let context = cuda::gst::memory(buffer).map(|memory| memory.context()).transpose()?;
-    Ok(context.filter(|context| context == memory.context()))
-}
-
-/// The pool for copies, made where there is none for that memory.
-fn pool_in<'a>(
-    pool: &'a mut Option<FramePool>,
-    context: Option<&Context>,
-    format: &Format,
-) -> Result<&'a mut FramePool> {
-    pool.take_if(|pool| pool.context() != context);
-    match pool {
-        Some(pool) => Ok(pool),
-        none => Ok(none.insert(match context {
-            Some(context) => FramePool::on_gpu(format, context)?,
-            None => FramePool::new(format)?,
-        })),
-    }
-}
-
-/// The painter, made where there is none for that context.
-fn painter_in<'a>(
-    painter: &'a mut Option<GpuPainter>,
-    context: &Context,
-    format: &Format,
-    labels: &[String],
-) -> Result<&'a mut GpuPainter> {
-    painter.take_if(|painter| painter.context() != context);
-    match painter {
-        Some(painter) => Ok(painter),
-        none => Ok(none.insert(GpuPainter::new(context, format, labels)?)),
-    }
-}
-
-/// Whether nobody else sees what is written to the buffer's memory, and it may be written at all.
-fn is_drawable(buffer: &gst::BufferRef) -> bool {
-    let read_only = |memory: &gst::MemoryRef| memory.flags().contains(gst::MemoryFlags::READONLY);
-    buffer.is_all_memory_writable() && !buffer.iter_memories().any(read_only)
 }
 
 fn missing(what: &str, elements: &str) -> Error {
@@ -568,8 +459,8 @@ impl BaseTransformImpl for TrtNms {
         })?;
         let mut state = self.state.lock().unwrap();
         let (finder, frames) = state.take().map_or((None, 0), |old| (old.finder, old.frames));
-        let (names, overlay) = (detection::Names::default(), Overlay::default());
-        *state = Some(State { format, finder, names, overlay, painter: None, pool: None, frames, task: None });
+        let (names, drawing) = (detection::Names::default(), Drawing::new(format));
+        *state = Some(State { finder, names, drawing, frames, task: None });
         Ok(())
     }
 
@@ -593,10 +484,11 @@ impl BaseTransformImpl for TrtNms {
         if let Some(painted) = state.task.as_mut().and_then(|task| task.painted.take()) {
             return Ok(PrepareOutputBufferSuccess::Buffer(painted));
         }
-        match state.task {
-            Some(Task { draw: Some(_), .. }) if !ours => {
-                let copy = state.copy(buffer).map_err(|error| {
-                    state.settle();
+        let State { finder, drawing, task, .. } = state;
+        match (task, finder) {
+            (Some(Task { draw: Some(_), .. }), Some(finder)) if !ours => {
+                let copy = drawing.copy(buffer, &finder.labels).map_err(|error| {
+                    drawing.settle();
                     self.report(error)
                 })?;
                 Ok(PrepareOutputBufferSuccess::Buffer(copy))
@@ -611,7 +503,7 @@ impl BaseTransformImpl for TrtNms {
         let state = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
         if let Some(task) = state.task.take() {
             self.finish(state, task, buffer).map_err(|error| {
-                state.settle();
+                state.drawing.settle();
                 self.report(error)
             })?;
         }

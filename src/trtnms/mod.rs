@@ -11,6 +11,7 @@
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms classes=person,car class-thresholds=car=0.5 ! videoconvert ! autovideosink
 //! ```
 
+mod drawing;
 mod imp;
 mod painter;
 
