@@ -12,7 +12,7 @@ inline constexpr uint32_t THREADS_Y = 4;
 inline constexpr uint32_t COLUMNS = 4;
 inline constexpr uint32_t MAX_BATCH = 32;
 
-// Where a row is sampled: between `near` and the sample after it, which counts `weight`.
+// Where a column or a row is sampled: between `near` and the sample after it, which counts `weight`. Columns are in bytes.
 struct alignas(16) Position {
     uint32_t first;
     float first_weight; // of plane 0
@@ -32,13 +32,10 @@ enum class Type : uint32_t { F32, F16, U8 };
 
 struct Parameters {
     Frame frames[MAX_BATCH];
-    // The same for the tensor's columns, in bytes, COLUMNS at a time: [4][groups] of first, others, others_weight, first_weight.
-    // Outside the scaled frame they are 0.
-    const uint4 *columns;
-    const Position *rows; // [height]
+    const Position *columns; // [width]
+    const Position *rows;    // [height]
     uint32_t left, top, width, height; // of the scaled frame in the tensor
     uint32_t tensor_width, tensor_height;
-    uint32_t groups;
     // Bytes to the next sample of a row; 0 where there is none.
     uint32_t first_step, others_step;
     uint32_t first_alone; // all positions in plane 0 fall on a sample: none has a weight
@@ -55,11 +52,6 @@ struct Parameters {
 __device__ inline Position position(const Position *table, uint32_t i) {
     const uint4 words = __ldg(reinterpret_cast<const uint4 *>(table + i));
     return {words.x, __uint_as_float(words.y), words.z, __uint_as_float(words.w)};
-}
-
-__device__ inline void load_columns(uint32_t (&to)[COLUMNS], const uint4 *from) {
-    const uint4 words = __ldg(from);
-    to[0] = words.x, to[1] = words.y, to[2] = words.z, to[3] = words.w;
 }
 
 struct Pixel {
@@ -259,12 +251,13 @@ __device__ inline void preprocess(const Parameters &p) {
     Pixel pixels[COLUMNS];
     if (any) {
         const Position row = position(p.rows, y - p.top);
-        const uint4 *columns = p.columns + x / COLUMNS;
-        uint32_t first_columns[COLUMNS], others_columns[COLUMNS], others_weights[COLUMNS], first_weights[COLUMNS];
-        load_columns(first_columns, columns);
-        if constexpr (PLANES > 0) {
-            load_columns(others_columns, columns + p.groups);
-            load_columns(others_weights, columns + 2 * p.groups);
+        Position columns[COLUMNS];
+        uint32_t first_columns[COLUMNS], others_columns[COLUMNS];
+#pragma unroll
+        for (uint32_t k = 0; k < COLUMNS; k++) {
+            columns[k] = position(p.columns, inside[k] ? x + k - p.left : 0);
+            first_columns[k] = columns[k].first;
+            others_columns[k] = columns[k].others;
         }
 
         // All loads go before all arithmetic, so that they are under way together.
@@ -273,7 +266,6 @@ __device__ inline void preprocess(const Parameters &p) {
         if (p.first_alone) {
             load_alone(first, frame.planes[0], frame.strides[0], row.first, first_columns);
         } else {
-            load_columns(first_weights, columns + 3 * p.groups);
             load(first, frame.planes[0], frame.strides[0], row.first, row.first_weight, first_columns, p.first_step);
         }
 #pragma unroll
@@ -285,10 +277,10 @@ __device__ inline void preprocess(const Parameters &p) {
         for (uint32_t k = 0; k < COLUMNS; k++) {
             const auto main = [&](uint32_t n) {
                 if (p.first_alone) return first[k].near[0][n];
-                return resample(first[k], n, __uint_as_float(first_weights[k]), row.first_weight);
+                return resample(first[k], n, columns[k].first_weight, row.first_weight);
             };
             const auto chroma = [&](uint32_t i) {
-                return resample(others[i / OTHERS][k], i % OTHERS, __uint_as_float(others_weights[k]), row.others_weight);
+                return resample(others[i / OTHERS][k], i % OTHERS, columns[k].others_weight, row.others_weight);
             };
             if constexpr (PLANES > 0) {
                 pixels[k] = from_yuv(p, main(0), chroma(0), chroma(1));

@@ -70,7 +70,6 @@ struct Parameters {
     height: u32,
     tensor_width: u32,
     tensor_height: u32,
-    groups: u32,
     first_step: u32,
     others_step: u32,
     first_alone: u32,
@@ -104,11 +103,11 @@ impl Preprocess {
         let (letterbox, colors) = (twin.letterbox, spec.recipe.colors);
         let (first, others) = (&twin.samplers[0], twin.samplers.last().expect("a frame has a plane"));
 
-        let columns = columns(&letterbox, &first.columns, &others.columns);
-        let rows = rows(&first.rows, &others.rows);
-        let tables = [cast_slice(&columns), cast_slice::<_, u8>(&rows)].concat();
+        let columns = positions(&first.columns, &others.columns);
+        let tables = [&columns[..], &positions(&first.rows, &others.rows)].concat();
+        let tables: &[u8] = cast_slice(&tables);
         let mut block = DevicePool::new(context).take(tables.len())?;
-        block.write(&tables)?;
+        block.write(tables)?;
 
         let matrix = match twin.convert {
             Convert::Rgb | Convert::RgbToGray => None,
@@ -127,7 +126,6 @@ impl Preprocess {
             height: letterbox.height,
             tensor_width: letterbox.tensor_width,
             tensor_height: letterbox.tensor_height,
-            groups: letterbox.tensor_width.div_ceil(COLUMNS),
             first_step: step(first),
             others_step: step(others),
             first_alone: (falls_on_samples(&first.columns) && falls_on_samples(&first.rows)).into(),
@@ -267,21 +265,7 @@ fn falls_on_samples(axis: &Axis) -> bool {
     axis.weight.iter().all(|&weight| weight == 0.0)
 }
 
-/// `columns` of the kernel: where each lies in the first plane and in the others, then their weights in the others and in the
-/// first.
-fn columns(letterbox: &Letterbox, first: &Axis, others: &Axis) -> Vec<u32> {
-    let all = (letterbox.tensor_width as usize).next_multiple_of(COLUMNS as usize);
-    let inside = letterbox.x as usize..(letterbox.x + letterbox.width) as usize;
-    let weights = |axis: &Axis| axis.weight.iter().map(|weight| weight.to_bits()).collect();
-    let tables: [Vec<u32>; 4] = [first.near.clone(), others.near.clone(), weights(others), weights(first)];
-    let mut columns = vec![0; tables.len() * all];
-    for (to, from) in columns.chunks_exact_mut(all).zip(tables) {
-        to[inside.clone()].copy_from_slice(&from);
-    }
-    columns
-}
-
-fn rows(first: &Axis, others: &Axis) -> Vec<Position> {
+fn positions(first: &Axis, others: &Axis) -> Vec<Position> {
     let others = others.near.iter().zip(&others.weight);
     let both = first.near.iter().zip(&first.weight).zip(others);
     let position =
