@@ -17,8 +17,8 @@
 //! * GPU MiB: of the whole pipeline, and of its models alone: engines, and what they work in. fill: frames in a batch, and the
 //!   share of batches that were not full when the timeout came.
 //! * live: each stream from a live source at that many frames a second, and how long a frame takes from the decoder to trtnms'
-//!   source pad, where the pace is kept; added: p99 of that beyond p99 of the engine alone on the smallest of the batches, one run at a time; and
-//!   beyond that of as many engines, with frames at the same moments.
+//!   source pad, where the pace is kept; added: p99 of that beyond p99 of the engine alone on the smallest of the batches, one run
+//!   at a time; and beyond that of as many engines, with frames at the same moments.
 //!
 //! A model whose batch is fixed to 1 gets an open one for this, in a copy below target/, if its graph is as plain as those of
 //! tests/models; others must be exported with a dynamic batch. What fails is said in its row, and the others go on; the exit

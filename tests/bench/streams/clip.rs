@@ -80,8 +80,8 @@ pub fn branch(i: usize, gpu: usize, is_live: bool, elements: &str) -> String {
         gpu => format!("nvh264device{gpu}dec"),
     };
     format!(
-        "appsrc name=source{i} is-live={is_live} format=time block=true max-buffers=8 max-bytes=0 ! {decoder} name=decoder{i} {elements} \
-         ! fakesink name=sink{i} sync=false async=false "
+        "appsrc name=source{i} is-live={is_live} format=time block=true max-buffers=8 max-bytes=0 \
+         ! {decoder} name=decoder{i} {elements} ! fakesink name=sink{i} sync=false async=false "
     )
 }
 
