@@ -9,7 +9,8 @@
 #               for all of them with batches; flat out, and at LIVE frames a second
 #   yolov8s     the same with a model of YOLOv8s's shape, 640x640, f16, random weights
 #   gpus        the small model on one GPU and on two, with twice the streams   (needs two GPUs)
-#   torch       the same networks as a PyTorch chain, on the GPU and by way of the host
+#   torch       the same networks as a PyTorch chain, on the GPU and by way of the host, and ours beside it on such frames, which are
+#               on the GPU already
 #   nms         decoding and suppression against torchvision and TensorRT's EfficientNMS
 #   preprocess  the letterbox against PyTorch and CV-CUDA
 #   soak        streams that join and leave, for SOAK seconds
@@ -136,13 +137,25 @@ row_gpus() {
     streams gpus-2 "$SMALL" streams=32 batch=16 live=0 gpus=2
 }
 
+# The first 16 frames of the clip, dense. At the end that comes then, the decoder may give some more.
+frames() {
+    local bytes=$((16 * 1920 * 1080 * 3 / 2))
+    "$GSTREAMER" gst-launch-1.0 -q filesrc location="$CLIP" ! qtdemux ! h264parse ! nvh264dec ! cudadownload ! video/x-raw,format=NV12 \
+        ! identity eos-after=17 ! filesink location="$OUT/frames.nv12"
+    [ "$(wc -c <"$OUT/frames.nv12")" -ge "$bytes" ] && truncate --size="$bytes" "$OUT/frames.nv12"
+}
+
 row_torch() {
     local model name common=(--streams 16 --seconds "$LENGTH" --repeats "$REPEATS" --device "$DEVICE")
+    if [ "$DEVICE" = cuda ]; then
+        step frames frames && common+=(--frames "$OUT/frames.nv12")
+    fi
     for model in "$SMALL" "$YOLOV8S"; do
         name=torch-$(basename "$model" .onnx)
         [ -f "$model" ] || { missing "== $name: there is no $model."; continue; }
         rival "$name-1" tests/bench/torch_chain.py chain "$model" "${common[@]}"
         rival "$name-16" tests/bench/torch_chain.py chain "$model" "${common[@]}" --batch 16
+        DRAW=false LIVE=0 streams "$name-ours" "$model" streams=16 batch=16 decoded=true
         rival "$name-staged" tests/bench/torch_chain.py chain "$model" "${common[@]}" --staged
     done
 }
@@ -205,7 +218,7 @@ else
     echo "There is no $BIN/bin.tar.xz, which tests/gpu/pack.sh makes, and PROGRAMS names no folder." >&2
     exit 2
 fi
-SMALL=$WORK/shapes.onnx YOLOV8S=${YOLOV8S:-$WORK/yolov8s.onnx} CLIP=${CLIP:-$WORK/hd.mp4}
+SMALL=$WORK/shapes.onnx YOLOV8S=${YOLOV8S:-$WORK/yolov8s.onnx} CLIP=${CLIP:-$WORK/camera.mp4}
 cp tests/models/shapes.onnx "$SMALL"
 [ -f "$CLIP" ] || { CLIP=tests/data/sample.mp4 && echo "The 1080p clip is not here; $CLIP takes its place." >&2; }
 if nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null; then

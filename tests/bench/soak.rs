@@ -12,6 +12,7 @@
 //! those that had come so far. A line is printed each minute, which tells memory that grows from memory that grew once. Exit
 //! status 1 where anything is wrong; a frame that is ends it.
 
+#[allow(dead_code)] // the other bench uses more of it
 #[path = "streams/clip.rs"]
 mod clip;
 #[path = "../common/heap.rs"]
@@ -34,7 +35,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clip::{Clip, branch, queue};
+use clip::{Clip, Held, queue};
 use gst::prelude::*;
 use gst_app::AppSrc;
 use random::Random;
@@ -76,7 +77,8 @@ impl Soak {
     ) -> Result<(), String> {
         let room = queue(self.batch.max(4));
         let elements = format!("! trtpreprocess ! {} ! {room} ! trtnms", self.infer[slot % 2]);
-        let pipeline = gst::parse::launch(&branch(0, 0, false, &elements)).map_err(|error| error.to_string())?;
+        let pipeline =
+            gst::parse::launch(&self.clip.branch(0, 0, false, &elements)).map_err(|error| error.to_string())?;
         let pipeline = pipeline.downcast::<gst::Pipeline>().expect("several elements");
         let path = Arc::new(Mutex::new(Path::default()));
         let pad = |element: &str, pad: &str| pipeline.by_name(element).unwrap().static_pad(pad).unwrap();
@@ -212,7 +214,7 @@ fn soak() -> Result<(), Box<dyn Error>> {
     let model = open_batch::of(&files.get(1).cloned().unwrap_or_else(|| sample("models/shapes.onnx")))?;
     let infer = |sharing: &str| format!("trtinfer model-file={model} {sharing} {}", properties.join(" "));
     let soak = Arc::new(Soak {
-        clip: Clip::read(&clip)?,
+        clip: Clip::read(&clip, Held::Coded)?,
         infer: [infer(&format!("shared-model=soak batch-size={batch}")), infer("")],
         batch: batch as usize,
         streams: AtomicU64::default(),

@@ -2,13 +2,15 @@
 //! alone, and the engine alone.
 //!
 //! `cargo bench --bench streams -- [CLIP [MODEL]] [streams=1,4,16,32] [batch=1,4,16] [seconds=4] [repeats=3] [live=30]
-//! [batch-timeout=10000] [draw=true] [gpus=1] [json=FILE] [PROPERTY=VALUE…]`
+//! [batch-timeout=10000] [draw=true] [gpus=1] [decoded=false] [json=FILE] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. H.264 of the clip is held in memory and goes round and round. One pipeline has all
 //! streams, each with `appsrc ! DECODER ! trtpreprocess ! trtinfer ! queue ! trtnms ! fakesink`; DECODER is nvh264dec, where that
 //! is not there avdec_h264. In rows “own” each stream has a model, without batches; in those with a number all streams share
 //! one that takes batches of so many. Frames count between the moment when all streams are warm and the end; each figure is
-//! the median of the repeats. With `gpus=2` every other stream is decoded and inferred on the second one. `streams=` alone measures engines only, and `batch=` alone decoding only.
+//! the median of the repeats. With `gpus=2` every other stream is decoded and inferred on the second one. With `decoded=true`
+//! streams are made of 16 frames that the decoder left in memory before, all the same ones, which `draw=true` would have copied.
+//! `streams=` alone measures engines only, and `batch=` alone decoding only.
 //!
 //! * decode: the same without our elements. engine: runs on batches that are there, fps of the best of 1, 2 and 4 threads,
 //!   each with an engine of its own and two runs in flight. of ceiling: fps of the chain over the smaller of both.
@@ -16,7 +18,7 @@
 //!   elements. pools: the share of buffers that were there, once all is warm.
 //! * GPU MiB: of the whole pipeline, and of its models alone: engines, and what they work in. fill: frames in a batch, and the
 //!   share of batches that were not full when the timeout came.
-//! * live: each stream from a live source at that many frames a second, and how long a frame takes from the decoder to trtnms'
+//! * live: each stream from a live source at that many frames a second, as a camera's are if the clip has no B-frames, and how long a frame takes from the decoder to trtnms'
 //!   source pad, where the pace is kept; added: p99 of that beyond p99 of the engine alone on the smallest of the batches, one run
 //!   at a time; and beyond that of as many engines, with frames at the same moments.
 //!
@@ -45,7 +47,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use arguments::Arguments;
-use clip::{Clip, queue};
+use clip::{Clip, Held, queue};
 use engine::Engine;
 use gsttrt::backend::Loading;
 use pipeline::{Figures, Setup, run};
@@ -136,14 +138,17 @@ impl Bench {
         let figure = |get: fn(&Figures) -> f64| median(runs.iter().map(get));
         let (fps, cpu, mib) = (figure(|run| run.fps), figure(|run| run.cpu), figure(|run| run.gpu_mib));
         println!("{streams:>7}{:>7}{fps:>9.0}{:>29}{cpu:>9.2}{:>17}{mib:>9.0}", "decode", "", "");
-        let row = json!({ "row": "decode", "streams": streams, "gpus": self.arguments.gpus, "fps": fps, "cpu_s_per_1000": cpu, "gpu_mib": mib });
+        let row = json!({
+            "row": "decode", "streams": streams, "gpus": self.arguments.gpus, "decoded": self.arguments.decoded, "fps": fps,
+            "cpu_s_per_1000": cpu, "gpu_mib": mib,
+        });
         self.arguments.note(row);
         Ok(Decoding { fps, cpu })
     }
 
     /// All streams through all elements: each with a model of its own, or with one that takes batches of `shared`.
     fn chain(&self, streams: usize, shared: Option<usize>, decoding: &Decoding) -> Result<(), Box<dyn Error>> {
-        let Arguments { model, properties, options, timeout, draw, gpus, live, repeats, .. } = &self.arguments;
+        let Arguments { model, properties, options, timeout, draw, gpus, decoded, live, repeats, .. } = &self.arguments;
         let (batch, engines, sharing) = match shared {
             Some(batch) => (batch, 1, format!("shared-model=streams batch-size={batch} batch-timeout={timeout}")),
             None => (1, streams, String::new()),
@@ -210,8 +215,8 @@ impl Bench {
         );
         self.arguments.note(json!({
             "cpu_ours_s_per_1000": ours, "cpu_of_each_s_per_1000": each, "pool_hits": pools,
-            "row": "chain", "model": model, "properties": properties, "streams": streams, "gpus": gpus, "shared": shared.is_some(),
-            "batch": batch, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
+            "row": "chain", "model": model, "properties": properties, "streams": streams, "gpus": gpus, "decoded": decoded,
+            "shared": shared.is_some(), "batch": batch, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
             "of_ceiling": fps / ceiling, "cpu_s_per_1000": cpu, "cpu_beyond_decode_s_per_1000": beyond, "gpu_mib": mib,
             "engines_mib": engines_mib, "room_mib": room_mib, "fill": fill, "late": late, "live": live, "live_kept": kept,
             "live_fill": live_fill, "live_p50_us": p50, "live_p99_us": p99, "added_p99_us": added,
@@ -253,7 +258,8 @@ fn measure() -> Result<bool, Box<dyn Error>> {
     gsttrt::plugin_register_static()?;
     let mut arguments = Arguments::parse()?;
     arguments.model = open_batch::of(&arguments.model)?;
-    let clip = Clip::read(&arguments.clip)?;
+    let held = if arguments.decoded { Held::Frames(16) } else { Held::Coded };
+    let clip = Clip::read(&arguments.clip, held)?;
     let mut bench = Bench { arguments, clip, engines: BTreeMap::new(), all_came_out: true };
     bench.all();
     Ok(bench.all_came_out)

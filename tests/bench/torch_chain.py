@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """What a user might write with PyTorch instead: the same network on frames that already are in GPU memory.
 
-    torch_chain.py chain MODEL.onnx [--streams 16] [--batch 1] [--staged] [--seconds 4] [--repeats 3] [--device cuda]
+    torch_chain.py chain MODEL.onnx [--frames FILE] [--streams 16] [--batch 1] [--staged] [--seconds 4] [--repeats 3]
+                         [--device cuda]
     torch_chain.py preprocess [--side 640] [--repeats 3]
 
 chain: NV12 frames of 1080p -> RGB by tensor operations -> letterbox by F.interpolate -> the network in f16, recorded as a CUDA
 graph -> threshold and torchvision's batched_nms -> boxes on the host. With --batch, so many frames of different streams go
 together. With --staged, frames are copied to the host, made RGB and resized there (by OpenCV, if that can be imported), and
-what the network wants is copied back. Frames are not decoded, which is in its favour.
+what the network wants is copied back. Frames are not decoded. They are those of a file, one dense NV12 frame after the other,
+or else noise, in which a model finds nothing or too much.
 
 preprocess: the same letterbox alone, one frame and 32, as it is written and as a CUDA graph, and by CV-CUDA if that can be
 imported; times on the GPU by events.
@@ -261,6 +263,13 @@ def boxes(rows):
     return torch.cat([corners[kept], scores[kept, None], kinds[kept, None]], 1).cpu()
 
 
+def frames_of(path, count, device):
+    """So many frames, as luma and chroma: those of the file again and again."""
+    frames = np.fromfile(path, np.uint8).reshape(-1, HEIGHT * 3 // 2, WIDTH)
+    frames = torch.from_numpy(frames[np.arange(count) % len(frames)]).to(device)
+    return frames[:, :HEIGHT].contiguous(), frames[:, HEIGHT:].reshape(count, HEIGHT // 2, WIDTH // 2, 2).contiguous()
+
+
 def noise(count, device):
     """So many frames that are nobody's."""
     generator = np.random.default_rng(1)
@@ -282,7 +291,8 @@ def chain(options):
     pictures = pictures.to(memory_format=torch.channels_last)
     prepare = OnTheHost(letterbox, pictures) if options.staged else letterbox
     infer = recorded(lambda: network(pictures), options.device)
-    luma, chroma = noise(options.streams, options.device)
+    streams = options.streams, options.device
+    luma, chroma = frames_of(options.frames, *streams) if options.frames else noise(*streams)
 
     def step(start):
         prepare(luma[start:start + batch], chroma[start:start + batch], pictures)
@@ -304,7 +314,7 @@ def chain(options):
         figures.append([frames / seconds, cpu / frames * 1e3, *np.quantile(times, [0.5, 0.99]) * 1e3])
     fps, cpu, p50, p99 = np.median(figures, 0)
     print(json.dumps({"row": "torch", "model": options.model, "device": options.device, "torch": torch.__version__,
-                      "streams": options.streams, "batch": batch, "staged": options.staged and prepare.by, "fps": fps,
+                      "streams": options.streams, "batch": batch, "staged": options.staged and prepare.by, "fps": fps, "of_a_clip": bool(options.frames),
                       "cpu_s_per_1000": cpu, "p50_ms": p50, "p99_ms": p99, "boxes_a_frame": found / batch}))
 
 
@@ -368,6 +378,7 @@ def main():
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser("chain")
     command.add_argument("model")
+    command.add_argument("--frames")
     command.add_argument("--streams", type=int, default=16)
     command.add_argument("--batch", type=int, default=1)
     command.add_argument("--staged", action="store_true")

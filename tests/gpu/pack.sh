@@ -2,7 +2,7 @@
 # Packs what tests/gpu/run.sh and tests/bench/gpu.sh need on a machine that cannot build: into .gpu/bin/bin.tar.xz (12 MB, and
 # 21 more where the 640x640 models can be made), from the checkout it is called in.
 #
-#   tests/gpu/pack.sh           the stripped plugin, tests, benches and examples, a 1080p clip, 640x640 models
+#   tests/gpu/pack.sh           the stripped plugin, tests, benches and examples, 1080p clips, 640x640 models
 #
 # CARGO_PROFILE_DEV_OPT_LEVEL=3 makes the benches what they are in a release. Programs that look for files of the project find
 # them where it was built, so run.sh puts a link there if need be. Drawing the clip needs Debian's python3-numpy, and the 640x640
@@ -49,8 +49,12 @@ mapfile -t benches < <(have bench "${BENCHES[@]}")
 cargo bench --locked --profile dev --no-run --message-format=json "${benches[@]}" | copy_programs bench_
 pwd > "$OUT/built-in"
 
-[ -f "$OUT/hd.json" ] || PATH=/usr/bin:$PATH python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 --kbps 6000 \
-    --out "$OUT/hd.mp4" --truth "$OUT/hd.json"
+# One clip as files are, and the same as cameras send it, without B-frames.
+for clip in hd camera; do
+    [ "$clip" = hd ] && bframes=2 || bframes=0
+    [ -f "$OUT/$clip.json" ] || PATH=/usr/bin:$PATH python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 \
+        --kbps 6000 --bframes "$bframes" --out "$OUT/$clip.mp4" --truth "$OUT/$clip.json"
+done
 # The 640x640 models of the row regular, where Python has the onnx package.
 for kind in '' -f16; do
     python3 tests/models/train.py resize --from "tests/models/shapes$kind.onnx" --side 640 --out "$OUT/shapes-640$kind.onnx" ||

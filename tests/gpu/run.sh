@@ -564,6 +564,8 @@ sanitized() {
     timeout "${PATIENCE:-400}" compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$log" 2>&1
     status=$?
     [ "$status" != 124 ] || echo "no end after ${PATIENCE:-400} s"
+    # Where errors were found, so that ours are told from those of a library.
+    grep -ao '^=========     at [^(+<]*' "$log" | sort | uniq -c | sort -rn | head -n 3 | tr '\n' ' '
     grep -a 'ERROR SUMMARY\|RACECHECK SUMMARY\|test result' "$log" | tr '\n' ' '
     return "$status"
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gsttrt::session::{SessionOptions, parse_options};
 use serde_json::Value;
 
-const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, gpus=, json=, and trtinfer's properties";
+const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, gpus=, decoded=, json=, and trtinfer's properties";
 
 /// What the bench is called with.
 pub struct Arguments {
@@ -24,6 +24,8 @@ pub struct Arguments {
     pub draw: bool,
     /// GPUs that streams are dealt out to.
     pub gpus: usize,
+    /// Streams are of frames that are there, of nothing that is to be decoded.
+    pub decoded: bool,
     pub json: Option<File>,
     /// Of trtinfer.
     pub properties: String,
@@ -48,6 +50,7 @@ impl Arguments {
             timeout: 10_000,
             draw: true,
             gpus: 1,
+            decoded: false,
             json: None,
             properties: String::new(),
             options: SessionOptions::default(),
@@ -69,6 +72,7 @@ impl Arguments {
                 "live" => parsed.live = number()?,
                 "batch-timeout" => parsed.timeout = number()?,
                 "draw" => parsed.draw = text.parse().map_err(|error| wrong(&error))?,
+                "decoded" => parsed.decoded = text.parse().map_err(|error| wrong(&error))?,
                 "gpus" => parsed.gpus = number()?.max(1) as usize,
                 "json" => parsed.json = Some(File::create(text).map_err(|error| wrong(&error))?),
                 _ => properties.push(setting.as_str()),

@@ -1,4 +1,4 @@
-//! H.264 of a clip, held in memory and fed round and round.
+//! A clip held in memory and fed round and round: its H.264, or some of its frames.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,33 +7,47 @@ use gst::prelude::*;
 use gst_app::{AppSink, AppSrc};
 
 pub struct Clip {
+    held: Held,
     caps: gst::Caps,
     units: Vec<gst::Buffer>,
+    /// How long all of it lasts by its timestamps, whatever the pace it comes at.
+    length: gst::ClockTime,
 }
 
-/// What a frame lasts by its timestamp, whatever the pace it comes at.
-const FRAME: gst::ClockTime = gst::ClockTime::from_nseconds(33_333_333);
+/// What is held of a clip.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// Access units of its H.264.
+    Coded,
+    /// So many frames, where the decoder leaves them: on the GPU, if there is one.
+    Frames(usize),
+}
 
 impl Clip {
-    /// The access units of an MP4 of H.264 without B-frames, so that frames come out in the order in which they go in.
-    pub fn read(path: &str) -> Result<Self, String> {
-        let line = "filesrc name=file ! qtdemux ! h264parse ! video/x-h264,stream-format=byte-stream,alignment=au ! appsink name=out sync=false";
-        let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    /// Of an MP4 with H.264.
+    pub fn read(path: &str, held: Held) -> Result<Self, String> {
+        let (kind, most) = match held {
+            Held::Coded => ("video/x-h264,stream-format=byte-stream,alignment=au".to_string(), usize::MAX),
+            Held::Frames(count) => (decoder(0), count),
+        };
+        let line = format!("filesrc name=file ! qtdemux ! h264parse ! {kind} ! appsink name=out sync=false");
+        let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
         pipeline.by_name("file").unwrap().set_property("location", path);
         let out = pipeline.by_name("out").unwrap().downcast::<AppSink>().unwrap();
         let bus = pipeline.bus().expect("a pipeline has one");
         let _ = pipeline.set_state(gst::State::Playing); // what fails is on the bus
         let mut samples = Vec::new();
         let mut wrong = None;
-        while wrong.is_none() && !out.is_eos() {
+        while wrong.is_none() && !out.is_eos() && samples.len() < most {
             samples.extend(out.try_pull_sample(gst::ClockTime::from_mseconds(100)));
             wrong = bus.pop_filtered(&[gst::MessageType::Error]);
         }
         pipeline.set_state(gst::State::Null).unwrap();
-        match samples.first().and_then(|sample| sample.caps_owned()).filter(|_| wrong.is_none()) {
-            Some(caps) => Ok(Clip { caps, units: samples.iter().filter_map(|sample| sample.buffer_owned()).collect() }),
-            None => Err(format!("{path} is no MP4 of H.264 that can be read.")),
-        }
+        let caps = samples.first().and_then(|sample| sample.caps_owned()).filter(|_| wrong.is_none());
+        let caps = caps.ok_or_else(|| format!("{path} is no MP4 of H.264 that can be read."))?;
+        let units: Vec<gst::Buffer> = samples.iter().filter_map(|sample| sample.buffer_owned()).collect();
+        let length = units.iter().filter_map(|unit| unit.duration()).sum();
+        Ok(Clip { held, caps, units, length })
     }
 
     /// Pushes frames after `phase`, as long as `goes_on`, and then the end of the stream: `pace` of them a second, or, if that is
@@ -56,11 +70,11 @@ impl Clip {
                 break;
             }
             let mut unit = unit.copy();
-            let at = FRAME * pushed;
+            let before = self.length * (pushed / self.units.len() as u64);
+            let (pts, dts) = (unit.pts().map(|pts| pts + before), unit.dts().map(|dts| dts + before));
             let fields = unit.make_mut();
-            fields.set_pts(at);
-            fields.set_dts(at);
-            fields.set_duration(FRAME);
+            fields.set_pts(pts);
+            fields.set_dts(dts);
             if source.push_buffer(unit).is_err() {
                 break;
             }
@@ -69,20 +83,28 @@ impl Clip {
         let _ = source.end_of_stream();
         pushed
     }
+
+    /// A stream from `source{i}` by `decoder{i}` on that GPU and what is between to `sink{i}`, as a part of a launch line. Where a
+    /// source is live, decoders give each frame at once, unless B-frames make them give two; else nvh264dec keeps some back, and
+    /// gives them together at key frames.
+    pub fn branch(&self, i: usize, gpu: usize, is_live: bool, elements: &str) -> String {
+        let decoder = match self.held {
+            Held::Coded => decoder(gpu),
+            Held::Frames(_) => "identity".into(),
+        };
+        format!(
+            "appsrc name=source{i} is-live={is_live} format=time block=true max-buffers=8 max-bytes=0 \
+             ! {decoder} name=decoder{i} {elements} ! fakesink name=sink{i} sync=false async=false "
+        )
+    }
 }
 
-/// A stream from `source{i}` by `decoder{i}` on that GPU and what is between to `sink{i}`, as a part of a launch line. Where a
-/// source is live, decoders give each frame at once; else nvh264dec keeps some back, and gives them together at key frames.
-pub fn branch(i: usize, gpu: usize, is_live: bool, elements: &str) -> String {
-    let decoder = match gpu {
+fn decoder(gpu: usize) -> String {
+    match gpu {
         0 if gst::ElementFactory::find("nvh264dec").is_none() => "avdec_h264".into(),
         0 => "nvh264dec".into(),
         gpu => format!("nvh264device{gpu}dec"),
-    };
-    format!(
-        "appsrc name=source{i} is-live={is_live} format=time block=true max-buffers=8 max-bytes=0 \
-         ! {decoder} name=decoder{i} {elements} ! fakesink name=sink{i} sync=false async=false "
-    )
+    }
 }
 
 /// A queue that has room for so many frames, of whatever size.

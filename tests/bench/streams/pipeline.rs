@@ -10,7 +10,7 @@ use gst::prelude::*;
 use gst_app::AppSrc;
 use hdrhistogram::Histogram;
 
-use crate::clip::{Clip, branch};
+use crate::clip::Clip;
 use crate::engine::times;
 use crate::machine::{cpu_seconds, gpu_mib, thread_cpu};
 use crate::random::Random;
@@ -129,7 +129,7 @@ impl<'a> Running<'a> {
                     elements.replace(&format!("! {element}"), &format!("! {element} cuda-device-id={gpu}"))
                 }),
             };
-            branch(i, gpu, setup.pace > 0, &elements)
+            setup.clip.branch(i, gpu, setup.pace > 0, &elements)
         };
         let line: String = (0..setup.streams).map(part).collect();
         let pipeline = gst::parse::launch(&line).map_err(|error| format!("{line}: {error}"))?;
