@@ -60,7 +60,8 @@ fn launch(line: &str) -> gst::Pipeline {
 fn wait(pipeline: &gst::Pipeline) {
     let wanted = [gst::MessageType::Eos, gst::MessageType::Error];
     let message = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(400), &wanted);
-    assert_eq!(message.expect("an end").type_(), gst::MessageType::Eos, "{:?}", pipeline.bus().unwrap().pop());
+    let message = message.expect("an end");
+    assert_eq!(message.type_(), gst::MessageType::Eos, "{message:?}");
 }
 
 #[track_caller]

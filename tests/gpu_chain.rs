@@ -191,6 +191,44 @@ fn one_pipeline_is_on_one_gpu() {
     assert_eq!(first, objects(&format!("{} ! {there} {} ! fakesink sync=false", decoder(), detector(""))));
 }
 
+/// Frames that an application got from one pipeline and gives to another, whose model is shared.
+#[test]
+fn frames_of_another_context_are_told_of() {
+    if !gpu_chain_or_skip() {
+        return;
+    }
+    let from = pipeline(&format!("{} ! appsink name=out sync=false", decoder()));
+    let out = from.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
+    from.set_state(gst::State::Playing).unwrap();
+    let samples: Vec<gst::Sample> = (0..20).map(|_| out.pull_sample().unwrap()).collect();
+    let message = from.bus().unwrap().pop_filtered(&[gst::MessageType::HaveContext]).expect("the decoder has one");
+    let gst::MessageView::HaveContext(have) = message.view() else { unreachable!("filtered") };
+
+    let warned = |context: Option<&gst::Context>, name: &str| {
+        let detector = detector("").replace("! trtinfer", &format!("! trtinfer shared-model={name}"));
+        let to = gst::parse::launch(&format!("appsrc name=in format=time ! {detector} ! fakesink sync=false")).unwrap();
+        let to = to.downcast::<gst::Pipeline>().unwrap();
+        context.into_iter().for_each(|context| to.set_context(context));
+        let source = to.by_name("in").unwrap().downcast::<gst_app::AppSrc>().unwrap();
+        for sample in &samples {
+            source.push_sample(sample).unwrap();
+        }
+        source.end_of_stream().unwrap();
+        let frames = Arc::new(AtomicU64::new(0));
+        let came = frames.clone();
+        watch(&to, "nms", move |_, _| {
+            came.fetch_add(1, Ordering::Relaxed);
+        });
+        let outcome = run(&to);
+        outcome.expect_success();
+        assert_eq!(frames.load(Ordering::Relaxed), samples.len() as u64);
+        outcome.warnings.iter().filter(|warning| warning.contains("another CUDA context")).count()
+    };
+    assert_eq!(warned(None, "apart"), 1);
+    assert_eq!(warned(Some(&have.context()), "together"), 0);
+    from.set_state(gst::State::Null).unwrap();
+}
+
 #[test]
 fn seeks_flush_work_in_flight() {
     if !gpu_chain_or_skip() {

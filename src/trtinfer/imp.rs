@@ -56,6 +56,8 @@ struct Running {
     passed: Option<u32>,
     /// Whether somebody was told that batches do not fill.
     told: bool,
+    /// Whether somebody was told that tensors are copied from one CUDA context to another.
+    told_of_copies: bool,
 }
 
 /// Lock order: running, then any one of the others. Only `running` is held while a model runs.
@@ -160,7 +162,17 @@ impl TrtInfer {
         let Some(session) = self.session() else { return Ok(()) };
         let (Some(have), Some(memory)) = (&session.model.plan.cuda, tensor.device()) else { return Ok(()) };
         let settings = self.settings.lock().unwrap().clone();
-        if have == memory.context() || !settings.shared_model.is_empty() {
+        if have == memory.context() {
+            return Ok(());
+        }
+        if !settings.shared_model.is_empty() {
+            if !std::mem::replace(&mut running.told_of_copies, true) {
+                gst::element_imp_warning!(
+                    self,
+                    gst::LibraryError::Settings,
+                    ("Frames are in another CUDA context than the shared model: each tensor is copied, and the GPU works for one context at a time, which is slow. Give all pipelines one GstCudaContext, with gst_element_set_context() and the context that the first decoder posts as have-context (gst.cuda.context)")
+                );
+            }
             return Ok(());
         }
         self.cuda.follow(memory.context(), settings.cuda_device_id)?;

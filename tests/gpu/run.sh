@@ -425,6 +425,7 @@ row_chain() {
         judge "tee: nothing drawn on others'" "$gst" "same pixels" run_test "$gst" "$WORK/gpu_chain" what_others
         judge "cudaupload, cudaconvert, cudadownload" "$gst" "same objects" run_test "$gst" "$WORK/gpu_chain" other_elements
         judge "wrong GPUs, several GPUs" "$gst" "named; same objects" run_test "$gst" "$WORK/gpu_chain" one_pipeline
+        judge "frames of another CUDA context" "$gst" "told of" run_test "$gst" "$WORK/gpu_chain" frames_of_another
         judge "40 flushing seeks" "$gst" "no error" run_test "$gst" "$WORK/gpu_chain" seeks
         judge "100 state cycles" "$gst" "no growth" run_test "$gst" "$WORK/gpu_chain" a_hundred
         judge "the same without a pipeline" "$gst" "same boxes" run_test "$gst" "$WORK/session" on_the_gpu_too

@@ -12,6 +12,8 @@ pub struct Clip {
     units: Vec<gst::Buffer>,
     /// How long all of it lasts by its timestamps, whatever the pace it comes at.
     length: gst::ClockTime,
+    /// That of CUDA which frames are in.
+    context: Option<gst::Context>,
 }
 
 /// What is held of a clip.
@@ -37,17 +39,21 @@ impl Clip {
         let bus = pipeline.bus().expect("a pipeline has one");
         let _ = pipeline.set_state(gst::State::Playing); // what fails is on the bus
         let mut samples = Vec::new();
-        let mut wrong = None;
+        let (mut wrong, mut context) = (None, None);
         while wrong.is_none() && !out.is_eos() && samples.len() < most {
             samples.extend(out.try_pull_sample(gst::ClockTime::from_mseconds(100)));
-            wrong = bus.pop_filtered(&[gst::MessageType::Error]);
+            let message = bus.pop_filtered(&[gst::MessageType::Error, gst::MessageType::HaveContext]);
+            match message.as_ref().map(|message| message.view()) {
+                Some(gst::MessageView::HaveContext(have)) => context = Some(have.context()),
+                _ => wrong = message,
+            }
         }
         pipeline.set_state(gst::State::Null).unwrap();
         let caps = samples.first().and_then(|sample| sample.caps_owned()).filter(|_| wrong.is_none());
         let caps = caps.ok_or_else(|| format!("{path} is no MP4 of H.264 that can be read."))?;
         let units: Vec<gst::Buffer> = samples.iter().filter_map(|sample| sample.buffer_owned()).collect();
         let length = units.iter().filter_map(|unit| unit.duration()).sum();
-        Ok(Clip { held, caps, units, length })
+        Ok(Clip { held, caps, units, length, context })
     }
 
     /// Pushes frames after `phase`, as long as `goes_on`, and then the end of the stream: `pace` of them a second, or, if that is
@@ -82,6 +88,11 @@ impl Clip {
         }
         let _ = source.end_of_stream();
         pushed
+    }
+
+    /// The CUDA context that a pipeline must work in for these frames.
+    pub fn context(&self) -> Option<&gst::Context> {
+        self.context.as_ref().filter(|_| self.held != Held::Coded)
     }
 
     /// A stream from `source{i}` by `decoder{i}` on that GPU and what is between to `sink{i}`, as a part of a launch line. Where a

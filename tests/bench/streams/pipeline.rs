@@ -134,6 +134,7 @@ impl<'a> Running<'a> {
         let line: String = (0..setup.streams).map(part).collect();
         let pipeline = gst::parse::launch(&line).map_err(|error| format!("{line}: {error}"))?;
         let pipeline = pipeline.downcast::<gst::Pipeline>().expect("several elements");
+        setup.clip.context().into_iter().for_each(|context| pipeline.set_context(context));
         let latency = Arc::new(Mutex::new(times()));
         let counts = (0..setup.streams).map(|_| Arc::default()).collect();
         let running = Running { setup, pipeline, counts, latency, ours: Default::default() };
