@@ -2,7 +2,7 @@
 //! alone, and the engine alone.
 //!
 //! `cargo bench --bench streams -- [CLIP [MODEL]] [streams=1,4,16,32] [batch=1,4,16] [seconds=4] [repeats=3] [live=30]
-//! [batch-timeout=10000] [draw=true] [gpus=1] [decoded=false] [json=FILE] [PROPERTY=VALUE…]`
+//! [batch-timeout=10000] [draw=true] [live-queue=true] [gpus=1] [decoded=false] [json=FILE] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. H.264 of the clip is held in memory and goes round and round. One pipeline has all
 //! streams, each with `appsrc ! DECODER ! trtpreprocess ! trtinfer ! queue ! trtnms ! fakesink`; DECODER is nvh264dec, where that
@@ -20,7 +20,10 @@
 //!   share of batches that were not full when the timeout came.
 //! * live: each stream from a live source at that many frames a second, as a camera's are if the clip has no B-frames, and how long a frame takes from the decoder to trtnms'
 //!   source pad, where the pace is kept; added: p99 of that beyond p99 of the engine alone on the smallest of the batches, one run
-//!   at a time; and beyond that of as many engines, with frames at the same moments.
+//!   at a time; and beyond that of as many engines, with frames at the same moments. Below: how long frames take up to each
+//!   element, p50 and p99; how many came from the decoder close to the one before, which they then wait for; and how long a
+//!   thread takes to wake up on this machine at that pace, as it must for what it waits for and for each queue. With
+//!   `live-queue=false` there is none between trtinfer and trtnms then.
 //!
 //! A model whose batch is fixed to 1 gets an open one for this, in a copy below target/, if its graph is as plain as those of
 //! tests/models; others must be exported with a dynamic batch. What fails is said in its row, and the others go on; the exit
@@ -50,7 +53,7 @@ use arguments::Arguments;
 use clip::{Clip, Held, queue};
 use engine::Engine;
 use gsttrt::backend::Loading;
-use pipeline::{Figures, Setup, run};
+use pipeline::{Figures, PLACES, Setup, run};
 use serde_json::json;
 
 const HEADINGS: &str = "streams  model      fps  ceiling   ratio  fill  late CPU/1000  beyond    ours  engines    room  GPU MiB live p50     p99   added  to all";
@@ -148,18 +151,24 @@ impl Bench {
 
     /// All streams through all elements: each with a model of its own, or with one that takes batches of `shared`.
     fn chain(&self, streams: usize, shared: Option<usize>, decoding: &Decoding) -> Result<(), Box<dyn Error>> {
-        let Arguments { model, properties, options, timeout, draw, gpus, decoded, live, repeats, .. } = &self.arguments;
+        let Arguments { model, properties, options, timeout, draw, gpus, decoded, live, live_queue, repeats, .. } =
+            &self.arguments;
         let (batch, engines, sharing) = match shared {
             Some(batch) => (batch, 1, format!("shared-model=streams batch-size={batch} batch-timeout={timeout}")),
             None => (1, streams, String::new()),
         };
         // In all queues together, one batch can wait for its end while the next one gathers.
         let room = queue((2 * batch).div_ceil(streams).max(4));
-        let elements = format!(
-            "! trtpreprocess ! trtinfer model-file={model} {properties} {sharing} ! {room} ! trtnms draw={draw}"
-        );
-        let flat_out = self.runs(streams, &elements, 0)?;
-        let paced = if *live > 0 { self.runs(streams, &elements, *live)? } else { Vec::new() };
+        let elements = |room: &str| {
+            format!("! trtpreprocess ! trtinfer model-file={model} {properties} {sharing} {room} ! trtnms draw={draw}")
+        };
+        let with_queue = elements(&format!("! {room}"));
+        let flat_out = self.runs(streams, &with_queue, 0)?;
+        let paced = match (*live, live_queue) {
+            (0, _) => Vec::new(),
+            (_, true) => self.runs(streams, &with_queue, *live)?,
+            (_, false) => self.runs(streams, &elements(""), *live)?,
+        };
 
         let figure = |get: fn(&Figures) -> f64| median(flat_out.iter().map(get));
         let (fps, cpu, mib) = (figure(|run| run.fps), figure(|run| run.cpu), figure(|run| run.gpu_mib));
@@ -178,8 +187,9 @@ impl Bench {
         let kept =
             !paced.is_empty() && median(paced.iter().map(|run| frames(run.fps))) >= 0.97 * wanted - streams as f64;
         let at_pace = |get: &dyn Fn(&Figures) -> f64| kept.then(|| median(paced.iter().map(get)));
-        let quantile = |q| at_pace(&|run| run.latency.value_at_quantile(q) as f64);
-        let (p50, p99, live_fill) = (quantile(0.5), quantile(0.99), at_pace(&Figures::fill));
+        let quantile = |place: usize, q| at_pace(&|run| run.latency[place].value_at_quantile(q) as f64);
+        let places = std::array::from_fn::<_, { PLACES.len() }, _>(|place| [0.5, 0.99].map(|q| quantile(place, q)));
+        let ([.., [p50, p99]], live_fill) = (places, at_pace(&Figures::fill));
         // Batches wait for each other's frames, so an engine alone at that pace is no measure for them.
         let alone = match kept && batch == 1 {
             true => (0..*repeats)
@@ -213,13 +223,34 @@ impl Bench {
             each[2],
             100.0 * pools,
         );
+        let close = at_pace(&|run| run.close);
+        let wakes =
+            close.map(|_| machine::wakes(streams, *live)).map(|took| [0.5, 0.99].map(|q| took.value_at_quantile(q)));
+        if let (Some(close), Some(wakes)) = (close, wakes) {
+            let [made, queued, begun] = [0, 1, 2].map(|place| places[place].map(Option::unwrap_or_default));
+            println!(
+                "{:>14}live: out of trtpreprocess {:.0}, {:.0}, of trtinfer {:.0}, {:.0}, into trtnms {:.0}, {:.0}; {:.1} % close; \
+                 a thread wakes in {}, {}",
+                "",
+                made[0],
+                made[1],
+                queued[0],
+                queued[1],
+                begun[0],
+                begun[1],
+                100.0 * close,
+                wakes[0],
+                wakes[1],
+            );
+        }
         self.arguments.note(json!({
             "cpu_ours_s_per_1000": ours, "cpu_of_each_s_per_1000": each, "pool_hits": pools,
             "row": "chain", "model": model, "properties": properties, "streams": streams, "gpus": gpus, "decoded": decoded,
             "shared": shared.is_some(), "batch": batch, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
             "of_ceiling": fps / ceiling, "cpu_s_per_1000": cpu, "cpu_beyond_decode_s_per_1000": beyond, "gpu_mib": mib,
             "engines_mib": engines_mib, "room_mib": room_mib, "fill": fill, "late": late, "live": live, "live_kept": kept,
-            "live_fill": live_fill, "live_p50_us": p50, "live_p99_us": p99, "added_p99_us": added,
+            "live_fill": live_fill, "live_queue": live_queue, "live_places_p50_p99_us": places, "live_close": close,
+            "thread_wakes_p50_p99_us": wakes, "live_p50_us": p50, "live_p99_us": p99, "added_p99_us": added,
             "engines_live_p99_us": alone, "added_to_all_p99_us": added_to_all,
         }));
         Ok(())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gsttrt::session::{SessionOptions, parse_options};
 use serde_json::Value;
 
-const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, gpus=, decoded=, json=, and trtinfer's properties";
+const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, live-queue=, gpus=, decoded=, json=, and trtinfer's properties";
 
 /// What the bench is called with.
 pub struct Arguments {
@@ -22,6 +22,8 @@ pub struct Arguments {
     /// Of trtinfer where it batches.
     pub timeout: u32,
     pub draw: bool,
+    /// Whether there is a queue between trtinfer and trtnms where frames come at their own pace.
+    pub live_queue: bool,
     /// GPUs that streams are dealt out to.
     pub gpus: usize,
     /// Streams are of frames that are there, of nothing that is to be decoded.
@@ -49,6 +51,7 @@ impl Arguments {
             live: 30,
             timeout: 10_000,
             draw: true,
+            live_queue: true,
             gpus: 1,
             decoded: false,
             json: None,
@@ -72,6 +75,7 @@ impl Arguments {
                 "live" => parsed.live = number()?,
                 "batch-timeout" => parsed.timeout = number()?,
                 "draw" => parsed.draw = text.parse().map_err(|error| wrong(&error))?,
+                "live-queue" => parsed.live_queue = text.parse().map_err(|error| wrong(&error))?,
                 "decoded" => parsed.decoded = text.parse().map_err(|error| wrong(&error))?,
                 "gpus" => parsed.gpus = number()?.max(1) as usize,
                 "json" => parsed.json = Some(File::create(text).map_err(|error| wrong(&error))?),

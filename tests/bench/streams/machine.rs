@@ -1,8 +1,12 @@
 //! What a process takes of the machine.
 
 use std::sync::LazyLock;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use gsttrt::cuda::driver::Context;
+use hdrhistogram::Histogram;
 
 /// Seconds of all its threads on the CPU.
 pub fn cpu_seconds() -> f64 {
@@ -30,4 +34,25 @@ pub fn gpu_mib() -> f64 {
     static GPU: LazyLock<Option<Context>> = LazyLock::new(|| Context::primary(0).ok());
     let memory = GPU.as_ref().and_then(|gpu| gpu.memory().ok());
     memory.map_or(0.0, |(free, all)| (all - free) as f64 / f64::from(1 << 20))
+}
+
+/// Microseconds that threads take to wake up once there is something for them, where each of so many gets something so often.
+pub fn wakes(threads: usize, pace: u32) -> Histogram<u64> {
+    let one = || {
+        let (send, come) = channel::<Instant>();
+        let sleeper = thread::spawn(move || come.into_iter().map(|sent| sent.elapsed()).collect::<Vec<_>>());
+        for _ in 0..pace {
+            thread::sleep(Duration::from_secs(1) / pace);
+            send.send(Instant::now()).expect("it waits");
+        }
+        drop(send);
+        sleeper.join().expect("it does not panic")
+    };
+    let mut took = Histogram::new(3).expect("three digits are allowed");
+    thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        let times = all.into_iter().flat_map(|thread| thread.join().expect("it does not panic"));
+        times.for_each(|time| took.saturating_record(time.as_micros() as u64));
+    });
+    took
 }

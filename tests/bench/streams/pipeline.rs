@@ -46,8 +46,10 @@ pub struct Figures {
     /// CPU seconds for 1,000 frames.
     pub cpu: f64,
     pub gpu_mib: f64,
-    /// Microseconds from the decoder to the end, in the order of frames.
-    pub latency: Histogram<u64>,
+    /// Microseconds from the decoder to each of [`PLACES`].
+    pub latency: [Histogram<u64>; PLACES.len()],
+    /// The share of frames that came from the decoder less than half a period after the one before.
+    pub close: f64,
     /// Batches, frames in them, and batches that were not full when the timeout came.
     pub batches: [u64; 3],
     /// Of these seconds, those in each of [`OURS`], from its sink pad to its source pad.
@@ -57,6 +59,10 @@ pub struct Figures {
 }
 
 pub const OURS: [&str; 3] = ["trtpreprocess", "trtinfer", "trtnms"];
+
+/// Where frames are seen behind the decoder: names of elements without their number, and their pads. The last one is the end.
+pub const PLACES: [(&str, &str); 4] =
+    [("trtpreprocess", "src"), ("trtinfer", "src"), ("trtnms", "sink"), ("sink", "sink")];
 
 impl Figures {
     /// Frames in a batch.
@@ -100,7 +106,9 @@ struct Running<'a> {
     pipeline: gst::Pipeline,
     /// Frames that came out of each stream.
     counts: Vec<Arc<AtomicU64>>,
-    latency: Arc<Mutex<Histogram<u64>>>,
+    latency: [Arc<Mutex<Histogram<u64>>>; PLACES.len()],
+    /// Frames from the decoders, and those that came less than half a period after the one before.
+    decoded: [Arc<AtomicU64>; 2],
     /// Nanoseconds on the CPU in each of [`OURS`].
     ours: [Arc<AtomicU64>; 3],
 }
@@ -123,46 +131,63 @@ impl<'a> Running<'a> {
     fn new(setup: Setup<'a>) -> Result<Self, String> {
         let part = |i: usize| {
             let gpu = i % setup.gpus;
-            let elements = match setup.gpus {
-                1 => setup.elements.to_string(), // wherever the decoder is
-                _ => OURS.iter().fold(setup.elements.to_string(), |elements, element| {
-                    elements.replace(&format!("! {element}"), &format!("! {element} cuda-device-id={gpu}"))
-                }),
+            let device = match setup.gpus {
+                1 => String::new(), // wherever the decoder is
+                _ => format!("cuda-device-id={gpu}"),
             };
+            let elements = OURS.iter().fold(setup.elements.to_string(), |elements, element| {
+                elements.replace(&format!("! {element}"), &format!("! {element} name={element}{i} {device}"))
+            });
             setup.clip.branch(i, gpu, setup.pace > 0, &elements)
         };
         let line: String = (0..setup.streams).map(part).collect();
         let pipeline = gst::parse::launch(&line).map_err(|error| format!("{line}: {error}"))?;
         let pipeline = pipeline.downcast::<gst::Pipeline>().expect("several elements");
         setup.clip.context().into_iter().for_each(|context| pipeline.set_context(context));
-        let latency = Arc::new(Mutex::new(times()));
+        let latency = std::array::from_fn(|_| Arc::new(Mutex::new(times())));
         let counts = (0..setup.streams).map(|_| Arc::default()).collect();
-        let running = Running { setup, pipeline, counts, latency, ours: Default::default() };
-        (0..setup.streams).for_each(|i| running.watch(i));
-        for (factory, spent) in OURS.iter().zip(&running.ours) {
-            let elements = running.pipeline.iterate_all_by_element_factory_name(factory);
-            elements.into_iter().flatten().for_each(|element| watch_cpu(&element, spent));
+        let (decoded, ours) = Default::default();
+        let running = Running { setup, pipeline, counts, latency, decoded, ours };
+        for i in 0..setup.streams {
+            running.watch(i);
+            let ours = OURS.iter().filter_map(|name| running.element(name, i)).zip(&running.ours);
+            ours.for_each(|(element, spent)| watch_cpu(&element, spent));
         }
         Ok(running)
     }
 
-    fn element(&self, name: &str, i: usize) -> gst::Element {
-        self.pipeline.by_name(&format!("{name}{i}")).expect("it is in the line")
+    /// One of the stream's. Ours are missing where nothing but decoding is measured.
+    fn element(&self, name: &str, i: usize) -> Option<gst::Element> {
+        self.pipeline.by_name(&format!("{name}{i}"))
     }
 
     /// Counts a stream's frames, and takes the time that each is under way. Frames keep their order.
     fn watch(&self, i: usize) {
-        let under_way = Arc::new(Mutex::new(VecDeque::new()));
-        let (begun, ended) = (under_way.clone(), under_way);
-        let (count, latency) = (self.counts[i].clone(), self.latency.clone());
-        self.element("decoder", i).static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-            begun.lock().unwrap().push_back(Instant::now());
-            gst::PadProbeReturn::Ok
-        });
-        self.element("sink", i).static_pad("sink").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-            let begun: Instant = ended.lock().unwrap().pop_front().expect("each frame comes from the decoder");
-            count.fetch_add(1, Ordering::Relaxed);
-            latency.lock().unwrap().saturating_record(begun.elapsed().as_micros() as u64);
+        let mut under_way = Vec::new();
+        for (&(name, pad), latency) in PLACES.iter().zip(&self.latency) {
+            let Some(element) = self.element(name, i) else { continue };
+            let begun = Arc::new(Mutex::new(VecDeque::new()));
+            under_way.push(begun.clone());
+            let latency = latency.clone();
+            let count = self.counts[i].clone();
+            element.static_pad(pad).unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+                let begun: Instant = begun.lock().unwrap().pop_front().expect("each frame comes from the decoder");
+                latency.lock().unwrap().saturating_record(begun.elapsed().as_micros() as u64);
+                if name == "sink" {
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                gst::PadProbeReturn::Ok
+            });
+        }
+        let ([all, close], before) = (self.decoded.clone(), Mutex::new(None::<Instant>));
+        let half = Duration::from_secs(1).checked_div(2 * self.setup.pace).unwrap_or_default();
+        let decoder = self.element("decoder", i).expect("it is in the line");
+        decoder.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+            let now = Instant::now();
+            let is_close = before.lock().unwrap().replace(now).is_some_and(|before| now - before < half);
+            all.fetch_add(1, Ordering::Relaxed);
+            close.fetch_add(is_close.into(), Ordering::Relaxed);
+            under_way.iter().for_each(|begun| begun.lock().unwrap().push_back(now));
             gst::PadProbeReturn::Ok
         });
     }
@@ -199,7 +224,8 @@ impl<'a> Running<'a> {
         let (begun, frames, cpu, before) = (Instant::now(), self.frames(), cpu_seconds(), batches(&self.pipeline));
         let (taken, spent) = (pools(&self.pipeline), self.ours());
         // What came before had models loaded beside it.
-        self.latency.lock().unwrap().reset();
+        self.latency.iter().for_each(|latency| latency.lock().unwrap().reset());
+        self.decoded.iter().for_each(|count| count.store(0, Ordering::Relaxed));
         while begun.elapsed() < self.setup.length {
             self.look()?;
         }
@@ -210,7 +236,8 @@ impl<'a> Running<'a> {
             fps: frames / seconds,
             cpu: cpu / frames * 1e3,
             gpu_mib: gpu_mib(),
-            latency: self.latency.lock().unwrap().clone(),
+            latency: std::array::from_fn(|place| self.latency[place].lock().unwrap().clone()),
+            close: self.decoded[1].load(Ordering::Relaxed) as f64 / self.decoded[0].load(Ordering::Relaxed) as f64,
             batches: std::array::from_fn(|i| after[i] - before[i]),
             ours: std::array::from_fn(|i| (ours[i] - spent[i]) as f64 / 1e9 / frames * 1e3),
             pools: std::array::from_fn(|i| pools[i] - taken[i]),
@@ -224,7 +251,7 @@ pub fn run(setup: Setup) -> Result<Figures, String> {
     let stop = AtomicBool::new(false);
     let figures = thread::scope(|scope| {
         for i in 0..setup.streams {
-            let source = running.element("source", i).downcast::<AppSrc>().unwrap();
+            let source = running.element("source", i).expect("it is in the line").downcast::<AppSrc>().unwrap();
             let phase = phase(i, setup.pace);
             let goes_on = || !stop.load(Ordering::Relaxed);
             scope.spawn(move || setup.clip.feed(&source, setup.pace, phase, goes_on));
