@@ -230,8 +230,8 @@ fn exp_of_all_sizes() {
     // Every f16 is a log of a width, and as many f32.
     let Some(context) = gpu::context() else { return };
     let mut random = Random(2);
-    let hints = Hints { input: Some((1024, 1024)), ..Hints::default() };
-    let rows = 128 * 128 + 64 * 64 + 32 * 32;
+    let hints = Hints { input: Some((256, 256)), ..Hints::default() };
+    let rows = 32 * 32 + 16 * 16 + 8 * 8;
     let mut pair = None;
     for bits in (0..=u16::MAX).step_by(rows) {
         let values: Vec<f32> = (0..rows)
@@ -260,41 +260,25 @@ fn detection(x: f32, y: f32, width: f32, height: f32, score: f32, class: u32) ->
     Detection { bbox, score, class, anchor: 0 }
 }
 
-#[test]
-fn crowds_of_every_kind() {
-    let Some(context) = gpu::context() else { return };
-    const ROWS: usize = 18000; // more than twice the window
-    let hints = Hints { input: Some((640, 640)), classes: Some(80), ..Hints::default() };
-    let mut pair = Pair::new(&context, Layout::DeepstreamYolo, &[given(&[], ROWS)], &hints);
-    let mut random = Random(3);
-    let mut anywhere = |count: usize, classes: usize, equal: bool| -> Vec<Detection> {
-        (0..count)
-            .map(|_| {
-                let (x, y) = (random.between(0.0, 640.0), random.between(0.0, 640.0));
-                let (w, h) = (random.between(1.0, 120.0), random.between(1.0, 120.0));
-                let score = if equal { 0.5 } else { random.between(0.01, 1.0) };
-                detection(x, y, w, h, score, random.below(classes) as u32)
-            })
-            .collect()
+/// More than twice the window.
+const CROWD: usize = 18000;
+
+fn anywhere(random: &mut Random, count: usize, classes: usize, equal: bool) -> Vec<Detection> {
+    let mut one = || {
+        let (x, y) = (random.between(0.0, 640.0), random.between(0.0, 640.0));
+        let (w, h) = (random.between(1.0, 120.0), random.between(1.0, 120.0));
+        let score = if equal { 0.5 } else { random.between(0.01, 1.0) };
+        detection(x, y, w, h, score, random.below(classes) as u32)
     };
-    let mut crowds: Vec<(String, Vec<Detection>)> = vec![("nothing".into(), Vec::new())];
-    // At borders of words, of rows of the matrix, and of the window.
-    let small = [1, 2, 63, 64, 65, 500, 2000, 2048, 2049, 4095, 4096, 4097, 4160, 4161];
-    for count in small.into_iter().chain([8191, 8192, 8193, 8256, 8257, ROWS]) {
-        crowds.push((format!("{count} anywhere"), anywhere(count, 80, false)));
-    }
-    crowds.push(("one class".into(), anywhere(3000, 1, false)));
-    crowds.push(("equal scores".into(), anywhere(5000, 3, true)));
-    let apart = |i: usize, score| detection((i % 100) as f32 * 6.0, (i / 100) as f32 * 6.0, 5.0, 5.0, score, 0);
-    crowds.push(("none overlap".into(), (0..ROWS).map(|i| apart(i, 0.5)).collect()));
-    crowds.push(("none overlap, worst first".into(), (0..ROWS).map(|i| apart(i, 0.1 + i as f32 * 1e-5)).collect()));
-    crowds.push(("all the same".into(), vec![detection(9.0, 9.0, 50.0, 50.0, 0.5, 7); ROWS]));
-    // Each repeats the next: who is kept depends on all before.
-    let chain = |i: usize| detection(i as f32, 0.0, 3.0, 9.0, 1.0 - i as f32 * 1e-5, 0);
-    crowds.push(("a chain".into(), (0..ROWS).map(chain).collect()));
-    crowds.push(("chains".into(), (0..ROWS).map(|i| chain(i * 7 % 12000)).collect()));
-    for (what, crowd) in &crowds {
-        let tensors = [given(crowd, ROWS)];
+    (0..count).map(|_| one()).collect()
+}
+
+/// Each of them with all kinds of settings.
+fn compare_crowds(context: &Context, crowds: &[(String, Vec<Detection>)]) {
+    let hints = Hints { input: Some((640, 640)), classes: Some(80), ..Hints::default() };
+    let mut pair = Pair::new(context, Layout::DeepstreamYolo, &[given(&[], CROWD)], &hints);
+    for (what, crowd) in crowds {
+        let tensors = [given(crowd, CROWD)];
         for (iou, limit, agnostic) in SETTINGS.into_iter().chain([
             (0.5, 0, false),
             (0.5, 64, false),
@@ -308,6 +292,36 @@ fn crowds_of_every_kind() {
             pair.compare(what, &tensors, &Thresholds::uniform(0.001), &mut Nms::new(iou, limit, agnostic));
         }
     }
+}
+
+/// At borders of words, of rows of the matrix, and of the window.
+#[test]
+fn crowds_of_all_sizes() {
+    let Some(context) = gpu::context() else { return };
+    let mut random = Random(3);
+    let small = [0, 1, 2, 63, 64, 65, 500, 2000, 2048, 2049, 4095, 4096, 4097, 4160, 4161];
+    let counts = small.into_iter().chain([8191, 8192, 8193, 8256, 8257, CROWD]);
+    let crowds: Vec<_> =
+        counts.map(|count| (format!("{count} anywhere"), anywhere(&mut random, count, 80, false))).collect();
+    compare_crowds(&context, &crowds);
+}
+
+#[test]
+fn crowds_of_every_kind() {
+    let Some(context) = gpu::context() else { return };
+    let mut random = Random(4);
+    let mut crowds: Vec<(String, Vec<Detection>)> = Vec::new();
+    crowds.push(("one class".into(), anywhere(&mut random, 3000, 1, false)));
+    crowds.push(("equal scores".into(), anywhere(&mut random, 5000, 3, true)));
+    let apart = |i: usize, score| detection((i % 100) as f32 * 6.0, (i / 100) as f32 * 6.0, 5.0, 5.0, score, 0);
+    crowds.push(("none overlap".into(), (0..CROWD).map(|i| apart(i, 0.5)).collect()));
+    crowds.push(("none overlap, worst first".into(), (0..CROWD).map(|i| apart(i, 0.1 + i as f32 * 1e-5)).collect()));
+    crowds.push(("all the same".into(), vec![detection(9.0, 9.0, 50.0, 50.0, 0.5, 7); CROWD]));
+    // Each repeats the next: who is kept depends on all before.
+    let chain = |i: usize| detection(i as f32, 0.0, 3.0, 9.0, 1.0 - i as f32 * 1e-5, 0);
+    crowds.push(("a chain".into(), (0..CROWD).map(chain).collect()));
+    crowds.push(("chains".into(), (0..CROWD).map(|i| chain(i * 7 % 12000)).collect()));
+    compare_crowds(&context, &crowds);
 }
 
 /// The same in short, for tools that are slow.

@@ -65,6 +65,18 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
+/// How long frames take up to each of [`PLACES`]: p50 and p99 in µs, medians of the runs.
+fn places(runs: &[Figures]) -> [[f64; 2]; PLACES.len()] {
+    let quantile = |place: usize, q| median(runs.iter().map(|run| run.latency[place].value_at_quantile(q) as f64));
+    std::array::from_fn(|place| [0.5, 0.99].map(|q| quantile(place, q)))
+}
+
+fn show_places(when: &str, [made, queued, begun, _]: &[[f64; 2]; PLACES.len()]) {
+    let shown = |[p50, p99]: &[f64; 2]| format!("{p50:.0}, {p99:.0}");
+    let (made, queued, begun) = (shown(made), shown(queued), shown(begun));
+    println!("{:>14}{when}: out of trtpreprocess after {made} µs, of trtinfer {queued}, into trtnms {begun}", "");
+}
+
 /// An engine that has its tensors.
 struct Alone {
     fps: f64,
@@ -187,9 +199,10 @@ impl Bench {
         let kept =
             !paced.is_empty() && median(paced.iter().map(|run| frames(run.fps))) >= 0.97 * wanted - streams as f64;
         let at_pace = |get: &dyn Fn(&Figures) -> f64| kept.then(|| median(paced.iter().map(get)));
-        let quantile = |place: usize, q| at_pace(&|run| run.latency[place].value_at_quantile(q) as f64);
-        let places = std::array::from_fn::<_, { PLACES.len() }, _>(|place| [0.5, 0.99].map(|q| quantile(place, q)));
-        let ([.., [p50, p99]], live_fill) = (places, at_pace(&Figures::fill));
+        let (flat_places, live_places) = (places(&flat_out), places(&paced));
+        let [.., p50_and_p99] = live_places.map(|quantiles| kept.then_some(quantiles));
+        let (p50, p99) = p50_and_p99.map(|[p50, p99]| (p50, p99)).unzip();
+        let live_fill = at_pace(&Figures::fill);
         // Batches wait for each other's frames, so an engine alone at that pace is no measure for them.
         let alone = match kept && batch == 1 {
             true => (0..*repeats)
@@ -223,24 +236,16 @@ impl Bench {
             each[2],
             100.0 * pools,
         );
+        show_places("flat out", &flat_places);
         let close = at_pace(&|run| run.close);
         let wakes =
             close.map(|_| machine::wakes(streams, *live)).map(|took| [0.5, 0.99].map(|q| took.value_at_quantile(q)));
-        if let (Some(close), Some(wakes)) = (close, wakes) {
-            let [made, queued, begun] = [0, 1, 2].map(|place| places[place].map(Option::unwrap_or_default));
+        if let (Some(close), Some([p50, p99])) = (close, wakes) {
+            show_places("live", &live_places);
             println!(
-                "{:>14}live: out of trtpreprocess {:.0}, {:.0}, of trtinfer {:.0}, {:.0}, into trtnms {:.0}, {:.0}; {:.1} % close; \
-                 a thread wakes in {}, {}",
+                "{:>14}live: {:.1} % come close behind another; a thread wakes in {p50}, {p99} µs",
                 "",
-                made[0],
-                made[1],
-                queued[0],
-                queued[1],
-                begun[0],
-                begun[1],
-                100.0 * close,
-                wakes[0],
-                wakes[1],
+                100.0 * close
             );
         }
         self.arguments.note(json!({
@@ -249,7 +254,7 @@ impl Bench {
             "shared": shared.is_some(), "batch": batch, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
             "of_ceiling": fps / ceiling, "cpu_s_per_1000": cpu, "cpu_beyond_decode_s_per_1000": beyond, "gpu_mib": mib,
             "engines_mib": engines_mib, "room_mib": room_mib, "fill": fill, "late": late, "live": live, "live_kept": kept,
-            "live_fill": live_fill, "live_queue": live_queue, "live_places_p50_p99_us": places, "live_close": close,
+            "live_fill": live_fill, "live_queue": live_queue, "live_places_p50_p99_us": live_places, "live_close": close,
             "thread_wakes_p50_p99_us": wakes, "live_p50_us": p50, "live_p99_us": p99, "added_p99_us": added,
             "engines_live_p99_us": alone, "added_to_all_p99_us": added_to_all,
         }));

@@ -35,7 +35,7 @@
 #   INFER        further properties of trtinfer, such as allow-host-code=true
 #   PATIENCE     seconds for one run of compute-sanitizer (default: 400)
 #   RACECHECK    words in the names of the tests for racecheck, which is by far the slowest (default: all tests); without those
-#                that take it longest: --skip every_layout --skip exp_ --skip crowds_
+#                that take it longest: --skip every_layout --skip crowds_
 #   WORK         folder for what is made here           (default: /root/k/proof where the GStreamers of a bundle are, else a new one)
 set -uo pipefail
 
