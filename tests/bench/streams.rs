@@ -77,6 +77,20 @@ fn show_places(when: &str, [made, queued, begun, _]: &[[f64; 2]; PLACES.len()]) 
     println!("{:>14}{when}: out of trtpreprocess after {made} µs, of trtinfer {queued}, into trtnms {begun}", "");
 }
 
+/// Streams that come at a pace, and keep it.
+struct Live {
+    /// Microseconds from the decoder to the end.
+    p50: f64,
+    p99: f64,
+    places: [[f64; 2]; PLACES.len()],
+    close: f64,
+    fill: f64,
+    /// How long threads take to wake up at that pace, whatever wakes them: p50 and p99 in µs.
+    wakes: [u64; 2],
+    /// p99 of as many engines with frames at the same moments. Frames of a batch wait for each other, so there it is no measure.
+    engines_p99: Option<f64>,
+}
+
 /// An engine that has its tensors.
 struct Alone {
     fps: f64,
@@ -161,9 +175,46 @@ impl Bench {
         Ok(Decoding { fps, cpu })
     }
 
+    /// Streams at the pace, if there is one and they keep it: what cannot has whatever waits before it in its latency.
+    fn live(
+        &self,
+        streams: usize,
+        elements: &str,
+        engine: &Engine,
+        batch: usize,
+    ) -> Result<Option<Live>, Box<dyn Error>> {
+        let Arguments { live: pace, length, repeats, .. } = self.arguments;
+        if pace == 0 {
+            return Ok(None);
+        }
+        let runs = self.runs(streams, elements, pace)?;
+        let figure = |get: fn(&Figures) -> f64| median(runs.iter().map(get));
+        let frames = |fps: f64| fps * length.as_secs_f64();
+        if frames(figure(|run| run.fps)) < 0.97 * frames(f64::from(pace) * streams as f64) - streams as f64 {
+            return Ok(None);
+        }
+        let places @ [.., [p50, p99]] = places(&runs);
+        let engines = || Ok(engine.measure_live(streams, pace, length)?.value_at_quantile(0.99) as f64);
+        let engines_p99 = match batch {
+            1 => Some(median((0..repeats).map(|_| engines()).collect::<gsttrt::error::Result<Vec<_>>>()?)),
+            _ => None,
+        };
+        let woken = machine::wakes(streams, pace);
+        let wakes = [0.5, 0.99].map(|q| woken.value_at_quantile(q));
+        Ok(Some(Live {
+            p50,
+            p99,
+            places,
+            close: figure(|run| run.close),
+            fill: figure(Figures::fill),
+            wakes,
+            engines_p99,
+        }))
+    }
+
     /// All streams through all elements: each with a model of its own, or with one that takes batches of `shared`.
     fn chain(&self, streams: usize, shared: Option<usize>, decoding: &Decoding) -> Result<(), Box<dyn Error>> {
-        let Arguments { model, properties, options, timeout, draw, gpus, decoded, live, live_queue, repeats, .. } =
+        let Arguments { model, properties, options, timeout, draw, gpus, decoded, live_queue, repeats, .. } =
             &self.arguments;
         let (batch, engines, sharing) = match shared {
             Some(batch) => (batch, 1, format!("shared-model=streams batch-size={batch} batch-timeout={timeout}")),
@@ -176,16 +227,13 @@ impl Bench {
         };
         let with_queue = elements(&format!("! {room}"));
         let flat_out = self.runs(streams, &with_queue, 0)?;
-        let paced = match (*live, live_queue) {
-            (0, _) => Vec::new(),
-            (_, true) => self.runs(streams, &with_queue, *live)?,
-            (_, false) => self.runs(streams, &elements(""), *live)?,
-        };
+        let engine_alone = Engine::new(model, options, batch)?;
+        let live_elements = if *live_queue { with_queue } else { elements("") };
+        let live = self.live(streams, &live_elements, &engine_alone, batch)?;
 
         let figure = |get: fn(&Figures) -> f64| median(flat_out.iter().map(get));
         let (fps, cpu, mib) = (figure(|run| run.fps), figure(|run| run.cpu), figure(|run| run.gpu_mib));
         let (fill, late) = (figure(Figures::fill), figure(Figures::late));
-        let engine_alone = Engine::new(model, options, batch)?;
         let lanes = if shared == Some(1) { Loading::SHARED_LANES } else { 1 };
         let [engines_mib, room_mib] = engine_alone.loaded_mib(engines, lanes)?;
         let engine = self.engines[&batch].fps * *gpus as f64;
@@ -193,26 +241,11 @@ impl Bench {
         let each: [f64; 3] = std::array::from_fn(|i| median(flat_out.iter().map(|run| run.ours[i])));
         let ours: f64 = each.iter().sum();
 
-        // What cannot keep the pace has whatever waits before it in its latency.
-        let frames = |fps: f64| fps * self.arguments.length.as_secs_f64();
-        let wanted = frames(f64::from(*live) * streams as f64);
-        let kept =
-            !paced.is_empty() && median(paced.iter().map(|run| frames(run.fps))) >= 0.97 * wanted - streams as f64;
-        let at_pace = |get: &dyn Fn(&Figures) -> f64| kept.then(|| median(paced.iter().map(get)));
-        let (flat_places, live_places) = (places(&flat_out), places(&paced));
-        let [.., p50_and_p99] = live_places.map(|quantiles| kept.then_some(quantiles));
-        let (p50, p99) = p50_and_p99.map(|[p50, p99]| (p50, p99)).unzip();
-        let live_fill = at_pace(&Figures::fill);
-        // Batches wait for each other's frames, so an engine alone at that pace is no measure for them.
-        let alone = match kept && batch == 1 {
-            true => (0..*repeats)
-                .map(|_| Ok(engine_alone.measure_live(streams, *live, self.arguments.length)?.value_at_quantile(0.99)))
-                .collect::<gsttrt::error::Result<Vec<_>>>()?,
-            false => Vec::new(),
-        };
-        let alone = (!alone.is_empty()).then(|| median(alone.iter().map(|&p99| p99 as f64)));
         let least = self.engines.values().next().map_or(0.0, |engine| engine.p99);
-        let (added, added_to_all) = (p99.map(|p99| p99 - least), p99.zip(alone).map(|(p99, alone)| p99 - alone));
+        let (p50, p99) = live.as_ref().map(|live| (live.p50, live.p99)).unzip();
+        let engines_p99 = live.as_ref().and_then(|live| live.engines_p99);
+        let added = p99.map(|p99| p99 - least);
+        let added_to_all = p99.zip(engines_p99).map(|(p99, engines)| p99 - engines);
 
         let shown = |figure: Option<f64>| figure.map_or("-".into(), |figure| format!("{figure:.0}"));
         println!(
@@ -236,27 +269,25 @@ impl Bench {
             each[2],
             100.0 * pools,
         );
+        let flat_places = places(&flat_out);
         show_places("flat out", &flat_places);
-        let close = at_pace(&|run| run.close);
-        let wakes =
-            close.map(|_| machine::wakes(streams, *live)).map(|took| [0.5, 0.99].map(|q| took.value_at_quantile(q)));
-        if let (Some(close), Some([p50, p99])) = (close, wakes) {
-            show_places("live", &live_places);
-            println!(
-                "{:>14}live: {:.1} % come close behind another; a thread wakes in {p50}, {p99} µs",
-                "",
-                100.0 * close
-            );
+        if let Some(Live { places, close, wakes: [p50, p99], .. }) = &live {
+            show_places("live", places);
+            let close = 100.0 * close;
+            println!("{:>14}live: {close:.1} % come close behind another; a thread wakes in {p50}, {p99} µs", "");
         }
         self.arguments.note(json!({
             "cpu_ours_s_per_1000": ours, "cpu_of_each_s_per_1000": each, "pool_hits": pools,
             "row": "chain", "model": model, "properties": properties, "streams": streams, "gpus": gpus, "decoded": decoded,
             "shared": shared.is_some(), "batch": batch, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
             "of_ceiling": fps / ceiling, "cpu_s_per_1000": cpu, "cpu_beyond_decode_s_per_1000": beyond, "gpu_mib": mib,
-            "engines_mib": engines_mib, "room_mib": room_mib, "fill": fill, "late": late, "live": live, "live_kept": kept,
-            "live_fill": live_fill, "live_queue": live_queue, "live_places_p50_p99_us": live_places, "live_close": close,
-            "thread_wakes_p50_p99_us": wakes, "live_p50_us": p50, "live_p99_us": p99, "added_p99_us": added,
-            "engines_live_p99_us": alone, "added_to_all_p99_us": added_to_all,
+            "engines_mib": engines_mib, "room_mib": room_mib, "fill": fill, "late": late, "places_p50_p99_us": flat_places,
+            "live": self.arguments.live, "live_kept": live.is_some(), "live_queue": live_queue,
+            "live_fill": live.as_ref().map(|live| live.fill), "live_close": live.as_ref().map(|live| live.close),
+            "live_places_p50_p99_us": live.as_ref().map(|live| live.places),
+            "thread_wakes_p50_p99_us": live.as_ref().map(|live| live.wakes),
+            "live_p50_us": p50, "live_p99_us": p99, "added_p99_us": added,
+            "engines_live_p99_us": engines_p99, "added_to_all_p99_us": added_to_all,
         }));
         Ok(())
     }
