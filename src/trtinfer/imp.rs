@@ -55,7 +55,7 @@ struct Running {
     /// Frames since the last one that was inferred.
     passed: Option<u32>,
     /// Whether somebody was told that batches do not fill.
-    told: bool,
+    told_of_batches: bool,
     /// Whether somebody was told that tensors are copied from one CUDA context to another.
     told_of_copies: bool,
 }
@@ -166,7 +166,9 @@ impl TrtInfer {
             return Ok(());
         }
         if !settings.shared_model.is_empty() {
-            if !std::mem::replace(&mut running.told_of_copies, true) {
+            // From one GPU to another they are not, and that is an error of its own.
+            let copied = have.device() == memory.context().device();
+            if copied && !std::mem::replace(&mut running.told_of_copies, true) {
                 gst::element_imp_warning!(
                     self,
                     gst::LibraryError::Settings,
@@ -236,8 +238,8 @@ impl TrtInfer {
         }
         let took = self.stats.add(stage, 0);
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
-        if !running.told && starves(&batcher.counts()) {
-            running.told = true;
+        if !running.told_of_batches && starves(&batcher.counts()) {
+            running.told_of_batches = true;
             gst::element_imp_warning!(
                 self,
                 gst::CoreError::Failed,
