@@ -7,8 +7,12 @@
 //! place out of pinned memory; and in the GPU's own memory. A time is that from the call until the tensor is there, the median
 //! of many. The last row is a 1080p NV12 frame, and what `upload=auto` does with it here.
 
+#[path = "../common/awake.rs"]
+mod awake;
+
 use std::time::Instant;
 
+use awake::wait_awake;
 use gsttrt::cuda::driver::Context;
 use gsttrt::cuda::kernels::DevicePlane;
 use gsttrt::cuda::preprocess::{TensorMaker, Upload};
@@ -91,7 +95,7 @@ impl Picture {
                     unsafe { maker.of_gpu(&planes.collect::<Vec<_>>()) }?
                 }
             };
-            made.wait()?;
+            made.ready().map_or(Ok(()), wait_awake)?;
             times.push(begun.elapsed().as_secs_f64() * 1e6);
         }
         Ok(median(times.split_off(10)))

@@ -18,12 +18,12 @@
 //!   elements. pools: the share of buffers that were there, once all is warm.
 //! * GPU MiB: of the whole pipeline, and of its models alone: engines, and what they work in. fill: frames in a batch, and the
 //!   share of batches that were not full when the timeout came.
-//! * live: each stream from a live source at that many frames a second, as a camera's are if the clip has no B-frames, and how long a frame takes from the decoder to trtnms'
-//!   source pad, where the pace is kept; added: p99 of that beyond p99 of the engine alone on the smallest of the batches, one run
-//!   at a time; and beyond that of as many engines, with frames at the same moments. Below: how long frames take up to each
-//!   element, p50 and p99; how many came from the decoder close to the one before, which they then wait for; and how long a
-//!   thread takes to wake up on this machine at that pace, as it must for what it waits for and for each queue. With
-//!   `live-queue=false` there is none between trtinfer and trtnms then.
+//! * live: each stream from a live source at that many frames a second, as a camera's are if the clip has no B-frames, and how
+//!   long a frame takes from the decoder to trtnms' source pad, where the pace is kept; added: p99 of that beyond p99 of the
+//!   engine alone on the smallest of the batches, one run at a time; and beyond that of as many engines, with frames at the same
+//!   moments. Below: how long frames take up to each element, p50 and p99; how many came from the decoder close to the one
+//!   before, which they then wait for; and how long a thread takes to wake up on this machine at that pace, as it must for what
+//!   it waits for and for each queue. With `live-queue=false` there is none between trtinfer and trtnms then.
 //!
 //! A model whose batch is fixed to 1 gets an open one for this, in a copy below target/, if its graph is as plain as those of
 //! tests/models; others must be exported with a dynamic batch. What fails is said in its row, and the others go on; the exit
@@ -31,6 +31,8 @@
 
 #[path = "streams/arguments.rs"]
 mod arguments;
+#[path = "../common/awake.rs"]
+mod awake;
 #[path = "streams/clip.rs"]
 mod clip;
 #[path = "streams/engine.rs"]

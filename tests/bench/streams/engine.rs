@@ -15,6 +15,7 @@ use gsttrt::session::SessionOptions;
 use gsttrt::tensor::{Tensor, Tensors};
 use hdrhistogram::Histogram;
 
+use crate::awake::wait_awake;
 use crate::machine::gpu_mib;
 use crate::pipeline::phase;
 
@@ -80,7 +81,7 @@ impl Engine {
                 }
                 if is_over || queued.len() > ahead {
                     let Some((start, outputs)) = queued.pop_front() else { break };
-                    outputs.into_iter().try_for_each(|outputs: Tensors| outputs.into_ready().map(drop))?;
+                    outputs.iter().filter_map(Tensors::ready).try_for_each(wait_awake)?;
                     took.saturating_record(Instant::elapsed(&start).as_micros() as u64);
                     frames += self.batch;
                 }
@@ -103,7 +104,7 @@ impl Engine {
     }
 
     /// How long a run takes where so many engines get a frame each, at that pace and in the [phases](phase) that streams
-    /// have; in µs. What waits for it spins, so that nothing is added to it.
+    /// have; in µs.
     pub fn measure_live(&self, streams: usize, pace: u32, length: Duration) -> Result<Histogram<u64>> {
         let ready = (0..streams).map(|_| Ok((self.load(1)?, self.pictures()?))).collect::<Result<Vec<_>>>()?;
         let all_ready = Instant::now() + Duration::from_millis(500);
@@ -118,11 +119,7 @@ impl Engine {
                 let due = begun + Duration::from_secs(1) * frame / pace;
                 thread::sleep(due.saturating_duration_since(Instant::now()));
                 let start = Instant::now();
-                for outputs in backend.run(&pictures)? {
-                    while outputs.ready().is_some_and(|ready| !ready.is_passed()) {
-                        std::hint::spin_loop();
-                    }
-                }
+                backend.run(&pictures)?.iter().filter_map(Tensors::ready).try_for_each(wait_awake)?;
                 took.saturating_record(start.elapsed().as_micros() as u64);
             }
             Ok(took)
