@@ -42,7 +42,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 . tests/gpu/machine.sh
 OUT=$WORK/bench
 JSON=${JSON:-$OUT/all.json}
-STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEATS=${REPEATS:-3} LIVE=${LIVE-30} DRAW=${DRAW:-true} LIVE_QUEUE=${LIVE_QUEUE:-true}
+STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEATS=${REPEATS:-3}
+LIVE=${LIVE-30} LIVE_QUEUE=${LIVE_QUEUE:-true} DRAW=${DRAW:-true}
 LEVEL=${LEVEL:-3} SOAK=${SOAK:-120} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
 FAILED=0
 
@@ -88,8 +89,8 @@ streams() {
         return 1
     fi
     read -ra properties <<<"$(full) $BACKEND optimization-level=$LEVEL"
-    bench "$name" streams "$CLIP" "$model" "${properties[@]}" "seconds=$LENGTH" "repeats=$REPEATS" "live=$LIVE" "live-queue=$LIVE_QUEUE" "draw=$DRAW" \
-        "json=$OUT/$name.jsonl" "$@"
+    bench "$name" streams "$CLIP" "$model" "${properties[@]}" "seconds=$LENGTH" "repeats=$REPEATS" "live=$LIVE" \
+        "live-queue=$LIVE_QUEUE" "draw=$DRAW" "json=$OUT/$name.jsonl" "$@"
 }
 
 # rival NAME SCRIPT ARGUMENT…: a step in Python, whose lines of JSON go into OUT/NAME.jsonl.

@@ -136,11 +136,11 @@ def torch(table, lines, rows, name, file):
     if not theirs:
         table.open(f"{name}: against the PyTorch chain")
         return
-    for which, rows in both.items():
-        if not rows:
+    for which, chains in both.items():
+        if not chains:
             table.open(f"{name}: ours{which}, against the PyTorch chain")
             continue
-        ours = max(rows, key=lambda line: line["fps"])
+        ours = max(chains, key=lambda line: line["fps"])
         for line in theirs:
             kind = f"batch {line['batch']}" + (f", staged by {line['staged']}" if line["staged"] else "")
             kind += "" if line["of_a_clip"] else ", on noise"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs what tests/gpu/run.sh and tests/bench/gpu.sh need on a machine that cannot build: into .gpu/bin/bin.tar.xz (12 MB, and
-# 21 more where the 640x640 models can be made), from the checkout it is called in.
+# Packs what tests/gpu/run.sh and tests/bench/gpu.sh need on a machine that cannot build: into .gpu/bin/bin.tar.xz (16 MB, and
+# 24 more where the 640x640 models can be made), from the checkout it is called in.
 #
 #   tests/gpu/pack.sh           the stripped plugin, tests, benches and examples, 1080p clips, 640x640 models
 #

@@ -17,7 +17,7 @@ pub struct Clip {
 }
 
 /// What is held of a clip.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum Held {
     /// Access units of its H.264.
     Coded,
@@ -92,7 +92,7 @@ impl Clip {
 
     /// The CUDA context that a pipeline must work in for these frames.
     pub fn context(&self) -> Option<&gst::Context> {
-        self.context.as_ref().filter(|_| self.held != Held::Coded)
+        self.context.as_ref()
     }
 
     /// A stream from `source{i}` by `decoder{i}` on that GPU and what is between to `sink{i}`, as a part of a launch line. Where a

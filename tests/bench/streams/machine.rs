@@ -1,4 +1,4 @@
-//! What a process takes of the machine.
+//! What a process takes of the machine, and how soon that lets its threads run.
 
 use std::sync::LazyLock;
 use std::sync::mpsc::channel;
@@ -38,11 +38,13 @@ pub fn gpu_mib() -> f64 {
 
 /// Microseconds that threads take to wake up once there is something for them, where each of so many gets something so often.
 pub fn wakes(threads: usize, pace: u32) -> Histogram<u64> {
-    let one = || {
+    let period = Duration::from_secs(1) / pace;
+    let one = |number: usize| {
+        thread::sleep(period.mul_f64(number as f64 / threads as f64)); // they do not all wake together
         let (send, come) = channel::<Instant>();
         let sleeper = thread::spawn(move || come.into_iter().map(|sent| sent.elapsed()).collect::<Vec<_>>());
         for _ in 0..pace {
-            thread::sleep(Duration::from_secs(1) / pace);
+            thread::sleep(period);
             send.send(Instant::now()).expect("it waits");
         }
         drop(send);
@@ -50,7 +52,7 @@ pub fn wakes(threads: usize, pace: u32) -> Histogram<u64> {
     };
     let mut took = Histogram::new(3).expect("three digits are allowed");
     thread::scope(|scope| {
-        let all: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        let all: Vec<_> = (0..threads).map(|number| scope.spawn(move || one(number))).collect();
         let times = all.into_iter().flat_map(|thread| thread.join().expect("it does not panic"));
         times.for_each(|time| took.saturating_record(time.as_micros() as u64));
     });
