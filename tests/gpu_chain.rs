@@ -6,7 +6,7 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::gpu::setting;
@@ -77,6 +77,40 @@ fn frames_are_the_decoders_own_up_to_the_sink() {
     let (decoded, shown) = (decoded.lock().unwrap(), shown.lock().unwrap());
     println!("{} frames", shown.len());
     assert!(!shown.is_empty() && *decoded == *shown);
+}
+
+/// A decoder often still holds the frame that it gives, which then goes on as a copy. Thrown away, it would be allocated anew, for
+/// which the whole GPU is waited for.
+#[test]
+fn pools_keep_frames_that_decoders_hold_on_to() {
+    if !gpu_chain_or_skip() {
+        return;
+    }
+    let pipeline = pipeline(&format!("{} ! {} ! fakesink sync=false", decoder(), detector("")));
+    let pool = Arc::new(AtomicUsize::new(0));
+    let (found, held) = (pool.clone(), Mutex::new(None));
+    let pad = pipeline.by_name("decoder").unwrap().static_pad("src").unwrap();
+    pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+        let frame = info.buffer().expect("asked for");
+        // SAFETY: the frame is alive, and whoever has it may read that.
+        found.store(unsafe { (*frame.as_ptr()).pool as usize }, Ordering::Relaxed);
+        *held.lock().unwrap() = Some(frame.clone());
+        gst::PadProbeReturn::Ok
+    });
+    let thrown_away = Arc::new(AtomicU64::new(0));
+    let count = thrown_away.clone();
+    let performance = gst::DebugCategory::get("GST_PERFORMANCE").unwrap();
+    performance.set_threshold(gst::DebugLevel::Debug);
+    let listener = gst::log::add_log_function(move |category, _, _, _, _, object, message| {
+        let is_pool = object.is_some_and(|object| object.as_ptr() as usize == pool.load(Ordering::Relaxed));
+        if category == performance && is_pool && message.get().is_some_and(|text| text.contains("discarding")) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    run(&pipeline).expect_success();
+    gst::log::remove_log_function(listener);
+    performance.reset_threshold();
+    assert_eq!(thrown_away.load(Ordering::Relaxed), 0);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use gst::subclass::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
+use super::originals::Originals;
 use super::settings::{Overrides, Settings};
 use super::{Resize, TensorColors, TensorOrder, TensorType};
 use crate::cuda;
@@ -51,6 +52,7 @@ pub struct TrtPreprocess {
     /// each.
     overrides: Mutex<Option<Overrides>>,
     state: Mutex<Option<State>>,
+    originals: Mutex<Originals>,
     cuda: Slot,
     stats: Stats,
     /// What was last said about caps. Upstream tries caps again with each event and frame, and once is enough.
@@ -397,6 +399,15 @@ impl BaseTransformImpl for TrtPreprocess {
         Ok(())
     }
 
+    fn submit_input_buffer(
+        &self,
+        is_discont: bool,
+        inbuf: gst::Buffer,
+    ) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
+        self.originals.lock().unwrap().keep(&inbuf);
+        self.parent_submit_input_buffer(is_discont, inbuf)
+    }
+
     fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
         let stage = Stage::begin(self.settings.lock().unwrap().measure);
         let payload = match self.state.lock().unwrap().as_mut() {
@@ -423,6 +434,7 @@ impl BaseTransformImpl for TrtPreprocess {
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
         *self.overrides.lock().unwrap() = None;
         *self.state.lock().unwrap() = None;
+        self.originals.lock().unwrap().clear();
         self.cuda.clear();
         Ok(())
     }

@@ -9,6 +9,7 @@
 //! ```
 
 mod imp;
+mod originals;
 mod settings;
 
 use gst::glib;
