@@ -44,7 +44,10 @@ impl Clip {
             samples.extend(out.try_pull_sample(gst::ClockTime::from_mseconds(100)));
             let message = bus.pop_filtered(&[gst::MessageType::Error, gst::MessageType::HaveContext]);
             match message.as_ref().map(|message| message.view()) {
-                Some(gst::MessageView::HaveContext(have)) => context = Some(have.context()),
+                Some(gst::MessageView::HaveContext(have)) if have.context().context_type() == "gst.cuda.context" => {
+                    context = Some(have.context());
+                }
+                Some(gst::MessageView::HaveContext(_)) => {} // of OpenGL, which it then does without
                 _ => wrong = message,
             }
         }
