@@ -449,8 +449,9 @@ row_download() {
     done
 }
 
-# Two events around a launch are some µs apart by themselves, 1.3 on one machine and 2.9 on another with the same GPU; ncu reads
-# how long the GPU was at work from its own counter.
+# Three ways to the same figure, and all must keep to it: the GPU's own counter, which ncu reads; 32 launches in a row, each with its
+# start; and one launch between two events, less what two events are apart with nothing between them, which is 1.3 µs on one
+# machine and 2.9 on another with the same GPU.
 preprocess_bars() {
     "$WORK/bench_gpu_kernels" | tee "$WORK/gpu_kernels.txt"
     ncu --clock-control none --cache-control none --kernel-name preprocess_nv12 --launch-count 30 --csv \
@@ -463,12 +464,12 @@ one, batch, share, launches = re.search(r"MB\s+([\d.]+)\s+([\d.]+)\s+(\d+)%\s+([
 events = re.search(r"two events are ([\d.]+) µs apart", text).group(1)
 rows = [row for row in csv.reader(open(sys.argv[2], encoding="utf-8")) if "gpu__time_duration.sum" in row]
 counted = [float(row[-1].replace(",", "")) * {"ns": 1e-3, "us": 1}[row[-2]] for row in rows]
-kernel = f"{statistics.median(counted):.2f} µs by ncu; " if counted else ""
-# Of one launch after another each frame pays for its own launch, and the two events only once.
-each = float(launches) / 32
-print(f"1080p NV12 to f16 1x3x640x640: {kernel}{each:.2f} µs a frame of 32 launches in a row; one launch between two events "
-      f"{one}, which alone are {events} apart; 32 frames in one launch {batch} µs, {share} % of the copy bandwidth")
-sys.exit(not (float(one) <= 6 and int(share) >= 50))
+kernel = statistics.median(counted) if counted else None
+each, alone = float(launches) / 32, float(one) - float(events)
+by_ncu = f"{kernel:.2f} µs by ncu" if counted else "not counted by ncu"
+print(f"1080p NV12 to f16 1x3x640x640: {by_ncu}; {each:.2f} µs a frame of 32 launches in a row; one launch {alone:.2f}: between two "
+      f"events {one}, which alone are {events} apart; 32 frames in one launch {batch} µs, {share} % of the copy bandwidth")
+sys.exit(not (max(kernel or 0, each, alone) <= 6 and int(share) >= 50))
 END
 }
 
