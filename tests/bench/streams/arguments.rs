@@ -51,7 +51,7 @@ impl Arguments {
             live: 30,
             timeout: 10_000,
             draw: true,
-            live_queue: true,
+            live_queue: false,
             gpus: 1,
             decoded: false,
             json: None,
