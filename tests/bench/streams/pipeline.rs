@@ -192,15 +192,18 @@ impl<'a> Running<'a> {
         });
     }
 
-    /// Waits a moment, which an error cuts short.
+    /// Waits a moment, which an error cuts short. A warning may be the reason for a figure.
     fn look(&self) -> Result<(), String> {
         let bus = self.pipeline.bus().expect("a pipeline has one");
-        match bus.timed_pop_filtered(gst::ClockTime::from_mseconds(1), &[gst::MessageType::Error]) {
-            Some(message) => match message.view() {
-                gst::MessageView::Error(error) => Err(format!("{} ({:?})", error.error(), error.debug())),
-                _ => unreachable!("filtered"),
-            },
-            None => Ok(()),
+        let wanted = [gst::MessageType::Error, gst::MessageType::Warning];
+        let Some(message) = bus.timed_pop_filtered(gst::ClockTime::from_mseconds(1), &wanted) else { return Ok(()) };
+        match message.view() {
+            gst::MessageView::Error(error) => Err(format!("{} ({:?})", error.error(), error.debug())),
+            gst::MessageView::Warning(warning) => {
+                println!("{:>14}{}", "", warning.error());
+                Ok(())
+            }
+            _ => unreachable!("filtered"),
         }
     }
 
