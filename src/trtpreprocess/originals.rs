@@ -18,7 +18,7 @@ impl Originals {
     /// copied.
     pub fn keep(&mut self, frame: &gst::Buffer) {
         self.0.retain(|original| !original.is_all_memory_writable());
-        if gst::version() < (1, 24, 0, 0) && !frame.is_writable() && is_pooled_on_gpu(frame) {
+        if gst::version() < (1, 24, 0, 0) && !frame.is_writable() && is_of_endless_gpu_pool(frame) {
             self.0.push(frame.clone());
         }
     }
@@ -30,7 +30,7 @@ impl Originals {
 
 /// Whether it is GPU memory of a pool that has as many as are needed. From one that has only so many, the last one that is kept
 /// might be the one that the decoder waits for.
-fn is_pooled_on_gpu(frame: &gst::Buffer) -> bool {
+fn is_of_endless_gpu_pool(frame: &gst::Buffer) -> bool {
     // SAFETY: a field that does not change while somebody has the buffer, which keeps its pool.
     let pool: Option<gst::BufferPool> = unsafe { from_glib_none((*frame.as_ptr()).pool) };
     let has_no_end = |pool: gst::BufferPool| pool.config().params().is_some_and(|(.., most)| most == 0);

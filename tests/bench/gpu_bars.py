@@ -116,9 +116,8 @@ def sharing(table, rows, name):
     if own["engines_mib"] > 0:
         table.add(what + "engine MiB", shared["engines_mib"], own["engines_mib"],
                   shared["engines_mib"] / own["engines_mib"], most=most)
-        # Sixteen frames want room to work in, in one batch as in sixteen.
         all_of = [line["engines_mib"] + line["room_mib"] for line in (shared, own)]
-        table.add(what + "with what they work in, MiB", *all_of, all_of[0] / all_of[1])
+        table.add(what + "with what they work in, MiB", *all_of, all_of[0] / all_of[1], most=most)
 
 
 def gpus(table, lines):

@@ -3,11 +3,11 @@
 //! `cargo bench --bench session -- MODEL [PROPERTY=VALUE…]`
 //!
 //! Properties are those of trtinfer and trtnms. A time is that from the call to results, the median of many, one at a time. Where
-//! the model does not run on a GPU, only what works there is timed. For an engine file, the last row is the engine in a CUDA graph
-//! by itself, without a session around it.
+//! the model does not run on a GPU, only what works there is timed.
 //!
-//! Who waits for a fence by its own means mostly sleeps, and looks at it every 60 to 100 µs. That is more than a session costs, so
-//! the engine and what is compared with it are waited for awake.
+//! An engine file is compared with a session around it, and without one, in a CUDA graph and by enqueueV3. These runs take turns on the
+//! same tensors, for the GPU is faster at one time than at another, by more than a session costs. And they are waited for awake:
+//! a fence's own wait mostly sleeps, and looks every 60 to 100 µs.
 
 #[path = "../common/awake.rs"]
 mod awake;
@@ -18,10 +18,12 @@ use std::time::Instant;
 use awake::wait_awake;
 use gsttrt::backend::tensorrt;
 use gsttrt::cuda::driver::{Context, Stream};
+use gsttrt::cuda::graph::Graph;
 use gsttrt::cuda::kernels::DevicePlane;
 use gsttrt::error::Result;
 use gsttrt::memory::Buffer;
 use gsttrt::session::{Detector, DeviceFrame, Session, SessionOptions, parse_options};
+use gsttrt::tensorrt::engine;
 use gsttrt::vision::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
 
 const WIDTH: usize = 1920;
@@ -30,48 +32,83 @@ const STRIDE: usize = 2048;
 
 /// Median microseconds; fewer repeats of what takes long.
 fn time(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
-    let mut once = || {
-        let begun = Instant::now();
-        run().map(|()| begun.elapsed().as_secs_f64() * 1e6)
+    times([&mut run]).map(|[time]| time)
+}
+
+/// The same of several that take turns.
+fn times<const N: usize>(mut runs: [&mut dyn FnMut() -> Result<()>; N]) -> Result<[f64; N]> {
+    let mut turn = || -> Result<[f64; N]> {
+        let mut took = [0.0; N];
+        for (run, took) in runs.iter_mut().zip(&mut took) {
+            let begun = Instant::now();
+            run()?;
+            *took = begun.elapsed().as_secs_f64() * 1e6;
+        }
+        Ok(took)
     };
-    let first = once()?.max(once()?);
+    let longest = |took: [f64; N]| took.into_iter().fold(0.0, f64::max);
+    let first = longest(turn()?).max(longest(turn()?));
     let repeats = (5e6 / first).clamp(11.0, 501.0) as usize;
-    let mut times = (0..repeats).map(|_| once()).collect::<Result<Vec<f64>>>()?;
-    times.sort_by(f64::total_cmp);
-    Ok(times[repeats / 2])
+    let turns = (0..repeats).map(|_| turn()).collect::<Result<Vec<_>>>()?;
+    Ok(std::array::from_fn(|i| {
+        let mut times: Vec<f64> = turns.iter().map(|turn| turn[i]).collect();
+        times.sort_by(f64::total_cmp);
+        times[repeats / 2]
+    }))
 }
 
 fn row(what: &str, time: f64, base: f64) {
     println!("{what:<44} {time:>9.1} µs {:>7.2}x", base / time);
 }
 
-/// The engine alone, recorded, on memory that stays.
-fn bare(path: &Path, options: &SessionOptions, cuda: &Context) -> Result<f64> {
-    let library = tensorrt::library_for(path, &options.tensorrt)?;
-    let (model, engine) = tensorrt::load_engine(path, library, &options.tensorrt, cuda)?;
-    let spec = model.input_spec(options.input_size, 1, "cuda")?;
-    let (mut run, stream) = (engine.context()?, Stream::new(cuda)?);
-    let mut kept = Vec::new();
-    run.set_input(&engine.inputs()[0], &spec.desc.dims)?;
-    for io in engine.inputs().iter().chain(engine.outputs()) {
-        let dims = if io.desc.name == spec.desc.name { spec.desc.dims.clone() } else { run.output_dims(io)? };
-        let bytes = dims.elements().expect("fixed dimensions") * io.desc.dtype.size();
-        let buffer = Buffer::device(cuda, bytes)?;
-        // SAFETY: it has the size, and stays.
-        unsafe { run.set_address(io, buffer.address().expect("on the device")) }?;
-        kept.push(buffer);
+/// An engine of one input without a session around it.
+struct Alone {
+    graph: Graph,
+    context: engine::Context,
+}
+
+impl Alone {
+    /// On tensors that stay, the input's and those of the outputs.
+    fn new(path: &Path, options: &SessionOptions, stream: &Stream, input: u64, outputs: &[u64]) -> Result<Self> {
+        let library = tensorrt::library_for(path, &options.tensorrt)?;
+        let (model, engine) = tensorrt::load_engine(path, library, &options.tensorrt, stream.context())?;
+        let spec = model.input_spec(options.input_size, 1, "cuda")?;
+        let mut context = engine.context()?;
+        context.set_input(&engine.inputs()[0], &spec.desc.dims)?;
+        let all = engine.inputs().iter().chain(engine.outputs());
+        for (io, &address) in all.zip(std::iter::once(&input).chain(outputs)) {
+            // SAFETY: these are of such sizes, and stay.
+            unsafe { context.set_address(io, address) }?;
+        }
+        // SAFETY: all is set, and stays.
+        unsafe {
+            context.enqueue(stream)?;
+            stream.synchronize()?;
+            Ok(Alone { graph: context.record(stream)?, context })
+        }
     }
-    // SAFETY: all is set, and stays.
-    let mut graph = unsafe {
-        run.enqueue(&stream)?;
-        stream.synchronize()?;
-        run.record(&stream)?
-    };
-    time(|| {
-        // SAFETY: as above.
-        unsafe { graph.launch(&stream) }?;
-        wait_awake(&stream.record()?)
-    })
+}
+
+/// What a session adds to its engine.
+fn compare(
+    path: &Path,
+    options: &SessionOptions,
+    session: &mut Session,
+    stream: &Stream,
+    (input, outputs): (u64, &[u64]),
+    base: f64,
+) -> Result<()> {
+    let Alone { mut context, mut graph } = Alone::new(path, options, stream, input, outputs)?;
+    // SAFETY: the tensors stay, and all that is queued is waited for.
+    let [within, by_graph, by_enqueue] = times([
+        &mut || wait_awake(&unsafe { session.run_device(input, outputs, stream.raw()) }?),
+        &mut || unsafe { graph.launch(stream) }.and_then(|()| wait_awake(&stream.record()?)),
+        &mut || unsafe { context.enqueue(stream) }.and_then(|()| wait_awake(&stream.record()?)),
+    ])?;
+    row("awake: run_device", within, base);
+    row("awake: the engine alone, in a CUDA graph", by_graph, base);
+    row("awake: the engine alone, by enqueueV3", by_enqueue, base);
+    Ok(())
 }
 
 fn main() -> Result<()> {
@@ -105,9 +142,9 @@ fn main() -> Result<()> {
         // SAFETY: all of it stays until the end.
         let device = time(|| unsafe { session.run_device(at, &addresses, stream.raw()) }?.wait())?;
         row("run_device: the caller's GPU memory", device, run);
-        // SAFETY: as above.
-        let awake = time(|| wait_awake(&unsafe { session.run_device(at, &addresses, stream.raw()) }?))?;
-        row("run_device, waited for awake", awake, run);
+        if tensorrt::is_engine(Path::new(&model)) {
+            compare(Path::new(&model), &options, &mut session, &stream, (at, &addresses), run)?;
+        }
     }
 
     // A decoded frame, as nvh264dec lays it out.
@@ -129,9 +166,6 @@ fn main() -> Result<()> {
         // SAFETY: nobody else has the frame.
         let chain = time(|| unsafe { detector.detect_device(&frame, color, std::ptr::null_mut()) }.map(drop))?;
         row("detect_device: from one on the GPU", chain, run);
-        if tensorrt::is_engine(Path::new(&model)) {
-            row("the engine alone, in a CUDA graph, awake too", bare(Path::new(&model), &options, cuda)?, run);
-        }
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! alone, and the engine alone.
 //!
 //! `cargo bench --bench streams -- [CLIP [MODEL]] [streams=1,4,16,32] [batch=1,4,16] [seconds=4] [repeats=3] [live=30]
-//! [batch-timeout=10000] [draw=true] [live-queue=false] [gpus=1] [decoded=false] [json=FILE] [PROPERTY=VALUE…]`
+//! [batch-timeout=10000] [draw=true] [live-queue=true] [gpus=1] [decoded=false] [json=FILE] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. H.264 of the clip is held in memory and goes round and round. One pipeline has all
 //! streams, each with `appsrc ! DECODER ! trtpreprocess ! trtinfer ! queue ! trtnms ! fakesink`; DECODER is nvh264dec, where that
@@ -23,8 +23,7 @@
 //!   engine alone on the smallest of the batches, one run at a time; and beyond that of as many engines, with frames at the same
 //!   moments. Below: how long frames take up to each element, p50 and p99; how many came from the decoder close to the one
 //!   before, which they then wait for; and how long a thread takes to wake up on this machine at that pace, as it must for what
-//!   it waits for and for each queue. Frames then come one at a time, so there is no queue between trtinfer and trtnms, unless
-//!   `live-queue=true`.
+//!   it waits for and for each queue. With `live-queue=false` there is none between trtinfer and trtnms then.
 //!
 //! A model whose batch is fixed to 1 gets an open one for this, in a copy below target/, if its graph is as plain as those of
 //! tests/models; others must be exported with a dynamic batch. What fails is said in its row, and the others go on; the exit

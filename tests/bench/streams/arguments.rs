@@ -51,7 +51,7 @@ impl Arguments {
             live: 30,
             timeout: 10_000,
             draw: true,
-            live_queue: false,
+            live_queue: true,
             gpus: 1,
             decoded: false,
             json: None,
