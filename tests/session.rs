@@ -357,6 +357,44 @@ fn memory_of_the_gpu_is_run_on_where_it_is() {
         }
     }
 
+    // On two streams in turn, among runs on its own, and nobody waits on the host: each behind what its stream was given before, and
+    // before what that was given later. Only the session knows that runs share the memory that they work in.
+    let pictures = [picture.clone(), picture.iter().rev().copied().collect::<Vec<u8>>()];
+    let of_each = pictures.each_ref().map(|picture| session.run_bytes(picture).unwrap()[0].bytes().unwrap().to_vec());
+    assert!(of_each[0] != of_each[1]);
+    let banks = pictures.map(|picture| {
+        let mut bank = Buffer::device(&context, bytes).unwrap();
+        bank.write(0, &picture).unwrap();
+        bank
+    });
+    let sizes: Vec<usize> = expected.iter().map(Vec::len).collect();
+    let streams = [Stream::new(&context).unwrap(), Stream::new(&context).unwrap()];
+    let memory = [0, 1]
+        .map(|_| [&[bytes], &sizes[..]].concat().into_iter().map(|bytes| Buffer::device(&context, bytes).unwrap()));
+    let memory = memory.map(Iterator::collect::<Vec<_>>);
+    let kept = [0; 30].map(|_| Buffer::device(&context, sizes[0]).unwrap());
+    for (i, kept) in kept.iter().enumerate() {
+        let (stream, bank) = (&streams[i % 2], &banks[i / 2 % 2]);
+        let places: Vec<u64> = memory[i % 2].iter().filter_map(Buffer::address).collect();
+        if i % 5 == 4 {
+            session.run_buffers().unwrap();
+        }
+        // SAFETY: as above.
+        unsafe {
+            stream.copy((&context, bank.address().unwrap()), places[0], bytes).unwrap();
+            session.run_device(places[0], &places[1..], stream.raw()).unwrap();
+            stream.copy((&context, places[1]), kept.address().unwrap(), sizes[0]).unwrap();
+        }
+    }
+    for stream in &streams {
+        stream.synchronize().unwrap();
+    }
+    for (i, kept) in kept.iter().enumerate() {
+        let mut found = vec![0; sizes[0]];
+        kept.read(0, &mut found).unwrap();
+        assert!(found == of_each[i / 2 % 2], "run {i}");
+    }
+
     // In more places than are recorded.
     let place = |_| {
         let mut place = Buffer::device(&context, bytes).unwrap();

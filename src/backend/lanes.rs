@@ -1,5 +1,6 @@
 //! Runs that are on the GPU side by side.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::Backend;
@@ -60,10 +61,10 @@ impl<B: Backend + 'static> Backend for Lanes<B> {
         Ok(outputs)
     }
 
-    unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], after: Option<&Fence>) -> Result<Fence> {
+    unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
         let lane = self.next();
         // SAFETY: as the caller says.
-        let done = unsafe { lane.backend.run_at(picture, outputs, after) }?;
+        let done = unsafe { lane.backend.run_at(picture, outputs, stream) }?;
         lane.done = Some(done.clone());
         Ok(done)
     }

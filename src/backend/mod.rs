@@ -7,6 +7,7 @@ mod plan;
 mod recordings;
 pub mod tensorrt;
 
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -30,15 +31,16 @@ pub trait Backend: Send {
     /// says. Returns all outputs of each picture, in the model's order, each in its own type; they keep the picture.
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>>;
 
-    /// Queues a run on one picture and on outputs that lie where the caller says, once `after` is passed. Returns what is
-    /// passed when it is done.
+    /// Queues a run on one picture and on outputs that lie where the caller says: behind what is queued on the caller's `stream`,
+    /// if there is one, and before what is queued there later. Returns what is passed when it is done.
     ///
     /// # Safety
-    /// The memory is the GPU's, has the tensors' sizes, begins at multiples of 256, and stays until the fence is passed.
+    /// The stream is of the backend's context, and alive. The memory is the GPU's, has the tensors' sizes, begins at multiples of
+    /// 256, and stays until the fence is passed.
     ///
     /// # Errors
     /// `Library`, where this backend does not run on a GPU; `Run`, where running failed.
-    unsafe fn run_at(&mut self, _picture: u64, _outputs: &[u64], _after: Option<&Fence>) -> Result<Fence> {
+    unsafe fn run_at(&mut self, _picture: u64, _outputs: &[u64], _stream: Option<*mut c_void>) -> Result<Fence> {
         Err(Error::new(Kind::Library, "The model does not run on a GPU"))
     }
 

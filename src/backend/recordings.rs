@@ -84,16 +84,12 @@ impl Recordings {
         Some(free.iter().map(DeviceBlock::again).collect())
     }
 
-    /// Queues the run that was recorded with these addresses, if there is one.
-    ///
-    /// # Safety
-    /// As for [`Context::enqueue`].
-    pub unsafe fn launch(&mut self, addresses: &[u64], stream: &Stream) -> Option<Result<()>> {
+    /// What the next run is, if it was recorded with these addresses.
+    pub fn next(&mut self, addresses: &[u64]) -> Option<&mut Graph> {
         self.count += 1;
         let run = self.runs.iter_mut().find(|run| run.addresses == addresses)?;
         run.last = self.count;
-        // SAFETY: the addresses are those that it was recorded with; the rest says the caller.
-        run.graph.as_mut().map(|graph| unsafe { graph.launch(stream) })
+        run.graph.as_mut()
     }
 
     /// Queues the common run on these addresses, if there is one.

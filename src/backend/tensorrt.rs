@@ -3,6 +3,7 @@
 //! An ONNX file becomes an engine first: found in the cache, or built, which takes seconds to minutes. Tensors go in and come
 //! out in GPU memory, and nothing here waits for the GPU once the model is loaded.
 
+use std::ffi::c_void;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -204,6 +205,8 @@ fn with_rows(dims: &Dims, rows: usize) -> Dims {
 pub struct TensorRt {
     /// Others may queue what is done with the outputs here.
     stream: Arc<Stream>,
+    /// Passed when the last run is done, where that was queued for a caller's stream.
+    elsewhere: Option<Fence>,
     /// Where runs are recorded, for what others queue meanwhile must not be.
     recorder: Stream,
     recorded: Option<Recordings>,
@@ -302,6 +305,7 @@ impl TensorRt {
         let mut backend = TensorRt {
             context,
             stream,
+            elsewhere: None,
             recorder: Stream::new(cuda)?,
             recorded: None,
             refused: None,
@@ -404,6 +408,45 @@ impl TensorRt {
     /// # Safety
     /// They have the sizes that they should, and stay until the run is done.
     unsafe fn start(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
+        self.elsewhere.take().map_or(Ok(()), |last| self.stream.wait(&last))?;
+        // SAFETY: what was recorded works on these addresses; the rest says the caller.
+        match self.recorded.as_mut().and_then(|runs| runs.next(&self.addresses)) {
+            Some(graph) => unsafe { graph.launch(&self.stream) },
+            None => unsafe { self.enqueue(blocks) },
+        }
+    }
+
+    /// The same for a caller's stream, behind and before whatever else is there. A recorded run is queued right on it: two events
+    /// and two waits between streams are microseconds.
+    ///
+    /// # Safety
+    /// As for [`TensorRt::start`]; the stream is of our context, and alive.
+    unsafe fn start_on(&mut self, callers: *mut c_void) -> Result<Fence> {
+        let TensorRt { stream, elsewhere, recorded, addresses, .. } = self;
+        // Runs share the memory that they work in.
+        let last = elsewhere.clone().map_or_else(|| stream.record(), Ok)?;
+        // SAFETY: as above.
+        unsafe {
+            stream.context().hold(callers, &last)?;
+            match recorded.as_mut().and_then(|runs| runs.next(addresses)) {
+                Some(graph) => graph.launch_on(callers)?,
+                None => {
+                    stream.wait_for(callers)?;
+                    self.enqueue(&[])?;
+                    self.stream.context().hold(callers, &self.stream.record()?)?;
+                }
+            }
+            let done = self.stream.context().fence_on(callers)?;
+            self.elsewhere = Some(done.clone());
+            Ok(done)
+        }
+    }
+
+    /// Queues a run that has no recording, and makes one where that is due.
+    ///
+    /// # Safety
+    /// As for [`TensorRt::start`].
+    unsafe fn enqueue(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
         let TensorRt { stream, recorder, recorded, refused, context, addresses, image, outputs, .. } = self;
         if let Some(error) = refused.take() {
             let what = format!("Runs are no longer recorded as CUDA graphs: {}", error.as_clause());
@@ -411,9 +454,6 @@ impl TensorRt {
         }
         // SAFETY: `prepare` gave all inputs their dimensions; the rest says the caller.
         unsafe {
-            if let Some(done) = recorded.as_mut().and_then(|runs| runs.launch(addresses, stream)) {
-                return done;
-            }
             let to_record = recorded.as_mut().is_some_and(|runs| runs.note(addresses, blocks));
             if !to_record && let Some(done) = recorded.as_mut().and_then(|runs| runs.launch_common(addresses, stream)) {
                 return done;
@@ -507,7 +547,9 @@ fn no_profile(engine: &Engine, image: &Io, wanted: &TensorDesc, batch: usize) ->
 
 impl Drop for TensorRt {
     fn drop(&mut self) {
-        let _ = self.stream.synchronize(); // runs use what is about to be freed
+        // Runs use what is about to be freed.
+        let _ = self.elsewhere.take().map_or(Ok(()), |last| last.wait());
+        let _ = self.stream.synchronize();
     }
 }
 
@@ -554,15 +596,18 @@ impl Backend for TensorRt {
         Ok(pictures.iter().zip(&row_of).map(frame).collect())
     }
 
-    unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], after: Option<&Fence>) -> Result<Fence> {
-        after.map_or(Ok(()), |after| self.stream.wait(after))?;
+    unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
         self.tell(1)?;
         self.addresses.clear();
         self.addresses.push(picture);
         self.addresses.extend_from_slice(outputs);
         // SAFETY: as the caller says.
-        unsafe { self.start(&[]) }?;
-        self.stream.record()
+        unsafe {
+            match stream {
+                Some(stream) => self.start_on(stream),
+                None => self.start(&[]).and_then(|()| self.stream.record()),
+            }
+        }
     }
 
     fn working_bytes(&self) -> u64 {

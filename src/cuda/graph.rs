@@ -56,9 +56,18 @@ impl Graph {
     /// # Safety
     /// Everything that it was recorded with is still there, and stays until it is done.
     pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
+        // SAFETY: the stream is alive; the rest says the caller.
+        unsafe { self.launch_on(stream.raw()) }
+    }
+
+    /// The same on a stream that somebody else made; NULL is the default one.
+    ///
+    /// # Safety
+    /// As for [`Graph::launch`]; `stream` is a stream of the graph's context, and alive.
+    pub unsafe fn launch_on(&mut self, stream: *mut c_void) -> Result<()> {
         let _entered = self.context.enter()?;
-        // SAFETY: graph and stream are alive; the rest says the caller.
-        unsafe { sys::cuGraphLaunch(self.raw, stream.raw().cast()) }.result().or_fail("Cannot start recorded GPU work")
+        // SAFETY: the graph is alive; the rest says the caller.
+        unsafe { sys::cuGraphLaunch(self.raw, stream.cast()) }.result().or_fail("Cannot start recorded GPU work")
     }
 }
 

@@ -160,7 +160,7 @@ impl Session {
     /// or memory is not the GPU's, too small, or does not begin at a multiple of 256; `Run`, where running failed. The session
     /// stays usable.
     pub unsafe fn run_device(&mut self, input: u64, outputs: &[u64], stream: *mut c_void) -> Result<Fence> {
-        let cuda = self.cuda()?.clone();
+        let cuda = self.cuda()?;
         if outputs.len() != self.outputs.len() {
             let (has, given) = (self.outputs.len(), outputs.len());
             return Err(wrong(format!("it has {has} outputs, {}, and {given} are given", list(&self.outputs))));
@@ -183,12 +183,7 @@ impl Session {
             self.checked = addresses.copied().collect();
         }
         // SAFETY: the stream as the caller says; the memory was checked, and stays as the caller says.
-        unsafe {
-            let before = cuda.fence_on(stream)?;
-            let fence = self.backend.run_at(input, outputs, Some(&before))?;
-            cuda.hold(stream, &fence)?;
-            Ok(fence)
-        }
+        unsafe { self.backend.run_at(input, outputs, Some(stream)) }
     }
 
     /// Runs the model on a tensor that is there already, such as one of another framework by [`dlpack`](crate::dlpack), and

@@ -35,11 +35,12 @@ fn time(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
     times([&mut run]).map(|[time]| time)
 }
 
-/// The same of several that take turns.
+/// The same of several that take turns, each behind a run of its own that is not timed, for caches are as the last run left them.
 fn times<const N: usize>(mut runs: [&mut dyn FnMut() -> Result<()>; N]) -> Result<[f64; N]> {
     let mut turn = || -> Result<[f64; N]> {
         let mut took = [0.0; N];
         for (run, took) in runs.iter_mut().zip(&mut took) {
+            run()?;
             let begun = Instant::now();
             run()?;
             *took = begun.elapsed().as_secs_f64() * 1e6;
