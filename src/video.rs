@@ -11,6 +11,7 @@ use crate::cuda;
 use crate::cuda::gst::MEMORY_FEATURE as CUDA_MEMORY;
 use crate::cuda::kernels::{DevicePlane, DevicePlanes};
 use crate::error::{Error, Kind, Result};
+use crate::meta;
 use crate::vision::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
 use crate::vision::overlay::Target;
 use crate::vision::recipe::InputSpec;
@@ -336,19 +337,9 @@ impl FramePool {
             self.pool.acquire_buffer(None).map_err(|flow| unmappable(format!("no buffer in the pool: {flow}")))?;
         let target = copy.get_mut().expect("a buffer from a pool is writable");
         copy_picture(target)?;
-        // Deep, because a meta that only keeps the other buffer's memory alive has no business here.
-        let metadata = gst::BUFFER_COPY_METADATA | gst::BufferCopyFlags::DEEP;
-        buffer.copy_into(target, metadata, ..).map_err(failed)?;
-        // The copied GstVideoMeta describes the memory of the other buffer. The pool's, which is locked, describes ours; where
-        // it has none, ours is laid out as the caps say.
-        target.foreach_meta_mut(|meta| {
-            let is_copied =
-                meta.api() == gst_video::VideoMeta::meta_api() && !meta.flags().contains(gst::MetaFlags::LOCKED);
-            std::ops::ControlFlow::Continue(match is_copied {
-                true => gst::buffer::BufferMetaForeachAction::Remove,
-                false => gst::buffer::BufferMetaForeachAction::Keep,
-            })
-        });
+        meta::copy(buffer, target).map_err(failed)?;
+        // Where the pool does not say how its memory is laid out, that is as the caps say.
+        meta::remove(target, meta::is_copied_layout);
         Ok(copy)
     }
 

@@ -113,6 +113,35 @@ fn pools_keep_frames_that_decoders_hold_on_to() {
     assert_eq!(thrown_away.load(Ordering::Relaxed), 0);
 }
 
+/// As decoders do, somebody holds each frame while it becomes a tensor, and has let it go when it is drawn on.
+#[test]
+fn frames_that_were_held_are_drawn_on_where_they_are() {
+    if !gpu_chain_or_skip() {
+        return;
+    }
+    let source = "videotestsrc num-buffers=60 ! video/x-raw,format=NV12,width=640,height=480 ! cudaupload name=source";
+    let line = format!("{source} ! {} ! fakesink sync=false", detector("draw=true"));
+    let pipeline: gst::Pipeline = gst::parse::launch(&line).unwrap().downcast().unwrap();
+    let pad = pipeline.by_name("source").unwrap().static_pad("src").unwrap();
+    let held = Arc::new(Mutex::new(None));
+    let hold = held.clone();
+    pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+        *hold.lock().unwrap() = info.buffer().cloned();
+        gst::PadProbeReturn::Ok
+    });
+    let [made, shown] = [(); 2].map(|()| Arc::new(Mutex::new(Vec::<(usize, Place)>::new())));
+    for (element, places) in [("source", made.clone()), ("nms", shown.clone())] {
+        watch(&pipeline, element, move |_, buffer| {
+            places.lock().unwrap().push((buffer.as_ptr() as usize, place(buffer)));
+        });
+    }
+    watch(&pipeline, "preprocess", move |_, _| drop(held.lock().unwrap().take()));
+    run(&pipeline).expect_success();
+    let (made, shown) = (made.lock().unwrap(), shown.lock().unwrap());
+    assert_eq!(shown.len(), 60);
+    assert!(*made == *shown);
+}
+
 #[test]
 fn what_others_look_at_is_not_drawn_on() {
     if !gpu_chain_or_skip() {

@@ -1,6 +1,38 @@
-//! What our elements hang on buffers: tensors for each other, detections for everybody.
+//! What our elements hang on buffers: tensors for each other, detections for everybody. And what else hangs there, where a frame
+//! goes on in another buffer.
 
 pub mod detection;
 pub mod gst_tensor;
+pub mod original;
 pub mod slots;
 pub mod tensor;
+
+use std::ops::ControlFlow;
+
+use gst::buffer::BufferMetaForeachAction::{Keep, Remove};
+use gst::glib;
+use gst::meta::{Iterated, MetaRefMut};
+use gst::prelude::*;
+
+/// Copies times, flags and metas, but for those that keep the memory of the other buffer.
+pub(crate) fn copy(from: &gst::BufferRef, to: &mut gst::BufferRef) -> Result<(), glib::BoolError> {
+    // Deep, because a meta that only keeps the other buffer's memory alive has no business here.
+    from.copy_into(to, gst::BUFFER_COPY_METADATA | gst::BufferCopyFlags::DEEP, ..)
+}
+
+type AnyMeta<'a> = MetaRefMut<'a, gst::Meta, Iterated>;
+
+/// Whether it is there as long as the buffer, each time that its pool hands it out.
+pub(crate) fn is_of_pool(meta: &AnyMeta) -> bool {
+    meta.flags().contains(gst::MetaFlags::LOCKED)
+}
+
+/// Whether it says where the planes of a buffer lie, and came from another one.
+pub(crate) fn is_copied_layout(meta: &AnyMeta) -> bool {
+    meta.api() == gst_video::VideoMeta::meta_api() && !is_of_pool(meta)
+}
+
+/// Removes the metas that it is true of.
+pub(crate) fn remove(buffer: &mut gst::BufferRef, is_it: impl Fn(&AnyMeta) -> bool) {
+    buffer.foreach_meta_mut(|meta| ControlFlow::Continue(if is_it(&meta) { Remove } else { Keep }));
+}

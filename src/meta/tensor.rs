@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use gst::prelude::*;
 
+use super::original::Original;
 use crate::backend::batcher::Ticket;
 use crate::model::Model;
 use crate::tensor::Tensors;
@@ -18,9 +19,9 @@ use crate::vision::recipe::Recipe;
 #[derive(Debug)]
 pub enum Payload {
     /// The model's input, one tensor, from trtpreprocess.
-    Input { tensors: Arc<Tensors>, letterbox: Letterbox, recipe: Recipe },
+    Input { tensors: Arc<Tensors>, letterbox: Letterbox, recipe: Recipe, original: Option<Original> },
     /// The model's outputs, from trtinfer, or the place in a batch where they will be computed.
-    Output { outputs: Ticket, letterbox: Letterbox, recipe: Recipe, model: Arc<Model> },
+    Output { outputs: Ticket, letterbox: Letterbox, recipe: Recipe, model: Arc<Model>, original: Option<Original> },
     /// A frame that trtinfer let pass, as its `interval` says, with what the GPU may still be writing.
     Skipped { input: Arc<Tensors> },
 }
@@ -172,6 +173,7 @@ mod tests {
             tensors: Arc::new(Tensors::new(vec![Tensor::from_slice("images", &[1], &[1.0f32])], None, None)),
             letterbox: Letterbox::new((4, 2), (8, 8), Fit::Letterbox),
             recipe: Recipe::default(),
+            original: None,
         })
     }
 

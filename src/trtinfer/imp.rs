@@ -194,7 +194,7 @@ impl TrtInfer {
         let Some(payload) = TensorMeta::take(buffer) else {
             return Err(missing_tensor("trtinfer got a frame without a tensor").into());
         };
-        let Payload::Input { tensors, letterbox, recipe } = &*payload else {
+        let Payload::Input { tensors, letterbox, recipe, original } = &*payload else {
             return Err(missing_tensor("trtinfer got a frame that another trtinfer has already handled").into());
         };
         let tensor = &tensors[0];
@@ -248,7 +248,8 @@ impl TrtInfer {
         }
 
         let (letterbox, recipe, model) = (*letterbox, *recipe, model.plan.model().clone());
-        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, letterbox, recipe, model }));
+        let original = original.clone();
+        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, letterbox, recipe, model, original }));
         Ok(())
     }
 }

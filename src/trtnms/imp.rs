@@ -112,6 +112,18 @@ impl TrtNms {
         outputs
     }
 
+    /// What a frame is a copy of, in its place, where that makes a copy of the picture needless.
+    fn take_back(&self, frame: &mut InputBuffer) -> Option<gst::Buffer> {
+        let InputBuffer::Writable(frame) = frame else { return None };
+        if !self.settings.lock().unwrap().draw || is_drawable(frame) {
+            return None;
+        }
+        match &*TensorMeta::get(frame)? {
+            Payload::Output { original: Some(original), .. } => original.take_back(frame),
+            _ => None,
+        }
+    }
+
     /// Finds the frame's objects, and paints them where all of that is done on the GPU; `ours` says whether the frame may be
     /// painted on. There is nothing to do with frames that trtinfer let pass.
     fn find(&self, state: &mut State, buffer: &gst::BufferRef, ours: bool) -> std::result::Result<Option<Task>, Lost> {
@@ -123,7 +135,7 @@ impl TrtNms {
             return Err(missing("trtnms got a frame without tensors", "trtpreprocess ! trtinfer").into());
         };
         let (tensors, letterbox, recipe, model) = match &*payload {
-            Payload::Output { outputs, letterbox, recipe, model } => {
+            Payload::Output { outputs, letterbox, recipe, model, .. } => {
                 (self.outputs(&payload, outputs)?, letterbox, recipe, model)
             }
             Payload::Skipped { .. } => {
@@ -465,15 +477,17 @@ impl BaseTransformImpl for TrtNms {
     }
 
     /// Here the objects are found, because what happens to the frame depends on them. One that others share is copied
-    /// before it is drawn on, into a pool of our own: decoders keep the frames that they predict from, so this is the usual
-    /// case and must not allocate.
+    /// before it is drawn on, into a pool of our own: software decoders keep the frames that they predict from, so this is usual
+    /// and must not allocate.
     fn prepare_output_buffer(
         &self,
-        inbuf: InputBuffer,
+        mut inbuf: InputBuffer,
     ) -> std::result::Result<PrepareOutputBufferSuccess, gst::FlowError> {
-        let (buffer, ours): (&gst::BufferRef, bool) = match &inbuf {
-            InputBuffer::Writable(buffer) => (buffer, is_drawable(buffer)),
-            InputBuffer::Readable(buffer) => (buffer, false),
+        let original = self.take_back(&mut inbuf);
+        let (buffer, ours): (&gst::BufferRef, bool) = match (&original, &inbuf) {
+            (Some(original), _) => (original, is_drawable(original)),
+            (None, InputBuffer::Writable(buffer)) => (buffer, is_drawable(buffer)),
+            (None, InputBuffer::Readable(buffer)) => (buffer, false),
         };
         let mut state = self.state.lock().unwrap();
         let state = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
@@ -493,7 +507,10 @@ impl BaseTransformImpl for TrtNms {
                 })?;
                 Ok(PrepareOutputBufferSuccess::Buffer(copy))
             }
-            _ => self.parent_prepare_output_buffer(inbuf),
+            _ => match original {
+                Some(original) => Ok(PrepareOutputBufferSuccess::Buffer(original)),
+                None => self.parent_prepare_output_buffer(inbuf),
+            },
         }
     }
 

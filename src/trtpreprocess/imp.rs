@@ -6,7 +6,6 @@ use gst::subclass::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
-use super::originals::Originals;
 use super::settings::{Overrides, Settings};
 use super::{Resize, TensorColors, TensorOrder, TensorType};
 use crate::cuda;
@@ -15,6 +14,7 @@ use crate::cuda::gst::Slot;
 use crate::cuda::preprocess::TensorMaker;
 use crate::error::{Error, Kind, Result};
 use crate::memory::Pool;
+use crate::meta::original::Originals;
 use crate::meta::slots;
 use crate::meta::tensor::{Payload, TensorMeta};
 use crate::stats::{self, Stage, Stats};
@@ -87,7 +87,7 @@ impl TrtPreprocess {
         Ok(State { format, spec, maker })
     }
 
-    fn payload(&self, state: &mut State, buffer: &gst::BufferRef) -> Result<Payload> {
+    fn payload(&self, state: &mut State, buffer: &mut gst::BufferRef) -> Result<Payload> {
         let State { format, spec, maker } = state;
         let (tensors, letterbox) = match maker {
             Maker::Cpu { preprocess, pool } => {
@@ -121,7 +121,8 @@ impl TrtPreprocess {
                 (tensors, *gpu.letterbox())
             }
         };
-        Ok(Payload::Input { tensors: Arc::new(tensors), letterbox, recipe: spec.recipe })
+        let original = self.originals.lock().unwrap().of(buffer);
+        Ok(Payload::Input { tensors: Arc::new(tensors), letterbox, recipe: spec.recipe, original })
     }
 
     /// The context of the frame's memory, else the pipeline's.

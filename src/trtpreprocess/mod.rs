@@ -9,7 +9,6 @@
 //! ```
 
 mod imp;
-mod originals;
 mod settings;
 
 use gst::glib;
