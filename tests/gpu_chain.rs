@@ -119,7 +119,7 @@ fn frames_that_were_held_are_drawn_on_where_they_are() {
     if !gpu_chain_or_skip() {
         return;
     }
-    let source = "videotestsrc num-buffers=60 ! video/x-raw,format=NV12,width=640,height=480 ! cudaupload name=source";
+    let source = "videotestsrc num-buffers=60 ! video/x-raw,format=NV12,width=640,height=480 ! cudaupload name=source ! video/x-raw(memory:CUDAMemory)";
     let line = format!("{source} ! {} ! fakesink sync=false", detector("draw=true"));
     let pipeline: gst::Pipeline = gst::parse::launch(&line).unwrap().downcast().unwrap();
     let pad = pipeline.by_name("source").unwrap().static_pad("src").unwrap();
