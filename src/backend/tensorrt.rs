@@ -274,7 +274,8 @@ impl TensorRt {
     }
 
     fn prepare(model: &Model, spec: &InputSpec, batch: usize, engine: Arc<Engine>, cuda: &Context) -> Result<Self> {
-        let (stream, pool) = (Arc::new(Stream::new(cuda)?), DevicePool::new(cuda));
+        let stream = if batch == 1 { Stream::new(cuda) } else { Stream::of_batches(cuda) };
+        let (stream, pool) = (Arc::new(stream?), DevicePool::new(cuda));
         let mut context = engine.context()?;
         let image = input(&engine, &spec.desc)?.clone();
         let full = with_rows(&spec.desc.dims, batch);

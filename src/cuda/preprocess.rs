@@ -131,7 +131,7 @@ impl TensorMaker {
         let begin = self.stream.begin_timing();
         let planes = self.bring(frame)?;
         self.stream.end_timing(begin);
-        let brought = self.stream.record_awaited()?;
+        let brought = self.stream.record_awaited(&self.patience)?;
         // SAFETY: they are copies of the frame's, which was checked, in `upload`, which stays with the stream.
         let made = unsafe { self.of_gpu(&planes) };
         // Whoever owns the frame may write to it, and a copy out of pinned memory is not done when queued.

@@ -54,7 +54,7 @@ impl GpuPainter {
         // SAFETY: as above; what was launched before was waited for.
         unsafe { self.overlay.launch_for(stream, &frame.planes, detections, style) }?;
         stream.end_timing(begin);
-        stream.record_awaited()?.wait()
+        stream.record()?.wait()
     }
 
     /// A copy of a frame to paint on, which is there by the time of that, or once this has settled.

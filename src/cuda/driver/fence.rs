@@ -13,6 +13,10 @@ use super::{Check, Context};
 use crate::error::Result;
 use crate::stats;
 
+/// What takes longer is slept through: an interrupt wakes 0.1 to 0.2 ms late, which is nothing then, and naps would take more of
+/// the CPU.
+const LONG: Duration = Duration::from_millis(2);
+
 /// An event of CUDA, as it lies in a context's pool.
 pub(super) struct Event {
     pub(super) raw: sys::CUevent,
@@ -47,13 +51,14 @@ impl Context {
         unsafe { self.record(EventKind::Order, stream) }.map(|event| Fence(Arc::new(event)))
     }
 
-    /// The same for who is about to wait on the host, and mostly for long.
+    /// The same for who is about to wait on the host, and has waited for such work before.
     ///
     /// # Safety
     /// As for [`Context::fence_on`].
-    pub(super) unsafe fn awaited_on(&self, stream: *mut c_void) -> Result<Fence> {
+    pub(super) unsafe fn awaited_on(&self, stream: *mut c_void, patience: &Patience) -> Result<Fence> {
+        let kind = if patience.longest() > LONG { EventKind::Await } else { EventKind::Order };
         // SAFETY: as the caller says.
-        unsafe { self.record(EventKind::Await, stream) }.map(|event| Fence(Arc::new(event)))
+        unsafe { self.record(kind, stream) }.map(|event| Fence(Arc::new(event)))
     }
 
     /// What is queued after this on a stream that somebody else made starts only once the fence is passed.
@@ -141,8 +146,6 @@ impl Fence {
     fn pass(&self, begun: Instant, patience: &Patience) -> Result<()> {
         /// Falling asleep and waking up takes most of that, so what never takes longer is waited for awake.
         const SHORT: Duration = Duration::from_micros(80);
-        /// Between looks at events that nobody can sleep on. Linux makes some 60 µs of the shortest.
-        const NAPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_millis(1)];
         let event = &self.0.event;
         let _entered = self.0.context.enter()?;
         loop {
@@ -158,9 +161,34 @@ impl Fence {
                 // SAFETY: as above.
                 return unsafe { sys::cuEventSynchronize(event.raw) }.result().or_fail("GPU work failed");
             } else {
-                thread::sleep((waited / 8).clamp(NAPS[0], NAPS[1]));
+                nap(next_look(waited, patience.shortest()));
             }
         }
+    }
+}
+
+/// How long after a wait has lasted so long to look again: first shortly before the end, if that can be foretold, and then after ever
+/// longer naps.
+fn next_look(waited: Duration, expected: Duration) -> Duration {
+    const NAPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_millis(1)];
+    match expected.checked_sub(waited) {
+        Some(left) if left > 6 * NAPS[0] => left * 7 / 8,
+        _ => (waited / 16).clamp(NAPS[0], NAPS[1]),
+    }
+}
+
+/// Sleeps as long as that. Linux lets other timers have 50 µs more, to wake up for several at once.
+fn nap(time: Duration) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: a number that the thread has.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1);
+    }
+    thread::sleep(time);
+    #[cfg(target_os = "linux")]
+    // SAFETY: as above; 0 is the one that it began with.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 0);
     }
 }
 
@@ -173,6 +201,10 @@ pub struct Patience {
 impl Patience {
     fn longest(&self) -> Duration {
         self.last.into_iter().max().unwrap_or_default()
+    }
+
+    fn shortest(&self) -> Duration {
+        self.last.into_iter().min().unwrap_or_default()
     }
 
     fn waited(&mut self, time: Duration) {
@@ -217,6 +249,23 @@ impl Timing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn naps_end_shortly_before_what_is_waited_for() {
+        let micros = Duration::from_micros;
+        let naps = |expected, takes: u64| {
+            let mut looks = vec![0];
+            while looks.last().is_some_and(|&look| look < takes) {
+                let waited = looks[looks.len() - 1];
+                looks.push(waited + next_look(micros(waited), micros(expected)).as_micros() as u64);
+            }
+            looks
+        };
+        assert_eq!(naps(800, 800), [0, 700, 787, 836]);
+        assert_eq!(naps(800, 900), [0, 700, 787, 836, 888, 943]);
+        assert_eq!(naps(0, 40), [0, 10, 20, 30, 40], "nothing is known");
+        assert_eq!(next_look(Duration::from_secs(1), micros(800)), Duration::from_millis(1), "something hangs");
+    }
 
     #[test]
     fn the_last_waits_say_what_the_next_may_be() {

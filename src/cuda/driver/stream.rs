@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use cudarc::driver::{result, sys};
 
-use super::fence::{Fence, TimedEvent, Timing};
+use super::fence::{Fence, Patience, TimedEvent, Timing};
 use super::{Check, Context, Function};
 use crate::error::Result;
 use crate::stats;
@@ -32,8 +32,8 @@ pub struct Stream {
 /// A stream of CUDA; gone with the last who shares it.
 pub(super) struct RawStream {
     raw: sys::CUstream,
-    /// The greatest priority there is, which our kernels have on any stream.
-    greatest: i32,
+    /// The priority that our kernels have on any stream.
+    ours: i32,
     context: Context,
 }
 
@@ -56,6 +56,12 @@ impl Stream {
         Stream::make(context, |(least, _)| least)
     }
 
+    /// The same for work that fills a GPU, and goes before all other. A kernel of it waits for its last block, so what is let in
+    /// between takes more from it than its own time; and as each leaves some room at its end, our kernels do not wait for long.
+    pub fn of_batches(context: &Context) -> Result<Self> {
+        Stream::make(context, |(_, greatest)| greatest)
+    }
+
     /// `priority` chooses one out of CUDA's range: between the least and the greatest, which is a lower number.
     fn make(context: &Context, priority: impl FnOnce((i32, i32)) -> i32) -> Result<Self> {
         const WHAT: &str = "Cannot make a CUDA stream";
@@ -67,7 +73,7 @@ impl Stream {
             sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest).result().or_fail(WHAT)?;
             sys::cuStreamCreateWithPriority(&mut raw, flags, priority((least, greatest))).result().or_fail(WHAT)?;
         }
-        let shared = Arc::new(RawStream { raw, greatest, context: context.clone() });
+        let shared = Arc::new(RawStream { raw, ours: ours((least, greatest)), context: context.clone() });
         Ok(Stream { context: context.clone(), shared })
     }
 
@@ -84,7 +90,7 @@ impl Stream {
         };
         let stream = match shared {
             Some(shared) => Stream { context: context.clone(), shared },
-            None => Stream::make(context, |(_, greatest)| greatest)?,
+            None => Stream::make(context, ours)?,
         };
         if !known.iter().any(|known| known.as_ptr() == Arc::as_ptr(&stream.shared)) {
             known.push(Arc::downgrade(&stream.shared));
@@ -114,10 +120,10 @@ impl Stream {
         unsafe { self.context.fence_on(self.raw()) }
     }
 
-    /// The same for who is about to wait on the host, and mostly for long: that wait can sleep, and costs an interrupt.
-    pub fn record_awaited(&self) -> Result<Fence> {
+    /// The same for who is about to wait on the host, and has waited for such work before.
+    pub fn record_awaited(&self, patience: &Patience) -> Result<Fence> {
         // SAFETY: this stream's handle is alive.
-        unsafe { self.context.awaited_on(self.raw()) }
+        unsafe { self.context.awaited_on(self.raw(), patience) }
     }
 
     /// Begins to take the GPU's time for what is queued from now on, if somebody [measures](stats::Stage) this thread's work.
@@ -230,11 +236,11 @@ impl Stream {
 
     /// The priority that kernels have on it.
     pub(in crate::cuda) fn priority(&self) -> sys::CUlaunchAttributeValue {
-        sys::CUlaunchAttributeValue { priority: self.shared.greatest }
+        sys::CUlaunchAttributeValue { priority: self.shared.ours }
     }
 
-    /// Queues a kernel. `parameters` is the one structure that it takes by value. It goes before what runs at the same time on
-    /// other streams, which are models: it is short, and one that waited for them would keep others waiting.
+    /// Queues a kernel. `parameters` is the one structure that it takes by value. It goes before models that run at the same time, but
+    /// for [batches](Stream::of_batches): it is short, and one that waited for them would keep others waiting.
     ///
     /// # Safety
     /// The kernel takes exactly a `P`, and every address in it stays valid until the kernel is done.
@@ -261,6 +267,12 @@ impl Stream {
             .result()
             .or_fail("Cannot start a GPU kernel")
     }
+}
+
+/// Of CUDA's range, which is from the least priority to the greatest, a lower number: the one below the greatest, or that where
+/// there are but two.
+fn ours((least, greatest): (i32, i32)) -> i32 {
+    (greatest + 1).min(least - 1).max(greatest)
 }
 
 impl fmt::Debug for Stream {
@@ -290,6 +302,11 @@ pub struct Launch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn our_kernels_go_before_models_and_behind_batches() {
+        assert_eq!([(0, -5), (0, -1), (0, 0)].map(ours), [-4, -1, 0]);
+    }
 
     /// Nothing to see without a GPU; the GPU machine runs this too.
     #[test]

@@ -414,7 +414,7 @@ impl Boxes {
     /// Waits for the last frame.
     fn finish(&mut self) -> Result<()> {
         match self.pending.take() {
-            Some(stream) => stream.record_awaited()?.wait_again(&mut self.patience),
+            Some(stream) => stream.record_awaited(&self.patience)?.wait_again(&mut self.patience),
             None => Ok(()),
         }
     }
