@@ -4,7 +4,7 @@
 #
 #   tests/gpu/pack.sh           the stripped plugin, tests, benches and examples, 1080p clips, 640x640 models
 #
-# CARGO_PROFILE_DEV_OPT_LEVEL=3 makes the benches what they are in a release. Programs that look for files of the project find
+# Benches are built as a release is, so that they measure what users run: minutes, the first time. Programs that look for files of the project find
 # them where it was built, so run.sh puts a link there if need be. Drawing the clip needs Debian's python3-numpy, and the 640x640
 # models a python3 with numpy and onnx.
 set -euo pipefail
@@ -46,7 +46,7 @@ strip -o "$OUT/detect" "$TARGET/debug/examples/detect"
 mapfile -t tests < <(have test "${TESTS[@]}")
 cargo test --locked --no-run --message-format=json --lib "${tests[@]}" | copy_programs ''
 mapfile -t benches < <(have bench "${BENCHES[@]}")
-cargo bench --locked --profile dev --no-run --message-format=json "${benches[@]}" | copy_programs bench_
+cargo bench --locked --no-run --message-format=json "${benches[@]}" | copy_programs bench_
 pwd > "$OUT/built-in"
 
 # One clip as files are, and the same as cameras send it, without B-frames.
