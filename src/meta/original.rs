@@ -25,15 +25,18 @@ impl Original {
         let mut kept = self.0.lock().unwrap();
         let mut original = kept.take_if(|original| original.is_writable() && is_of_these_two(original, copy))?;
         let target = original.get_mut().expect("just checked");
-        copy.remove_all_memory();
-        // That of the pool is still there, and that of the copy says the same.
         let has_layout =
             target.iter_meta::<gst_video::VideoMeta>().any(|meta| meta.flags().contains(gst::MetaFlags::LOCKED));
         super::remove(target, |meta| !super::is_of_pool(meta));
-        super::copy(copy, target).ok()?;
+        if super::copy(copy, target).is_err() {
+            *kept = Some(original);
+            return None;
+        }
         if has_layout {
+            // The copy's says the same.
             super::remove(target, super::is_copied_layout);
         }
+        copy.remove_all_memory();
         Some(original)
     }
 
@@ -132,10 +135,7 @@ mod tests {
         assert_eq!(original.meta::<gst_video::VideoCropMeta>().unwrap().rect(), (1, 2, 3, 4));
         assert_eq!(original.iter_meta::<VideoMeta>().count(), 1);
         assert_eq!(original.iter_meta::<gst::ParentBufferMeta>().count(), 0);
-        drop(copy);
-        let mut originals = originals;
-        originals.0.retain(Original::is_needed);
-        assert!(originals.0.is_empty());
+        assert!(!originals.0[0].is_needed());
     }
 
     #[test]
