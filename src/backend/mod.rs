@@ -4,7 +4,6 @@ pub mod batcher;
 mod cpu;
 mod lanes;
 mod plan;
-mod recordings;
 pub mod tensorrt;
 
 use std::ffi::c_void;

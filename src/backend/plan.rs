@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::tensorrt::{Options, TensorRt};
+use super::tensorrt::{self, Options};
 use super::{Backend, Choice, Chosen, Described, Loading, Runner, choose, describe, open_on_cpu};
 use crate::cuda::driver::Context;
 use crate::error::Result;
@@ -65,7 +65,7 @@ impl Plan {
     /// Loads the model; this is the slow part.
     pub fn load(&self, loading: &Loading) -> Result<Box<dyn Backend>> {
         Ok(match (self.runner, &self.cuda) {
-            (Runner::TensorRt(library), Some(cuda)) => TensorRt::open(self, library, cuda, loading)?,
+            (Runner::TensorRt(library), Some(cuda)) => tensorrt::open(self, library, cuda, loading)?,
             _ => open_on_cpu(self.model().clone(), &self.spec, self.batch)?,
         })
     }

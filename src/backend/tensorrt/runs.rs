@@ -1,208 +1,23 @@
-//! Models on an NVIDIA GPU, by TensorRT.
-//!
-//! An ONNX file becomes an engine first: found in the cache, or built, which takes seconds to minutes. Tensors go in and come
-//! out in GPU memory, and nothing here waits for the GPU once the model is loaded.
+//! Runs of an engine, one at a time and in order, on tensors in GPU memory. Nothing here waits for the GPU once it is open.
 
 use std::ffi::c_void;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::lanes::Lanes;
 use super::recordings::Recordings;
-use super::{Backend, Event, Loading, Plan, check_rows};
+use super::{Graphs, with_rows};
+use crate::backend::{Backend, Loading, Plan, check_rows};
 use crate::cuda::driver::{Context, Fence, Stream};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{DeviceBlock, DevicePool, Slots};
-use crate::model::{self, Model};
+use crate::model::Model;
 use crate::tensor::{Dims, Tensor, TensorDesc, Tensors};
-use crate::tensorrt::builder::{self, BuildOptions, Shape};
-use crate::tensorrt::cache::{Cache, Lookup};
 use crate::tensorrt::engine::{self, Engine, Io};
-use crate::tensorrt::exit::Inside;
-use crate::tensorrt::header::Header;
 use crate::tensorrt::interfaces;
-use crate::tensorrt::library::Library;
-use crate::tensorrt::onnx::Onnx;
 use crate::vision::recipe::InputSpec;
 
-/// What the user says about TensorRT.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// File or folder; the newest that is found by default.
-    pub library: Option<PathBuf>,
-    pub engine: engine::Options,
-    /// Shapes are the model's matter.
-    pub build: BuildOptions,
-    /// Take engines from the cache, and build none.
-    pub never_build: bool,
-    /// The user's own by default.
-    pub cache: Option<PathBuf>,
-    pub graphs: Graphs,
-}
-
-/// Whether runs are recorded as CUDA graphs, which cost the host one call each instead of one for each kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Graphs {
-    /// Where the engine can be recorded.
-    #[default]
-    Auto,
-    /// It is an error where it cannot.
-    On,
-    Off,
-}
-
-impl Options {
-    /// How long TensorRT looks for fast kernels, unless the user says otherwise. It is part of an engine's key, so elements and
-    /// sessions must agree on it to find each other's engines.
-    pub const LEVEL: u8 = 3;
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            library: None,
-            engine: engine::Options::default(),
-            build: BuildOptions { level: Some(Options::LEVEL), ..BuildOptions::default() },
-            never_build: false,
-            cache: None,
-            graphs: Graphs::default(),
-        }
-    }
-}
-
-/// Whether a model file is an engine rather than ONNX.
-pub fn is_engine(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "engine" || extension == "plan")
-}
-
-/// Opens the TensorRT that can run the file.
-///
-/// # Errors
-/// `Library`, with what is missing.
-pub fn library_for(path: &Path, options: &Options) -> Result<&'static Library> {
-    let header = match is_engine(path) {
-        true => Some(header(path, &model::contents(path)?)?),
-        false => None,
-    };
-    crate::cuda::driver::available()?;
-    let library = Library::open(options.library.as_deref(), header.as_ref())?;
-    if header.is_none() && !library.has_builder() {
-        return Err(Error::new(Kind::Library, format!("{} cannot build engines", library.name()))
-            .cause(format!("{} is a lean runtime", library.path().display()))
-            .remedy("Set trt-library to the full TensorRT, or model-file to a version-compatible engine"));
-    }
-    Ok(library)
-}
-
-fn header(path: &Path, file: &[u8]) -> Result<Header> {
-    Header::read(file).map_err(|error| error.about(&format!("Cannot use the engine {}", path.display())))
-}
-
-/// Loads an engine file, for it says what it takes and gives only then.
-pub fn load_engine(
-    path: &Path,
-    library: &'static Library,
-    options: &Options,
-    cuda: &Context,
-) -> Result<(Model, Arc<Engine>)> {
-    let _inside = Inside::enter();
-    let file = model::contents(path)?;
-    let header = header(path, &file)?;
-    let engine = Engine::load(cuda, library, &file, &header, &options.engine)
-        .map_err(|error| error.about(&format!("Cannot load the engine {}", path.display())))?;
-    let descs = |tensors: &[Io]| tensors.iter().map(|io| io.desc.clone()).collect();
-    let model = Model::of_engine(path, descs(engine.inputs()), descs(engine.outputs()), header.metadata.as_deref())?;
-    Ok((model, engine))
-}
-
-/// An engine for an ONNX file: from the cache, else built.
-fn engine_of_onnx(plan: &Plan, library: &'static Library, cuda: &Context, loading: &Loading) -> Result<Arc<Engine>> {
-    let Plan { options, spec, batch, .. } = plan;
-    let model = plan.model();
-    let onnx = Onnx::new(&model.path, model::contents(&model.path)?);
-    let build = BuildOptions { shapes: shapes(model, spec, *batch)?, ..options.build.clone() };
-    let (major, minor) = cuda.compute_capability()?;
-    let gpu = format!("{}, compute capability {major}.{minor}", cuda.device_name()?);
-    let key = build.key(library, &onnx, &gpu)?;
-    let cache = Cache::open(options.cache.as_deref()).map_err(|error| (loading.tell)(Event::Warning(error))).ok();
-
-    let waiting = || (loading.tell)(Event::Step("another process builds this engine", None));
-    let find = |cache: &Cache| cache.find(&key, loading.cancelled, waiting);
-    let slot = match cache.as_ref().map(|cache| Ok((cache, find(cache)?))).transpose()? {
-        Some((cache, Lookup::Hit(file))) => match load(&file, model, library, options, cuda) {
-            Ok(engine) => return Ok(engine),
-            // It was good once; something has changed that the key does not know, like the driver.
-            Err(error) if error.kind() == Kind::Model && !error.cause_text().contains("memory") => {
-                (loading.tell)(Event::Warning(error));
-                cache.forget(&key);
-                match find(cache)? {
-                    Lookup::Hit(file) => return load(&file, model, library, options, cuda),
-                    Lookup::Miss(slot) => Some(slot),
-                }
-            }
-            Err(error) => return Err(error),
-        },
-        Some((_, Lookup::Miss(slot))) => Some(slot),
-        None => None,
-    };
-    let why = slot.as_ref().map_or("there is no cache", |slot| slot.why());
-    if options.never_build {
-        return Err(Error::new(Kind::Settings, format!("There is no engine for {}", model.path.display()))
-            .cause(why)
-            .remedy("Set engine-build=auto to have it built, or model-file to an engine"));
-    }
-    (loading.tell)(Event::Step(&format!("building an engine with {}, because {why}", library.name()), Some(0)));
-    let timing = cache.as_ref().filter(|_| !library.family().is_rtx()).map(|cache| cache.timing(&library.name(), &gpu));
-    let known = timing.as_ref().and_then(|timing| timing.load());
-    let progress = |progress: interfaces::Progress<'_>| {
-        (loading.tell)(Event::Step(progress.phase, Some((progress.fraction * 100.0) as u32)));
-    };
-    let _entered = cuda.enter()?;
-    let built = builder::build(library, &onnx, &build, known.as_deref(), &progress, loading.cancelled)?;
-    if let (Some(timing), Some(measured)) = (timing, &built.timing) {
-        let _ = timing.save(measured); // the next build only takes longer
-    }
-    if let Some(Err(error)) = slot.map(|slot| slot.store(&built.engine)) {
-        (loading.tell)(Event::Warning(error));
-    }
-    load(&built.engine, model, library, options, cuda)
-}
-
-fn load(
-    file: &[u8],
-    model: &Model,
-    library: &'static Library,
-    options: &Options,
-    cuda: &Context,
-) -> Result<Arc<Engine>> {
-    Header::read(file)
-        .and_then(|header| Engine::load(cuda, library, file, &header, &options.engine))
-        .map_err(|error| error.about(&format!("Cannot load the engine of {}", model.path.display())))
-}
-
-/// The dimensions of all inputs that the file leaves open, fastest where batches are full.
-fn shapes(model: &Model, spec: &InputSpec, batch: usize) -> Result<Vec<Shape>> {
-    let (one, all) = (model.side_inputs(spec, 1)?, model.side_inputs(spec, batch)?);
-    let shapes = model.inputs.iter().zip(one.iter().zip(&all)).map(|(input, (one, all))| {
-        let largest = all.as_ref().map_or_else(|| with_rows(&spec.desc.dims, batch), |all| all.desc().dims.clone());
-        let smallest = match input.dims.first() {
-            Some(&Dims::DYNAMIC) => one.as_ref().map_or(&spec.desc, |one| one.desc()).dims.clone(),
-            _ => largest.clone(),
-        };
-        let shape = Shape { input: input.name.clone(), smallest, usual: largest.clone(), largest };
-        (!input.dims.is_static()).then_some(shape)
-    });
-    Ok(shapes.flatten().collect())
-}
-
-fn with_rows(dims: &Dims, rows: usize) -> Dims {
-    let mut dims = dims.clone();
-    dims.0[0] = rows as i64;
-    dims
-}
-
-pub struct TensorRt {
+/// An engine with all that its runs want.
+pub struct Runs {
     /// Others may queue what is done with the outputs here.
     stream: Arc<Stream>,
     /// Passed when the last run is done, where that was queued for a caller's stream.
@@ -231,34 +46,11 @@ pub struct TensorRt {
     gathered: Option<DeviceBlock>,
 }
 
-impl TensorRt {
-    /// Loads the model of a plan.
-    pub fn open(plan: &Plan, library: &'static Library, cuda: &Context, loading: &Loading) -> Result<Box<dyn Backend>> {
-        let _inside = Inside::enter();
-        let engine = match &plan.described.engine {
-            Some(engine) => engine.clone(),
-            None => engine_of_onnx(plan, library, cuda, loading)?,
-        };
-        let what = format!("Cannot run {} with {}", plan.model().path.display(), library.name());
-        let mut lanes = vec![TensorRt::lane(plan, &engine, cuda, loading, &what)?];
-        while lanes.len() < loading.lanes {
-            match TensorRt::lane(plan, &engine, cuda, loading, &what) {
-                Ok(lane) => lanes.push(lane),
-                // It runs all the same, only less fast.
-                Err(error) => {
-                    let runs = format!("{} runs of it are on the GPU side by side", lanes.len());
-                    interfaces::log(interfaces::Level::Warning, &format!("{}; so {runs}", error.as_clause()));
-                    break;
-                }
-            }
-        }
-        Ok(Lanes::of(lanes))
-    }
-
-    /// What runs one run at a time.
-    fn lane(plan: &Plan, engine: &Arc<Engine>, cuda: &Context, loading: &Loading, what: &str) -> Result<Self> {
+impl Runs {
+    /// Prepares an engine for the pictures of a plan, and records its first runs.
+    pub fn open(plan: &Plan, engine: &Arc<Engine>, cuda: &Context, loading: &Loading, what: &str) -> Result<Self> {
         let options = &plan.options;
-        let mut backend = TensorRt::prepare(plan.model(), &plan.spec, plan.batch, engine.clone(), cuda)
+        let mut backend = Runs::prepare(plan.model(), &plan.spec, plan.batch, engine.clone(), cuda)
             .map_err(|error| error.about(what))?;
         match backend.try_recording(options.graphs, loading) {
             Err(error) if options.graphs == Graphs::On => {
@@ -303,7 +95,7 @@ impl TensorRt {
             Ok((io.clone(), desc))
         });
         let outputs = outputs.collect::<Result<_>>()?;
-        let mut backend = TensorRt {
+        let mut backend = Runs {
             context,
             stream,
             elsewhere: None,
@@ -421,9 +213,9 @@ impl TensorRt {
     /// and two waits between streams are microseconds.
     ///
     /// # Safety
-    /// As for [`TensorRt::start`]; the stream is of our context, and alive.
+    /// As for [`Runs::start`]; the stream is of our context, and alive.
     unsafe fn start_on(&mut self, callers: *mut c_void) -> Result<Fence> {
-        let TensorRt { stream, elsewhere, recorded, addresses, .. } = self;
+        let Runs { stream, elsewhere, recorded, addresses, .. } = self;
         // Runs share the memory that they work in.
         let last = elsewhere.clone().map_or_else(|| stream.record(), Ok)?;
         // SAFETY: as above.
@@ -446,9 +238,9 @@ impl TensorRt {
     /// Queues a run that has no recording, and makes one where that is due.
     ///
     /// # Safety
-    /// As for [`TensorRt::start`].
+    /// As for [`Runs::start`].
     unsafe fn enqueue(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
-        let TensorRt { stream, recorder, recorded, refused, context, addresses, image, outputs, .. } = self;
+        let Runs { stream, recorder, recorded, refused, context, addresses, image, outputs, .. } = self;
         if let Some(error) = refused.take() {
             let what = format!("Runs are no longer recorded as CUDA graphs: {}", error.as_clause());
             interfaces::log(interfaces::Level::Warning, &what);
@@ -546,7 +338,7 @@ fn no_profile(engine: &Engine, image: &Io, wanted: &TensorDesc, batch: usize) ->
         .remedy("Set batch-size and input-size to what is in that range, or build the engine for it")
 }
 
-impl Drop for TensorRt {
+impl Drop for Runs {
     fn drop(&mut self) {
         // Runs use what is about to be freed.
         let _ = self.elsewhere.take().map_or(Ok(()), |last| last.wait());
@@ -554,7 +346,7 @@ impl Drop for TensorRt {
     }
 }
 
-impl Backend for TensorRt {
+impl Backend for Runs {
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
         let memories = pictures.iter().map(|picture| self.memory(&picture[0])).collect::<Result<Vec<_>>>()?;
         let rows = pictures.len().max(*self.rows.start());
