@@ -7,7 +7,7 @@
 //!
 //! An engine file is compared with a session around it, and without one, in a CUDA graph and by enqueueV3. These runs take turns on the
 //! same tensors, for the GPU is faster at one time than at another, by more than a session costs. And they are waited for awake:
-//! a fence's own wait mostly naps, up to some 60 µs too long.
+//! a fence's own wait mostly naps, by a sixteenth too long and more.
 
 #[path = "../common/awake.rs"]
 mod awake;

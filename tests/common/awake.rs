@@ -3,7 +3,7 @@
 use gsttrt::cuda::driver::Fence;
 use gsttrt::error::Result;
 
-/// Waits awake. A fence's own wait mostly naps, up to some 60 µs too long, which would be part of what is measured.
+/// Waits awake. A fence's own wait mostly naps, by a sixteenth too long and more, which would be part of what is measured.
 pub fn wait_awake(fence: &Fence) -> Result<()> {
     while !fence.is_passed() {
         std::hint::spin_loop();
