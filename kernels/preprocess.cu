@@ -2,15 +2,17 @@
 //   in    planes of a frame, rows `strides` bytes apart, samples of 8 bits or of 16 (10 in the upper bits), which are
 //         `step` bytes from those of the next pixel; two that are read side by side are aligned to both
 //   out   tensor [C][H][W] or [H][W][C] of f32, f16 or u8, dense
-//   grid  a thread makes COLUMNS pixels of a row, a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
+//   grid  a thread makes COLUMNS pixels of a row of the scaled frame, and of the rows of padding that are a multiple of its
+//         height away; a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
 //   math  that of src/vision/preprocess/mod.rs, bit by bit; positions come from its tables
 //   face  src/cuda/kernels/preprocess.rs, which mirrors Parameters
 #include "common.cuh"
 
 inline constexpr uint32_t THREADS_X = 32;
 inline constexpr uint32_t THREADS_Y = 4;
-inline constexpr uint32_t COLUMNS = 4;
-inline constexpr uint32_t MAX_BATCH = 32;
+inline constexpr uint32_t COLUMNS = 2;
+// With parameters for 32 frames a launch for one takes 0.1 us longer, and now and then 0.9; with those for 8 as long as for one.
+inline constexpr uint32_t MAX_BATCH = 8;
 
 // Where a column or a row is sampled: between `near` and the sample after it, which counts `weight`. Columns are in bytes.
 struct alignas(16) Position {
@@ -110,20 +112,13 @@ __device__ inline void load(Around<S> (&to)[COLUMNS], const uint8_t *plane, uint
     for (uint32_t k = 0; k < COLUMNS; k++)
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++) to[k].near[i].load(at + columns[k] + i * step);
-    // A far row without weight is not read; below the last there is none.
-    if (weight != 0.0f) {
-        at += stride;
-        asm("" : "+l"(at));
+    // A far row without weight is the near one once more, which takes less time than a branch; below the last there is none.
+    at += weight != 0.0f ? stride : 0;
+    asm("" : "+l"(at));
 #pragma unroll
-        for (uint32_t k = 0; k < COLUMNS; k++)
+    for (uint32_t k = 0; k < COLUMNS; k++)
 #pragma unroll
-            for (uint32_t i = 0; i < 2; i++) to[k].far[i].load(at + columns[k] + i * step);
-    } else {
-#pragma unroll
-        for (uint32_t k = 0; k < COLUMNS; k++)
-#pragma unroll
-            for (uint32_t i = 0; i < 2; i++) to[k].far[i] = to[k].near[i];
-    }
+        for (uint32_t i = 0; i < 2; i++) to[k].far[i].load(at + columns[k] + i * step);
 }
 
 // The same where every position falls on a sample.
@@ -236,22 +231,23 @@ template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES 
 __device__ inline void preprocess(const Parameters &p) {
     const Frame &frame = p.frames[blockIdx.z];
     const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * COLUMNS;
-    const uint32_t y = blockIdx.y * THREADS_Y + threadIdx.y;
-    if (x >= p.tensor_width || y >= p.tensor_height) return;
+    const uint32_t row_number = blockIdx.y * THREADS_Y + threadIdx.y;
+    if (x >= p.tensor_width || row_number >= p.height) return;
 
-    // Outside the scaled frame these wrap around to great numbers.
-    bool inside[COLUMNS], any = false, all = true;
+    // Beside the scaled frame these wrap around to great numbers.
+    bool inside[COLUMNS], any = false;
 #pragma unroll
     for (uint32_t k = 0; k < COLUMNS; k++) {
-        inside[k] = x + k - p.left < p.width && y - p.top < p.height;
+        inside[k] = x + k - p.left < p.width;
         any |= inside[k];
-        all &= inside[k];
     }
 
-    Pixel pixels[COLUMNS];
+    // All loads go before all else, so that they are under way together.
+    Position row, columns[COLUMNS];
+    Around<Samples<Sample, FIRST>> first[COLUMNS];
+    Around<Samples<Sample, OTHERS>> others[PLANES + 1][COLUMNS];
     if (any) {
-        const Position row = position(p.rows, y - p.top);
-        Position columns[COLUMNS];
+        row = position(p.rows, row_number);
         uint32_t first_columns[COLUMNS], others_columns[COLUMNS];
 #pragma unroll
         for (uint32_t k = 0; k < COLUMNS; k++) {
@@ -259,10 +255,6 @@ __device__ inline void preprocess(const Parameters &p) {
             first_columns[k] = columns[k].first;
             others_columns[k] = columns[k].others;
         }
-
-        // All loads go before all arithmetic, so that they are under way together.
-        Around<Samples<Sample, FIRST>> first[COLUMNS];
-        Around<Samples<Sample, OTHERS>> others[PLANES + 1][COLUMNS];
         if (p.first_alone) {
             load_alone(first, frame.planes[0], frame.strides[0], row.first, first_columns);
         } else {
@@ -272,7 +264,17 @@ __device__ inline void preprocess(const Parameters &p) {
         for (uint32_t i = 0; i != PLANES; i++)
             load(others[i], frame.planes[1 + i], frame.strides[1 + i], row.others, row.others_weight, others_columns,
                  p.others_step);
+    }
 
+    Pixel pixels[COLUMNS];
+#pragma unroll
+    for (uint32_t k = 0; k < COLUMNS; k++) pixels[k] = {p.pad, p.pad, p.pad};
+    for (uint32_t beyond = row_number + p.height; beyond < p.tensor_height; beyond += p.height) {
+        const uint32_t y = p.top + beyond;
+        store(p, frame, x, y < p.tensor_height ? y : y - p.tensor_height, pixels);
+    }
+
+    if (any) {
 #pragma unroll
         for (uint32_t k = 0; k < COLUMNS; k++) {
             const auto main = [&](uint32_t n) {
@@ -282,29 +284,25 @@ __device__ inline void preprocess(const Parameters &p) {
             const auto chroma = [&](uint32_t i) {
                 return resample(others[i / OTHERS][k], i % OTHERS, columns[k].others_weight, row.others_weight);
             };
+            Pixel pixel;
             if constexpr (PLANES > 0) {
-                pixels[k] = from_yuv(p, main(0), chroma(0), chroma(1));
+                pixel = from_yuv(p, main(0), chroma(0), chroma(1));
             } else if constexpr (FIRST == 3) {
-                pixels[k] = from_rgb(p, main(0), main(1), main(2));
+                pixel = from_rgb(p, main(0), main(1), main(2));
             } else {
-                pixels[k] = from_luma(p, main(0));
+                pixel = from_luma(p, main(0));
             }
+            if (inside[k]) pixels[k] = pixel;
         }
     }
-    if (!all) {
-#pragma unroll
-        for (uint32_t k = 0; k < COLUMNS; k++)
-            if (!inside[k]) pixels[k] = {p.pad, p.pad, p.pad};
-    }
-    store(p, frame, x, y, pixels);
+    store(p, frame, x, p.top + row_number, pixels);
 }
 
-// Beside the count of threads: blocks on a multiprocessor. With ten, loads of enough pixels are under way, for a few registers
-// that are spilled.
-extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 10) preprocess_nv12(const __grid_constant__ Parameters p) {
+// Beside the count of threads: blocks that a multiprocessor must have room for. With sixteen, or no number, loads wait for registers.
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 12) preprocess_nv12(const __grid_constant__ Parameters p) {
     preprocess<uint8_t, 1, 2, 1>(p);
 }
-extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 10) preprocess_p010(const __grid_constant__ Parameters p) {
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 12) preprocess_p010(const __grid_constant__ Parameters p) {
     preprocess<uint16_t, 1, 2, 1>(p);
 }
 // I420, and the other two where pairs are not aligned.

@@ -16,11 +16,11 @@ use crate::vision::preprocess::sampler::{Axis, Sampler};
 use crate::vision::recipe::{Colors, InputSpec, Order};
 
 /// Frames of one launch.
-pub const MAX_BATCH: usize = 32;
+pub const MAX_BATCH: usize = 8;
 
-/// Threads of a block, and the pixels of a row that each makes, as in the kernel.
+/// Threads of a block, and the pixels of a row of the scaled frame that each makes, as in the kernel.
 const THREADS: (u32, u32) = (32, 4);
-const COLUMNS: u32 = 4;
+const COLUMNS: u32 = 2;
 
 /// Turns frames of one format and size into one kind of tensor. Built once per caps; holds the tables on the GPU.
 pub struct Preprocess {
@@ -210,7 +210,7 @@ impl Preprocess {
             let function = one_by_one.unwrap_or(&self.function);
             let grid = (
                 parameters.tensor_width.div_ceil(THREADS.0 * COLUMNS),
-                parameters.tensor_height.div_ceil(THREADS.1),
+                parameters.height.div_ceil(THREADS.1),
                 frames.len() as u32,
             );
             let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
