@@ -273,58 +273,86 @@ fn anywhere(random: &mut Random, count: usize, classes: usize, equal: bool) -> V
     (0..count).map(|_| one()).collect()
 }
 
-/// Each of them with all kinds of settings.
-fn compare_crowds(context: &Context, crowds: &[(String, Vec<Detection>)]) {
+/// Limits and thresholds that crowds are suppressed with: those of all heads, and such as fit crowds.
+fn crowd_settings() -> Vec<(f32, usize, bool)> {
+    let more = [
+        (0.5, 0, false),
+        (0.5, 64, false),
+        (0.5, 65, true),
+        (0.3, 4096, true),
+        (0.9, 5000, false),
+        (0.9, 10000, false),
+        (-1.0, 9, false),
+        (f32::NAN, 9, false),
+    ];
+    SETTINGS.into_iter().chain(more).collect()
+}
+
+type Crowd = (String, Vec<Detection>);
+
+/// Crowd number n with these settings.
+fn compare_crowds(context: &Context, crowds: &[Crowd], settings: impl Fn(usize) -> Vec<(f32, usize, bool)>) {
     let hints = Hints { input: Some((640, 640)), classes: Some(80), ..Hints::default() };
-    let mut pair = Pair::new(context, Layout::DeepstreamYolo, &[given(&[], CROWD)], &hints);
-    for (what, crowd) in crowds {
-        let tensors = [given(crowd, CROWD)];
-        for (iou, limit, agnostic) in SETTINGS.into_iter().chain([
-            (0.5, 0, false),
-            (0.5, 64, false),
-            (0.5, 65, true),
-            (0.3, 4096, true),
-            (0.9, 5000, false),
-            (0.9, 10000, false),
-            (-1.0, 9, false),
-            (f32::NAN, 9, false),
-        ]) {
+    let rows = crowds.iter().map(|(_, crowd)| crowd.len()).max().unwrap();
+    let mut pair = Pair::new(context, Layout::DeepstreamYolo, &[given(&[], rows)], &hints);
+    for (number, (what, crowd)) in crowds.iter().enumerate() {
+        let tensors = [given(crowd, rows)];
+        for (iou, limit, agnostic) in settings(number) {
             pair.compare(what, &tensors, &Thresholds::uniform(0.001), &mut Nms::new(iou, limit, agnostic));
         }
     }
 }
 
 /// At borders of words, of rows of the matrix, and of the window.
-#[test]
-fn crowds_of_all_sizes() {
-    let Some(context) = gpu::context() else { return };
+fn crowds_at_borders() -> Vec<Crowd> {
     let mut random = Random(3);
     let small = [0, 1, 2, 63, 64, 65, 500, 2000, 2048, 2049, 4095, 4096, 4097, 4160, 4161];
     let counts = small.into_iter().chain([8191, 8192, 8193, 8256, 8257, CROWD]);
-    let crowds: Vec<_> =
-        counts.map(|count| (format!("{count} anywhere"), anywhere(&mut random, count, 80, false))).collect();
-    compare_crowds(&context, &crowds);
+    counts.map(|count| (format!("{count} anywhere"), anywhere(&mut random, count, 80, false))).collect()
+}
+
+/// The great ones of so many.
+fn crowds_of_kinds(count: usize) -> Vec<Crowd> {
+    let mut random = Random(4);
+    let mut crowds: Vec<Crowd> = Vec::new();
+    crowds.push(("one class".into(), anywhere(&mut random, 3000, 1, false)));
+    crowds.push(("equal scores".into(), anywhere(&mut random, 5000, 3, true)));
+    let apart = |i: usize, score| detection((i % 100) as f32 * 6.0, (i / 100) as f32 * 6.0, 5.0, 5.0, score, 0);
+    crowds.push(("none overlap".into(), (0..count).map(|i| apart(i, 0.5)).collect()));
+    crowds.push(("none overlap, worst first".into(), (0..count).map(|i| apart(i, 0.1 + i as f32 * 1e-5)).collect()));
+    crowds.push(("all the same".into(), vec![detection(9.0, 9.0, 50.0, 50.0, 0.5, 7); count]));
+    // Each repeats the next: who is kept depends on all before.
+    let chain = |i: usize| detection(i as f32, 0.0, 3.0, 9.0, 1.0 - i as f32 * 1e-5, 0);
+    crowds.push(("a chain".into(), (0..count).map(chain).collect()));
+    crowds.push(("chains".into(), (0..count).map(|i| chain(i * 7 % 12000)).collect()));
+    crowds
+}
+
+#[test]
+fn crowds_of_all_sizes() {
+    let Some(context) = gpu::context() else { return };
+    compare_crowds(&context, &crowds_at_borders(), |_| crowd_settings());
 }
 
 #[test]
 fn crowds_of_every_kind() {
     let Some(context) = gpu::context() else { return };
-    let mut random = Random(4);
-    let mut crowds: Vec<(String, Vec<Detection>)> = Vec::new();
-    crowds.push(("one class".into(), anywhere(&mut random, 3000, 1, false)));
-    crowds.push(("equal scores".into(), anywhere(&mut random, 5000, 3, true)));
-    let apart = |i: usize, score| detection((i % 100) as f32 * 6.0, (i / 100) as f32 * 6.0, 5.0, 5.0, score, 0);
-    crowds.push(("none overlap".into(), (0..CROWD).map(|i| apart(i, 0.5)).collect()));
-    crowds.push(("none overlap, worst first".into(), (0..CROWD).map(|i| apart(i, 0.1 + i as f32 * 1e-5)).collect()));
-    crowds.push(("all the same".into(), vec![detection(9.0, 9.0, 50.0, 50.0, 0.5, 7); CROWD]));
-    // Each repeats the next: who is kept depends on all before.
-    let chain = |i: usize| detection(i as f32, 0.0, 3.0, 9.0, 1.0 - i as f32 * 1e-5, 0);
-    crowds.push(("a chain".into(), (0..CROWD).map(chain).collect()));
-    crowds.push(("chains".into(), (0..CROWD).map(|i| chain(i * 7 % 12000)).collect()));
-    compare_crowds(&context, &crowds);
+    compare_crowds(&context, &crowds_of_kinds(CROWD), |_| crowd_settings());
 }
 
-/// The same in short, for tools that are slow.
+/// Each crowd once, with settings that take turns, for tools that are slow.
+#[test]
+fn each_crowd_in_short() {
+    let Some(context) = gpu::context() else { return };
+    let one = |number: usize| vec![crowd_settings()[number % crowd_settings().len()]];
+    let mut crowds = crowds_at_borders();
+    crowds.retain(|(_, crowd)| crowd.len() < CROWD);
+    compare_crowds(&context, &crowds, one);
+    // Just beyond the window.
+    compare_crowds(&context, &crowds_of_kinds(8257), one);
+}
+
+/// Boxes that are kept on both sides of it.
 #[test]
 fn behind_the_window() {
     let Some(context) = gpu::context() else { return };

@@ -3,7 +3,7 @@
 //! `cargo bench --bench gpu_chain -- MODEL [LIBRARY]`
 //!
 //! A model is an engine, or ONNX of which one is built as trtinfer does by default. A time is that from the first call to results,
-//! the median of many, one frame at a time. Regular: the tensor lies on the host and is copied to the GPU, the model runs, its outputs are copied back;
+//! the median of many, one frame at a time, waited for as trtnms waits. Regular: the tensor lies on the host and is copied to the GPU, the model runs, its outputs are copied back;
 //! from and to memory as a program has it, or pinned. Zero-copy: the tensor is there and the outputs stay. The complete chain
 //! begins with a decoded 1080p frame in GPU memory and ends with boxes on the host.
 
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use cudarc::driver::result;
 use gsttrt::backend::tensorrt;
-use gsttrt::cuda::driver::{self, Stream};
+use gsttrt::cuda::driver::{self, Patience, Stream};
 use gsttrt::cuda::graph::Graph;
 use gsttrt::cuda::kernels::boxes::Boxes;
 use gsttrt::cuda::kernels::preprocess::Preprocess;
@@ -38,12 +38,13 @@ const HEIGHT: usize = 1080;
 /// How much faster zero-copy inference must be than the regular path from and to pinned memory, the faster of the two.
 const BAR: f64 = 1.25;
 
-/// Median microseconds.
-fn time(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
-    let mut times = Vec::new();
+/// Median microseconds from the call to the end of what it queues.
+fn time(stream: &Stream, mut queue: impl FnMut() -> Result<()>) -> Result<f64> {
+    let (mut times, mut patience) = (Vec::new(), Patience::default());
     for _ in 0..REPEATS + 50 {
         let begun = Instant::now();
-        run()?;
+        queue()?;
+        stream.record_awaited(&patience)?.wait_again(&mut patience)?;
         times.push(begun.elapsed().as_secs_f64() * 1e6);
     }
     let times = &mut times[50..];
@@ -130,7 +131,7 @@ impl Bench {
             // SAFETY: as above; such copies return once the host has the bytes.
             unsafe { result::memcpy_dtoh_async(host, *address, self.stream.raw().cast()) }.expect("a copy");
         }
-        self.stream.synchronize()
+        Ok(())
     }
 }
 
@@ -189,31 +190,24 @@ fn main() -> Result<()> {
     let mut boxes = Boxes::new(&cuda, &decoder)?;
     let (thresholds, nms) = (Thresholds::uniform(0.25), Nms::new(0.45, 300, false));
 
-    let enqueued = time(|| {
-        bench.infer()?;
-        bench.stream.synchronize()
-    })?;
+    let stream = bench.stream.clone();
+    let enqueued = time(&stream, || bench.infer())?;
     bench.record()?;
     let input = vec![7; desc.bytes().expect("fixed dimensions")];
     let mut outputs: Vec<Vec<u8>> = bench.outputs.iter().map(|(_, host)| vec![0; host.host().len()]).collect();
-    let pageable = time(|| bench.regular(&input, &mut outputs))?;
-    let regular = time(|| {
+    let pageable = time(&stream, || bench.regular(&input, &mut outputs))?;
+    let regular = time(&stream, || {
         bench.copy_in()?;
         bench.infer()?;
-        bench.copy_out()?;
-        bench.stream.synchronize()
+        bench.copy_out()
     })?;
-    let zero_copy = time(|| {
-        bench.infer()?;
-        bench.stream.synchronize()
-    })?;
-    let copies = time(|| {
+    let zero_copy = time(&stream, || bench.infer())?;
+    let copies = time(&stream, || {
         bench.copy_in()?;
-        bench.copy_out()?;
-        bench.stream.synchronize()
+        bench.copy_out()
     })?;
     let address = bench.input.1.address();
-    let chain = time(|| {
+    let chain = time(&stream, || {
         // SAFETY: frame and tensor have their sizes and stay until the end.
         unsafe { preprocess.launch(&bench.stream, &planes, address) }?;
         bench.infer()?;
