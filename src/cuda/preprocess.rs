@@ -28,8 +28,8 @@ pub enum Upload {
 /// Planes begin at multiples of this in an upload.
 const ALIGN: usize = 256;
 
-/// Over PCIe a kernel takes longer for a byte of the host than a copy does (1.3 to 1.45 times on an H200, by
-/// tests/bench/memory.rs), but need not read all of them.
+/// Over PCIe a kernel takes longer for a byte of the host than a copy does (on an H200, by tests/bench/memory.rs, 1.2 times where it
+/// skips rows, up to 1.9 where it needs every byte), but need not read all of them.
 const DETOUR: f64 = 1.4;
 
 /// Up to so many bytes, to start a copy and to wait for it takes longer than that.
