@@ -469,7 +469,7 @@ kernel = statistics.median(counted) if counted else None
 each = float(launches) / 32
 by_ncu = f"{kernel:.2f} µs by ncu" if counted else "not counted by ncu"
 print(f"1080p NV12 to f16 1x3x640x640: {by_ncu}; {each:.2f} µs a frame of 32 launches in a row; one launch between two events "
-      f"{one}, which alone are {events} apart; 32 frames in one launch {batch} µs, {share} % of the copy bandwidth")
+      f"{one}, which alone are {events} apart; 32 frames back to back {batch} µs, {share} % of the copy bandwidth")
 sys.exit(not (max(kernel or 0, each, float(one)) <= 6 and int(share) >= 50))
 END
 }
