@@ -273,31 +273,30 @@ fn anywhere(random: &mut Random, count: usize, classes: usize, equal: bool) -> V
     (0..count).map(|_| one()).collect()
 }
 
-/// Limits and thresholds that crowds are suppressed with: those of all heads, and such as fit crowds.
-fn crowd_settings() -> Vec<(f32, usize, bool)> {
-    let more = [
-        (0.5, 0, false),
-        (0.5, 64, false),
-        (0.5, 65, true),
-        (0.3, 4096, true),
-        (0.9, 5000, false),
-        (0.9, 10000, false),
-        (-1.0, 9, false),
-        (f32::NAN, 9, false),
-    ];
-    SETTINGS.into_iter().chain(more).collect()
-}
+/// For crowds, beside those for all heads.
+const CROWD_SETTINGS: [(f32, usize, bool); 8] = [
+    (0.5, 0, false),
+    (0.5, 64, false),
+    (0.5, 65, true),
+    (0.3, 4096, true),
+    (0.9, 5000, false),
+    (0.9, 10000, false),
+    (-1.0, 9, false),
+    (f32::NAN, 9, false),
+];
+const ALL_SETTINGS: usize = SETTINGS.len() + CROWD_SETTINGS.len();
 
 type Crowd = (String, Vec<Detection>);
 
-/// Crowd number n with these settings.
-fn compare_crowds(context: &Context, crowds: &[Crowd], settings: impl Fn(usize) -> Vec<(f32, usize, bool)>) {
+/// Each of them with so many settings, which take turns.
+fn compare_crowds(context: &Context, crowds: &[Crowd], each: usize) {
     let hints = Hints { input: Some((640, 640)), classes: Some(80), ..Hints::default() };
     let rows = crowds.iter().map(|(_, crowd)| crowd.len()).max().unwrap();
     let mut pair = Pair::new(context, Layout::DeepstreamYolo, &[given(&[], rows)], &hints);
-    for (number, (what, crowd)) in crowds.iter().enumerate() {
+    let mut settings = SETTINGS.into_iter().chain(CROWD_SETTINGS).cycle();
+    for (what, crowd) in crowds {
         let tensors = [given(crowd, rows)];
-        for (iou, limit, agnostic) in settings(number) {
+        for (iou, limit, agnostic) in settings.by_ref().take(each) {
             pair.compare(what, &tensors, &Thresholds::uniform(0.001), &mut Nms::new(iou, limit, agnostic));
         }
     }
@@ -311,7 +310,7 @@ fn crowds_at_borders() -> Vec<Crowd> {
     counts.map(|count| (format!("{count} anywhere"), anywhere(&mut random, count, 80, false))).collect()
 }
 
-/// The great ones of so many.
+/// Those that are one kind of box have so many.
 fn crowds_of_kinds(count: usize) -> Vec<Crowd> {
     let mut random = Random(4);
     let mut crowds: Vec<Crowd> = Vec::new();
@@ -331,25 +330,23 @@ fn crowds_of_kinds(count: usize) -> Vec<Crowd> {
 #[test]
 fn crowds_of_all_sizes() {
     let Some(context) = gpu::context() else { return };
-    compare_crowds(&context, &crowds_at_borders(), |_| crowd_settings());
+    compare_crowds(&context, &crowds_at_borders(), ALL_SETTINGS);
 }
 
 #[test]
 fn crowds_of_every_kind() {
     let Some(context) = gpu::context() else { return };
-    compare_crowds(&context, &crowds_of_kinds(CROWD), |_| crowd_settings());
+    compare_crowds(&context, &crowds_of_kinds(CROWD), ALL_SETTINGS);
 }
 
-/// Each crowd once, with settings that take turns, for tools that are slow.
+/// Each crowd once, for tools that are slow; the greatest ones just beyond the window.
 #[test]
 fn each_crowd_in_short() {
     let Some(context) = gpu::context() else { return };
-    let one = |number: usize| vec![crowd_settings()[number % crowd_settings().len()]];
     let mut crowds = crowds_at_borders();
     crowds.retain(|(_, crowd)| crowd.len() < CROWD);
-    compare_crowds(&context, &crowds, one);
-    // Just beyond the window.
-    compare_crowds(&context, &crowds_of_kinds(8257), one);
+    crowds.extend(crowds_of_kinds(8257));
+    compare_crowds(&context, &crowds, 1);
 }
 
 /// Boxes that are kept on both sides of it.

@@ -3,9 +3,9 @@
 //! `cargo bench --bench gpu_chain -- MODEL [LIBRARY]`
 //!
 //! A model is an engine, or ONNX of which one is built as trtinfer does by default. A time is that from the first call to results,
-//! the median of many, one frame at a time, waited for as trtnms waits. Regular: the tensor lies on the host and is copied to the GPU, the model runs, its outputs are copied back;
-//! from and to memory as a program has it, or pinned. Zero-copy: the tensor is there and the outputs stay. The complete chain
-//! begins with a decoded 1080p frame in GPU memory and ends with boxes on the host.
+//! the median of many, one frame at a time, waited for as trtnms waits. Regular: the tensor lies on the host and is copied to the GPU,
+//! the model runs, its outputs are copied back; from and to memory as a program has it, or pinned. Zero-copy: the tensor is there and
+//! the outputs stay. The complete chain begins with a decoded 1080p frame in GPU memory and ends with boxes on the host.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,13 +38,12 @@ const HEIGHT: usize = 1080;
 /// How much faster zero-copy inference must be than the regular path from and to pinned memory, the faster of the two.
 const BAR: f64 = 1.25;
 
-/// Median microseconds from the call to the end of what it queues.
-fn time(stream: &Stream, mut queue: impl FnMut() -> Result<()>) -> Result<f64> {
-    let (mut times, mut patience) = (Vec::new(), Patience::default());
+/// Median microseconds.
+fn time(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut times = Vec::new();
     for _ in 0..REPEATS + 50 {
         let begun = Instant::now();
-        queue()?;
-        stream.record_awaited(&patience)?.wait_again(&mut patience)?;
+        run()?;
         times.push(begun.elapsed().as_secs_f64() * 1e6);
     }
     let times = &mut times[50..];
@@ -58,6 +57,7 @@ struct Bench {
     graph: Option<Graph>,
     run: Context,
     stream: Arc<Stream>,
+    patience: Patience,
     input: (TensorDesc, DeviceBlock, Mapped),
     outputs: Vec<(u64, Mapped)>,
 }
@@ -90,7 +90,8 @@ impl Bench {
             outputs.push((address, Mapped::new(cuda, bytes)?));
             tensors.push(Tensor::on_device(desc, block));
         }
-        Ok((Bench { graph: None, run, stream: Arc::new(Stream::new(cuda)?), input, outputs }, tensors))
+        let (stream, patience) = (Arc::new(Stream::new(cuda)?), Patience::default());
+        Ok((Bench { graph: None, run, stream, patience, input, outputs }, tensors))
     }
 
     fn infer(&mut self) -> Result<()> {
@@ -131,7 +132,11 @@ impl Bench {
             // SAFETY: as above; such copies return once the host has the bytes.
             unsafe { result::memcpy_dtoh_async(host, *address, self.stream.raw().cast()) }.expect("a copy");
         }
-        Ok(())
+        self.wait()
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.stream.record_awaited(&self.patience)?.wait_again(&mut self.patience)
     }
 }
 
@@ -190,24 +195,31 @@ fn main() -> Result<()> {
     let mut boxes = Boxes::new(&cuda, &decoder)?;
     let (thresholds, nms) = (Thresholds::uniform(0.25), Nms::new(0.45, 300, false));
 
-    let stream = bench.stream.clone();
-    let enqueued = time(&stream, || bench.infer())?;
+    let enqueued = time(|| {
+        bench.infer()?;
+        bench.wait()
+    })?;
     bench.record()?;
     let input = vec![7; desc.bytes().expect("fixed dimensions")];
     let mut outputs: Vec<Vec<u8>> = bench.outputs.iter().map(|(_, host)| vec![0; host.host().len()]).collect();
-    let pageable = time(&stream, || bench.regular(&input, &mut outputs))?;
-    let regular = time(&stream, || {
+    let pageable = time(|| bench.regular(&input, &mut outputs))?;
+    let regular = time(|| {
         bench.copy_in()?;
         bench.infer()?;
-        bench.copy_out()
+        bench.copy_out()?;
+        bench.wait()
     })?;
-    let zero_copy = time(&stream, || bench.infer())?;
-    let copies = time(&stream, || {
+    let zero_copy = time(|| {
+        bench.infer()?;
+        bench.wait()
+    })?;
+    let copies = time(|| {
         bench.copy_in()?;
-        bench.copy_out()
+        bench.copy_out()?;
+        bench.wait()
     })?;
     let address = bench.input.1.address();
-    let chain = time(&stream, || {
+    let chain = time(|| {
         // SAFETY: frame and tensor have their sizes and stay until the end.
         unsafe { preprocess.launch(&bench.stream, &planes, address) }?;
         bench.infer()?;

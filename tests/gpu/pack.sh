@@ -4,9 +4,9 @@
 #
 #   tests/gpu/pack.sh           the stripped plugin, tests, benches and examples, 1080p clips, 640x640 models
 #
-# Benches are built as a release is, so that they measure what users run: minutes, the first time. Programs that look for files of the project find
-# them where it was built, so run.sh puts a link there if need be. Drawing the clip needs Debian's python3-numpy, and the 640x640
-# models a python3 with numpy and onnx.
+# Benches are built as a release is, so that they measure what users run; that takes minutes the first time. Programs that look for
+# files of the project find them where it was built, so run.sh puts a link there if need be. Drawing the clip needs Debian's
+# python3-numpy, and the 640x640 models a python3 with numpy and onnx.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
