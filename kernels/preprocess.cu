@@ -298,7 +298,7 @@ __device__ inline void preprocess(const Parameters &p) {
     store(p, frame, x, p.top + row_number, pixels);
 }
 
-// Beside the count of threads: blocks that a multiprocessor must have room for. With sixteen, or no number, loads wait for registers.
+// Beside the count of threads: blocks that a multiprocessor must have room for. With fourteen or more, loads wait for registers.
 extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 12) preprocess_nv12(const __grid_constant__ Parameters p) {
     preprocess<uint8_t, 1, 2, 1>(p);
 }
