@@ -121,7 +121,8 @@ impl Soak {
 
         let source = pipeline.by_name("source0").unwrap().downcast::<AppSrc>().unwrap();
         let (life, pace) = (Duration::from_secs_f32(random.between(0.5, 8.0)), random.one_of(&[0, 5, 15, 30]));
-        let is_stopped = random.below(3) == 0;
+        // That would stop the build of an engine, too, and it would be built again in the first minute.
+        let is_stopped = random.below(3) == 0 && patience < BUILDING;
         let started = Instant::now();
         let _ = pipeline.set_state(gst::State::Playing); // what fails is on the bus
         let mut said = None;
