@@ -1,7 +1,7 @@
 //! TensorRT on a GPU: engines are built, loaded, run, and compute what the CPU computes.
 //!
 //! Skipped where there is no GPU or no TensorRT, unless REQUIRE_GPU=1. `TRT_LIBRARY` names a library as the property `trt-library` does, and
-//! `TRT_LEAN` the folders of lean runtimes, with colons between them. The engines that are built stay in the scratch folder
+//! `TRT_LEAN` the files or folders of lean runtimes, with colons between them. The engines that are built stay in the scratch folder
 //! tensorrt-plans, and are taken from the folder `TRT_PLANS` where they are there.
 
 mod common;
@@ -235,8 +235,8 @@ fn outputs_are_those_of_the_cpu() {
 
     // What was built version-compatible runs in lean runtimes, and what was not is refused.
     let lean = std::env::var("TRT_LEAN").unwrap_or_default();
-    for folder in lean.split(':').filter(|folder| !folder.is_empty()) {
-        let runtime = Library::open(Some(Path::new(folder)), None).unwrap();
+    for place in lean.split(':').filter(|place| !place.is_empty()) {
+        let runtime = Library::open(Some(Path::new(place)), None).unwrap();
         for (name, works) in [("shapes.onnx-fp32-compatible.engine", true), ("shapes.onnx-fp32.engine", false)] {
             let Ok(plan) = std::fs::read(plans.join(name)) else { continue };
             match load(&cuda, runtime, &plan, true) {

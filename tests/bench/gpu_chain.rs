@@ -1,15 +1,14 @@
 //! Tensors that go through the host against those that stay in GPU memory, with the same engine:
 //!
-//! `cargo bench --bench gpu_chain -- MODEL [LIBRARY]`
+//! `cargo bench --bench gpu_chain -- ENGINE [LIBRARY]`
 //!
-//! A model is an engine, or ONNX of which one is built as trtinfer does by default. A time is that from the first call to results,
-//! the median of many, one frame at a time, waited for as trtnms waits. Regular: the tensor lies on the host and is copied to the GPU,
-//! the model runs, its outputs are copied back; from and to memory as a program has it, or pinned. Zero-copy: the tensor is there and
-//! the outputs stay. The complete chain begins with a decoded 1080p frame in GPU memory and ends with boxes on the host.
+//! A time is that from the first call to results, the median of many, one frame at a time, waited for as trtnms waits. Regular: the
+//! tensor lies on the host and is copied to the GPU, the model runs, its outputs are copied back; from and to memory as a program has
+//! it, or pinned. Zero-copy: the tensor is there and the outputs stay. The complete chain begins with a decoded 1080p frame in GPU
+//! memory and ends with boxes on the host.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use cudarc::driver::result;
@@ -22,11 +21,8 @@ use gsttrt::cuda::kernels::{DevicePlane, DevicePlanes};
 use gsttrt::error::Result;
 use gsttrt::memory::{DeviceBlock, DevicePool, Mapped};
 use gsttrt::tensor::{Dims, Tensor, TensorDesc};
-use gsttrt::tensorrt::builder;
 use gsttrt::tensorrt::engine::{Context, Engine, Options};
 use gsttrt::tensorrt::header::Header;
-use gsttrt::tensorrt::library::Library;
-use gsttrt::tensorrt::onnx::Onnx;
 use gsttrt::vision::frame::{Colorimetry, Matrix, PixelFormat};
 use gsttrt::vision::layout::{Decoder, Hints, Thresholds};
 use gsttrt::vision::nms::Nms;
@@ -140,18 +136,6 @@ impl Bench {
     }
 }
 
-/// The file of an engine, built if it is one of ONNX.
-fn engine_of(path: &Path, library: &'static Library, cuda: &driver::Context) -> Result<Vec<u8>> {
-    let file = std::fs::read(path).expect("the model can be read");
-    if path.extension().is_none_or(|extension| extension != "onnx") {
-        return Ok(file);
-    }
-    let options = tensorrt::Options::default().build;
-    let _entered = cuda.enter()?;
-    let onnx = Onnx::new(path, file);
-    builder::build(library, &onnx, &options, None, &|_| {}, &AtomicBool::new(false)).map(|built| built.engine)
-}
-
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     let missing = |what: &dyn std::fmt::Display| println!("SKIP: {what}");
@@ -169,7 +153,7 @@ fn main() -> Result<()> {
     let chosen = arguments.get(1).filter(|path| !path.is_empty()).map(PathBuf::from);
     let options = tensorrt::Options { library: chosen, ..tensorrt::Options::default() };
     let library = tensorrt::library_for(Path::new(engine), &options)?;
-    let file = engine_of(Path::new(engine), library, &cuda)?;
+    let file = std::fs::read(engine).expect("the engine can be read");
     let header = Header::read(&file)?;
     let engine = Engine::load(&cuda, library, &file, &header, &Options { allow_host_code: true, dla_core: None })?;
     let (mut bench, tensors) = Bench::new(&cuda, &engine)?;

@@ -58,7 +58,7 @@ done
 # The 640x640 models of the row regular, where Python has the onnx package.
 for kind in '' -f16; do
     python3 tests/models/train.py resize --from "tests/models/shapes$kind.onnx" --side 640 --out "$OUT/shapes-640$kind.onnx" ||
-        echo "The row regular will take the 512x512 model." >&2
+        echo "The row regular will take the 512x512 models." >&2
 done
 [ "$OUT/yolov8s.onnx" -nt tests/bench/yolov8s.py ] || python3 tests/bench/yolov8s.py "$OUT/yolov8s.onnx" --batch n ||
     echo "The rows of tests/bench/gpu.sh with YOLOv8s's shape will be left out." >&2

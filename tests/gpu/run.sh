@@ -19,8 +19,9 @@
 #   kernels     preprocessing, decoding and suppression: times
 #   library     sessions on host memory, on their own and on a caller's GPU memory; pools; frames read in place: times
 #   tensors     tensors to PyTorch and CuPy and back; those of a pipeline   (needs a python3 with both and gi)
-#   regular     host tensors in and out against zero-copy, same engine
-#   sanitize    compute-sanitizer on the kernels' tests and on the pipeline
+#   regular     host tensors in and out against zero-copy, same engine   (needs TensorRT with its builder)
+#   memcheck    compute-sanitizer's memcheck on the pipeline
+#   sanitize    all of compute-sanitizer on the kernels' tests
 #
 # Needs a GPU, GStreamer with nvcodec, TensorRT, and what tests/gpu/pack.sh made in .gpu/bin. Rows of pipelines run on every
 # GStreamer of GSTREAMERS, each of which is a function of tests/gpu/machine.sh; exit status 1 where a row fails.
@@ -28,10 +29,11 @@
 #   GSTREAMERS   names out of: native bundle in26       (default: those that are here)
 #   PYTHON       of the row tensors                     (default: python3 with the GStreamer in K/u24, if there is one)
 #   TRT          folder of the full TensorRT            (default: TensorRT is searched for as usual)
-#   TRT_LEAN     folders of lean runtimes, with colons between them
+#   TRT_LEAN     files or folders of lean runtimes, with colons between them   (default: those of the bundle)
 #   ENGINE32, ENGINE16, ENGINE_COMPATIBLE
 #                engines of tests/models/shapes.onnx for TRT; without, the rows plans and engines build them
-#   LEVEL        how long TensorRT then looks for fast kernels (default: 3, minutes; 1 takes 60 and 90 s)
+#   LEVEL        how long TensorRT looks for fast kernels in the rows plans, build and regular (default: 3, minutes; 1 takes
+#                60 and 90 s)
 #   INFER        further properties of trtinfer, such as allow-host-code=true
 #   PATIENCE     seconds for one run of compute-sanitizer (default: 400)
 #   RACECHECK    words in the names of the tests for racecheck, which is by far the slowest (default: all tests); without those
@@ -43,7 +45,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 # shellcheck source=tests/gpu/machine.sh
 . tests/gpu/machine.sh
 CUPTI_HOME=${CUPTI_HOME:-/usr/local/cuda/extras/CUPTI}
-TRT_LEAN=${TRT_LEAN-$(for f in "$K"/lean8 "$K"/lean10; do compgen -G "$f/libnvinfer_lean.so.*" >/dev/null && printf '%s:' "$f"; done)}
+# Files, for a bundle's folder may lack the link that a folder is searched for.
+TRT_LEAN=${TRT_LEAN-$(for version in 8 10; do compgen -G "$K/lean$version/libnvinfer_lean.so.$version*" | head -n 1; done | tr '\n' ':')}
 RESULTS=$WORK/results.jsonl
 MODEL=$WORK/shapes.onnx
 
@@ -141,22 +144,22 @@ detect() {
 
 # ---------------------------------------------------------------------------- rows
 
-# An engine of so many bits, unless it is there.
+# plan NAME MODEL [PROPERTIES]: builds the engine WORK/NAME.engine, unless it is there.
 plan() {
-    local bits=$1 cache=$WORK/cache-$1
-    if [ ! -f "$WORK/ENGINE$bits.engine" ]; then
+    local file=$WORK/$1.engine cache=$WORK/cache-$1
+    if [ ! -f "$file" ]; then
         rm -rf "$cache"
-        detect "${GSTREAMERS%% *}" "plan$bits" sample "$MODEL" tensorrt \
-            "${TRT:+trt-library=$TRT} engine-cache=$cache precision=fp$bits optimization-level=${LEVEL:-3} ${INFER:-}" || return
-        mv "$cache"/*.engine "$WORK/ENGINE$bits.engine" || return
+        detect "${GSTREAMERS%% *}" "plan-$1" sample "$2" tensorrt \
+            "${TRT:+trt-library=$TRT} engine-cache=$cache optimization-level=${LEVEL:-3} ${3:-} ${INFER:-}" || return
+        mv "$cache"/*.engine "$file" || return
     fi
-    wc -c "$WORK/ENGINE$bits.engine"
+    wc -c "$file"
 }
 
 row_plans() {
     local bits
     for bits in 32 16; do
-        judge "an engine of f$bits" "${GSTREAMERS%% *}" "it is there" plan "$bits"
+        judge "an engine of f$bits" "${GSTREAMERS%% *}" "it is there" plan "ENGINE$bits" "$MODEL" "precision=fp$bits"
     done
 }
 
@@ -551,14 +554,16 @@ row_tensors() {
     judge "tensors of a pipeline in CuPy" python "300 frames" appsink_tensors cupy
 }
 
+regular() {
+    plan "$2" "$WORK/$2.onnx" && "$1" "$WORK/bench_gpu_chain" "$WORK/$2.engine" "$TRT"
+}
+
 row_regular() {
-    [ -x "$WORK/bench_gpu_chain" ] || { skip regular "there is no such bench in .gpu/bin"; return; }
-    local gst=${GSTREAMERS%% *} model name
-    # TensorRT builds engines of the 640x640 models, if all that is here.
-    for model in "$WORK/shapes-640.onnx" "$WORK/shapes-640-f16.onnx"; do
-        [ -f "$model" ] && [ -n "$TRT" ] || model=$(model 16)
-        name="regular against zero-copy $(basename "$model" .onnx)"
-        judge "$name" "$gst" "≥ 1.25x" "$gst" "$WORK/bench_gpu_chain" "$model" "$TRT"
+    local gst=${GSTREAMERS%% *} models=(shapes-640 shapes-640-f16) model name
+    [ -f "$WORK/shapes-640.onnx" ] || models=(shapes shapes-f16)
+    for model in "${models[@]}"; do
+        name="regular against zero-copy $model"
+        judge "$name" "$gst" "≥ 1.25x" regular "$gst" "$model"
         sed 's/^/      /' "$WORK/log-${name//[^a-z0-9]/-}-$gst"
     done
 }
@@ -582,17 +587,9 @@ sanitized_chain() {
     "$1" bash -c "$(declare -f sanitized); sanitized \"\$@\"" sanitized memcheck "$WORK/sanitize-chain-$2" gst-launch-1.0 -q "${words[@]}"
 }
 
-row_sanitize() {
-    local tool test gst bits some
-    command -v compute-sanitizer >/dev/null || { skip sanitize "compute-sanitizer is not on the path"; return; }
-    # They take minutes each, and no time is measured beside them.
-    for test in gpu_boxes gpu_pixels; do
-        for tool in memcheck racecheck initcheck; do
-            some=()
-            [ "$tool" != racecheck ] || read -ra some <<<"${RACECHECK:-}"
-            judge "$tool of $test" kernels "0 errors" sanitized "$tool" "$WORK/sanitize-$tool-$test" "$WORK/$test" --test-threads 1 "${some[@]}" &
-        done
-    done
+row_memcheck() {
+    local gst bits
+    command -v compute-sanitizer >/dev/null || { skip memcheck "compute-sanitizer is not on the path"; return; }
     for gst in $GSTREAMERS; do
         # The root folder of in26 has no compute-sanitizer.
         [ "$gst" != in26 ] || continue
@@ -603,10 +600,24 @@ row_sanitize() {
     wait
 }
 
+row_sanitize() {
+    local tool test some
+    command -v compute-sanitizer >/dev/null || { skip sanitize "compute-sanitizer is not on the path"; return; }
+    # They take a minute or more each, and no time is measured beside them.
+    for test in gpu_boxes gpu_pixels; do
+        for tool in memcheck racecheck initcheck; do
+            some=()
+            [ "$tool" != racecheck ] || read -ra some <<<"${RACECHECK:-}"
+            judge "$tool of $test" kernels "0 errors" sanitized "$tool" "$WORK/sanitize-$tool-$test" "$WORK/$test" --test-threads 1 "${some[@]}" &
+        done
+    done
+    wait
+}
+
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download kernels library tensors regular sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download kernels library tensors regular memcheck sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do
