@@ -8,7 +8,7 @@
 // {"count","bytes"}, of the copies between host and GPU also how many bytes came from or went to pageable and pinned
 // memory; beside them the kernels, and the page-locked memory that kernels could write to without a copy being made.
 //
-// Two runs of different length tell what a frame costs, and what only the start does: compare_copies.py divides.
+// Two runs of different length tell what a frame costs, and what only the start does: figures.py divides.
 #include <cupti.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -68,6 +68,11 @@ said() {
     grep -v '^$' "$1" | tail -n "${2:-1}" | tr '\n' ' ' | tr -s ' ' | cut -c 1-240
 }
 
+# figures ROW FILE…: those of a row, in one line; fails where they miss its bar.
+figures() {
+    python3 tests/gpu/figures.py "$@"
+}
+
 # judge NAME WHERE BAR COMMAND…: PASS if it succeeds; the figure is the last line that it prints.
 judge() {
     local name=$1 where=$2 bar=$3 log status
@@ -274,35 +279,11 @@ launch_counted() {
 
 # per_frame GSTREAMER NAME BASE MOST: bytes between host and GPU for a frame of NAME beyond those of BASE
 per_frame() {
-    python3 - "$WORK/$1-$2" "$WORK/$1-$3" "$SHORT" "$LONG" "$4" <<'END'
-import json, sys
-chain, base, short, long, most = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
-def read(name, frames):
-    # A first start scans plugins in a process of its own, which has a line of its own.
-    return [json.loads(line) for line in open(f"{name}-{frames}.copies", encoding="utf-8")][-1]
-def rate(name, get):
-    return (get(read(name, long)) - get(read(name, short))) / (long - short)
-crossing = lambda line: line["htod"]["bytes"] + line["dtoh"]["bytes"]
-ours, decoder = rate(chain, crossing), rate(base, crossing)
-lost = read(chain, long)["lost"]
-start = crossing(read(chain, short)) - ours * short
-print(f"{ours - decoder:.0f} bytes a frame between decoder and sink (whole pipeline {ours:.0f}), "
-      f"{rate(chain, lambda line: line['dtod']['bytes']) / 1e6:.2f} MB inside the GPU, "
-      f"{rate(chain, lambda line: line['kernels']):.1f} kernels; {max(start, 0) / 1e6:.1f} MB at the start, "
-      f"{read(chain, long)['pinned_allocated']['bytes']} bytes pinned, {lost} records lost")
-sys.exit(not (lost == 0 and ours - decoder <= most and read(chain, long)["kernels"] >= long))
-END
+    figures per-frame "$WORK/$1-$2" "$WORK/$1-$3" "$SHORT" "$LONG" "$4"
 }
 
 known() {
-    counted "$1" "$1-known" "$WORK/copies_known" || return
-    python3 - "$WORK/$1-known.copies" "$WORK/$1-known.copies.log" <<'END'
-import json, sys
-found, known = (json.load(open(path, encoding="utf-8")) for path in sys.argv[1:])
-wrong = {key: (found[key], value) for key, value in known.items() if found[key] != value}
-print(f"counted exactly: {known}" if not wrong else f"found, expected: {wrong}")
-sys.exit(bool(wrong))
-END
+    counted "$1" "$1-known" "$WORK/copies_known" && figures known "$WORK/$1-known.copies" "$WORK/$1-known.copies.log"
 }
 
 chain_copies() {
@@ -311,52 +292,18 @@ chain_copies() {
 
 # That the counter sees what it should: one 1080p NV12 frame crosses for each.
 download_copies() {
-    launch_counted "$1" download "cudadownload ! video/x-raw !" || return
-    python3 - "$WORK/$1-download" "$SHORT" "$LONG" <<'END'
-import json, sys
-name, short, long = sys.argv[1], *map(int, sys.argv[2:])
-def crossed(frames):
-    return [json.loads(line) for line in open(f"{name}-{frames}.copies", encoding="utf-8")][-1]["dtoh"]["bytes"]
-a, b = crossed(short), crossed(long)
-frame = (b - a) / (long - short)
-print(f"{frame:.0f} bytes a frame by cudadownload, a frame has {1920 * 1080 * 3 // 2}")
-sys.exit(not 0.99 < frame / (1920 * 1080 * 1.5) < 1.06)
-END
+    launch_counted "$1" download "cudadownload ! video/x-raw !" && figures download "$WORK/$1-download" "$SHORT" "$LONG"
 }
 
-# What kernels read and write in the host's memory themselves, which are no copies: ncu counts 32-byte sectors. Under it every
-# launch writes some, whatever the kernel does; what any launch has at least is not counted. TensorRT's kernels are told apart.
+# What kernels read and write in the host's memory themselves, which are no copies.
 mapped_bytes() {
     local gst=$1 kernels words
-    kernels=$(python3 -c '
-import json, sys
-long, short = (json.loads(open(path, encoding="utf-8").readlines()[-1])["kernels"] for path in sys.argv[1:3])
-print(round((long - short) / int(sys.argv[3])))
-' "$WORK/$gst-chain-$LONG.copies" "$WORK/$gst-chain-$SHORT.copies" $((LONG - SHORT))) || return
+    kernels=$(figures launches "$WORK/$gst-chain" "$SHORT" "$LONG") || return
     read -ra words <<<"$(decoder hd) ! $(detector draw=true) ! fakesink sync=false num-buffers=30"
     "$gst" ncu --clock-control none --replay-mode kernel --launch-skip $((kernels * 20)) --launch-count $((kernels * 4)) --csv \
         --metrics lts__t_sectors_aperture_sysmem_op_read.sum,lts__t_sectors_aperture_sysmem_op_write.sum \
         gst-launch-1.0 -q "${words[@]}" >"$WORK/ncu.csv" 2>&1
-    python3 - "$WORK/ncu.csv" <<'END'
-import csv, sys
-rows = [row for row in csv.reader(open(sys.argv[1], encoding="utf-8")) if len(row) > 10 and "sysmem" in row[-3]]
-launches = {}
-for row in rows:
-    launch = launches.setdefault(row[0], [row[4].split("(")[0], 0.0])
-    launch[1] += 32 * float(row[-1].replace(",", ""))
-always = min((bytes_ for _, bytes_ in launches.values()), default=0)
-ours, others = {}, 0
-for name, bytes_ in launches.values():
-    if name.startswith(("preprocess", "decode", "rank", "suppress", "plan_marks", "overlay")):
-        ours[name] = ours.get(name, 0) + (bytes_ - always) / 4
-    else:
-        others += (bytes_ - always) / 4
-frame = sum(ours.values())
-print(f"{frame:.0f} bytes a frame by our kernels in host memory: "
-      + ", ".join(f"{name} {bytes_:.0f}" for name, bytes_ in sorted(ours.items(), key=lambda item: -item[1]))
-      + f"; {others:.0f} by those of TensorRT and the decoder ({len(launches)} launches of 4 frames, {always:.0f} bytes each left out)")
-sys.exit(not (ours and frame <= 16384))
-END
+    figures mapped "$WORK/ncu.csv" 4
 }
 
 row_copies() {
@@ -460,21 +407,7 @@ preprocess_bars() {
     "$WORK/bench_gpu_kernels" | tee "$WORK/gpu_kernels.txt"
     ncu --clock-control none --cache-control none --kernel-name preprocess_nv12 --launch-count 30 --csv \
         --metrics gpu__time_duration.sum "$WORK/bench_gpu_kernels" >"$WORK/ncu-preprocess.csv" 2>&1
-    python3 - "$WORK/gpu_kernels.txt" "$WORK/ncu-preprocess.csv" <<'END'
-import csv, re, statistics, sys
-text = open(sys.argv[1], encoding="utf-8").read()
-line = re.search(r"(?im)^nv12 to f16 1x3x640x640 nchw rgb.*$", text).group()
-one, batch, share, launches = re.search(r"MB\s+([\d.]+)\s+([\d.]+)\s+(\d+)%\s+([\d.]+)", line).groups()
-events = re.search(r"two events are ([\d.]+) µs apart", text).group(1)
-rows = [row for row in csv.reader(open(sys.argv[2], encoding="utf-8")) if "gpu__time_duration.sum" in row]
-counted = [float(row[-1].replace(",", "")) * {"ns": 1e-3, "us": 1}[row[-2]] for row in rows]
-kernel = statistics.median(counted) if counted else None
-each = float(launches) / 32
-by_ncu = f"{kernel:.2f} µs by ncu" if counted else "not counted by ncu"
-print(f"1080p NV12 to f16 1x3x640x640: {by_ncu}; {each:.2f} µs a frame of 32 launches in a row; one launch between two events "
-      f"{one}, which alone are {events} apart; 32 frames back to back {batch} µs, {share} % of the copy bandwidth")
-sys.exit(not (max(kernel or 0, each, float(one)) <= 6 and int(share) >= 50))
-END
+    figures preprocess "$WORK/gpu_kernels.txt" "$WORK/ncu-preprocess.csv"
 }
 
 nms_bars() {
@@ -497,31 +430,12 @@ library_bars() {
     local words
     read -ra words <<<"$(model 32) $(full)"
     "$1" "$WORK/bench_session" "${words[@]}" | tee "$WORK/session.txt"
-    python3 - "$WORK/session.txt" <<'END'
-import re, sys
-text = open(sys.argv[1], encoding="utf-8").read()
-def us(row):
-    found = re.search(rf"(?m)^{row}.*?([\d.]+) µs", text)
-    return float(found.group(1)) if found else None
-run, device = us("run:"), us("run_device:")
-awake, bare, enqueued = us("awake: run_device"), us("awake: the engine alone, in"), us("awake: the engine alone, by")
-beyond = (f"waited for awake {awake:.1f}, {awake - bare:.1f} µs beyond the engine in a CUDA graph, {awake - enqueued:.1f} beyond it "
-          "by enqueueV3") if bare else "no engine file to compare with"
-print(f"run {run:.0f} µs, run_device {device:.0f} µs: {run / device:.2f}x; {beyond}")
-sys.exit(not (run / device >= 1.25 and bare and awake - bare <= 2))
-END
+    figures sessions "$WORK/session.txt"
 }
 
 memory_bars() {
     "$WORK/bench_memory" | tee "$WORK/memory.txt"
-    python3 - "$WORK/memory.txt" <<'END'
-import re, sys
-text = open(sys.argv[1], encoding="utf-8").read()
-pools = [float(ns) for ns in re.findall(r"pool.* ([\d.]+) ns", text)]
-auto, faster = map(float, re.search(r"(?m)^upload=auto.*: ([\d.]+) µs, the faster one ([\d.]+) µs", text).groups())
-print(f"pools {max(pools):.0f} ns at most; upload=auto takes {auto:.0f} µs, the faster way {faster:.0f} µs")
-sys.exit(not (max(pools) <= 200 and auto <= faster * 1.1))
-END
+    figures memory "$WORK/memory.txt"
 }
 
 row_library() {
