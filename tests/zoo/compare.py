@@ -29,6 +29,9 @@ from pictures import picture, placement, tensor
 IOU_THRESHOLD = 0.45
 # How many candidates the score threshold may leave; the later ones are tried where too few boxes survive suppression.
 CANDIDATES = ((40, 120), (120, 300), (300, 700))
+# Seeds of pictures that export.py shows no model, tried in turn where all of these leave too few: how the random networks' scores
+# lie is a matter of PyTorch's rounding, which is another on another kind of CPU.
+PICTURES = range(4)
 ENOUGH = 12  # fewer undoubted boxes than this would make an agreement worthless
 TASKS = {"segment": "segment", "pose": "pose", "obb": r"obb|oriented", "classify": "classif"}
 SHAPES = ((640, 360), (405, 720))  # width, height of the test pictures: a downscale by 2 or 1, and an odd portrait one
@@ -318,16 +321,12 @@ def nearest(boxes, index, others):
     return f"{tell(others, best)} IoU {overlap[best]:.3f}"
 
 
-def compare(model, program, frame, size, infer_properties, folder, timeout):
-    """Runs both sides on one picture."""
-    result = Result(model.name, f"{frame[0]}x{frame[1]} in {size[0]}x{size[1]}")
-    image = picture(*frame)
-    png = folder / f"{frame[0]}x{frame[1]}.png"
-    cv2.imwrite(str(png), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+def refer(result, model, image, size):
+    """What ONNX Runtime finds in the picture: the score threshold that leaves enough, and the boxes."""
+    frame = image.shape[1], image.shape[0]
     place = placement(frame, size, model.stretched)
     dtype = np.float16 if model.facts["inputs"][0]["dtype"] == "FLOAT16" else np.float32
     raw = infer(model, tensor(image, size, place).astype(dtype))
-
     result.layout = layout_of(model, raw)
     boxes = decode(raw, result.layout, size, model.tolerance.order)
     for least, most in CANDIDATES:
@@ -339,6 +338,19 @@ def compare(model, program, frame, size, infer_properties, folder, timeout):
         result.certain, result.doubtful = reference.standing.count(CERTAIN), reference.standing.count(DOUBTFUL)
         if result.certain >= ENOUGH:
             break
+    return threshold, reference
+
+
+def compare(model, program, frame, size, infer_properties, folder, timeout):
+    """Runs both sides on one picture."""
+    result = Result(model.name, f"{frame[0]}x{frame[1]} in {size[0]}x{size[1]}")
+    for seed in PICTURES:
+        image = picture(*frame, seed)
+        threshold, reference = refer(result, model, image, size)
+        if result.certain >= ENOUGH:
+            break
+    png = folder / f"{frame[0]}x{frame[1]}.png"
+    cv2.imwrite(str(png), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
 
     started = time.monotonic()
     done, frames = ask(program, model, png, threshold, infer_properties, folder, timeout)
@@ -352,7 +364,7 @@ def compare(model, program, frame, size, infer_properties, folder, timeout):
     result.found = len(found)
     match(result, reference, found, model.tolerance)
     if result.certain < ENOUGH:
-        result.faults.append(f"only {result.certain} undoubted boxes: this picture tests nothing")
+        result.faults.append(f"only {result.certain} undoubted boxes, whatever the picture: that tests nothing")
     return result
 
 
