@@ -48,10 +48,20 @@ use random::Random;
 const MOST_HEAP: usize = 1 << 20;
 /// The driver gives memory in pieces of 2 MiB, and keeps some.
 const MOST_GPU_MIB: f64 = 16.0;
-/// What streams do at their end takes moments.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Before the first minute begins, engines may have to be built.
-const BUILDING: Duration = Duration::from_secs(1800);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Phase {
+    /// Engines may have to be built. Nobody is stopped, for that would stop the build of an engine too.
+    WarmUp,
+    Counted,
+}
+
+impl Phase {
+    /// What streams do at their end takes moments, and a build minutes.
+    fn patience(self) -> Duration {
+        Duration::from_secs(if self == Phase::WarmUp { 1800 } else { 120 })
+    }
+}
 
 struct Soak {
     clip: Clip,
@@ -76,7 +86,7 @@ impl Soak {
         &self,
         slot: usize,
         random: &mut Random,
-        patience: Duration,
+        phase: Phase,
         goes_on: impl Fn() -> bool + Sync,
     ) -> Result<(), String> {
         let room = queue(self.batch.max(4));
@@ -121,8 +131,7 @@ impl Soak {
 
         let source = pipeline.by_name("source0").unwrap().downcast::<AppSrc>().unwrap();
         let (life, pace) = (Duration::from_secs_f32(random.between(0.5, 8.0)), random.one_of(&[0, 5, 15, 30]));
-        // That would stop the build of an engine, too, and it would be built again in the first minute.
-        let is_stopped = random.below(3) == 0 && patience < BUILDING;
+        let is_stopped = random.below(3) == 0 && phase != Phase::WarmUp;
         let started = Instant::now();
         let _ = pipeline.set_state(gst::State::Playing); // what fails is on the bus
         let mut said = None;
@@ -143,6 +152,7 @@ impl Soak {
             fed.join().expect("it does not panic")
         });
         if !is_stopped && said.is_none() {
+            let patience = phase.patience();
             let late = || Err(format!("it did not end within {} s", patience.as_secs()));
             said = Some(listen(patience).unwrap_or_else(late));
         }
@@ -163,8 +173,8 @@ impl Soak {
     }
 
     /// So many streams at a time for so long, until all have left.
-    fn crowd(self: &Arc<Self>, streams: usize, length: Duration, seed: u64, patience: Duration) -> Result<(), String> {
-        let leave = Arc::new(AtomicBool::new(false));
+    fn crowd(self: &Arc<Self>, streams: usize, length: Duration, seed: u64, phase: Phase) -> Result<(), String> {
+        let (leave, patience) = (Arc::new(AtomicBool::new(false)), phase.patience());
         let (told, said) = channel();
         let live = |slot: usize, told: Sender<Result<(), String>>| {
             let (soak, leave) = (self.clone(), leave.clone());
@@ -173,7 +183,7 @@ impl Soak {
                 let goes_on = || !leave.load(Ordering::Relaxed);
                 let mut outcome = Ok(());
                 while goes_on() && outcome.is_ok() {
-                    outcome = soak.live(slot, &mut random, patience, goes_on);
+                    outcome = soak.live(slot, &mut random, phase, goes_on);
                 }
                 let _ = told.send(outcome.map_err(|wrong| format!("Stream {slot}: {wrong}.")));
             })
@@ -259,7 +269,7 @@ fn soak() -> Result<(), Box<dyn Error>> {
     // Before anything counts engines are built, runs recorded, and the context is made that looks at the GPU's memory: its 20 MiB on
     // the heap would be found behind the first minute only.
     machine::gpu_mib();
-    soak.crowd(2, Duration::from_secs(1), seed, BUILDING)?;
+    soak.crowd(2, Duration::from_secs(1), seed, Phase::WarmUp)?;
     record_runs(&model, &properties, streams)?;
 
     println!("{streams} streams of {clip} for {seconds} s; every second one shares {model} for batches of {batch}");
@@ -268,7 +278,7 @@ fn soak() -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
     let mut minutes: Vec<(usize, f64)> = Vec::new();
     for round in 1.. {
-        soak.crowd(streams as usize, minute, seed + round, PATIENCE)?;
+        soak.crowd(streams as usize, minute, seed + round, Phase::Counted)?;
         let (heap, gpu_mib) = (heap::settled(heap::allocated), machine::gpu_mib());
         println!(
             "{:>5.0} s: {} streams have lived, {} frames came through; {} KiB on the heap, {gpu_mib:.0} MiB on the GPU",
