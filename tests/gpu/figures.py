@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Reads the figures of a row of tests/gpu/run.sh out of what counters and benches wrote.
 #
-#   python3 tests/gpu/figures.py per-frame CHAIN BASE SHORT LONG MOST
+#   python3 tests/gpu/figures.py per-frame CHAIN BASE SHORT LONG
 #                                          bytes between host and GPU for a frame of CHAIN beyond those of BASE
 #   python3 tests/gpu/figures.py known FOUND EXPECTED
 #                                          whether the counter found exactly what is known to have been copied
@@ -25,7 +25,7 @@ import statistics
 import sys
 
 FRAME = 1920 * 1080 * 3 // 2  # NV12
-MAPPED_MOST = 16384
+MOST = 16 << 10  # bytes of a frame that may cross between host and GPU
 OUR_KERNELS = ("preprocess", "decode", "rank", "suppress", "plan_marks", "overlay")
 
 
@@ -54,7 +54,7 @@ def crossing(counted):
     return counted["htod"]["bytes"] + counted["dtoh"]["bytes"]
 
 
-def per_frame(chain, base, short, long, most):
+def per_frame(chain, base, short, long):
     chain, base = Runs(chain, short, long), Runs(base, short, long)
     whole, lost = chain.rate(crossing), chain.long["lost"]
     ours = whole - base.rate(crossing)
@@ -63,7 +63,7 @@ def per_frame(chain, base, short, long, most):
           f"{chain.rate(lambda counted: counted['dtod']['bytes']) / 1e6:.2f} MB inside the GPU, "
           f"{chain.rate(lambda counted: counted['kernels']):.1f} kernels; {start / 1e6:.1f} MB at the start, "
           f"{chain.long['pinned_allocated']['bytes']} bytes pinned, {lost} records lost")
-    return lost == 0 and ours <= int(most) and chain.long["kernels"] >= int(long)
+    return lost == 0 and ours <= MOST and chain.long["kernels"] >= int(long)
 
 
 def known(found, expected):
@@ -115,7 +115,7 @@ def mapped(path, frames):
     print(f"{frame:.0f} bytes a frame by our kernels in host memory: "
           + ", ".join(f"{name} {moved:.0f}" for name, moved in sorted(ours.items(), key=lambda item: -item[1]))
           + f"; {others:.0f} by those of TensorRT and the decoder ({len(counted)} launches of {frames} frames, {always:.0f} bytes each left out)")
-    return bool(ours) and frame <= MAPPED_MOST
+    return bool(ours) and frame <= MOST
 
 
 # ---------------------------------------------------------------------- benches

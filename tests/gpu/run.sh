@@ -277,17 +277,13 @@ launch_counted() {
     done
 }
 
-# per_frame GSTREAMER NAME BASE MOST: bytes between host and GPU for a frame of NAME beyond those of BASE
-per_frame() {
-    figures per-frame "$WORK/$1-$2" "$WORK/$1-$3" "$SHORT" "$LONG" "$4"
-}
-
 known() {
     counted "$1" "$1-known" "$WORK/copies_known" && figures known "$WORK/$1-known.copies" "$WORK/$1-known.copies.log"
 }
 
 chain_copies() {
-    launch_counted "$1" none "" && launch_counted "$1" chain "$(detector "$2") !" && per_frame "$1" chain none 16384
+    launch_counted "$1" none "" && launch_counted "$1" chain "$(detector "$2") !" &&
+        figures per-frame "$WORK/$1-chain" "$WORK/$1-none" "$SHORT" "$LONG"
 }
 
 # That the counter sees what it should: one 1080p NV12 frame crosses for each.
