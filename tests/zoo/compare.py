@@ -321,7 +321,7 @@ def nearest(boxes, index, others):
     return f"{tell(others, best)} IoU {overlap[best]:.3f}"
 
 
-def refer(result, model, image, size):
+def reference_of(result, model, image, size):
     """What ONNX Runtime finds in the picture: the score threshold that leaves enough, and the boxes."""
     frame = image.shape[1], image.shape[0]
     place = placement(frame, size, model.stretched)
@@ -346,7 +346,7 @@ def compare(model, program, frame, size, infer_properties, folder, timeout):
     result = Result(model.name, f"{frame[0]}x{frame[1]} in {size[0]}x{size[1]}")
     for seed in PICTURES:
         image = picture(*frame, seed)
-        threshold, reference = refer(result, model, image, size)
+        threshold, reference = reference_of(result, model, image, size)
         if result.certain >= ENOUGH:
             break
     png = folder / f"{frame[0]}x{frame[1]}.png"
