@@ -2,49 +2,38 @@
 //!
 //! # Layout
 //!
-//! * [`error`]: what failed, why, and what to do; [`memory`]: buffers on the host and on GPUs, and pools of them; [`tensor`]:
-//!   named arrays in such memory.
-//! * [`dlpack`]: tensors to and from other frameworks.
-//! * [`stats`]: what frames cost, noted where it happens.
-//! * [`vision`]: the image side of detection, pure: preprocess, head layouts, suppression, drawing.
-//! * [`cuda`]: the GPU: driver, kernels, GStreamer's CUDA.
-//! * [`tensorrt`]: TensorRT, found at run time.
-//! * [`model`]: what a model file says about itself; [`backend`]: what runs it.
-//! * [`session`]: the elements' chain without a pipeline, for applications that have frames or tensors of their own;
-//!   [`capi`]: the same for C; [`streaming`]: tensors that arrive in chunks, put together where they are wanted.
-//! * [`meta`]: what the elements hang on buffers; [`video`]: the door between GStreamer's video and [`vision`].
-//! * [`trtpreprocess`], [`trtinfer`], [`trtnms`]: the elements, thin: settings, caps, one call per frame.
+//! Each line uses only those above it.
 //!
-//! Arrows run one way: elements use everything, `session` all but elements and `video`, `backend`, `model` and `meta` use
-//! `vision`, and `vision` uses only `tensor` and `error`.
+//! * [`core`]: errors, tensors, memory, CUDA.
+//! * [`image`]: frames, the tensors made of them, and drawing. [`model`]: what a model file says about itself.
+//! * [`heads`]: how a model writes its results, one file each. [`postprocess`]: from a head's rows to objects.
+//! * [`backends`]: what runs models: TensorRT, or rten on the CPU.
+//! * [`session`]: the whole chain without a pipeline; [`capi`]: the same for C; [`streaming`]: tensors that arrive in chunks.
+//! * [`gst`]: GStreamer's side: metas, memory, contexts, statistics.
+//! * [`trtpreprocess`], [`trtinfer`], [`trtnms`]: the elements, thin: settings, caps, one call per frame.
 
-pub mod backend;
+pub mod backends;
 pub mod capi;
-pub mod cuda;
-pub mod dlpack;
-pub mod error;
-pub mod memory;
-pub mod meta;
+pub mod core;
+pub mod gst;
+pub mod heads;
+pub mod image;
 pub mod model;
 mod onnx;
+pub mod postprocess;
 pub mod session;
-pub mod stats;
 pub mod streaming;
-pub mod tensor;
-pub mod tensorrt;
 pub mod trtinfer;
 pub mod trtnms;
 pub mod trtpreprocess;
-pub mod video;
-pub mod vision;
 
-fn plugin_init(plugin: &gst::Plugin) -> Result<(), gst::glib::BoolError> {
+fn plugin_init(plugin: &::gst::Plugin) -> Result<(), ::gst::glib::BoolError> {
     trtpreprocess::register(plugin)?;
     trtinfer::register(plugin)?;
     trtnms::register(plugin)
 }
 
-gst::plugin_define!(
+::gst::plugin_define!(
     trt,
     env!("CARGO_PKG_DESCRIPTION"),
     plugin_init,

@@ -148,7 +148,7 @@ impl Gpu {
         let Picture { format, width, height, .. } = *picture;
         let bytes = spec.desc.bytes().unwrap();
         let mut wanted = vec![POISON; offset + bytes + 64];
-        let mut twin = preprocess::PreprocessKernel::new(format, width, height, color, spec).unwrap();
+        let mut twin = preprocess::HostPreprocessor::new(format, width, height, color, spec).unwrap();
         twin.run(&picture.frame(), &mut wanted[offset..][..bytes]).unwrap();
 
         let kernel = PreprocessKernel::new(&self.context, format, (width, height), color, spec).unwrap();
@@ -254,7 +254,7 @@ fn a_batch_is_its_frames() {
     for (dtype, aligns) in DTYPES.into_iter().flat_map(|dtype| [[1, 1], [2, 2], [2, 1]].map(|aligns| (dtype, aligns))) {
         let spec = spec(dtype, TensorLayout::Nchw, 21, 15, InputTransform::default());
         let (bytes, color) = (spec.desc.bytes().unwrap(), Colorimetry::default());
-        let mut twin = preprocess::PreprocessKernel::new(PixelFormat::Nv12, 30, 20, color, &spec).unwrap();
+        let mut twin = preprocess::HostPreprocessor::new(PixelFormat::Nv12, 30, 20, color, &spec).unwrap();
         let kernel = PreprocessKernel::new(&gpu.context, PixelFormat::Nv12, (30, 20), color, &spec).unwrap();
         let mut wanted = vec![POISON; bytes * count];
         let tensors = gpu.upload(&wanted);

@@ -14,8 +14,9 @@ use gsttrt::core::cuda::driver::{Context, Stream, device_count};
 use gsttrt::core::error::ErrorKind;
 use gsttrt::core::memory::{DeviceBlock, DevicePool};
 use gsttrt::core::tensor::Tensor;
-use gsttrt::cuda::{self, pinned};
+use gsttrt::gst::cuda;
 use gsttrt::gst::cuda::CudaContextSlot;
+use gsttrt::gst::memory::pinned;
 use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
 use gsttrt::gst::video::{Format, FramePool};
 use gsttrt::image::device::DevicePlanes;
@@ -25,7 +26,7 @@ const FORMATS: [&str; 7] = ["NV12", "P010_10LE", "I420", "RGBA", "BGRA", "RGB", 
 #[must_use]
 fn gpu_or_skip() -> bool {
     common::init();
-    let missing = match cuda::gst::available() {
+    let missing = match cuda::available() {
         Err(error) => error.to_string(),
         Ok(()) if gst::ElementFactory::find("nvh264dec").is_none() => "there is no nvh264dec".into(),
         Ok(()) => return true,
@@ -104,7 +105,7 @@ fn on_gpu(format: &Format, buffer: &gst::BufferRef) -> Pixels {
 
 fn copies(stream: &Stream, planes: &DevicePlanes, sizes: &[(usize, usize)]) -> Vec<DeviceBlock> {
     let pool = DevicePool::new(stream.context());
-    let copy = |(plane, &(row, rows)): (&cuda::kernels::DevicePlane, &(usize, usize))| {
+    let copy = |(plane, &(row, rows)): (&gsttrt::image::device::DevicePlane, &(usize, usize))| {
         let block = pool.take(row * rows).unwrap();
         // SAFETY: both have these rows, and the caller waits for the stream.
         unsafe { stream.copy_rows((plane.address, plane.stride), (block.address(), row), row, rows) }.unwrap();
@@ -125,7 +126,7 @@ fn on_host(format: &Format, buffer: &gst::BufferRef) -> Pixels {
 }
 
 fn context_of(buffer: &gst::BufferRef) -> Context {
-    cuda::gst::memory(buffer).expect("CUDA memory").context().unwrap()
+    cuda::memory(buffer).expect("CUDA memory").context().unwrap()
 }
 
 /// The bytes of the tensor that rides on a frame, wherever they are.
@@ -355,7 +356,7 @@ fn copies_have_the_same_pixels_in_the_layout_of_pools() {
                 format!("video/x-raw(memory:CUDAMemory),format={name},width={width},height={height},framerate=1/1");
             let caps: gst::Caps = caps.parse().unwrap();
             let format = Format::from_caps(&caps).unwrap();
-            let (pool, size) = cuda::gst::pool(&context, &caps, format.info.size() as u32, 2).unwrap();
+            let (pool, size) = cuda::pool(&context, &caps, format.info.size() as u32, 2).unwrap();
             pool.set_active(true).unwrap();
             let mut buffer = pool.acquire_buffer(None).unwrap();
             assert!(size as usize >= format.info.size() && buffer.size() == size as usize, "{what}: {size}");

@@ -153,7 +153,7 @@ fn run_once(file: &Path) -> gsttrt::core::error::Result<Vec<Tensor>> {
     if spec.desc.bytes().is_none_or(|bytes| bytes > 1 << 24) {
         return Ok(Vec::new()); // allowed, and not worth the memory here
     }
-    let mut backend = backend::open_on_cpu(model.into(), &spec, 1)?;
+    let mut backend = backends::open_on_cpu(model.into(), &spec, 1)?;
     let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok(()))?;
     backend.run(&[Arc::new(Tensors::new(vec![picture], None, None))])?.remove(0).into_ready()
 }

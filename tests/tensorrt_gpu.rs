@@ -140,7 +140,7 @@ fn outputs_are_those_of_the_cpu() {
             bytes.copy_from_slice(&input);
             Ok(())
         });
-        let mut cpu = backend::open_on_cpu(model.clone().into(), &spec, 1).unwrap();
+        let mut cpu = backends::open_on_cpu(model.clone().into(), &spec, 1).unwrap();
         let expected = cpu
             .run(&[Arc::new(Tensors::new(vec![picture.unwrap()], None, None))])
             .unwrap()

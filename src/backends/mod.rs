@@ -1,9 +1,10 @@
 //! What runs models. A backend is one file behind the [`ModelInstance`] trait and one arm of [`LoadRequest::load`].
 
 pub mod batcher;
-mod cpu;
-mod lanes;
-mod plan;
+mod context_pool;
+pub mod loader;
+mod request;
+mod rten;
 pub mod tensorrt;
 
 use std::ffi::c_void;
@@ -22,7 +23,7 @@ use crate::core::memory::BatchPool;
 use crate::core::tensor::{TensorDesc, Tensors};
 use crate::image::transform::InputSpec;
 use crate::model::ModelInfo;
-pub use plan::LoadRequest;
+pub use request::LoadRequest;
 
 /// A loaded model. One batch at a time; another thread needs another one.
 pub trait ModelInstance: Send {
@@ -165,7 +166,7 @@ impl LoadContext<'_> {
 
 /// Loads a model on the CPU, for up to `batch` pictures at once.
 pub fn open_on_cpu(model: Arc<ModelInfo>, spec: &InputSpec, batch: usize) -> Result<Box<dyn ModelInstance>> {
-    Ok(Box::new(cpu::Cpu::open(model, spec, batch)?))
+    Ok(Box::new(rten::Cpu::open(model, spec, batch)?))
 }
 
 /// Outputs that do not have a row for each picture of a batch cannot be told apart.

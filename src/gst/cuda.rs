@@ -16,7 +16,7 @@ use gst::glib::translate::*;
 use gst::prelude::*;
 use gst::{ffi, glib};
 
-use super::driver::{self, Context, WeakContext};
+use crate::core::cuda::driver::{self, Context, WeakContext};
 use crate::core::error::{Error, ErrorKind, Result};
 
 /// The type of context that CUDA elements share, and the field of it that holds the GstCudaContext.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use gst::glib::translate::from_glib_none;
 use gst::prelude::*;
 
-use crate::gst::cuda;
+use crate::gst::{cuda, meta};
 
 /// The original of a copy that is under way, until somebody takes it back.
 #[derive(Clone, Debug)]
@@ -27,14 +27,14 @@ impl HeldFrame {
         let target = original.get_mut().expect("just checked");
         let has_layout =
             target.iter_meta::<gst_video::VideoMeta>().any(|meta| meta.flags().contains(gst::MetaFlags::LOCKED));
-        super::remove(target, |meta| !super::is_of_pool(meta));
-        if super::copy(copy, target).is_err() {
+        meta::remove(target, |meta| !meta::is_of_pool(meta));
+        if meta::copy(copy, target).is_err() {
             *kept = Some(original);
             return None;
         }
         if has_layout {
             // The copy's says the same.
-            super::remove(target, super::is_copied_layout);
+            meta::remove(target, meta::is_copied_layout);
         }
         copy.remove_all_memory();
         Some(original)
@@ -77,7 +77,7 @@ impl HeldFrames {
             copy.n_memory() > 0 && frame.n_memory() > 0 && frame.peek_memory(0).as_ptr() == copy.peek_memory(0).as_ptr()
         };
         let original = self.0.iter().rfind(|original| original.0.lock().unwrap().as_ref().is_some_and(has_same))?;
-        super::remove(copy, |meta| meta.api() == gst::ParentBufferMeta::meta_api());
+        meta::remove(copy, |meta| meta.api() == gst::ParentBufferMeta::meta_api());
         Some(original.clone())
     }
 

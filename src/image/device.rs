@@ -1,32 +1,9 @@
-//! One typed launch per kernel. Each has its Rust twin in [`vision`](crate::vision), to which it is equal in every bit.
-//!
-//! A kernel takes one structure by value, mirrored here field by field. The sources are in `kernels/`; `kernels/build.sh`
-//! compiles them to the PTX that is embedded here.
-
-pub mod boxes;
-pub mod overlay;
-pub mod preprocess;
-
-use std::ffi::CStr;
+//! Pictures in GPU memory.
 
 use smallvec::SmallVec;
 
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::image::frame::PixelFormat;
-
-/// PTX as the driver takes it: text that ends with NUL.
-const fn text(ptx: &'static str) -> &'static CStr {
-    match CStr::from_bytes_with_nul(ptx.as_bytes()) {
-        Ok(text) => text,
-        Err(_) => panic!("PTX has no NUL but its last"),
-    }
-}
-
-static DECODE: &CStr = text(concat!(include_str!("../../../kernels/ptx/decode.ptx"), "\0"));
-static NMS: &CStr = text(concat!(include_str!("../../../kernels/ptx/nms.ptx"), "\0"));
-static OVERLAY: &CStr = text(concat!(include_str!("../../../kernels/ptx/overlay.ptx"), "\0"));
-static PLAN: &CStr = text(concat!(include_str!("../../../kernels/ptx/plan.ptx"), "\0"));
-static PREPROCESS: &CStr = text(concat!(include_str!("../../../kernels/ptx/preprocess.ptx"), "\0"));
 
 /// A plane of a picture in device memory: its address, and bytes from one row to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +16,7 @@ pub struct DevicePlane {
 pub type DevicePlanes = SmallVec<[DevicePlane; 3]>;
 
 /// Whether planes can be those of such a picture, as far as can be told from here.
-fn check_planes(planes: &[DevicePlane], format: PixelFormat, width: usize, height: usize) -> Result<()> {
+pub(crate) fn check_planes(planes: &[DevicePlane], format: PixelFormat, width: usize, height: usize) -> Result<()> {
     let wrong =
         |cause: String| Err(Error::new(ErrorKind::WrongType, "Cannot use the frame in GPU memory").cause(cause));
     let wanted = format.planes(width, height);

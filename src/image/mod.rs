@@ -1,16 +1,15 @@
-//! The image side of detection, pure: no GPU, no GStreamer, no files.
+//! Frames, tensors made of them, and drawing: no GStreamer, no files.
 //!
-//! A [`frame`] goes through [`preprocess`] as a [`recipe`] says and becomes the model's input; a [`layout`] reads the
-//! model's outputs as [`Detection`]s, [`nms`] drops the repeated ones, [`geometry`] maps the rest back to the frame, and
-//! [`overlay`] draws them. This is the CPU path, and the gold twin that each CUDA kernel is compared with.
+//! A [`frame`] goes through [`preprocess`] as a [`transform`] says and becomes the model's input. [`geometry`] maps boxes
+//! back to the frame, and [`overlay`] draws them. Host code and kernel of one thing lie side by side, and their results are
+//! equal in every bit.
 
+pub mod device;
 pub mod frame;
 pub mod geometry;
-pub mod layout;
-pub mod nms;
 pub mod overlay;
 pub mod preprocess;
-pub mod recipe;
+pub mod transform;
 
 use geometry::BBox;
 

@@ -199,7 +199,7 @@ impl ModelInfo {
         let rows = outputs.iter_mut().filter_map(|output| output.dims.0.first_mut());
         // As trtnms gets them.
         rows.filter(|rows| batch > 1 && **rows == batches).for_each(|rows| *rows = 1);
-        let layout = layout::recognise(None, &outputs, &self.hints((width, height))).ok();
+        let layout = heads::recognise(None, &outputs, &self.hints((width, height))).ok();
         Ok(InputSpec {
             place: place.to_string(),
             desc: TensorDesc { name: input.name.clone(), dtype: input.dtype, dims },

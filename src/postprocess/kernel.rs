@@ -3,11 +3,15 @@
 //! The twin is [`Decoder::decode`] with [`Nms::suppress`] or, for heads whose boxes do not repeat, [`Nms::rank`]. The same
 //! detections come out, in the same order, with the same bits.
 
+use std::ffi::CStr;
+
+use crate::core::cuda::ptx;
 use std::mem::size_of;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{DECODE, NMS};
+static DECODE: &CStr = ptx(concat!(include_str!("../../kernels/ptx/decode.ptx"), "\0"));
+static NMS: &CStr = ptx(concat!(include_str!("../../kernels/ptx/nms.ptx"), "\0"));
 use crate::core::cuda::driver::{Context, Function, Launch, Stream, WaitHistory};
 use crate::core::cuda::graph::{KernelNode, LaunchList};
 use crate::core::error::{Error, ErrorKind, Result};

@@ -3,10 +3,8 @@
 //! The elements are thin users of the same parts, so boxes and errors are the same. Errors name properties of the
 //! elements, which are the fields of [`SessionOptions`] and [`Wishes`] under the same names. `gst::init()` is not needed.
 
-mod classes;
 mod detector;
 mod device;
-mod finder;
 mod options;
 
 use std::fmt;
@@ -23,11 +21,10 @@ use crate::core::tensor::{Element, Tensor, TensorDesc, Tensors, list};
 use crate::image::preprocess::device::Upload;
 use crate::model::ModelInfo;
 
-pub(crate) use classes::read_labels;
+pub use crate::postprocess::Wishes;
+pub(crate) use crate::postprocess::{Finder, read_labels};
 pub use detector::{Detector, DeviceFrame, Object};
 pub use device::Buffers;
-pub(crate) use finder::Finder;
-pub use finder::Wishes;
 pub use options::parse_options;
 
 /// What to run a model with; the default is what trtinfer does by default.

@@ -7,10 +7,10 @@ use gst::subclass::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
-use super::opening::{ModelHandle, NoModel};
 use super::settings::Settings;
 use super::sharing::{self, SharedModel};
 use crate::backends::batcher::{Batcher, Counts, Lost};
+use crate::backends::loader::{ModelHandle, NoModel};
 use crate::backends::tensorrt::interfaces;
 use crate::backends::{Backend, LoadContext, LoadEvent, LoadRequest};
 use crate::core::error::{Error, ErrorKind, Result};

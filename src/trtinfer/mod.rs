@@ -11,7 +11,6 @@
 //! ```
 
 mod imp;
-mod opening;
 mod settings;
 mod sharing;
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use super::opening::{ModelHandle, ModelLoader};
 use super::settings::Settings;
+use crate::backends::loader::{ModelHandle, ModelLoader};
 use crate::backends::{LoadContext, LoadRequest};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::BatchPool;

@@ -157,7 +157,7 @@ fn main() {
 
     let description = Arc::new(ModelInfo::read(Path::new(&model)).unwrap());
     let spec = description.input_spec(None, 1, Backend::Cpu.place()).unwrap();
-    let mut backend = backend::open_on_cpu(description, &spec, 1).unwrap();
+    let mut backend = backends::open_on_cpu(description, &spec, 1).unwrap();
     let tensor = Tensor::fill(&Pool::default(), spec.desc.clone(), |bytes| {
         bytes.fill(0);
         Ok(())

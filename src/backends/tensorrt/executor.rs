@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::recordings::GraphCache;
+use super::graph_cache::GraphCache;
 use super::{GraphMode, with_rows};
 use crate::backends::tensorrt::engine::{self, Engine, TensorBinding};
 use crate::backends::tensorrt::interfaces;

@@ -2,23 +2,31 @@
 //!
 //! An ONNX file becomes an engine first: found in the cache, or built, which takes seconds to minutes.
 
-mod recordings;
-mod runs;
+pub mod abi;
+pub mod builder;
+pub mod cache;
+pub mod engine;
+mod executor;
+pub mod exit;
+mod graph_cache;
+pub mod header;
+pub mod interfaces;
+pub mod library;
+pub mod onnx;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::runs::TrtExecutor;
-use super::lanes::ContextPool;
+use self::builder::{BuildOptions, Shape};
+use self::cache::{Cache, Lookup};
+use self::engine::{Engine, TensorBinding};
+use self::executor::TrtExecutor;
+use self::exit::ExitGuard;
+use self::header::Header;
+use self::library::Library;
+use self::onnx::Onnx;
+use super::context_pool::ContextPool;
 use super::{LoadContext, LoadEvent, LoadRequest, ModelInstance};
-use crate::backends::tensorrt::builder::{self, BuildOptions, Shape};
-use crate::backends::tensorrt::cache::{Cache, Lookup};
-use crate::backends::tensorrt::engine::{self, Engine, TensorBinding};
-use crate::backends::tensorrt::exit::ExitGuard;
-use crate::backends::tensorrt::header::Header;
-use crate::backends::tensorrt::interfaces;
-use crate::backends::tensorrt::library::Library;
-use crate::backends::tensorrt::onnx::Onnx;
 use crate::core::cuda::driver::Context;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::Dims;

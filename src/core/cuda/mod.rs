@@ -1,8 +1,14 @@
-//! CUDA without a toolkit: the driver is opened at run time, and where there is none everything says so and nothing breaks.
+//! CUDA without a toolkit: the driver is opened at run time. Where there is none, each call says so.
 
 pub mod driver;
 pub mod graph;
-pub mod gst;
-pub mod kernels;
-pub mod pinned;
-pub mod preprocess;
+
+use std::ffi::CStr;
+
+/// PTX as the driver takes it: text that ends with NUL.
+pub(crate) const fn ptx(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("PTX has no NUL but its last"),
+    }
+}

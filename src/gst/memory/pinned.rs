@@ -8,7 +8,7 @@ use gst::glib;
 use gst::glib::subclass::prelude::*;
 use gst::prelude::*;
 
-use super::driver::Context;
+use crate::core::cuda::driver::Context;
 
 glib::wrapper! {
     /// Allocates page-locked system memory, or ordinary memory where there is no more of it.

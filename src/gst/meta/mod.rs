@@ -3,8 +3,6 @@
 
 pub mod detection;
 pub mod gst_tensor;
-pub mod original;
-pub mod slots;
 pub mod tensor;
 
 use std::ops::ControlFlow;

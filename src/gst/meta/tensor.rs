@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use gst::prelude::*;
 
-use super::original::HeldFrame;
 use crate::backends::batcher::PendingOutput;
 use crate::core::tensor::Tensors;
+use crate::gst::held_frame::HeldFrame;
 use crate::image::geometry::Letterbox;
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;

@@ -3,10 +3,16 @@
 //!
 //! What was found need not have come to the host: it is planned on the GPU too, so that painting is queued behind finding.
 
+use std::ffi::CStr;
+
+use crate::core::cuda::ptx;
 use bytemuck::cast_slice;
 
-use super::boxes::{Found, found_bytes};
-use super::{DevicePlane, OVERLAY, PLAN, check_planes};
+use crate::image::device::{DevicePlane, check_planes};
+use crate::postprocess::kernel::{Found, found_bytes};
+
+static OVERLAY: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/overlay.ptx"), "\0"));
+static PLAN: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/plan.ptx"), "\0"));
 use crate::core::cuda::driver::{Context, Function, Launch, Stream};
 use crate::core::error::Result;
 use crate::core::memory::{DeviceBlock, DevicePool, Mapped};

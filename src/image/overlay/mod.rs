@@ -10,6 +10,7 @@
 
 mod color;
 mod font;
+pub mod kernel;
 mod paint;
 mod plan;
 #[cfg(test)]
@@ -20,8 +21,8 @@ pub use font::Font;
 pub use paint::paint;
 pub use plan::{Mark, Plan, Rect, Target};
 
-use super::Detection;
 use super::frame::FrameMut;
+use crate::image::Detection;
 
 /// What to draw of each detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

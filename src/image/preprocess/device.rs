@@ -2,12 +2,12 @@
 
 use gst::glib;
 
-use super::driver::{Context, Stream, StreamRole, WaitHistory};
-use super::kernels::preprocess::PreprocessKernel;
-use super::kernels::{DevicePlane, DevicePlanes};
+use super::kernel::PreprocessKernel;
+use crate::core::cuda::driver::{Context, Stream, StreamRole, WaitHistory};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{BatchPool, DeviceBlock, DevicePool};
 use crate::core::tensor::{Tensor, TensorDesc, Tensors};
+use crate::image::device::{DevicePlane, DevicePlanes};
 use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use crate::image::geometry::Letterbox;
 use crate::image::transform::InputSpec;

@@ -21,24 +21,19 @@
 //!
 //! Padding is `pad·factor + addend`, and step 5.
 //!
-//! [`InputTransform::normalisation`]: super::recipe::Recipe::normalisation
-
-pub mod color;
-pub(crate) mod sampler;
-#[cfg(test)]
-mod tests;
+//! [`InputTransform::normalisation`]: crate::image::transform::InputTransform::normalisation
 
 use bytemuck::cast_slice;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use super::frame::{Colorimetry, Frame, PixelFormat};
-use super::geometry::Letterbox;
-use super::recipe::{InputSpec, TensorLayout};
+use super::color::Convert;
+use super::sampler::Sampler;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::DType;
-use color::Convert;
-use sampler::Sampler;
+use crate::image::frame::{Colorimetry, Frame, PixelFormat};
+use crate::image::geometry::Letterbox;
+use crate::image::transform::{InputSpec, TensorLayout};
 
 /// Most pixels along a side of frame or tensor; beyond it positions leave 32 bits.
 pub const MAX_SIDE: usize = 1 << 15;
@@ -291,3 +286,6 @@ fn check_spec(spec: &InputSpec) -> Result<()> {
     }
     check_size("tensor", width, height)
 }
+
+#[cfg(test)]
+mod tests;

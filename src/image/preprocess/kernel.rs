@@ -1,9 +1,14 @@
 //! Frames to tensors: `kernels/preprocess.cu`. The twin is [`vision::preprocess`](crate::image::preprocess), whose tables the
 //! kernel uses.
 
+use std::ffi::CStr;
+
+use crate::core::cuda::ptx;
 use bytemuck::{Pod, Zeroable, cast_slice};
 
-use super::{DevicePlane, DevicePlanes, PREPROCESS, check_planes};
+use crate::image::device::{DevicePlane, DevicePlanes, check_planes};
+
+static PREPROCESS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/preprocess.ptx"), "\0"));
 use crate::core::cuda::driver::{Context, Function, Launch, Stream};
 use crate::core::error::Result;
 use crate::core::memory::{DeviceBlock, DevicePool};

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gsttrt::backends::{Event, LoadContext, LoadRequest, ModelInstance};
+use gsttrt::backends::{LoadContext, LoadEvent, LoadRequest, ModelInstance};
 use gsttrt::core::cuda::driver::Context;
 use gsttrt::core::error::Result;
 use gsttrt::core::memory::{BatchPool, Pool};
@@ -40,7 +40,7 @@ impl Engine {
     }
 
     fn load(&self, lanes: usize) -> Result<Box<dyn ModelInstance>> {
-        let tell = |event: Event<'_>| {
+        let tell = |event: LoadEvent<'_>| {
             if let LoadEvent::Warning(warning) = event {
                 eprintln!("{warning}");
             }

@@ -382,7 +382,7 @@ impl Module {
 /// A kernel, to be launched on streams of the context that its module was loaded into.
 #[derive(Clone)]
 pub struct Function {
-    pub(in crate::cuda) raw: sys::CUfunction,
+    pub(in crate::core::cuda) raw: sys::CUfunction,
     _module: Arc<Module>,
 }
 

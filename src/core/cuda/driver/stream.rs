@@ -235,7 +235,7 @@ impl Stream {
     }
 
     /// The priority that kernels have on it.
-    pub(in crate::cuda) fn priority(&self) -> sys::CUlaunchAttributeValue {
+    pub(in crate::core::cuda) fn priority(&self) -> sys::CUlaunchAttributeValue {
         sys::CUlaunchAttributeValue { priority: self.shared.ours }
     }
 

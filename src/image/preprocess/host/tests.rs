@@ -3,11 +3,11 @@
 use half::f16;
 use proptest::prelude::*;
 
-use super::color::{GRAY, YuvToRgb};
 use super::*;
 use crate::core::tensor::{Element, TensorDesc};
 use crate::image::frame::{Matrix, Plane};
 use crate::image::geometry::ResizeMode;
+use crate::image::preprocess::color::{GRAY, YuvToRgb};
 use crate::image::transform::{Colors, InputTransform};
 
 /// A frame that owns its planes. Bytes between rows are `poison`, which must make no difference.

@@ -1,0 +1,7 @@
+//! What everything else stands on: errors, tensors, memory, CUDA. Nothing here knows GStreamer, models or pictures.
+
+pub mod cuda;
+pub mod dlpack;
+pub mod error;
+pub mod memory;
+pub mod tensor;

@@ -1,0 +1,3 @@
+//! Memory for frames.
+
+pub mod pinned;

@@ -1,0 +1,9 @@
+//! GStreamer's side: the only code besides the elements that knows it.
+
+pub mod batch_pool;
+pub mod cuda;
+pub mod held_frame;
+pub mod memory;
+pub mod meta;
+pub mod stats;
+pub mod video;
