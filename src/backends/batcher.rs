@@ -11,9 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use super::{ModelInstance, contained};
+use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::Tensors;
-use crate::gst::stats::{Span, Stats};
 
 /// The queue before a model. Lock order: backend, then line.
 pub struct Batcher {

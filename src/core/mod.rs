@@ -1,7 +1,9 @@
 //! What everything else stands on: errors, tensors, memory, CUDA. Nothing here knows GStreamer, models or pictures.
 
+pub mod counters;
 pub mod cuda;
 pub mod dlpack;
+pub mod dtype;
 pub mod error;
 pub mod memory;
 pub mod tensor;

@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 static DECODE: &CStr = ptx(concat!(include_str!("../../kernels/ptx/decode.ptx"), "\0"));
 static NMS: &CStr = ptx(concat!(include_str!("../../kernels/ptx/nms.ptx"), "\0"));
+use crate::core::counters;
 use crate::core::cuda::driver::{Context, Function, Launch, Stream, WaitHistory};
 use crate::core::cuda::graph::{KernelNode, LaunchList};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::core::tensor::{DType, Tensor};
-use crate::gst::stats;
 use crate::heads::{Decoder, Layout, Thresholds};
 use crate::image::Detection;
 use crate::postprocess::nms::Nms;
@@ -411,7 +411,7 @@ impl Boxes {
         let (header, detections) = self.results.host().split_at(HEADER);
         let count: u32 = bytemuck::pod_read_unaligned(&header[..4]);
         let detections = &detections[..count as usize * size_of::<Detection>()];
-        stats::downloaded(HEADER + detections.len());
+        counters::downloaded(HEADER + detections.len());
         Ok(bytemuck::cast_slice(detections))
     }
 

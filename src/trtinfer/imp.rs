@@ -13,13 +13,14 @@ use crate::backends::batcher::{Batcher, Counts, Lost};
 use crate::backends::loader::{ModelHandle, NoModel};
 use crate::backends::tensorrt::interfaces;
 use crate::backends::{Backend, LoadContext, LoadEvent, LoadRequest};
+use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::Tensor;
 use crate::gst::batch_pool;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::meta::gst_tensor;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
-use crate::gst::stats::{self, Span, Stats};
+use crate::gst::stats;
 use crate::gst::video;
 use crate::image::transform::parse_size;
 
@@ -377,7 +378,7 @@ impl ObjectImpl for TrtInfer {
                     ("batched", frames),
                     ("batches-late", late),
                 ];
-                totals.structure(counts).to_value()
+                stats::structure(&totals, counts).to_value()
             }
             name => self.settings.lock().unwrap().get(name),
         }

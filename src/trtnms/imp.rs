@@ -11,13 +11,14 @@ use gst_base::subclass::prelude::*;
 use super::LayoutChoice;
 use super::drawing::{Drawing, Painted, is_drawable};
 use crate::backends::batcher::{Lost, PendingOutput};
+use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::meta::detection;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
-use crate::gst::stats::{self, Span, Stats};
+use crate::gst::stats;
 use crate::gst::video::{self, Format};
 use crate::image::geometry::Letterbox;
 use crate::image::overlay::Style;
@@ -367,9 +368,8 @@ impl ObjectImpl for TrtNms {
         if pspec.name() == "stats" {
             let totals = self.stats.read();
             let (frames, skipped) = (totals.done + totals.skipped, totals.skipped);
-            return totals
-                .structure([("frames", frames), ("skipped", skipped), ("objects", totals.objects)])
-                .to_value();
+            let counts = [("frames", frames), ("skipped", skipped), ("objects", totals.objects)];
+            return stats::structure(&totals, counts).to_value();
         }
         let Settings { wishes, draw, style, post_messages, cuda_device_id, measure } = &*self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();

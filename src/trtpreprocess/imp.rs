@@ -8,6 +8,7 @@ use gst_base::subclass::prelude::*;
 
 use super::settings::{Overrides, Settings};
 use super::{Resize, TensorColors, TensorOrder, TensorType};
+use crate::core::counters::{Span, Stats};
 use crate::core::cuda::driver::Context;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::Pool;
@@ -17,7 +18,7 @@ use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::held_frame::HeldFrames;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
-use crate::gst::stats::{self, Span, Stats};
+use crate::gst::stats;
 use crate::gst::video::{self, Format};
 use crate::image::preprocess::HostPreprocessor;
 use crate::image::preprocess::device::DevicePreprocessor;
@@ -279,7 +280,7 @@ impl ObjectImpl for TrtPreprocess {
     fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
         if pspec.name() == "stats" {
             let totals = self.stats.read();
-            return totals.structure([("frames", totals.done)]).to_value();
+            return stats::structure(&totals, [("frames", totals.done)]).to_value();
         }
         let settings = self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();

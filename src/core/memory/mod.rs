@@ -13,8 +13,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::core::cuda::driver::Context;
+use crate::core::dtype::Element;
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::tensor::Element;
 pub use device::{BatchPool, DeviceBlock, DevicePool};
 pub use host::HostBlock;
 pub use pool::{Limits, Pool, PoolStats, PooledBuffer};

@@ -5,9 +5,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::{Buffer, MemoryKind};
+use crate::core::counters;
 use crate::core::cuda::driver::{Context, Fence};
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::gst::stats;
 
 /// How much memory a pool has at most, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl Pool {
             None => None,
         };
         let is_hit = idle.is_some();
-        stats::pooled(is_hit);
+        counters::pooled(is_hit);
         shelves.stats.count(class, is_hit);
         drop(shelves);
         let buffer = match idle {

@@ -6,9 +6,9 @@ use std::ptr::{self, NonNull};
 
 use cudarc::driver::{result, sys};
 
+use crate::core::counters;
 use crate::core::cuda::driver::{Check, Context};
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::gst::stats;
 
 /// A cache line: memory starts on one, so that every element type is aligned and SIMD loads never split.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -95,7 +95,7 @@ impl Drop for Device {
 /// Copies from the host to GPU memory, of which there is enough, and waits for that.
 pub(super) fn write(context: &Context, address: u64, bytes: &[u8]) -> Result<()> {
     let _entered = context.enter()?;
-    stats::uploaded(bytes.len());
+    counters::uploaded(bytes.len());
     // SAFETY: as the callers say. The null stream is the one that copies, and of pageable memory the call only waits until all
     // is staged.
     unsafe { result::memcpy_htod_sync(address, bytes).and_then(|()| result::stream::synchronize(ptr::null_mut())) }
@@ -107,7 +107,7 @@ pub(super) fn read(context: &Context, address: u64, bytes: &mut [u8]) -> Result<
     let _entered = context.enter()?;
     // SAFETY: as the callers say.
     unsafe { result::memcpy_dtoh_sync(bytes, address) }.or_fail("Cannot read GPU memory")?;
-    stats::downloaded(bytes.len());
+    counters::downloaded(bytes.len());
     Ok(())
 }
 

@@ -13,10 +13,10 @@ use crate::postprocess::kernel::{Found, found_bytes};
 
 static OVERLAY: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/overlay.ptx"), "\0"));
 static PLAN: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/plan.ptx"), "\0"));
+use crate::core::counters;
 use crate::core::cuda::driver::{Context, Function, Launch, Stream};
 use crate::core::error::Result;
 use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
-use crate::gst::stats;
 use crate::image::Detection;
 use crate::image::frame::PixelFormat;
 use crate::image::geometry::Letterbox;
@@ -252,7 +252,7 @@ impl Overlay {
         }
         let staging = self.staging.as_mut().expect("just put there");
         staging.host_mut()[..bytes.len()].copy_from_slice(&bytes);
-        stats::uploaded(bytes.len());
+        counters::uploaded(bytes.len());
         let found = Found { address: staging.address(), limit: detections.len() };
         // SAFETY: as the caller says.
         unsafe { self.launch(stream, planes, found, None, style) }

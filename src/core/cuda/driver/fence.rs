@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use cudarc::driver::{result, sys};
 
 use super::{Check, Context};
+use crate::core::counters;
 use crate::core::error::Result;
-use crate::gst::stats;
 
 /// What takes longer is slept through: an interrupt wakes 0.1 to 0.2 ms late, which is nothing then, and naps would take more of
 /// the CPU.
@@ -28,7 +28,7 @@ pub(super) struct Event {
 #[repr(u32)]
 pub(super) enum EventKind {
     /// To order work, and to look whether it is done.
-    TensorLayout = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32,
+    Ordering = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32,
     /// To sleep until work is done. Each one interrupts the host, waited for or not: when all were such, 16 streams lost a tenth
     /// of their frames by it.
     Await = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32,
@@ -48,7 +48,7 @@ impl Context {
     /// `stream` is a stream of this context and alive.
     pub unsafe fn fence_on(&self, stream: *mut c_void) -> Result<Fence> {
         // SAFETY: as the caller says.
-        unsafe { self.record(EventKind::TensorLayout, stream) }.map(|event| Fence(Arc::new(event)))
+        unsafe { self.record(EventKind::Ordering, stream) }.map(|event| Fence(Arc::new(event)))
     }
 
     /// The same for who is about to wait on the host, and has waited for such work before.
@@ -56,7 +56,7 @@ impl Context {
     /// # Safety
     /// As for [`Context::fence_on`].
     pub(super) unsafe fn awaited_on(&self, stream: *mut c_void, patience: &WaitHistory) -> Result<Fence> {
-        let kind = if patience.longest() > LONG { EventKind::Await } else { EventKind::TensorLayout };
+        let kind = if patience.longest() > LONG { EventKind::Await } else { EventKind::Ordering };
         // SAFETY: as the caller says.
         unsafe { self.record(kind, stream) }.map(|event| Fence(Arc::new(event)))
     }
@@ -137,7 +137,7 @@ impl Fence {
     /// As [`Fence::wait`].
     pub fn wait_again(&self, patience: &mut WaitHistory) -> Result<()> {
         let begun = Instant::now();
-        let outcome = stats::waiting(|| self.pass(begun, patience));
+        let outcome = counters::waiting(|| self.pass(begun, patience));
         patience.waited(begun.elapsed());
         outcome
     }
@@ -235,9 +235,8 @@ pub struct Timing {
     pub(super) end: TimedEvent,
 }
 
-impl Timing {
-    /// `None` where it is not done yet, or never will be.
-    pub fn elapsed(&self) -> Option<Duration> {
+impl counters::GpuTime for Timing {
+    fn elapsed(&self) -> Option<Duration> {
         let (begin, end) = (&self.begin.0, &self.end.0);
         let _entered = end.context.enter().ok()?;
         // SAFETY: both events are alive and were recorded.

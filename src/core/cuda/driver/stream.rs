@@ -9,8 +9,8 @@ use cudarc::driver::{result, sys};
 
 use super::fence::{Fence, TimedEvent, Timing, WaitHistory};
 use super::{Check, Context, Function};
+use crate::core::counters;
 use crate::core::error::Result;
-use crate::gst::stats;
 
 /// What a shared stream is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,10 +126,10 @@ impl Stream {
         unsafe { self.context.awaited_on(self.raw(), patience) }
     }
 
-    /// Begins to take the GPU's time for what is queued from now on, if somebody [measures](stats::Stage) this thread's work.
+    /// Begins to take the GPU's time for what is queued from now on, if a [span](counters::Span) measures(counters::Span) this thread's work.
     /// That a time cannot be taken is no reason not to work.
     pub fn begin_timing(&self) -> Option<TimedEvent> {
-        stats::is_measuring().then(|| self.mark().ok()).flatten()
+        counters::is_measuring().then(|| self.mark().ok()).flatten()
     }
 
     /// Ends what [`Stream::begin_timing`] began.
@@ -137,7 +137,7 @@ impl Stream {
         if let Some(begin) = begin
             && let Ok(end) = self.mark()
         {
-            stats::measured(Timing { begin, end });
+            counters::measured(Box::new(Timing { begin, end }));
         }
     }
 
@@ -165,7 +165,7 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         let _entered = self.context.enter()?;
         // SAFETY: the handle is alive.
-        stats::waiting(|| unsafe { result::stream::synchronize(self.handle()) }).or_fail("GPU work failed")
+        counters::waiting(|| unsafe { result::stream::synchronize(self.handle()) }).or_fail("GPU work failed")
     }
 
     /// Queues setting bytes to 0.
@@ -184,7 +184,7 @@ impl Stream {
     /// There is as much memory at `to`; it and pinned bytes stay so until the copy is done.
     pub unsafe fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
         let _entered = self.context.enter()?;
-        stats::uploaded(bytes.len());
+        counters::uploaded(bytes.len());
         // SAFETY: as the caller says.
         unsafe { result::memcpy_htod_async(to, bytes, self.handle()) }.or_fail("Cannot copy to the GPU")
     }
