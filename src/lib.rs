@@ -8,7 +8,7 @@
 //! * [`image`]: frames, the tensors made of them, and drawing. [`model`]: what a model file says about itself.
 //! * [`heads`]: how a model writes its results, one file each. [`postprocess`]: from a head's rows to objects.
 //! * [`backends`]: what runs models: TensorRT, or rten on the CPU.
-//! * [`session`]: the whole chain without a pipeline; [`capi`]: the same for C; [`streaming`]: tensors that arrive in chunks.
+//! * [`session`]: the whole chain without a pipeline; [`capi`]: the same for C.
 //! * [`gst`]: GStreamer's side: metas, memory, contexts, statistics.
 //! * [`trtpreprocess`], [`trtinfer`], [`trtnms`]: the elements, thin: settings, caps, one call per frame.
 
@@ -22,7 +22,6 @@ pub mod model;
 mod onnx;
 pub mod postprocess;
 pub mod session;
-pub mod streaming;
 pub mod trtinfer;
 pub mod trtnms;
 pub mod trtpreprocess;

@@ -1,16 +1,15 @@
 //! examples/streaming as a program: what was sent in chunks is what the model sees.
 
-mod common;
-
 use std::process::{Command, Output};
 
-use common::shapes;
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/shapes.onnx");
 
 /// `cargo test` and `cargo nextest` build examples beside the tests; a run of this file alone may have to make it first.
 fn run(arguments: &[&str]) -> Output {
     let program = std::env::current_exe().unwrap().parent().unwrap().join("../examples/streaming");
     if !program.exists() {
-        let built = Command::new(env!("CARGO")).args(["build", "--example=streaming"]).status();
+        let built =
+            Command::new(env!("CARGO")).args(["build", "--package=gsttrt-streaming", "--example=streaming"]).status();
         assert!(built.unwrap().success());
     }
     Command::new(program).args(arguments).output().unwrap()
@@ -18,7 +17,7 @@ fn run(arguments: &[&str]) -> Output {
 
 #[test]
 fn the_example_finds_the_disc_in_every_tensor() {
-    let output = run(&[&shapes()]);
+    let output = run(&[MODEL]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(text.lines().count(), 5, "{text}");

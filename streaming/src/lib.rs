@@ -17,9 +17,9 @@ use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Poll;
 
-use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::memory::{Pool, PooledBuffer};
-use crate::core::tensor::{Tensor, TensorDesc};
+use gsttrt::core::error::{Error, ErrorKind, Result};
+use gsttrt::core::memory::{Pool, PooledBuffer};
+use gsttrt::core::tensor::{Tensor, TensorDesc};
 
 mod pieces;
 
@@ -55,7 +55,7 @@ pub struct Progress {
 ///
 /// ```
 /// use gsttrt::core::memory::Pool;
-/// use gsttrt::streaming::{Receiver, credits};
+/// use gsttrt_streaming::{Receiver, credits};
 /// use gsttrt::core::tensor::{DType, TensorDesc};
 ///
 /// # fn main() -> gsttrt::core::error::Result<()> {

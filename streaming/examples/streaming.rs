@@ -18,7 +18,7 @@ use gsttrt::backends::BackendPreference;
 use gsttrt::core::memory::Pool;
 use gsttrt::core::tensor::{DType, Dims, TensorDesc};
 use gsttrt::session::{Session, SessionOptions};
-use gsttrt::streaming::{Received, Receiver, credits};
+use gsttrt_streaming::{Received, Receiver, credits};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 

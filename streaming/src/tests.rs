@@ -6,9 +6,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::core::cuda::driver::Context;
-use crate::core::memory::{Limits, MemoryKind};
-use crate::core::tensor::{DType, Dims};
+use gsttrt::core::cuda::driver::Context;
+use gsttrt::core::memory::{Limits, MemoryKind};
+use gsttrt::core::tensor::{DType, Dims};
 
 /// A tensor of so many bytes.
 fn desc(bytes: usize) -> TensorDesc {

@@ -1,0 +1,201 @@
+//! The house rules that a reader relies on: arrows between modules point one way, files form no circles, one name is one type.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syn::visit::Visit;
+
+/// Rooms from the lowest to the highest; each uses only those before it, and itself. Rooms of one line do not use each other.
+const FLOORS: [&[&str]; 9] = [
+    &["core"],
+    &["image", "onnx"],
+    &["model"],
+    &["heads"],
+    &["postprocess"],
+    &["backends"],
+    &["session", "gst"],
+    &["trtpreprocess", "trtinfer", "trtnms", "trtoverlay"],
+    &["capi"],
+];
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// The files below src, by the path of their module: `core::tensor` is src/core/tensor.rs or src/core/tensor/mod.rs.
+fn modules() -> BTreeMap<String, syn::File> {
+    fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                collect(&entry, found);
+            } else if entry.extension().is_some_and(|ending| ending == "rs") {
+                found.push(entry);
+            }
+        }
+    }
+    let mut files = Vec::new();
+    collect(&source(), &mut files);
+    let name = |file: &PathBuf| {
+        let path = file.strip_prefix(source()).unwrap().with_extension("");
+        let parts: Vec<_> = path.iter().map(|part| part.to_str().unwrap()).collect();
+        parts.join("::").trim_end_matches("::mod").to_string()
+    };
+    files
+        .iter()
+        .filter(|file| !file.ends_with("tests.rs"))
+        .map(|file| (name(file), syn::parse_file(&fs::read_to_string(file).unwrap()).unwrap()))
+        .collect()
+}
+
+fn is_test(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && matches!(&attribute.meta, syn::Meta::List(list) if list.tokens.to_string() == "test")
+    })
+}
+
+/// What a file names: the paths that it uses, from the crate's root, and the types that it defines.
+struct Names<'a> {
+    module: &'a str,
+    paths: BTreeSet<Vec<String>>,
+    types: Vec<String>,
+}
+
+impl Names<'_> {
+    fn of<'a>(module: &'a str, file: &syn::File) -> Names<'a> {
+        let mut names = Names { module, paths: BTreeSet::new(), types: Vec::new() };
+        names.visit_file(file);
+        names
+    }
+
+    /// The path from the crate's root; nothing for those of other crates.
+    fn enter(&mut self, path: &[String]) {
+        let above = |levels: usize| {
+            let parts: Vec<&str> = self.module.split("::").collect();
+            parts[..parts.len().saturating_sub(levels)].iter().map(|part| part.to_string()).collect::<Vec<_>>()
+        };
+        let supers = path.iter().take_while(|part| *part == "super").count();
+        let absolute = match path.first().map(String::as_str) {
+            Some("crate") => path[1..].to_vec(),
+            Some("self") => [above(0), path[1..].to_vec()].concat(),
+            Some("super") => [above(supers), path[supers..].to_vec()].concat(),
+            _ => return,
+        };
+        self.paths.insert(absolute);
+    }
+
+    fn enter_tree(&mut self, prefix: &[String], tree: &syn::UseTree) {
+        let with = |name: &syn::Ident| [prefix, &[name.to_string()]].concat();
+        match tree {
+            syn::UseTree::Path(path) => self.enter_tree(&with(&path.ident), &path.tree),
+            syn::UseTree::Name(name) => self.enter(&with(&name.ident)),
+            syn::UseTree::Rename(rename) => self.enter(&with(&rename.ident)),
+            syn::UseTree::Glob(_) => self.enter(prefix),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.enter_tree(prefix, tree)),
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Names<'_> {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !is_test(&item.attrs) {
+            syn::visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        if !is_test(&item.attrs) {
+            self.enter_tree(&[], &item.tree);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.enter(&path.segments.iter().map(|segment| segment.ident.to_string()).collect::<Vec<_>>());
+        syn::visit::visit_path(self, path);
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        self.types.push(item.ident.to_string());
+        syn::visit::visit_item_struct(self, item);
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        self.types.push(item.ident.to_string());
+        syn::visit::visit_item_enum(self, item);
+    }
+
+    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
+        self.types.push(item.ident.to_string());
+        syn::visit::visit_item_trait(self, item);
+    }
+}
+
+/// Which files each file uses. A module and those inside it are one thing: they may use each other.
+fn arrows() -> BTreeMap<String, BTreeSet<String>> {
+    let modules = modules();
+    let file_of = |path: &[String]| {
+        (1..=path.len()).rev().map(|length| path[..length].join("::")).find(|module| modules.contains_key(module))
+    };
+    let within = |a: &str, b: &str| a == b || a.starts_with(&format!("{b}::")) || b.starts_with(&format!("{a}::"));
+    modules
+        .iter()
+        .filter(|(module, _)| *module != "lib")
+        .map(|(module, file)| {
+            let names = Names::of(module, file);
+            let uses = names.paths.iter().filter_map(|path| file_of(path));
+            (module.clone(), uses.filter(|used| !within(module, used)).collect())
+        })
+        .collect()
+}
+
+#[test]
+fn arrows_point_down() {
+    let floor = |module: &str| {
+        let room = module.split("::").next().unwrap();
+        FLOORS.iter().position(|rooms| rooms.contains(&room)).unwrap_or_else(|| panic!("{room} is on no floor"))
+    };
+    let room = |module: &str| module.split("::").next().unwrap().to_string();
+    let up: Vec<String> = arrows()
+        .iter()
+        .flat_map(|(module, uses)| uses.iter().map(move |used| (module.clone(), used.clone())))
+        .filter(|(module, used)| room(module) != room(used) && floor(module) <= floor(used))
+        .map(|(module, used)| format!("{module} uses {used}"))
+        .collect();
+    assert!(up.is_empty(), "{} arrows point up:\n{}", up.len(), up.join("\n"));
+}
+
+#[test]
+fn files_form_no_circles() {
+    let arrows = arrows();
+    let reaches = |from: &str, to: &str| {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(module) = next.pop() {
+            for used in arrows.get(module).into_iter().flatten() {
+                if used == to {
+                    return true;
+                }
+                if seen.insert(used.as_str()) {
+                    next.push(used);
+                }
+            }
+        }
+        false
+    };
+    let circles: Vec<&String> = arrows.keys().filter(|module| reaches(module, module)).collect();
+    assert!(circles.is_empty(), "files in circles: {circles:?}");
+}
+
+#[test]
+fn a_name_is_one_type() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (module, file) in modules() {
+        for name in Names::of(&module, &file).types {
+            places.entry(name).or_default().push(module.clone());
+        }
+    }
+    // A GObject class and its implementation have one name, as in all of gstreamer-rs.
+    let is_class = |modules: &[String]| matches!(modules, [class, imp] if *imp == format!("{class}::imp"));
+    let twice: Vec<_> = places.iter().filter(|(_, modules)| modules.len() > 1 && !is_class(modules)).collect();
+    assert!(twice.is_empty(), "names of several types:\n{twice:#?}");
+}
