@@ -7,7 +7,7 @@
 use std::fmt;
 use std::panic::Location;
 
-/// What sort of thing went wrong; decides domain and code of the GStreamer error.
+/// What sort of thing went wrong, with domain and code of the GStreamer error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A property or combination of properties makes no sense: `resource/settings`.
@@ -35,6 +35,8 @@ pub struct Error {
     what: String,
     remedy: String,
     cause: String,
+    /// For the debug part, where that is not the cause.
+    debug: Option<String>,
     /// Where in our code it was noticed; goes to the debug part.
     place: &'static Location<'static>,
 }
@@ -45,7 +47,14 @@ impl Error {
     /// `what` is a sentence without its full stop: "Cannot read the model x.onnx".
     #[track_caller]
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
-        Error { kind, what: what.into(), remedy: String::new(), cause: String::new(), place: Location::caller() }
+        Error {
+            kind,
+            what: what.into(),
+            remedy: String::new(),
+            cause: String::new(),
+            debug: None,
+            place: Location::caller(),
+        }
     }
 
     /// What the user can do, as a sentence without its full stop.
@@ -54,10 +63,35 @@ impl Error {
         self
     }
 
-    /// Why it failed, in the words of whoever noticed.
+    /// A sentence behind the remedy, without its full stop.
+    pub fn and_remedy(mut self, more: &str) -> Self {
+        if !self.remedy.is_empty() {
+            self.remedy.push_str(". ");
+        }
+        self.remedy.push_str(more);
+        self
+    }
+
+    /// Why it failed.
     pub fn cause(mut self, cause: impl fmt::Display) -> Self {
         self.cause = cause.to_string();
         self
+    }
+
+    /// What the debug part of a message says instead of the cause.
+    pub fn with_debug(mut self, debug: impl Into<String>) -> Self {
+        self.debug = Some(debug.into());
+        self
+    }
+
+    /// The debug part of a message, if there is one.
+    pub fn debug_text(&self) -> Option<&str> {
+        self.debug.as_deref().or((!self.cause.is_empty()).then_some(self.cause.as_str()))
+    }
+
+    /// Where in our code it was noticed.
+    pub fn place(&self) -> &'static Location<'static> {
+        self.place
     }
 
     /// The same failure seen from further out: `what` becomes the headline, what it was so far the cause.
@@ -98,24 +132,6 @@ impl Error {
             text = format!("{text} {}.", self.remedy);
         }
         text
-    }
-
-    /// The message that an element posts, or returns from `start()`.
-    pub fn to_gst(&self) -> gst::ErrorMessage {
-        match self.kind {
-            ErrorKind::Settings => self.in_domain(gst::ResourceError::Settings),
-            ErrorKind::NotFound => self.in_domain(gst::ResourceError::NotFound),
-            ErrorKind::Read => self.in_domain(gst::ResourceError::OpenRead),
-            ErrorKind::Model | ErrorKind::Library => self.in_domain(gst::LibraryError::Init),
-            ErrorKind::Run => self.in_domain(gst::LibraryError::Failed),
-            ErrorKind::WrongType => self.in_domain(gst::StreamError::WrongType),
-            ErrorKind::Negotiation => self.in_domain(gst::CoreError::Negotiation),
-        }
-    }
-
-    fn in_domain(&self, code: impl gst::MessageErrorDomain) -> gst::ErrorMessage {
-        let debug = (!self.cause.is_empty()).then_some(self.cause.as_str());
-        gst::ErrorMessage::new(&code, Some(&self.message()), debug, self.place.file(), "", self.place.line())
     }
 }
 

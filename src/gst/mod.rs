@@ -5,5 +5,6 @@ pub mod cuda;
 pub mod held_frame;
 pub mod memory;
 pub mod meta;
+pub mod report;
 pub mod stats;
 pub mod video;

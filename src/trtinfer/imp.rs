@@ -20,6 +20,7 @@ use crate::gst::batch_pool;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::meta::gst_tensor;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
 use crate::gst::video;
 use crate::image::transform::parse_size;
@@ -120,14 +121,7 @@ impl TrtInfer {
             let begun = Instant::now();
             let told = Mutex::new(String::new());
             let tell = |event: LoadEvent<'_>| match event {
-                LoadEvent::Warning(error) => {
-                    gst::element_warning!(
-                        element,
-                        gst::LibraryError::Settings,
-                        ("{error}"),
-                        ["{}", error.cause_text()]
-                    );
-                }
+                LoadEvent::Warning(warning) => element.post_warning(&warning),
                 LoadEvent::Progress(what, percent) => {
                     let percent = percent.map_or(String::new(), |percent| format!(" ({percent} %)"));
                     let text = format!("Loading {name}: {what}{percent}");
@@ -152,7 +146,7 @@ impl TrtInfer {
                 ),
                 Err(error) => {
                     progress(gst::ProgressType::Error, &format!("Loading {name} failed"));
-                    element.post_error_message(error.to_gst());
+                    element.post_error(error);
                 }
             }
             opening.finish(outcome.map(|backend| Arc::new(Batcher::new(backend, plan.batch, batch_timeout))));
@@ -172,11 +166,13 @@ impl TrtInfer {
             // From one GPU to another they are not, and that is an error of its own.
             let copied = have.device() == memory.context().device();
             if copied && !std::mem::replace(&mut running.told_of_copies, true) {
-                gst::element_imp_warning!(
-                    self,
-                    gst::LibraryError::Settings,
-                    ("Frames are in another CUDA context than the shared model: each tensor is copied, and the GPU works for one context at a time, which is slow. Give all pipelines one GstCudaContext, with gst_element_set_context() and the context that the first decoder posts as have-context (gst.cuda.context)")
-                );
+                let copied = Error::new(ErrorKind::Settings, "Frames are in another CUDA context than the shared model")
+                    .cause("each tensor is copied, and the GPU works for one context at a time, which is slow")
+                    .remedy(
+                        "Give all pipelines one GstCudaContext, with gst_element_set_context() and the context that the first \
+                         decoder posts as have-context (gst.cuda.context)",
+                    );
+                self.obj().post_warning(&copied);
             }
             return Ok(());
         }
@@ -243,11 +239,13 @@ impl TrtInfer {
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
         if !running.told_of_batches && starves(&batcher.counts()) {
             running.told_of_batches = true;
-            gst::element_imp_warning!(
-                self,
-                gst::CoreError::Failed,
-                ("Batches are run with one frame each, after batch-timeout: frames come too slowly, or too few at once. Put a queue behind trtinfer that has room for batch-size frames (max-size-buffers, with max-size-bytes=0 max-size-time=0), or set a longer batch-timeout.")
-            );
+            let starved = Error::new(ErrorKind::Settings, "Batches are run with one frame each, after batch-timeout")
+                .cause("frames come too slowly, or too few at once")
+                .remedy(
+                    "Put a queue behind trtinfer that has room for batch-size frames (max-size-buffers, with max-size-bytes=0 \
+                     max-size-time=0), or set a longer batch-timeout",
+                );
+            self.obj().post_warning(&starved);
         }
 
         let (letterbox, recipe, model) = (*letterbox, *recipe, model.plan.model().clone());
@@ -353,6 +351,9 @@ impl ObjectImpl for TrtInfer {
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
+        if !may_set(&*self.obj(), pspec) {
+            return;
+        }
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
         self.settings.lock().unwrap().set(pspec.name(), value);
     }
@@ -441,13 +442,13 @@ impl BaseTransformImpl for TrtInfer {
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
         interfaces::set_hook(log);
-        let session = self.open_session().map_err(|error| error.to_gst())?;
+        let session = self.open_session().map_err(|error| error_message(&error))?;
         gst::info!(CAT, imp = self, "{}", session.info());
         let plan = &session.model.plan;
         if let Some(reason) = plan.reason.as_ref().filter(|_| session.loads) {
-            let text = format!("Running the model on the {}: {reason}.", plan.runner.name().to_uppercase());
-            // gst-launch-1.0 prints nothing but the debug part of an info.
-            gst::element_imp_info!(self, gst::LibraryError::Init, ("{text}"), ["{text}"]);
+            let backend = plan.runner.name().to_uppercase();
+            self.obj()
+                .post_info(&Error::new(ErrorKind::Library, format!("Running the model on the {backend}: {reason}")));
         }
         self.stats.reset();
         *self.session.lock().unwrap() = Some(session.clone());
@@ -538,7 +539,7 @@ impl BaseTransformImpl for TrtInfer {
             Ok(()) => Ok(gst::FlowSuccess::Ok),
             Err(Failure::Flow(flow)) => Err(flow),
             Err(Failure::Error(error)) => {
-                self.obj().post_error_message(error.to_gst());
+                self.obj().post_error(&error);
                 Err(gst::FlowError::Error)
             }
         }

@@ -18,6 +18,7 @@ use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::meta::detection;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
 use crate::gst::video::{self, Format};
 use crate::image::geometry::Letterbox;
@@ -190,12 +191,13 @@ impl TrtNms {
         let layout = finder.decoder.layout();
         gst::info!(CAT, imp = self, "{} is {layout}: {}", model.path.display(), layout.expects());
         if let Some(usual) = finder.doubted(recipe) {
-            gst::element_imp_warning!(
-                self,
-                gst::StreamError::Format,
-                ("Models of layout {layout} usually want another input than this one got. If boxes are wrong, set tensor-colors, scale and resize on trtpreprocess."),
-                ["usual: {usual:?}, here: {recipe:?}"]
-            );
+            let warning = Error::new(
+                ErrorKind::WrongType,
+                format!("Models of layout {layout} usually want another input than this one got"),
+            )
+            .remedy("If boxes are wrong, set tensor-colors, scale and resize on trtpreprocess")
+            .with_debug(format!("usual: {usual:?}, here: {recipe:?}"));
+            self.obj().post_warning(&warning);
         }
         Ok(finder)
     }
@@ -212,7 +214,7 @@ impl TrtNms {
             settings.wishes = finder.wishes().clone();
         }
         drop(settings);
-        gst::element_imp_warning!(self, gst::ResourceError::Settings, ("{error} The settings stay as they were."));
+        self.obj().post_warning(&error.and_remedy("The settings stay as they were"));
     }
 
     /// Draws, attaches and tells what was found.
@@ -232,7 +234,7 @@ impl TrtNms {
     }
 
     fn report(&self, error: Error) -> gst::FlowError {
-        self.obj().post_error_message(error.to_gst());
+        self.obj().post_error(&error);
         gst::FlowError::Error
     }
 }
@@ -341,6 +343,9 @@ impl ObjectImpl for TrtNms {
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
+        if !may_set(&*self.obj(), pspec) {
+            return;
+        }
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
         let mut settings = self.settings.lock().unwrap();
         let Settings { wishes, draw, style, post_messages, cuda_device_id, measure } = &mut *settings;
@@ -443,7 +448,9 @@ impl BaseTransformImpl for TrtNms {
         *self.awaited.lock().unwrap() = Awaited::Nothing;
         // Only to fail early: it is read again with the model, whose classes it must match.
         let label_file = self.settings.lock().unwrap().wishes.label_file.clone();
-        label_file.map_or(Ok(()), |path| crate::session::read_labels(&path).map(drop)).map_err(|error| error.to_gst())
+        label_file
+            .map_or(Ok(()), |path| crate::session::read_labels(&path).map(drop))
+            .map_err(|error| error_message(&error))
     }
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
@@ -470,7 +477,7 @@ impl BaseTransformImpl for TrtNms {
 
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
         let format = Format::from_caps(incaps).map_err(|error| {
-            self.obj().post_error_message(error.to_gst());
+            self.obj().post_error(&error);
             gst::loggable_error!(CAT, "{error}")
         })?;
         let mut state = self.state.lock().unwrap();

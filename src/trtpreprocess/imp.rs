@@ -18,6 +18,7 @@ use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::held_frame::HeldFrames;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
 use crate::gst::video::{self, Format};
 use crate::image::preprocess::HostPreprocessor;
@@ -160,7 +161,13 @@ impl TrtPreprocess {
             && let Some(error) = video::refusal(offered).or_else(|| self.refusal_of_cuda(offered))
             && self.is_new_complaint(&error)
         {
-            gst::element_imp_warning!(self, gst::CoreError::Negotiation, ("{error}"), ["offered: {offered}"]);
+            let error = error.with_debug(format!("offered: {offered}"));
+            // A stream whose format is known has nothing else to offer. What is only one of several offers may yet be passed over.
+            if offered.is_fixed() {
+                self.obj().post_error(&error);
+            } else {
+                self.obj().post_warning(&error);
+            }
         }
     }
 }
@@ -257,6 +264,9 @@ impl ObjectImpl for TrtPreprocess {
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
+        if !may_set(&*self.obj(), pspec) {
+            return;
+        }
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
         let mut settings = self.settings.lock().unwrap();
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
@@ -371,7 +381,7 @@ impl BaseTransformImpl for TrtPreprocess {
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
         let state = self.configure(incaps, outcaps).map_err(|error| {
             if self.is_new_complaint(&error) {
-                self.obj().post_error_message(error.to_gst());
+                self.obj().post_error(&error);
             }
             gst::loggable_error!(CAT, "{error}")
         })?;
@@ -417,7 +427,7 @@ impl BaseTransformImpl for TrtPreprocess {
             None => return Err(gst::FlowError::NotNegotiated),
         };
         let payload = payload.map_err(|error: Error| {
-            self.obj().post_error_message(error.to_gst());
+            self.obj().post_error(&error);
             gst::FlowError::Error
         })?;
         TensorMeta::set(buffer, Arc::new(payload));
@@ -426,7 +436,7 @@ impl BaseTransformImpl for TrtPreprocess {
     }
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
-        let overrides = self.settings.lock().unwrap().read().map_err(|error| error.to_gst())?;
+        let overrides = self.settings.lock().unwrap().read().map_err(|error| error_message(&error))?;
         *self.overrides.lock().unwrap() = Some(overrides);
         self.stats.reset();
         *self.complaint.lock().unwrap() = None;
