@@ -143,7 +143,7 @@ fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
         let round = |value: f64, digits: i32| (value * 10f64.powi(digits)).round() / 10f64.powi(digits);
         Some(json!({
             "label": meta.roi_type(),
-            "class_id": params.get::<i32>("label_id").ok()?,
+            "class-id": params.get::<i32>("label_id").ok()?,
             "confidence": round(params.get::<f64>("confidence").ok()?, 6),
             "x": round(x1 * width, 3),
             "y": round(y1 * height, 3),
@@ -265,11 +265,14 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
         for detection in &detections {
             *report.objects.entry(detection["label"].as_str().unwrap_or_default().to_string()).or_default() += 1;
         }
+        let mut regions = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
+        let is_held = regions.any(|region| region.param("detection").is_some_and(|params| params.has_field("held")));
         let line = json!({
-            "pts": stream_time(pad, buffer).map(|time| time.nseconds()),
+            "stream-time": stream_time(pad, buffer).map(|time| time.nseconds()),
             "frame": report.frames,
             "width": width,
             "height": height,
+            "held": is_held,
             "detections": detections,
         });
         if let Err(error) = writeln!(report.json, "{line}") {

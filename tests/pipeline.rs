@@ -76,7 +76,7 @@ fn all_exports_of_a_model_find_the_same() {
 
 #[test]
 fn interval_leaves_frames_out() {
-    let found = detect(7, &format!("model-file={} interval=3", shapes()), "");
+    let found = detect(7, &format!("model-file={} interval=3", shapes()), "hold-detections=false");
     assert_eq!(found.iter().map(Vec::is_empty).collect::<Vec<_>>(), [false, true, true, false, true, true, false]);
 }
 
@@ -107,7 +107,7 @@ fn what_is_drawn_does_not_reach_the_decoder() {
 fn queued() -> gst::Pipeline {
     pipeline(&format!(
         "filesrc location={} ! decodebin ! videoconvert ! queue ! trtpreprocess ! queue ! trtinfer model-file={} interval=30 \
-         ! queue ! trtnms ! queue ! fakesink name=sink sync=false",
+         ! queue ! trtnms hold-detections=false ! queue ! fakesink name=sink sync=false",
         path("tests/data/sample.mp4"),
         shapes()
     ))

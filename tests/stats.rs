@@ -32,7 +32,8 @@ fn frame() -> gst::Buffer {
 #[test]
 fn frames_and_objects_are_counted() {
     let model = model(&scratch("stats-counts"), &ROWS);
-    let mut line = Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} interval=3 ! trtnms"));
+    let mut line =
+        Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} interval=3 ! trtnms hold-detections=false"));
     let found: usize = (0..7).map(|_| line.found().len()).sum();
     assert_eq!(found, 6, "frames 0, 3 and 6 have two each");
     assert_eq!(counts(&mut line, "trtpreprocess", ["frames"]), [7]);

@@ -46,7 +46,24 @@ pub struct Counts {
 }
 
 /// A frame's claim to its outputs.
-pub struct PendingOutput(Arc<Request>);
+pub struct PendingOutput {
+    request: Arc<Request>,
+    usage: Arc<Usage>,
+}
+
+/// What becomes of the outputs of a stream.
+#[derive(Debug, Default)]
+pub struct Usage {
+    is_read: AtomicBool,
+    is_dropped: AtomicBool,
+}
+
+impl Usage {
+    /// Whether outputs were dropped, and none was ever waited for.
+    pub fn is_none(&self) -> bool {
+        self.is_dropped.load(Ordering::Relaxed) && !self.is_read.load(Ordering::Relaxed)
+    }
+}
 
 struct Request {
     /// Not kept: who keeps a frame should not keep the model.
@@ -103,14 +120,14 @@ impl Batcher {
     ///
     /// # Errors
     /// As [`ModelInstance::run`], where this made a batch full whose running failed.
-    pub fn join(self: &Arc<Self>, stream: u64, picture: Arc<Tensors>) -> Result<PendingOutput> {
+    pub fn join(self: &Arc<Self>, stream: u64, picture: Arc<Tensors>, usage: &Arc<Usage>) -> Result<PendingOutput> {
         let (batcher, joined) = (Arc::downgrade(self), Instant::now());
         let place = Arc::new(Request { batcher, stream, joined, picture, outcome: OnceLock::new() });
         self.line.lock().unwrap().waiting.push(Arc::downgrade(&place));
         self.run(FlushReason::Full);
         match place.outcome.get() {
             Some(Err(Lost::Failed(error))) => Err(error.clone()),
-            _ => Ok(PendingOutput(place)),
+            _ => Ok(PendingOutput { request: place, usage: usage.clone() }),
         }
     }
 
@@ -210,8 +227,8 @@ impl Request {
 impl PendingOutput {
     /// Wants the outputs no more. Who waits for them is woken.
     pub fn give_up(&self) {
-        self.0.lose();
-        if let Some(batcher) = self.0.batcher.upgrade() {
+        self.request.lose();
+        if let Some(batcher) = self.request.batcher.upgrade() {
             drop(batcher.line.lock().unwrap()); // who has just seen no outcome is waiting by now
             batcher.moved.notify_all();
         }
@@ -222,7 +239,8 @@ impl PendingOutput {
     /// # Errors
     /// Where it never will be.
     pub fn wait(&self) -> std::result::Result<&Tensors, Lost> {
-        let place = &*self.0;
+        self.usage.is_read.store(true, Ordering::Relaxed);
+        let place = &*self.request;
         let waits = |_: &mut Queue| place.outcome.get().is_none();
         loop {
             if let Some(outcome) = place.outcome.get() {
@@ -240,9 +258,15 @@ impl PendingOutput {
     }
 }
 
+impl Drop for PendingOutput {
+    fn drop(&mut self) {
+        self.usage.is_dropped.store(true, Ordering::Relaxed);
+    }
+}
+
 impl fmt::Debug for PendingOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.outcome.get() {
+        match self.request.outcome.get() {
             Some(outcome) => write!(f, "Ticket({outcome:?})"),
             None => write!(f, "Ticket(waiting)"),
         }

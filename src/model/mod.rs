@@ -236,8 +236,26 @@ impl ModelInfo {
     }
 }
 
+/// What to do with a file of another framework.
+fn export_of(path: &Path) -> Option<&'static str> {
+    Some(match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+        "pt" | "pth" => "Export it to ONNX first, with Ultralytics: yolo export model=FILE.pt format=onnx",
+        "safetensors" | "ckpt" | "pkl" => {
+            "These are weights without the network: export the model to ONNX with the program that trained it"
+        }
+        "tflite" | "pb" | "h5" | "keras" => "Convert it to ONNX first, with tf2onnx",
+        "mlmodel" | "mlpackage" | "xml" | "param" => "Export the original model to ONNX instead",
+        _ => return None,
+    })
+}
+
 /// All bytes of a model file.
 pub fn contents(path: &Path) -> Result<Vec<u8>> {
+    if let Some(export) = export_of(path).filter(|_| path.exists()) {
+        return Err(Error::new(ErrorKind::Model, unusable(path))
+            .cause("it is neither ONNX nor a TensorRT engine")
+            .remedy(export));
+    }
     // A pipe would be waited for, and a device may never end.
     if !std::fs::metadata(path).map_err(|error| unreadable(path, error))?.is_file() {
         return Err(unreadable(path, std::io::Error::other("it is a folder or a device")));
@@ -254,8 +272,16 @@ pub fn contents(path: &Path) -> Result<Vec<u8>> {
 pub fn unreadable(path: &Path, error: std::io::Error) -> Error {
     match error.kind() {
         std::io::ErrorKind::NotFound => {
-            Error::new(ErrorKind::NotFound, format!("There is no model file {}", path.display()))
-                .remedy("Check the path given as model-file")
+            let missing = Error::new(ErrorKind::NotFound, format!("There is no model file {}", path.display()));
+            match std::env::current_dir() {
+                _ if path.to_str().is_some_and(|path| path.contains("://")) => {
+                    missing.remedy("Give a path as model-file, not a URI")
+                }
+                Ok(folder) if path.is_relative() => {
+                    missing.cause(format!("in {}", folder.display())).remedy("Check the path given as model-file")
+                }
+                _ => missing.remedy("Check the path given as model-file"),
+            }
         }
         _ => Error::new(ErrorKind::Read, format!("Cannot read the model file {}", path.display()))
             .cause(error)

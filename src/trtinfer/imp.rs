@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
+use super::CudaGraph;
 use super::settings::Settings;
 use super::sharing::{self, SharedModel};
-use crate::backends::batcher::{Batcher, Counts, Lost};
+use crate::backends::batcher::{Batcher, Counts, Lost, Usage};
 use crate::backends::loader::{ModelHandle, NoModel};
 use crate::backends::tensorrt::interfaces;
 use crate::backends::{Backend, LoadContext, LoadEvent, LoadRequest};
@@ -59,6 +61,8 @@ struct Running {
     passed: Option<u32>,
     /// Whether somebody was told that batches do not fill.
     told_of_batches: bool,
+    /// Whether outputs of this element are read by an element behind it.
+    usage: Arc<Usage>,
     /// Whether somebody was told that tensors are copied from one CUDA context to another.
     told_of_copies: bool,
 }
@@ -98,6 +102,27 @@ impl TrtInfer {
         let (model, seat, loads) = sharing::join(&settings, open)?;
         self.share_context(&model, &settings);
         Ok(Session { model, seat: Arc::new(seat), loads })
+    }
+
+    /// Says which properties have no effect on the CPU; one that asks for an error where it cannot be had is an error.
+    fn refuse_what_needs_tensorrt(&self) -> Result<()> {
+        let settings = self.settings.lock().unwrap().clone();
+        let without_effect = settings.only_for_tensorrt();
+        if without_effect.is_empty() {
+            return Ok(());
+        }
+        let names = without_effect.join(", ");
+        if settings.cuda_graph == CudaGraph::On {
+            return Err(Error::new(ErrorKind::Settings, "cuda-graph=on needs TensorRT, and the model runs on the CPU")
+                .remedy("Set cuda-graph=auto, or backend=tensorrt to see why TensorRT does not run"));
+        }
+        let one = without_effect.len() == 1;
+        let (has, belongs) = if one { ("has", "belongs") } else { ("have", "belong") };
+        let warning = Error::new(ErrorKind::Settings, format!("{names} {has} no effect"))
+            .cause(format!("the model runs on the CPU, and {} {belongs} to TensorRT", if one { "it" } else { "they" }))
+            .remedy("Set backend=tensorrt to see why TensorRT does not run, or leave what is named here unset");
+        self.obj().post_warning(&warning);
+        Ok(())
     }
 
     /// Where nobody has a CUDA context yet, that of a shared model will do for this pipeline too.
@@ -188,6 +213,11 @@ impl TrtInfer {
         Ok(())
     }
 
+    /// Whether outputs were thrown away, and none was ever read.
+    fn is_unread(&self) -> bool {
+        !self.settings.lock().unwrap().tensor_meta && self.running.lock().unwrap().usage.is_none()
+    }
+
     fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Failure> {
         let mut running = self.running.lock().unwrap();
         let Some(payload) = TensorMeta::take(buffer) else {
@@ -231,7 +261,7 @@ impl TrtInfer {
             batcher.measure();
         }
         let stage = Span::begin(false); // batches are measured, by whichever thread they are run
-        let outputs = batcher.join(seat.stream(), tensors.clone())?;
+        let outputs = batcher.join(seat.stream(), tensors.clone(), &running.usage)?;
         if tensor_meta {
             gst_tensor::attach(buffer, outputs.wait()?, model.plan.model())?;
         }
@@ -392,10 +422,10 @@ impl ElementImpl for TrtInfer {
     fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
         static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
             gst::subclass::ElementMetadata::new(
-                "TensorRT inference",
+                "Object detection: inference (TensorRT or CPU)",
                 "Filter/Analyzer/Video",
-                "Runs a detection model on the tensor of each frame",
-                env!("CARGO_PKG_REPOSITORY"),
+                "Runs a model on the tensor of each frame",
+                env!("CARGO_PKG_AUTHORS"),
             )
         });
         Some(&METADATA)
@@ -450,11 +480,16 @@ impl BaseTransformImpl for TrtInfer {
             self.obj()
                 .post_info(&Error::new(ErrorKind::Library, format!("Running the model on the {backend}: {reason}")));
         }
+        if matches!(plan.runner, Backend::Cpu) {
+            self.refuse_what_needs_tensorrt().map_err(|error| error_message(&error))?;
+        }
         self.stats.reset();
         *self.session.lock().unwrap() = Some(session.clone());
         if session.loads {
             self.load(session);
         }
+        // Upstream may have negotiated with another model, of another input size.
+        self.obj().reconfigure_sink();
         Ok(())
     }
 
@@ -524,6 +559,12 @@ impl BaseTransformImpl for TrtInfer {
                 gst::EventView::FlushStop(_) => session.seat.set_flushing(false),
                 // Nothing comes that would fill the batch.
                 gst::EventView::Eos(_) | gst::EventView::Caps(_) | gst::EventView::Gap(_) => {
+                    if matches!(event.view(), gst::EventView::Eos(_)) && self.is_unread() {
+                        let unread = Error::new(ErrorKind::WrongType, "No element has read what the model found")
+                            .cause("trtnms is missing behind trtinfer in the launch line")
+                            .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …");
+                        self.obj().post_warning(&unread);
+                    }
                     if let Some(batcher) = session.seat.batcher() {
                         batcher.finish(session.seat.stream());
                     }

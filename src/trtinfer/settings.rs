@@ -76,7 +76,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
     vec![
             glib::ParamSpecString::builder("model-file")
                 .nick("Model file")
-                .blurb("ONNX file or TensorRT engine of the detector; engines are programs, so use only trusted ones")
+                .blurb("ONNX file or TensorRT engine of the model. Engines contain code: use only trusted ones")
                 .mutable_ready()
                 .build(),
             glib::ParamSpecEnum::builder_with_default("backend", default.backend)
@@ -91,7 +91,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .build(),
             glib::ParamSpecUInt::builder("batch-size")
                 .nick("Batch size")
-                .blurb("Most frames that are inferred at once, of this stream and of those that share its model. For those of one stream, a queue behind trtinfer must have room for as many")
+                .blurb("Maximum frames per run, of this stream and of those that share its model. The model must have a dynamic batch, or this one. One stream fills batches only if a queue behind trtinfer has room for as many frames")
                 .minimum(1)
                 .maximum(1024)
                 .default_value(default.batch_size)
@@ -99,7 +99,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .build(),
             glib::ParamSpecUInt::builder("batch-timeout")
                 .nick("Batch timeout")
-                .blurb("Microseconds after which a frame is inferred with fewer than batch-size frames")
+                .blurb("Maximum microseconds that a frame waits for others to fill its batch")
                 .maximum(10_000_000)
                 .default_value(default.batch_timeout)
                 .mutable_ready()
@@ -111,7 +111,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .build(),
             glib::ParamSpecUInt::builder("interval")
                 .nick("Interval")
-                .blurb("Infer every n-th frame and let the others pass")
+                .blurb("Infer every n-th frame; trtnms repeats the last boxes on the others")
                 .minimum(1)
                 .maximum(u32::MAX)
                 .default_value(default.interval)
@@ -125,7 +125,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .build(),
             glib::ParamSpecBoolean::builder("allow-host-code")
                 .nick("Allow host code")
-                .blurb("Let an engine run CPU code that it carries, which version-compatible engines do. Such code can do whatever this user can: only for engines you trust")
+                .blurb("Let an engine run CPU code that it carries, as version-compatible engines do. Such code can do all that this user can: only for engines you trust")
                 .default_value(default.allow_host_code)
                 .mutable_ready()
                 .build(),
@@ -149,7 +149,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .build(),
             glib::ParamSpecUInt::builder("workspace-mib")
                 .nick("Workspace")
-                .blurb("MiB of GPU memory that layers may use to work in (0 = all there is)")
+                .blurb("Maximum MiB of GPU memory for the layers' work (0 = no limit)")
                 .default_value(default.workspace_mib)
                 .mutable_ready()
                 .build(),
@@ -172,7 +172,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .build(),
             glib::ParamSpecEnum::builder_with_default("cuda-graph", default.cuda_graph)
                 .nick("CUDA graph")
-                .blurb("Whether TensorRT's work for a frame is recorded and then queued by one call")
+                .blurb("Whether TensorRT's work for a frame is captured in a CUDA graph and launched by one call")
                 .mutable_ready()
                 .build(),
             glib::ParamSpecBoolean::builder("tensor-meta")
@@ -206,6 +206,26 @@ impl Settings {
             cache: self.engine_cache.clone(),
             graphs: self.cuda_graph.into(),
         }
+    }
+
+    /// Properties that only TensorRT heeds, and that are not as they are by default.
+    pub fn only_for_tensorrt(&self) -> Vec<&'static str> {
+        const OF_TENSORRT: [&str; 11] = [
+            "trt-library",
+            "allow-host-code",
+            "dla-core",
+            "precision",
+            "int8-calibration-cache",
+            "workspace-mib",
+            "optimization-level",
+            "engine-build",
+            "engine-cache",
+            "cuda-graph",
+            "cuda-device-id",
+        ];
+        let default = Settings::default();
+        let is_set = |name: &&str| format!("{:?}", self.get(name)) != format!("{:?}", default.get(name));
+        OF_TENSORRT.into_iter().filter(is_set).collect()
     }
 
     /// The first property by which models of these settings are not the same, with both values.

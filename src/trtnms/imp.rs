@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::prelude::*;
@@ -36,6 +37,8 @@ struct Settings {
     wishes: Wishes,
     draw: bool,
     style: Style,
+    /// Repeats the last detections on frames that are skipped.
+    hold_detections: bool,
     post_messages: bool,
     /// -1 follows the pipeline.
     cuda_device_id: i32,
@@ -49,6 +52,7 @@ impl Default for Settings {
             wishes: Wishes::default(),
             draw: true,
             style: Style::default(),
+            hold_detections: true,
             post_messages: false,
             cuda_device_id: -1,
             measure: false,
@@ -64,6 +68,8 @@ struct State {
     drawing: Drawing,
     /// Frames since the start, those without objects and those that trtinfer let pass included.
     frames: u64,
+    /// Whether the finder has detections of a frame of these caps and this segment.
+    can_hold: bool,
     task: Option<Task>,
 }
 
@@ -77,6 +83,8 @@ struct Task {
     /// The frame with its objects, where they had to be painted on a copy of it.
     painted: Option<gst::Buffer>,
     post_message: bool,
+    /// The detections are those of an earlier frame.
+    is_held: bool,
 }
 
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
@@ -146,7 +154,16 @@ impl TrtNms {
             }
             Payload::Skipped { .. } => {
                 self.stats.skip();
-                return Ok(None);
+                let draw = settings.draw.then_some(settings.style);
+                let held = Task {
+                    stage,
+                    frame,
+                    draw: draw.filter(|_| state.finder.as_ref().is_some_and(|finder| !finder.detections().is_empty())),
+                    painted: None,
+                    post_message: settings.post_messages,
+                    is_held: true,
+                };
+                return Ok(Some(held).filter(|_| settings.hold_detections && state.can_hold));
             }
             Payload::Input { .. } => {
                 return Err(missing("trtnms got a frame that no model has seen", "trtinfer").into());
@@ -176,7 +193,8 @@ impl TrtNms {
             Painted::No => (style.filter(|_| count > 0), None),
             Painted::Yes(copy) => (None, copy),
         };
-        Ok(Some(Task { stage, frame, draw, painted, post_message: settings.post_messages }))
+        state.can_hold = true;
+        Ok(Some(Task { stage, frame, draw, painted, post_message: settings.post_messages, is_held: false }))
     }
 
     fn finder(
@@ -224,12 +242,17 @@ impl TrtNms {
         if let Some(style) = task.draw {
             drawing.draw(buffer, detections, labels, &style)?;
         }
-        detection::attach(buffer, detections, labels, names, size);
+        detection::attach(buffer, detections, labels, names, size, task.is_held);
         if task.post_message {
-            let content = detection::message(buffer.pts(), task.frame, size, detections, labels);
+            let segment = self.obj().segment();
+            let stream_time =
+                segment.downcast_ref::<gst::ClockTime>().and_then(|time| time.to_stream_time(buffer.pts()));
+            let content = detection::message(stream_time, task.frame, size, detections, labels, task.is_held);
             let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
         }
-        self.stats.add(task.stage, detections.len());
+        if !task.is_held {
+            self.stats.add(task.stage, detections.len());
+        }
         Ok(())
     }
 
@@ -259,7 +282,7 @@ impl ObjectImpl for TrtNms {
             vec![
                 glib::ParamSpecEnum::builder_with_default("layout", LayoutChoice::from(default.wishes.layout))
                     .nick("Layout")
-                    .blurb("How the model writes its boxes")
+                    .blurb("Output format of the model's head (auto = from names, shapes and metadata)")
                     .mutable_ready()
                     .build(),
                 glib::ParamSpecString::builder("label-file")
@@ -295,7 +318,7 @@ impl ObjectImpl for TrtNms {
                     .build(),
                 glib::ParamSpecUInt::builder("max-detections")
                     .nick("Maximum detections")
-                    .blurb("Most boxes kept in a frame, best scores first")
+                    .blurb("Maximum boxes of a frame; those with the best scores are kept")
                     .minimum(1)
                     .maximum(65536)
                     .default_value(default.wishes.max_detections)
@@ -326,9 +349,15 @@ impl ObjectImpl for TrtNms {
                     .default_value(default.style.line_width)
                     .mutable_playing()
                     .build(),
+                glib::ParamSpecBoolean::builder("hold-detections")
+                    .nick("Hold detections")
+                    .blurb("On frames that trtinfer skips (interval), repeat the last detections, marked as held")
+                    .default_value(default.hold_detections)
+                    .mutable_playing()
+                    .build(),
                 glib::ParamSpecBoolean::builder("post-messages")
                     .nick("Post messages")
-                    .blurb("Post an element message named trt-detections for each frame")
+                    .blurb("Post an element message trt-detections for each frame: stream-time, frame, width, height, held, count, and detections with label, class-id, confidence, x, y, w, h")
                     .default_value(default.post_messages)
                     .mutable_playing()
                     .build(),
@@ -348,7 +377,7 @@ impl ObjectImpl for TrtNms {
         }
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
         let mut settings = self.settings.lock().unwrap();
-        let Settings { wishes, draw, style, post_messages, cuda_device_id, measure } = &mut *settings;
+        let Settings { wishes, draw, style, hold_detections, post_messages, cuda_device_id, measure } = &mut *settings;
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
         match pspec.name() {
             "layout" => wishes.layout = value.get::<LayoutChoice>().expect("checked by GObject").into(),
@@ -362,6 +391,7 @@ impl ObjectImpl for TrtNms {
             "draw" => *draw = value.get().expect("checked by GObject"),
             "draw-labels" => style.labels = value.get().expect("checked by GObject"),
             "line-width" => style.line_width = value.get().expect("checked by GObject"),
+            "hold-detections" => *hold_detections = value.get().expect("checked by GObject"),
             "post-messages" => *post_messages = value.get().expect("checked by GObject"),
             "measure" => *measure = value.get().expect("checked by GObject"),
             "cuda-device-id" => *cuda_device_id = value.get().expect("checked by GObject"),
@@ -376,7 +406,8 @@ impl ObjectImpl for TrtNms {
             let counts = [("frames", frames), ("skipped", skipped), ("objects", totals.objects)];
             return stats::structure(&totals, counts).to_value();
         }
-        let Settings { wishes, draw, style, post_messages, cuda_device_id, measure } = &*self.settings.lock().unwrap();
+        let Settings { wishes, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
+            &*self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
         match pspec.name() {
             "layout" => LayoutChoice::from(wishes.layout).to_value(),
@@ -390,6 +421,7 @@ impl ObjectImpl for TrtNms {
             "draw" => draw.to_value(),
             "draw-labels" => style.labels.to_value(),
             "line-width" => style.line_width.to_value(),
+            "hold-detections" => hold_detections.to_value(),
             "post-messages" => post_messages.to_value(),
             "measure" => measure.to_value(),
             "cuda-device-id" => cuda_device_id.to_value(),
@@ -404,10 +436,10 @@ impl ElementImpl for TrtNms {
     fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
         static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
             gst::subclass::ElementMetadata::new(
-                "TensorRT detection decoder",
-                "Filter/Analyzer/Video",
-                "Turns the outputs of a detection model into boxes: decodes, suppresses, attaches and draws them",
-                env!("CARGO_PKG_REPOSITORY"),
+                "Object detection: decoder, NMS and overlay (CUDA or CPU)",
+                "Tensordecoder/Video",
+                "Turns the outputs of a model into objects: decodes, suppresses, attaches, draws and posts them",
+                env!("CARGO_PKG_AUTHORS"),
             )
         });
         Some(&METADATA)
@@ -475,6 +507,16 @@ impl BaseTransformImpl for TrtNms {
         Some(video::filtered(caps, filter))
     }
 
+    fn sink_event(&self, event: gst::Event) -> bool {
+        // What comes next is another part of the stream.
+        if matches!(event.view(), gst::EventView::FlushStop(_) | gst::EventView::Segment(_))
+            && let Some(state) = self.state.lock().unwrap().as_mut()
+        {
+            state.can_hold = false;
+        }
+        self.parent_sink_event(event)
+    }
+
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
         let format = Format::from_caps(incaps).map_err(|error| {
             self.obj().post_error(&error);
@@ -483,7 +525,7 @@ impl BaseTransformImpl for TrtNms {
         let mut state = self.state.lock().unwrap();
         let (finder, frames) = state.take().map_or((None, 0), |old| (old.finder, old.frames));
         let (names, drawing) = (detection::LabelQuarks::default(), Drawing::new(format));
-        *state = Some(State { finder, names, drawing, frames, task: None });
+        *state = Some(State { finder, names, drawing, frames, can_hold: false, task: None });
         Ok(())
     }
 

@@ -3,9 +3,20 @@
 //! It decodes the head, drops the repeated boxes, maps the others to pixels of the frame, hangs them on the buffer as metas
 //! that other elements and applications read (see [`meta::detection`](crate::gst::meta::detection)), and draws them.
 //!
-//! With `post-messages=true` there is an element message `trt-detections` for each frame that a model has seen: `pts` (ns),
-//! `frame` (counted from 0, over all frames), `width`, `height`, and `detections`, an array of structures with `label`,
-//! `class-id`, `confidence`, `x`, `y`, `w` and `h` in pixels of the frame.
+//! A detection, wherever it is written:
+//!
+//! | | bus message, JSON lines | ROI meta | GstAnalyticsODMtd |
+//! |---|---|---|---|
+//! | class | `label`, `class-id` | type; `label_id` in `detection` | type |
+//! | confidence, 0..1 | `confidence` | `confidence` | confidence |
+//! | box | `x`, `y`, `w`, `h`: pixels of the frame, as floats | whole pixels that cover it; `x_min`, `y_min`, `x_max`, `y_max`: 0..1 of the frame | whole pixels that cover it |
+//! | of an earlier frame | `held` of the frame | `held` | |
+//!
+//! With `post-messages=true` there is an element message `trt-detections` for each frame that has detections or could have:
+//! `stream-time` (ns), `frame` (counted from 0, over all frames), `width`, `height`, `held`, `count`, and `detections`, an array of
+//! structures, which is left out where the count is 0.
+//!
+//! Frames that trtinfer skips (`interval`) repeat the last detections and are `held`, unless `hold-detections=false`.
 //!
 //! ```text
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms classes=person,car class-thresholds=car=0.5 ! videoconvert ! autovideosink

@@ -219,7 +219,7 @@ impl ObjectImpl for TrtPreprocess {
                     .build(),
                 glib::ParamSpecFloat::builder("scale")
                     .nick("Scale")
-                    .blurb("Multiplies samples of 0..255 first (0 = as the model wants it)")
+                    .blurb("Factor of the samples: tensor = (sample * scale - mean) / std, with samples of 0..255 (0 = as the model wants it)")
                     .minimum(0.0)
                     .maximum(f32::MAX)
                     .default_value(default.scale)
@@ -227,12 +227,12 @@ impl ObjectImpl for TrtPreprocess {
                     .build(),
                 glib::ParamSpecString::builder("mean")
                     .nick("Mean")
-                    .blurb("Subtracted next: one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
+                    .blurb("Mean to subtract: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
                     .mutable_ready()
                     .build(),
                 glib::ParamSpecString::builder("std")
                     .nick("Standard deviation")
-                    .blurb("Divides last: one number, or one per channel like 0.229,0.224,0.225 (unset = as the model wants it)")
+                    .blurb("Standard deviation to divide by: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.229,0.224,0.225 (unset = as the model wants it)")
                     .mutable_ready()
                     .build(),
                 glib::ParamSpecEnum::builder_with_default("tensor-order", default.order)
@@ -318,10 +318,10 @@ impl ElementImpl for TrtPreprocess {
     fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
         static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
             gst::subclass::ElementMetadata::new(
-                "TensorRT preprocessor",
-                "Filter/Analyzer/Video",
-                "Turns each frame into the input tensor of a detection model",
-                env!("CARGO_PKG_REPOSITORY"),
+                "Object detection: preprocessing (CUDA or CPU)",
+                "Filter/Converter/Video",
+                "Turns each frame into the input tensor of a model",
+                env!("CARGO_PKG_AUTHORS"),
             )
         });
         Some(&METADATA)

@@ -6,8 +6,8 @@
 #       --min-precision 0.98 --min-recall 0.98 --min-iou 0.85
 #
 # The detections are JSON lines, one object a frame:
-#   {"pts":ns, "frame":n, "width":W, "height":H,
-#    "detections":[{"label","class_id","confidence","x","y","w","h"}, ...]}
+#   {"stream-time":ns, "frame":n, "width":W, "height":H, "held":false,
+#    "detections":[{"label","class-id","confidence","x","y","w","h"}, ...]}
 #
 # Rules: within a frame the detections are taken by falling confidence; each is matched
 # with the free object of its class that it overlaps most, if their IoU is at least --iou.
@@ -48,7 +48,7 @@ def match_frame(detections, truth, threshold):
     ignored = [t for t in truth if t["ignore"]]
     ious, false = [], []
     for d in sorted(detections, key=lambda d: -d["confidence"]):
-        own = [(iou(d, t), i) for i, t in enumerate(free) if t["class_id"] == d["class_id"]]
+        own = [(iou(d, t), i) for i, t in enumerate(free) if t["class_id"] == d["class-id"]]
         best, index = max(own, default=(0.0, -1))
         if index >= 0 and best >= threshold:
             ious.append(best)
@@ -67,7 +67,7 @@ def scaled(detections, line, truth):
 
 
 def read_detections(path, truth):
-    """{frame number: detections}; without a frame number the pts tells it."""
+    """{frame number: detections}; without a frame number the stream time tells it."""
     frames = {}
     with (sys.stdin if path == "-" else open(path, encoding="utf-8")) as file:
         for number, text in enumerate(file, 1):
@@ -76,7 +76,7 @@ def read_detections(path, truth):
             line = json.loads(text)
             index = line.get("frame")
             if index is None:
-                index = round(line["pts"] * truth["fps"] / 1e9)
+                index = round(line["stream-time"] * truth["fps"] / 1e9)
             if index in frames or not 0 <= index < len(truth["frames"]):
                 raise ValueError(f"line {number}: frame {index} is unknown or came twice")
             frames[index] = scaled(line["detections"], line, truth)

@@ -29,7 +29,7 @@ def iou(a, b):
 
 def pairs_of(ours, theirs):
     """[(IoU, box, box)] and what stays alone on each side."""
-    near = [(iou(a, b), i, j) for i, a in enumerate(ours) for j, b in enumerate(theirs) if a["class_id"] == b["class_id"]]
+    near = [(iou(a, b), i, j) for i, a in enumerate(ours) for j, b in enumerate(theirs) if a["class-id"] == b["class-id"]]
     left, right, pairs = set(range(len(ours))), set(range(len(theirs))), []
     for overlap, i, j in sorted(near, reverse=True):
         if overlap > 0.5 and i in left and j in right:

@@ -254,7 +254,7 @@ def ask(program, model, png, threshold, infer_properties, folder, timeout):
 def ours(frame):
     """The detections of one of our JSON lines as Boxes."""
     found = frame["detections"]
-    table = np.array([[d["x"], d["y"], d["w"], d["h"], d["confidence"], d["class_id"]] for d in found], np.float64).reshape(-1, 6)
+    table = np.array([[d["x"], d["y"], d["w"], d["h"], d["confidence"], d["class-id"]] for d in found], np.float64).reshape(-1, 6)
     corners = np.concatenate([table[:, :2], table[:, :2] + table[:, 2:4]], axis=1)
     return Boxes(corners, table[:, 4], table[:, 5].astype(int), np.arange(len(table)))
 
@@ -373,9 +373,9 @@ def check_frame(result, line, frame, labels):
     if (line["width"], line["height"]) != frame:
         result.faults.append(f"frame is {line['width']}x{line['height']}, not {frame[0]}x{frame[1]}")
     for detection in line["detections"]:
-        wanted = labels.get(detection["class_id"])
+        wanted = labels.get(detection["class-id"])
         if detection["label"] != wanted:
-            result.faults.append(f"label of class {detection['class_id']} is {detection['label']!r}, not {wanted!r}")
+            result.faults.append(f"label of class {detection['class-id']} is {detection['label']!r}, not {wanted!r}")
             return
 
 

@@ -63,7 +63,7 @@ impl Bench {
 }
 
 fn join(batcher: &Arc<Batcher>, stream: u64, value: f32) -> PendingOutput {
-    batcher.join(stream, Arc::new(tensors(value))).unwrap()
+    batcher.join(stream, Arc::new(tensors(value)), &Arc::default()).unwrap()
 }
 
 fn outcome(ticket: &PendingOutput) -> std::result::Result<f32, String> {
@@ -197,7 +197,7 @@ fn a_failure_is_everybodys_and_the_next_batch_goes_on() {
     for (value, says) in [(-1.0, "It fails."), (-2.0, "Running the model failed: the library panicked, It panics.")] {
         let bench = Bench::new(2, LONG);
         let first = bench.join(0, value);
-        let error = bench.batcher.join(1, Arc::new(tensors(5.0))).unwrap_err();
+        let error = bench.batcher.join(1, Arc::new(tensors(5.0)), &Arc::default()).unwrap_err();
         assert!(error.message().starts_with(says), "{error}");
         assert!(outcome(&first).unwrap_err().starts_with(says));
         assert_eq!([bench.join(0, 1.0), bench.join(1, 2.0)].each_ref().map(outcome), [Ok(1.0), Ok(2.0)]);

@@ -1,7 +1,8 @@
 //! Detections as what other elements and applications read.
 //!
 //! Always `GstVideoRegionOfInterestMeta`: its type is the label, its id counts the objects of the frame, and a `detection`
-//! structure holds `label_id`, `confidence` and the box in 0..1 of the frame, as DL Streamer's elements write and read it.
+//! structure holds `label_id`, `confidence` and the box in 0..1 of the frame, as DL Streamer's elements write and read it; `held`
+//! is there and true where the box is that of an earlier frame.
 //! With GStreamer 1.24 (feature `v1_24`) also `GstAnalyticsODMtd`. And [`message`], for applications that watch the bus.
 
 use std::collections::HashMap;
@@ -60,6 +61,7 @@ pub fn attach(
     labels: &[String],
     names: &mut LabelQuarks,
     size: (u32, u32),
+    is_held: bool,
 ) {
     let (width, height) = (f64::from(size.0), f64::from(size.1));
     let taken = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| meta.id() + 1).max();
@@ -76,6 +78,9 @@ pub fn attach(
             *value = values.next().expect("as many as there are fields");
             ControlFlow::Continue(())
         });
+        if is_held {
+            params.set("held", true);
+        }
         let mut meta = add_region(buffer, names.of(labels, detection.class), pixels(detection, size));
         meta.set_id(id);
         meta.set_parent_id(NO_PARENT);
@@ -130,11 +135,12 @@ fn attach_analytics(
 
 /// The content of the element message about a frame, its `number` counted from 0.
 pub fn message(
-    pts: Option<gst::ClockTime>,
+    stream_time: Option<gst::ClockTime>,
     number: u64,
     size: (u32, u32),
     detections: &[Detection],
     labels: &[String],
+    is_held: bool,
 ) -> gst::Structure {
     let objects = detections.iter().map(|detection| {
         let bbox = &detection.bbox;
@@ -148,13 +154,19 @@ pub fn message(
             .field("h", f64::from(bbox.height()))
             .build()
     });
-    gst::Structure::builder("trt-detections")
-        .field("pts", pts)
+    let mut content = gst::Structure::builder("trt-detections")
+        .field("stream-time", stream_time)
         .field("frame", number)
         .field("width", size.0)
         .field("height", size.1)
-        .field("detections", gst::Array::new(objects))
-        .build()
+        .field("held", is_held)
+        .field("count", detections.len() as u32)
+        .build();
+    // An empty array has no type: gst-launch-1.0 -m would print one of integers.
+    if !detections.is_empty() {
+        content.set("detections", gst::Array::new(objects));
+    }
+    content
 }
 
 #[cfg(test)]

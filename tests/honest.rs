@@ -1,0 +1,219 @@
+//! What the elements say where a wish cannot be met: settings that come too late or have no effect, models that are swapped, formats
+//! that cannot be used, results that nothing reads, frames that were skipped.
+
+mod common;
+
+use common::boxes::{Line, SIDE, grey, model};
+use common::onnx::{F32, Graph};
+use common::{init, launch, scratch};
+use gst::prelude::*;
+
+const ROW: [[f32; 6]; 1] = [[8.0, 8.0, 24.0, 24.0, 0.9, 0.0]];
+const FRAMES: &str = "videotestsrc num-buffers=3 ! video/x-raw,format=RGB,width=64,height=64";
+
+/// The texts of the warnings on a bus so far.
+fn warnings(bus: &gst::Bus) -> Vec<String> {
+    std::iter::from_fn(|| bus.pop_filtered(&[gst::MessageType::Warning]))
+        .map(|message| match message.view() {
+            gst::MessageView::Warning(warning) => warning.error().message().to_string(),
+            _ => unreachable!("filtered"),
+        })
+        .collect()
+}
+
+/// A value that a property does not have yet.
+fn other_value(element: &gst::Element, property: &gst::glib::ParamSpec) -> gst::glib::Value {
+    let value = element.property_value(property.name());
+    if let Ok(text) = value.get::<Option<String>>() {
+        return format!("{}1", text.unwrap_or_default()).to_value();
+    }
+    if let Ok(flag) = value.get::<bool>() {
+        return (!flag).to_value();
+    }
+    if let Ok(number) = value.get::<i32>() {
+        return (number + 1).to_value();
+    }
+    if let Ok(number) = value.get::<u32>() {
+        return if number > 1 { number - 1 } else { number + 1 }.to_value();
+    }
+    if let Ok(number) = value.get::<f32>() {
+        return (number + 0.5).to_value();
+    }
+    let class = gst::glib::EnumClass::with_type(property.value_type()).expect("the other properties are enums");
+    let (_, now) = gst::glib::EnumValue::from_value(&value).unwrap();
+    let other = class.values().iter().find(|other| other.value() != now.value()).expect("another one");
+    other.to_value(&class)
+}
+
+#[test]
+fn what_counts_from_the_next_start_on_is_refused_while_playing() {
+    init();
+    let file = model(&scratch("refused"), &ROW);
+    let line =
+        format!("videotestsrc ! {} ! trtpreprocess ! trtinfer model-file={file} ! trtnms ! fakesink", &FRAMES[29..]);
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    pipeline.set_state(gst::State::Paused).unwrap();
+    pipeline.state(gst::ClockTime::from_seconds(30)).0.unwrap();
+    let bus = pipeline.bus().unwrap();
+    warnings(&bus);
+    let mut refused = 0;
+    for element in pipeline.iterate_elements().into_iter().map(Result::unwrap) {
+        if !element.factory().unwrap().name().starts_with("trt") {
+            continue;
+        }
+        for property in element.list_properties() {
+            let at_start = property.flags().contains(gst::PARAM_FLAG_MUTABLE_READY)
+                && !property.flags().contains(gst::PARAM_FLAG_MUTABLE_PLAYING);
+            if property.owner_type() != element.type_() || !at_start {
+                continue;
+            }
+            let name = property.name();
+            let before = format!("{:?}", element.property_value(name));
+            element.set_property_from_value(name, &other_value(&element, &property));
+            assert_eq!(format!("{:?}", element.property_value(name)), before, "{name}");
+            let said = warnings(&bus);
+            let [warning] = &said[..] else { panic!("{name}: {said:?}") };
+            assert!(warning.starts_with(&format!("{name} stays as it is")), "{warning}");
+            assert!(warning.contains("NULL or READY"), "{warning}");
+            refused += 1;
+        }
+    }
+    pipeline.set_state(gst::State::Null).unwrap();
+    assert!(refused > 25, "{refused} properties");
+}
+
+#[test]
+fn a_restarted_trtinfer_has_its_new_input_size_negotiated() {
+    let folder = scratch("restarted");
+    let head = |side: &str| {
+        let rows: Vec<f32> = ROW.concat();
+        let graph = Graph::new().input("images", F32, &["1", "3", side, side]).constant("output0", &[1, 1, 6], &rows);
+        graph
+            .metadata("names", "{0: 'a', 1: 'b', 2: 'c'}")
+            .metadata("task", "detect")
+            .save(&folder.join(format!("{side}.onnx")))
+    };
+    let (small, large) = (head("32"), head("64"));
+    init();
+    let mut harness = gst_check::Harness::new_parse(&format!(
+        "trtpreprocess ! trtinfer name=infer model-file={small} ! trtnms layout=end-to-end"
+    ));
+    harness.set_src_caps_str("video/x-raw,format=RGB,width=64,height=64,framerate=1/1");
+    let frame = || gst::Buffer::from_slice(vec![0u8; 64 * 64 * 3]);
+    let boxes = |buffer: gst::Buffer| -> Vec<_> {
+        buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>().map(|region| region.rect()).collect()
+    };
+    assert_eq!(boxes(harness.push_and_pull(frame()).unwrap()), [(16, 16, 32, 32)]);
+
+    let infer = harness.element().unwrap().downcast::<gst::Bin>().unwrap().by_name("infer").unwrap();
+    infer.set_state(gst::State::Ready).unwrap();
+    infer.set_property("model-file", &large);
+    infer.sync_state_with_parent().unwrap();
+    // Sticky events are gone with the pads' restart: upstream sends them again, as behind a blocked pad.
+    assert_eq!(boxes(harness.push_and_pull(frame()).unwrap()), [(8, 8, 16, 16)]);
+}
+
+#[test]
+fn wishes_that_only_tensorrt_can_meet_are_named_on_the_cpu() {
+    let file = model(&scratch("wishes"), &ROW);
+    let run = |wishes: &str| {
+        launch(&format!(
+            "{FRAMES} ! trtpreprocess ! trtinfer model-file={file} backend=cpu {wishes} ! trtnms ! fakesink"
+        ))
+    };
+    for (wishes, named) in [
+        ("precision=fp16", "precision has no effect: the model runs on the CPU"),
+        ("trt-library=/nowhere dla-core=1", "trt-library, dla-core have no effect"),
+        ("cuda-device-id=7 workspace-mib=64", "workspace-mib, cuda-device-id have no effect"),
+        ("optimization-level=5 engine-build=never", "optimization-level, engine-build have no effect"),
+    ] {
+        let outcome = run(wishes);
+        outcome.expect_success();
+        let [warning] = &outcome.warnings[..] else { panic!("{wishes}: {:?}", outcome.warnings) };
+        assert!(warning.contains(named) && warning.contains("backend=tensorrt"), "{warning}");
+    }
+    assert!(run("").warnings.is_empty());
+    run("cuda-graph=on").expect_error("ResourceError::Settings", &["cuda-graph=on needs TensorRT"]);
+}
+
+#[test]
+fn frames_of_another_format_end_in_an_error_behind_decodebin_too() {
+    init();
+    let folder = scratch("formats");
+    let (file, clip) = (model(&folder, &ROW), folder.join("y444.mkv"));
+    launch(&format!(
+        "videotestsrc num-buffers=3 ! video/x-raw,format=Y444,width=64,height=64 ! x264enc ! matroskamux ! filesink location={}",
+        clip.display()
+    ))
+    .expect_success();
+    let outcome = launch(&format!(
+        "filesrc location={} ! decodebin ! trtpreprocess ! trtinfer model-file={file} ! trtnms ! fakesink",
+        clip.display()
+    ));
+    outcome.expect_error("CoreError::Negotiation", &["Cannot use frames of Y444", "Put videoconvert before it"]);
+}
+
+#[test]
+fn files_of_other_frameworks_say_how_to_export_them() {
+    let folder = scratch("others");
+    let run = |file: &str| launch(&format!("{FRAMES} ! trtpreprocess ! trtinfer model-file={file} ! fakesink"));
+    let file = |name: &str| {
+        std::fs::write(folder.join(name), b"PK\x03\x04").unwrap();
+        folder.join(name).display().to_string()
+    };
+    run(&file("yolo11n.pt")).expect_error("LibraryError::Init", &["yolo export model=FILE.pt format=onnx"]);
+    run(&file("net.tflite")).expect_error("LibraryError::Init", &["tf2onnx"]);
+    run("file:///models/a.onnx").expect_error("ResourceError::NotFound", &["Give a path as model-file, not a URI"]);
+    let here = std::env::current_dir().unwrap().display().to_string();
+    run("nowhere.onnx").expect_error("ResourceError::NotFound", &["There is no model file nowhere.onnx", &here]);
+}
+
+#[test]
+fn results_that_nothing_reads_are_told_of() {
+    let file = model(&scratch("unread"), &ROW);
+    let run = |sink: &str| launch(&format!("{FRAMES} ! trtpreprocess ! trtinfer model-file={file} ! {sink}"));
+    let outcome = run("fakesink");
+    outcome.expect_success();
+    let [warning] = &outcome.warnings[..] else { panic!("{:?}", outcome.warnings) };
+    assert!(warning.contains("trtnms is missing behind trtinfer"), "{warning}");
+    for sink in ["trtnms ! fakesink", "queue ! trtnms ! fakesink"] {
+        assert!(run(sink).warnings.is_empty(), "{sink}");
+    }
+}
+
+#[test]
+fn skipped_frames_repeat_the_last_boxes_and_say_so() {
+    let file = model(&scratch("held"), &ROW);
+    let seen = |nms: &str| {
+        let mut line = Line::new(&file, &format!("post-messages=true {nms}"));
+        line.element("trtinfer").set_property("interval", 3u32);
+        (0..4).for_each(|_| drop(line.push(grey(SIDE * SIDE * 3))));
+        let said = line.messages();
+        said.iter()
+            .map(|message| (message.get::<bool>("held").unwrap(), message.get::<u32>("count").unwrap()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(seen(""), [(false, 1), (true, 1), (true, 1), (false, 1)]);
+    assert_eq!(seen("hold-detections=false"), [(false, 1), (false, 1)]);
+}
+
+#[test]
+fn held_boxes_end_with_their_part_of_the_stream() {
+    let file = model(&scratch("held-flush"), &ROW);
+    init();
+    let mut harness = gst_check::Harness::new_parse(&format!(
+        "trtpreprocess ! trtinfer model-file={file} interval=9 ! trtnms name=nms layout=end-to-end"
+    ));
+    harness.set_src_caps_str("video/x-raw,format=RGB,width=64,height=64,framerate=1/1");
+    let held = |harness: &mut gst_check::Harness| {
+        let buffer = harness.push_and_pull(gst::Buffer::from_slice(vec![0u8; 64 * 64 * 3])).unwrap();
+        let regions = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
+        regions.map(|region| region.param("detection").unwrap().get::<bool>("held").is_ok()).collect::<Vec<_>>()
+    };
+    assert_eq!(held(&mut harness), [false]);
+    assert_eq!(held(&mut harness), [true]);
+    harness.push_event(gst::event::FlushStart::new());
+    harness.push_event(gst::event::FlushStop::new(true));
+    harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    assert!(held(&mut harness).is_empty());
+}
