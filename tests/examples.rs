@@ -1,5 +1,6 @@
 //! The examples that read detections, as programs: what they print of a clip, and that each failure ends with the text of the
-//! error and without waiting for ever. (tests/capi.rs runs the session examples, tests/detect.rs `detect`.)
+//! error and without waiting for ever. The same of the examples without a pipeline; tests/capi.rs says what those find, and
+//! tests/detect.rs runs `detect`.
 
 mod common;
 
@@ -185,4 +186,60 @@ fn a_python_without_bindings_is_told_what_it_lacks() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("python3-gi") && !said.contains("Traceback"), "{said}");
+}
+
+/// What a program prints that must fail.
+#[track_caller]
+fn failure(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(!said.contains("Traceback") && !said.contains("panicked") && !said.contains("Error {"), "{said}");
+    said
+}
+
+#[test]
+fn the_session_examples_say_what_failed() {
+    let folder = scratch("examples-session");
+    let library = target().join("libgsttrt.so");
+    let c = folder.join("session");
+    let built = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-I", &path("include"), &path("examples/session.c"), "-o"])
+        .args([&c, &library])
+        .status();
+    assert!(built.unwrap().success());
+    let rust = target().join("examples/session");
+
+    let file = |name: &str, bytes: &[u8]| {
+        std::fs::write(folder.join(name), bytes).unwrap();
+        folder.join(name).display().to_string()
+    };
+    let good = file("good.ppm", &[b"P6\n# a comment\n2 1\n255\n", &[0; 6][..]].concat());
+    let cut = file("cut.ppm", b"P6 640 360 255\n...");
+    let words = file("words.ppm", b"hello\n");
+    let huge = file("huge.ppm", b"P6 4294967295 4294967295 255\n");
+    let model = shapes();
+    for program in [&c, &rust] {
+        for (arguments, says) in [
+            (&[] as &[&str], "Usage: session MODEL PICTURE.ppm"),
+            (&["nope.onnx", &good], "Error: There is no model file nope.onnx"),
+            (&[&model, "nope.ppm"], "nope.ppm"),
+            (&[&model, &cut], "Error: "),
+            (&[&model, &words], "words.ppm is no binary PPM picture"),
+            (&[&model, &huge], "Error: "),
+        ] {
+            let said = failure(Command::new(program).args(arguments).env("LD_LIBRARY_PATH", target()));
+            assert!(said.contains(says), "{arguments:?}: {said}");
+        }
+        let found = Command::new(program).args([&model, &good]).env("LD_LIBRARY_PATH", target()).output().unwrap();
+        assert!(found.status.success(), "{}", text(&found.stderr));
+    }
+
+    let python = |script: &str, arguments: &[&str]| {
+        failure(Command::new("/usr/bin/python3").arg(path(script)).args(arguments).env("GST_PLUGIN_PATH", target()))
+    };
+    assert!(python("examples/session.py", &[]).contains("Usage: session.py LIBRARY MODEL"));
+    assert!(python("examples/session.py", &["/nope.so", &model]).contains("/nope.so"));
+    assert!(python("examples/session.py", &[library.to_str().unwrap(), "nope.onnx"]).contains("no model file nope.onnx"));
+    assert!(python("examples/tensors.py", &[]).contains("Usage: tensors.py LIBRARY CLIP MODEL"));
 }
