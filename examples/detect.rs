@@ -102,9 +102,13 @@ fn check_file(path: &Path) -> Result<(), Failure> {
     } else if path.is_dir() {
         Err(format!("{shown} is a folder. Give one file.").into())
     } else if path.to_string_lossy().contains("://") {
-        Err(format!("{shown} is a URI, and only files are read here. README.md has launch lines for cameras and RTSP.").into())
+        Err(format!("{shown} is a URI, and only files are read here. README.md has launch lines for cameras and RTSP.")
+            .into())
     } else if path.exists() {
-        Err(format!("{shown} is a device or a pipe, and only files are read here. README.md has launch lines for cameras.").into())
+        Err(format!(
+            "{shown} is a device or a pipe, and only files are read here. README.md has launch lines for cameras."
+        )
+        .into())
     } else {
         Err(format!("There is no file {shown}.").into())
     }
@@ -245,7 +249,8 @@ fn is_turned(pad: &gst::Pad) -> bool {
 /// Links with a conversion in between that turns frames upright, from CUDA memory too where it exists.
 fn convert(pipeline: &gst::Pipeline, pad: &gst::Pad, sink: &gst::Pad) -> Result<(), Failure> {
     let download = gst::ElementFactory::find("cudadownload").map_or("", |_| "cudadownload !");
-    let convert = gst::parse::bin_from_description(&format!("{download} videoconvert ! videoflip video-direction=auto"), true)?;
+    let convert =
+        gst::parse::bin_from_description(&format!("{download} videoconvert ! videoflip video-direction=auto"), true)?;
     pipeline.add(&convert)?;
     let end = |name| convert.static_pad(name).expect("asked for");
     end("src").link(sink)?;

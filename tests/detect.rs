@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use common::onnx::{F32, Graph};
-use gst::prelude::*;
 use common::{launch, path, scratch, shapes};
+use gst::prelude::*;
 use serde_json::Value;
 
 /// `cargo test` and `cargo nextest` build examples beside the tests; a run of this file alone may have to make it first.

@@ -124,7 +124,8 @@ fn failures_are_said(language: &str) {
 #[track_caller]
 fn lost_parameters_do_no_harm(language: &str) {
     let convert = |text: String| {
-        let changed = text.replace("! trtnms draw=false !", "! trtnms draw=false ! videoconvert ! video/x-raw,format=BGR !");
+        let changed =
+            text.replace("! trtnms draw=false !", "! trtnms draw=false ! videoconvert ! video/x-raw,format=BGR !");
         assert_ne!(text, changed);
         changed
     };
@@ -240,6 +241,8 @@ fn the_session_examples_say_what_failed() {
     };
     assert!(python("examples/session.py", &[]).contains("Usage: session.py LIBRARY MODEL"));
     assert!(python("examples/session.py", &["/nope.so", &model]).contains("/nope.so"));
-    assert!(python("examples/session.py", &[library.to_str().unwrap(), "nope.onnx"]).contains("no model file nope.onnx"));
+    assert!(
+        python("examples/session.py", &[library.to_str().unwrap(), "nope.onnx"]).contains("no model file nope.onnx")
+    );
     assert!(python("examples/tensors.py", &[]).contains("Usage: tensors.py LIBRARY CLIP MODEL"));
 }
