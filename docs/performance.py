@@ -16,6 +16,7 @@ from html import escape
 DOCS = pathlib.Path(__file__).resolve().parent
 README = DOCS.parent / "README.md"
 BEGIN, END = "<!-- performance: begin -->\n", "<!-- performance: end -->\n"
+COLORS = ("#0a7d33", "#1a5fb4", "#b45309", "#613583")
 FIELDS = ("figure", "value", "unit", "target", "machine", "command", "date")
 
 
@@ -51,7 +52,7 @@ def page(data):
     lines = ["# Performance", "",
              "This page is made from [performance.json](performance.json) by [performance.py](performance.py). Do not edit it.", "",
              "![Streams against frames per second](performance.svg)", "",
-             "Bold: the target was missed. Machines:", ""]
+             "Bold: the target was missed. Date: of the state of the code that was measured. Machines:", ""]
     lines += [f"* **{name}**: {text}." for name, text in data["machines"].items()]
     lines += ["", "The H200 has no video encoder, so no figure has encoding in it. [`tests/gpu/run.sh`](../tests/gpu/run.sh) and",
               "[`tests/bench/gpu.sh`](../tests/bench/gpu.sh) print the figures of a machine with a GPU."]
@@ -77,16 +78,15 @@ def table(data):
 
 
 def plot(data):
-    """Streams, by powers of two, against frames per second."""
-    width, height, left, right, top, bottom = 720, 380, 70, 20, 60, 60
-    series = data["plot"]["series"]
-    points = [point for line in series for point in line["points"]]
-    first, last = (math.log2(edge(streams for streams, _ in points)) for edge in (min, max))
+    """Bars for the numbers of streams that were measured, and a dashed line for the limit of each."""
+    width, height, left, right, top, bottom = 720, 400, 70, 20, 60, 90
+    bars = [line for line in data["plot"]["series"] if not line.get("limit")]
+    limits = [line for line in data["plot"]["series"] if line.get("limit")]
+    counts = sorted({streams for line in bars for streams, _ in line["points"]})
     step = 1000
-    ceiling = step * math.ceil(max(fps for _, fps in points) / step)
-
-    def x(streams):
-        return left + (width - left - right) * (math.log2(streams) - first) / (last - first)
+    ceiling = step * math.ceil(max(fps for line in bars + limits for _, fps in line["points"]) / step)
+    room = (width - left - right) / len(counts)
+    bar = 0.7 * room / len(bars)
 
     def y(fps):
         return height - bottom - (height - top - bottom) * fps / ceiling
@@ -94,27 +94,33 @@ def plot(data):
     def text(x, y, words, anchor="middle", more=""):
         return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}"{more}>{escape(words)}</text>'
 
+    def line(x1, x2, y, stroke):
+        return f'<line x1="{x1:.0f}" x2="{x2:.0f}" y1="{y:.0f}" y2="{y:.0f}" {stroke}/>'
+
+    dashed = 'stroke="#c01c28" stroke-width="2.5" stroke-dasharray="6 4"'
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
            'font-family="sans-serif" font-size="13" fill="#222">',
            f'<rect width="{width}" height="{height}" fill="#fff"/>',
            text(left, 22, data["plot"]["title"], "start", ' font-size="16" font-weight="bold"'),
            text(left, 42, f"{data['plot']['model']}; {data['plot']['unit']}", "start")]
     for fps in range(0, ceiling + 1, step):
-        out.append(f'<line x1="{left}" x2="{width - right}" y1="{y(fps):.0f}" y2="{y(fps):.0f}" stroke="#ddd"/>')
-        out.append(text(left - 8, y(fps) + 4, f"{fps:,}", "end"))
-    for streams in (2**power for power in range(round(first), round(last) + 1)):
-        out.append(text(x(streams), height - bottom + 20, str(streams)))
-    out.append(text((left + width - right) / 2, height - 16, "streams"))
-    for row, (line, color) in enumerate(zip(series, ("#888", "#0a7d33", "#1a5fb4", "#b45309"))):
-        path = " ".join(f"{x(streams):.0f},{y(fps):.0f}" for streams, fps in line["points"])
-        dashes = ' stroke-dasharray="6 4"' if line.get("limit") else ""
-        out.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2.5"{dashes}/>')
-        if not line.get("limit"):
-            out += [f'<circle cx="{x(streams):.0f}" cy="{y(fps):.0f}" r="4" fill="{color}"/>' for streams, fps in line["points"]]
-        legend = top + 16 + 20 * row
-        out.append(f'<line x1="{left + 16}" x2="{left + 46}" y1="{legend}" y2="{legend}" stroke="{color}" stroke-width="2.5"{dashes}/>')
-        most = max(fps for _, fps in line["points"])
-        out.append(text(left + 54, legend + 4, f"{line['name']} (up to {most:,})", "start"))
+        out += [line(left, width - right, y(fps), 'stroke="#ddd"'), text(left - 8, y(fps) + 4, f"{fps:,}", "end")]
+    for column, streams in enumerate(counts):
+        begin = left + room * column + 0.15 * room
+        for row, (series, color) in enumerate(zip(bars, COLORS)):
+            for fps in (fps for count, fps in series["points"] if count == streams):
+                x = begin + bar * row
+                out.append(f'<rect x="{x + 2:.0f}" y="{y(fps):.0f}" width="{bar - 4:.0f}" height="{height - bottom - y(fps):.0f}" fill="{color}"/>')
+                out.append(text(x + bar / 2, y(fps) + 16, f"{fps:,}", more=' fill="#fff"'))
+        for fps in (fps for series in limits for count, fps in series["points"] if count == streams):
+            out.append(line(begin - 8, begin + bar * len(bars) + 8, y(fps), dashed))
+        out.append(text(left + room * (column + 0.5), height - bottom + 20, f"{streams} stream{'s' if streams > 1 else ''}"))
+    x = left
+    for series, color in [*zip(bars, COLORS), *((series, None) for series in limits)]:
+        out.append(f'<rect x="{x}" y="{height - 40}" width="14" height="14" fill="{color}"/>' if color else
+                   line(x - 14, x + 14, height - 33, dashed))
+        out.append(text(x + 22, height - 28, series["name"], "start"))
+        x += 60 + 7 * len(series["name"])
     return "\n".join(out + ["</svg>"]) + "\n"
 
 

@@ -12,15 +12,14 @@ video, model = sys.argv[1:]
 try:
     import gi
 
-    gi.require_version("Gst", "1.0")
-    gi.require_version("GstApp", "1.0")
-    gi.require_version("GstVideo", "1.0")
-    from gi.repository import GLib, Gst, GstApp, GstVideo  # noqa: F401
+    for name in "Gst", "GstApp", "GstVideo":
+        gi.require_version(name, "1.0")
 except (ImportError, ValueError) as error:
     sys.exit(f"Error: {error}. Debian's own /usr/bin/python3 with python3-gi and gir1.2-gst-plugins-base-1.0 has all that is needed.")
+# README: begin
+from gi.repository import GLib, Gst, GstApp, GstVideo  # GstApp brings try_pull_sample
 
 Gst.init(None)
-# README: begin
 pipeline = Gst.parse_launch(
     f'filesrc location="{video}" ! decodebin ! videoconvert ! trtpreprocess ! trtinfer model-file="{model}" '
     "! trtnms draw=false ! appsink name=out sync=false")
