@@ -81,9 +81,7 @@ fn options() -> Result<Option<Options>, Failure> {
     let [input, model] =
         <[PathBuf; 2]>::try_from(paths).map_err(|_| "Give one INPUT and one MODEL; --help says more.")?;
     for path in [Some(&input), Some(&model), options.labels.as_ref()].into_iter().flatten() {
-        if !path.is_file() {
-            return Err(format!("There is no file {}.", path.display()).into());
-        }
+        check_file(path)?;
     }
     let name = input.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     options.output = video.then(|| output.unwrap_or_else(|| format!("{name}-boxes.mp4").into()));
@@ -94,6 +92,26 @@ fn options() -> Result<Option<Options>, Failure> {
     }
     (options.input, options.model) = (input, model);
     Ok(Some(options))
+}
+
+/// What is given instead of a file gets a sentence of its own.
+fn check_file(path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
+    if path.is_file() {
+        Ok(())
+    } else if path.is_dir() {
+        Err(format!("{shown} is a folder. Give one file.").into())
+    } else if path.to_string_lossy().contains("://") {
+        Err(format!("{shown} is a URI, and only files are read here. README.md has launch lines for cameras and RTSP.")
+            .into())
+    } else if path.exists() {
+        Err(format!(
+            "{shown} is a device or a pipe, and only files are read here. README.md has launch lines for cameras."
+        )
+        .into())
+    } else {
+        Err(format!("There is no file {shown}.").into())
+    }
 }
 
 /// What the frames told on their way.
@@ -192,8 +210,8 @@ fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
 
 /// Links the first video stream that the decoder finds, and says so where there is none.
 ///
-/// Frames go straight in, so that those in CUDA memory stay there, unless they lie where the model does not run or are of a
-/// format that needs conversion.
+/// Frames go straight in, so that those in CUDA memory stay there, unless they lie where the model does not run, are of a
+/// format that needs conversion, or have to be turned upright, as those of phones.
 fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
     let (link, pipeline) = (sink.clone(), pipeline.downgrade());
     decode.connect_pad_added(move |_, pad| {
@@ -201,9 +219,10 @@ fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
         if link.is_linked() || !caps.structure(0).is_some_and(|caps| caps.name().starts_with("video/")) {
             return;
         }
+        let straight = link.query_caps(None).can_intersect(&caps) && !is_turned(pad);
         // What cannot be linked is reported as not linked.
-        let _ = match (link.query_caps(None).can_intersect(&caps), pipeline.upgrade()) {
-            (false, Some(pipeline)) => convert(&pipeline, pad, &link),
+        let _ = match pipeline.upgrade() {
+            Some(pipeline) if !straight => convert(&pipeline, pad, &link),
             _ => pad.link(&link).map(drop).map_err(Failure::from),
         };
     });
@@ -214,10 +233,24 @@ fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
     });
 }
 
-/// Links with a conversion in between, from CUDA memory too where it exists.
+/// Whether a tag says that the picture is to be turned or mirrored. decodebin shows a pad as soon as its caps are known, and
+/// decoders pass tags on after the caps, so the tags are looked for where they enter the decoder.
+fn is_turned(pad: &gst::Pad) -> bool {
+    let target = pad.downcast_ref::<gst::GhostPad>().and_then(|pad| pad.target());
+    let decoder = target.and_then(|pad| pad.parent_element());
+    let pads = decoder.into_iter().flat_map(|decoder| decoder.sink_pads());
+    let mut tags = pads.flat_map(|pad| (0..).map_while(move |index| pad.sticky_event::<gst::event::Tag>(index)));
+    tags.any(|event| {
+        let orientation = event.tag().get::<gst::tags::ImageOrientation>();
+        orientation.is_some_and(|orientation| orientation.get() != "rotate-0")
+    })
+}
+
+/// Links with a conversion in between that turns frames upright, from CUDA memory too where it exists.
 fn convert(pipeline: &gst::Pipeline, pad: &gst::Pad, sink: &gst::Pad) -> Result<(), Failure> {
     let download = gst::ElementFactory::find("cudadownload").map_or("", |_| "cudadownload !");
-    let convert = gst::parse::bin_from_description(&format!("{download} videoconvert"), true)?;
+    let convert =
+        gst::parse::bin_from_description(&format!("{download} videoconvert ! videoflip video-direction=auto"), true)?;
     pipeline.add(&convert)?;
     let end = |name| convert.static_pad(name).expect("asked for");
     end("src").link(sink)?;

@@ -1,4 +1,4 @@
-/* Reads detections in an application: the labels, scores and boxes that trtnms hangs on each buffer.
+/* Prints the objects in a video: label, confidence and box of each, as trtnms attaches them to the frames.
  *
  * cc examples/detections.c $(pkg-config --cflags --libs gstreamer-app-1.0 gstreamer-video-1.0) -o detections
  * GST_PLUGIN_PATH=target/release ./detections tests/data/sample.mp4 tests/models/shapes.onnx
@@ -7,38 +7,75 @@
 #include <gst/gst.h>
 #include <gst/video/gstvideometa.h>
 
+/* README: begin */
+static void
+print_objects (GstBuffer *buffer)
+{
+  GstMeta *meta;
+  gpointer state = NULL;
+  while ((meta = gst_buffer_iterate_meta_filtered (buffer, &state, GST_VIDEO_REGION_OF_INTEREST_META_API_TYPE))) {
+    GstVideoRegionOfInterestMeta *roi = (GstVideoRegionOfInterestMeta *) meta;
+    /* NULL where a converter behind trtnms has dropped it. */
+    GstStructure *detection = gst_video_region_of_interest_meta_get_param (roi, "detection");
+    gdouble confidence;
+    if (detection && gst_structure_get_double (detection, "confidence", &confidence))
+      g_print ("%s %.2f (%u, %u, %u, %u)\n", g_quark_to_string (roi->roi_type), confidence, roi->x, roi->y, roi->w, roi->h);
+    else
+      g_print ("%s ? (%u, %u, %u, %u)\n", g_quark_to_string (roi->roi_type), roi->x, roi->y, roi->w, roi->h);
+  }
+}
+
+/* Plays to the end, or to the first error, whose text it prints. */
+static gboolean
+play (GstElement *pipeline, GstAppSink *out)
+{
+  GstBus *bus = gst_element_get_bus (pipeline);
+  gboolean started = gst_element_set_state (pipeline, GST_STATE_PLAYING) != GST_STATE_CHANGE_FAILURE;
+  GstMessage *end;
+  while (!(end = gst_bus_pop_filtered (bus, GST_MESSAGE_ERROR | GST_MESSAGE_EOS)) && started) {
+    GstSample *sample = gst_app_sink_try_pull_sample (out, GST_SECOND / 10);
+    if (sample) {
+      print_objects (gst_sample_get_buffer (sample));
+      gst_sample_unref (sample);
+    }
+  }
+  gst_element_set_state (pipeline, GST_STATE_NULL);
+
+  gboolean succeeded = end && GST_MESSAGE_TYPE (end) == GST_MESSAGE_EOS;
+  if (!succeeded) {
+    GError *error = NULL;
+    if (end)
+      gst_message_parse_error (end, &error, NULL);
+    g_printerr ("Error: %s\n", error ? error->message : "The pipeline does not start.");
+    g_clear_error (&error);
+  }
+  g_clear_pointer (&end, gst_message_unref);
+  gst_object_unref (bus);
+  return succeeded;
+}
+/* README: end */
+
 int
 main (int argc, char **argv)
 {
   gst_init (&argc, &argv);
-  if (argc != 3)
+  if (argc != 3) {
+    g_printerr ("Usage: detections VIDEO MODEL\n");
     return 1;
-  gchar *line = g_strdup_printf ("filesrc location=%s ! decodebin ! videoconvert ! trtpreprocess ! "
-      "trtinfer model-file=%s ! trtnms draw=false ! appsink name=out sync=false", argv[1], argv[2]);
+  }
+  gchar *line = g_strdup_printf ("filesrc location=\"%s\" ! decodebin ! videoconvert ! trtpreprocess ! "
+      "trtinfer model-file=\"%s\" ! trtnms draw=false ! appsink name=out sync=false", argv[1], argv[2]);
   GError *error = NULL;
   GstElement *pipeline = gst_parse_launch_full (line, NULL, GST_PARSE_FLAG_FATAL_ERRORS, &error);
   g_free (line);
   if (!pipeline) {
-    g_printerr ("%s\n", error->message);
+    g_printerr ("Error: %s\n", error->message);
     g_error_free (error);
     return 1;
   }
   GstAppSink *out = GST_APP_SINK (gst_bin_get_by_name (GST_BIN (pipeline), "out"));
-  gst_element_set_state (pipeline, GST_STATE_PLAYING);
-  /* README: begin */
-  for (GstSample *sample; (sample = gst_app_sink_pull_sample (out)); gst_sample_unref (sample)) {
-    GstVideoRegionOfInterestMeta *roi;
-    gpointer state = NULL;
-    while ((roi = (GstVideoRegionOfInterestMeta *) gst_buffer_iterate_meta_filtered (gst_sample_get_buffer (sample),
-                &state, GST_VIDEO_REGION_OF_INTEREST_META_API_TYPE))) {
-      gdouble confidence = 0;
-      gst_structure_get_double (gst_video_region_of_interest_meta_get_param (roi, "detection"), "confidence", &confidence);
-      g_print ("%s %.2f (%u, %u, %u, %u)\n", g_quark_to_string (roi->roi_type), confidence, roi->x, roi->y, roi->w, roi->h);
-    }
-  }
-  /* README: end */
-  gst_element_set_state (pipeline, GST_STATE_NULL);
+  gboolean succeeded = play (pipeline, out);
   gst_object_unref (out);
   gst_object_unref (pipeline);
-  return 0;
+  return succeeded ? 0 : 1;
 }

@@ -1,30 +1,40 @@
 #!/usr/bin/env python3
-"""Reads detections in an application: the labels, scores and boxes that trtnms hangs on each buffer.
+"""Prints the objects in a video: label, confidence and box of each, as trtnms attaches them to the frames.
 
-GST_PLUGIN_PATH=target/release examples/detections.py tests/data/sample.mp4 tests/models/shapes.onnx
+GST_PLUGIN_PATH=target/release /usr/bin/python3 examples/detections.py tests/data/sample.mp4 tests/models/shapes.onnx
 """
 
 import sys
 
-import gi
+if len(sys.argv) != 3:
+    sys.exit("Usage: detections.py VIDEO MODEL")
+video, model = sys.argv[1:]
+try:
+    import gi
 
-gi.require_version("Gst", "1.0")
-gi.require_version("GstApp", "1.0")
-gi.require_version("GstVideo", "1.0")
-from gi.repository import GLib, Gst, GstApp, GstVideo  # noqa: E402, F401
+    for name in "Gst", "GstApp", "GstVideo":
+        gi.require_version(name, "1.0")
+except (ImportError, ValueError) as error:
+    sys.exit(f"Error: {error}. Debian's own /usr/bin/python3 with python3-gi and gir1.2-gst-plugins-base-1.0 has all that is needed.")
+# README: begin
+from gi.repository import GLib, Gst, GstApp, GstVideo  # GstApp brings try_pull_sample
 
 Gst.init(None)
-video, model = sys.argv[1:3]
-# README: begin
 pipeline = Gst.parse_launch(
-    f"filesrc location={video} ! decodebin ! videoconvert ! trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! appsink name=out sync=false")
-out = pipeline.get_by_name("out")
-pipeline.set_state(Gst.State.PLAYING)
-while sample := out.pull_sample():
+    f'filesrc location="{video}" ! decodebin ! videoconvert ! trtpreprocess ! trtinfer model-file="{model}" '
+    "! trtnms draw=false ! appsink name=out sync=false")
+out, bus = pipeline.get_by_name("out"), pipeline.get_bus()
+started = pipeline.set_state(Gst.State.PLAYING) != Gst.StateChangeReturn.FAILURE
+while not (end := bus.pop_filtered(Gst.MessageType.ERROR | Gst.MessageType.EOS)) and started:
+    if not (sample := out.try_pull_sample(Gst.SECOND // 10)):
+        continue
     index = 0
     while roi := GstVideo.buffer_get_video_region_of_interest_meta_id(sample.get_buffer(), index):
-        confidence = roi.get_param("detection").get_double("confidence")[1]
-        print(f"{GLib.quark_to_string(roi.roi_type)} {confidence:.2f} {roi.x, roi.y, roi.w, roi.h}")
+        detection = roi.get_param("detection")  # None where a converter behind trtnms has dropped it
+        confidence = f"{detection.get_double('confidence')[1]:.2f}" if detection else "?"
+        print(f"{GLib.quark_to_string(roi.roi_type)} {confidence} {roi.x, roi.y, roi.w, roi.h}")
         index += 1
-# README: end
 pipeline.set_state(Gst.State.NULL)
+if not end or end.type == Gst.MessageType.ERROR:
+    sys.exit(f"Error: {end.parse_error()[0].message if end else 'The pipeline does not start.'}")
+# README: end

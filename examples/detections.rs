@@ -1,27 +1,56 @@
-//! Reads detections in an application: the labels, scores and boxes that trtnms hangs on each buffer.
+//! Prints the objects in a video: label, confidence and box of each, as trtnms attaches them to the frames.
 //!
 //! `cargo run --example detections tests/data/sample.mp4 tests/models/shapes.onnx`
 
+use std::process::ExitCode;
+
 use gst::prelude::*;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (video, model) = (std::env::args().nth(1).ok_or("no video")?, std::env::args().nth(2).ok_or("no model")?);
-    gst::init()?;
-    gsttrt::plugin_register_static()?; // or GST_PLUGIN_PATH
+fn detections(video: &str, model: &str) -> Result<(), Box<dyn std::error::Error>> {
     // README: begin
-    let line = format!(
-        "filesrc location={video} ! decodebin ! videoconvert ! trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! appsink name=out sync=false"
-    );
-    let pipeline = gst::parse::launch(&line)?.downcast::<gst::Pipeline>().unwrap();
-    let out = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
-    pipeline.set_state(gst::State::Playing)?;
-    while let Ok(sample) = out.pull_sample() {
-        for roi in sample.buffer().unwrap().iter_meta::<gst_video::VideoRegionOfInterestMeta>() {
-            let confidence = roi.param("detection").and_then(|detection| detection.get::<f64>("confidence").ok());
-            println!("{} {:.2} {:?}", roi.roi_type(), confidence.unwrap_or(0.0), roi.rect());
+    gst::init()?;
+    gsttrt::plugin_register_static()?; // the plugin is in this program: GST_PLUGIN_PATH is not needed
+    let pipeline = gst::parse::launch(&format!(
+        "filesrc location=\"{video}\" ! decodebin ! videoconvert ! trtpreprocess ! trtinfer model-file=\"{model}\" \
+         ! trtnms draw=false ! appsink name=out sync=false"
+    ))?;
+    let pipeline = pipeline.downcast::<gst::Pipeline>().expect("several elements");
+    let out = pipeline.by_name("out").and_downcast::<gst_app::AppSink>().expect("named above");
+    let bus = pipeline.bus().expect("a pipeline has a bus");
+    let started = pipeline.set_state(gst::State::Playing).is_ok();
+    let end = loop {
+        let end = bus.pop_filtered(&[gst::MessageType::Error, gst::MessageType::Eos]);
+        if end.is_some() || !started {
+            break end;
         }
+        let Some(sample) = out.try_pull_sample(gst::ClockTime::from_mseconds(100)) else { continue };
+        for roi in sample.buffer().expect("of a frame").iter_meta::<gst_video::VideoRegionOfInterestMeta>() {
+            // Missing where a converter behind trtnms has dropped it.
+            let confidence = roi.param("detection").and_then(|detection| detection.get::<f64>("confidence").ok());
+            let confidence = confidence.map_or("?".to_string(), |confidence| format!("{confidence:.2}"));
+            println!("{} {confidence} {:?}", roi.roi_type(), roi.rect());
+        }
+    };
+    pipeline.set_state(gst::State::Null)?;
+    match end.as_ref().map(|message| message.view()) {
+        Some(gst::MessageView::Eos(_)) => Ok(()),
+        Some(gst::MessageView::Error(error)) => Err(error.error().to_string().into()),
+        _ => Err("The pipeline does not start.".into()),
     }
     // README: end
-    pipeline.set_state(gst::State::Null)?;
-    Ok(())
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match &arguments[..] {
+        [video, model] => detections(video, model),
+        _ => Err("Usage: detections VIDEO MODEL".into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

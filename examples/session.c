@@ -1,5 +1,7 @@
 /* Detects objects in a picture, without a pipeline: session MODEL PICTURE.ppm
  *
+ * Any picture becomes a PPM by: gst-launch-1.0 filesrc location=a.jpg ! decodebin ! videoconvert ! pnmenc ! filesink location=a.ppm
+ *
  *   cc session.c -I include -L target/release -lgsttrt -Wl,-rpath,$PWD/target/release -o session */
 #include <gsttrt.h>
 #include <stdio.h>
@@ -25,8 +27,10 @@ detect (const char *model, const void *pixels, size_t width, size_t height)
     .planes = { pixels }, .strides = { width * 3 }, .bytes = { width * 3 * height } };
   GstTrtObject objects[300];
   size_t found;
-  if (gst_trt_session_detect (session, &frame, objects, 300, &found) != GST_TRT_OK)
+  if (gst_trt_session_detect (session, &frame, objects, 300, &found) != GST_TRT_OK) {
+    gst_trt_session_close (session);
     return failed ();
+  }
   for (size_t i = 0; i < found; i++)
     printf ("%s %.2f (%.1f, %.1f, %.1f, %.1f)\n", objects[i].label, objects[i].confidence,
         objects[i].x, objects[i].y, objects[i].width, objects[i].height);
@@ -35,23 +39,41 @@ detect (const char *model, const void *pixels, size_t width, size_t height)
   return 0;
 }
 
+/* A number of the picture's header, behind blanks and comments; 0 where there is none. */
+static unsigned
+number (FILE *file)
+{
+  char hash[2];
+  unsigned value;
+  while (fscanf (file, " %1[#]%*[^\n]", hash) == 1);
+  return fscanf (file, "%u", &value) == 1 && value <= 16384 ? value : 0;
+}
+
 int
 main (int argc, char **argv)
 {
-  unsigned width, height;
-  FILE *file = argc == 3 ? fopen (argv[2], "rb") : NULL;
-  if (!file || fscanf (file, "P6 %u %u 255", &width, &height) != 2 || fgetc (file) == EOF) {
-    fprintf (stderr, "Usage: session MODEL PICTURE.ppm, the picture as \"P6 width height 255\" and RGB\n");
+  if (argc != 3) {
+    fprintf (stderr, "Usage: session MODEL PICTURE.ppm\n");
     return 1;
   }
-  size_t bytes = (size_t) width * height * 3;
+  FILE *file = fopen (argv[2], "rb");
+  if (!file) {
+    perror (argv[2]);
+    return 1;
+  }
+  int is_ppm = fgetc (file) == 'P' && fgetc (file) == '6';
+  size_t width = number (file), height = number (file), maximum = number (file), bytes = width * height * 3;
+  if (!is_ppm || bytes == 0 || maximum != 255 || fgetc (file) == EOF) {
+    fprintf (stderr, "Error: %s is no binary PPM picture (P6) with 8 bits a sample\n", argv[2]);
+    fclose (file);
+    return 1;
+  }
   void *pixels = malloc (bytes);
-  if (!pixels || fread (pixels, 1, bytes, file) != bytes) {
-    fprintf (stderr, "Error: %s ends too early\n", argv[2]);
-    return 1;
-  }
+  int is_whole = pixels && fread (pixels, 1, bytes, file) == bytes;
   fclose (file);
-  int status = detect (argv[1], pixels, width, height);
+  if (!is_whole)
+    fprintf (stderr, "Error: %s ends too early\n", argv[2]);
+  int status = is_whole ? detect (argv[1], pixels, width, height) : 1;
   free (pixels);
   return status;
 }

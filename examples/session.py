@@ -19,10 +19,14 @@ def describe(tensor):
     return f"{tensor.name.decode()} {'x'.join(str(dim) for dim in tensor.dims[:tensor.rank])}, {tensor.bytes} bytes"
 
 
+if len(sys.argv) != 3:
+    sys.exit("Usage: session.py LIBRARY MODEL, such as target/release/libgsttrt.so yolo11n.onnx")
 library, model = sys.argv[1:]
 
-# README: begin
-trt = ctypes.CDLL(library)
+try:
+    trt = ctypes.CDLL(library)
+except OSError as error:
+    sys.exit(f"Error: {error}")
 trt.gst_trt_last_error.restype = ctypes.c_char_p
 session, input, output = ctypes.c_void_p(), Tensor(), Tensor()
 check(trt.gst_trt_session_open(model.encode(), None, ctypes.byref(session)))
@@ -33,7 +37,6 @@ result = ctypes.create_string_buffer(output.bytes)
 check(trt.gst_trt_session_run(
     session, picture, ctypes.c_size_t(len(picture)), ctypes.byref(ctypes.c_void_p(ctypes.addressof(result))),
     ctypes.byref(ctypes.c_size_t(output.bytes)), ctypes.c_size_t(1)))
-# README: end
 print("in ", describe(input))
 print("out", describe(output))
 if output.type == 0:

@@ -1,7 +1,10 @@
 //! Detects objects in a picture, without a pipeline: session MODEL PICTURE.ppm
+//!
+//! Any picture becomes a PPM by:
+//! `gst-launch-1.0 filesrc location=a.jpg ! decodebin ! videoconvert ! pnmenc ! filesink location=a.ppm`
 
 use std::error::Error;
-use std::io::{BufRead, Read};
+use std::process::ExitCode;
 
 use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt::session::{Detector, SessionOptions, Wishes};
@@ -21,17 +24,39 @@ fn detect(model: &str, pixels: &[u8], width: usize, height: usize) -> Result<(),
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// Width, height and pixels of a binary PPM picture.
+fn read(picture: &str) -> Result<(usize, usize, Vec<u8>), Box<dyn Error>> {
+    let bytes = std::fs::read(picture).map_err(|error| format!("Cannot read {picture}: {error}."))?;
+    let wrong = || format!("{picture} is no binary PPM picture (P6) with 8 bits a sample.");
+    // Four words with blanks and comments between them, and one blank behind the last.
+    let (mut words, mut rest) = (Vec::new(), &bytes[..]);
+    while words.len() < 4 {
+        rest = rest.trim_ascii_start();
+        let end = match rest.first() {
+            Some(b'#') => rest.iter().position(|&byte| byte == b'\n'),
+            _ => rest.iter().position(u8::is_ascii_whitespace),
+        };
+        let (word, behind) = rest.split_at(end.ok_or_else(wrong)?);
+        if !word.starts_with(b"#") {
+            words.push(std::str::from_utf8(word)?);
+        }
+        rest = behind;
+    }
+    let ["P6", width, height, "255"] = words[..] else { return Err(wrong().into()) };
+    Ok((width.parse()?, height.parse()?, rest[1..].to_vec()))
+}
+
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [model, picture] = &arguments[..] else { return Err("Usage: session MODEL PICTURE.ppm".into()) };
-    let mut file = std::io::BufReader::new(std::fs::File::open(picture)?);
-    let mut header = String::new();
-    file.read_line(&mut header)?;
-    let fields: Vec<&str> = header.split_whitespace().collect();
-    let ["P6", width, height, "255"] = fields[..] else {
-        return Err("The picture must begin with a line “P6 width height 255”".into());
+    let outcome = match &arguments[..] {
+        [model, picture] => read(picture).and_then(|(width, height, pixels)| detect(model, &pixels, width, height)),
+        _ => Err("Usage: session MODEL PICTURE.ppm".into()),
     };
-    let mut pixels = Vec::new();
-    file.read_to_end(&mut pixels)?;
-    detect(model, &pixels, width.parse()?, height.parse()?)
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -7,7 +7,10 @@ LIBRARY is the plugin, which GStreamer finds by GST_PLUGIN_PATH. FRAMEWORK is wh
 import ctypes
 import sys
 
-import gi
+try:
+    import gi
+except ImportError as error:
+    sys.exit(f"Error: {error}. Debian's own /usr/bin/python3 with python3-gi and gir1.2-gst-plugins-base-1.0 has all that is needed.")
 
 gi.require_version("Gst", "1.0")
 from gi.repository import Gst
@@ -76,4 +79,6 @@ def main(library, clip, model, framework=None):
         sys.exit("Error: " + message.parse_error()[0].message)
 
 
+if not 4 <= len(sys.argv) <= 5:
+    sys.exit("Usage: tensors.py LIBRARY CLIP MODEL [FRAMEWORK]")
 main(*sys.argv[1:])

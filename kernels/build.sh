@@ -18,7 +18,7 @@ LIBRARIES=$CACHE/nvidia/cuda_nvrtc/lib
 
 case ${1:-} in
     '' | --check) MODE=${1:-} ;;
-    --help | -h) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --help | -h) sed -n '/^set /q; /^#!/d; /SPDX/d; s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) fail "the argument is --check or nothing, not \"$1\"." ;;
 esac
 

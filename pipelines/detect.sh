@@ -41,6 +41,9 @@ misused() {
 }
 
 need_file() {
+    [[ $2 != *://* ]] || fail "the $1 $2 is a URI, and only files are read here; README.md has launch lines for RTSP."
+    [ ! -d "$2" ] || fail "the $1 $2 is a folder; give one file."
+    [ ! -c "$2" ] || fail "the $1 $2 is a device, and only files are read here; README.md has launch lines for cameras."
     [ -f "$2" ] || fail "the $1 $2 does not exist${3:+; $3}."
     [ -r "$2" ] || fail "the $1 $2 cannot be read; check its permissions."
 }

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 
 use common::onnx::{F32, Graph};
 use common::{launch, path, scratch, shapes};
+use gst::prelude::*;
 use serde_json::Value;
 
 /// `cargo test` and `cargo nextest` build examples beside the tests; a run of this file alone may have to make it first.
@@ -108,6 +109,81 @@ fn results_go_where_they_are_wanted() {
     }
 }
 
+/// The sample with the matrix of a phone held upright: turn a quarter to the right to show it.
+fn turned(folder: &Path) -> String {
+    let mut bytes = std::fs::read(path("tests/data/sample.mp4")).unwrap();
+    let header = bytes.windows(4).position(|word| word == b"tkhd").unwrap();
+    // Version 0 has 40 bytes before the matrix, of 16.16 numbers but for each third, which is 2.30.
+    assert_eq!(bytes[header + 4], 0);
+    let upright = [0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x4000_0000u32].map(u32::to_be_bytes);
+    let quarter = [0, 0x10000, 0, 0xffff_0000, 0, 0, 360 << 16, 0, 0x4000_0000u32].map(u32::to_be_bytes);
+    let matrix = &mut bytes[header + 44..][..36];
+    assert_eq!(matrix, upright.as_flattened());
+    matrix.copy_from_slice(quarter.as_flattened());
+    let clip = folder.join("phone.mp4");
+    std::fs::write(&clip, bytes).unwrap();
+    clip.display().to_string()
+}
+
+/// Whether a tag of the file says that it is to be turned.
+fn orientation(file: &str) -> Option<String> {
+    common::init();
+    let pipeline = gst::parse::launch(&format!("filesrc location={file} ! decodebin ! fakesink name=out")).unwrap();
+    pipeline.set_state(gst::State::Paused).unwrap();
+    pipeline.state(gst::ClockTime::from_seconds(60)).0.unwrap();
+    let pad = pipeline.downcast_ref::<gst::Bin>().unwrap().by_name("out").unwrap().static_pad("sink").unwrap();
+    let tags = (0..).map_while(|index| pad.sticky_event::<gst::event::Tag>(index));
+    let found = tags
+        .filter_map(|tags| Some(tags.tag().get::<gst::tags::ImageOrientation>()?.get().to_string()))
+        .filter(|orientation| orientation != "rotate-0")
+        .last();
+    pipeline.set_state(gst::State::Null).unwrap();
+    found
+}
+
+#[test]
+fn videos_of_phones_run_upright() {
+    let folder = scratch("detect-turned");
+    let clip = turned(&folder);
+    assert_eq!(orientation(&clip).as_deref(), Some("rotate-90"));
+    let output = detect(&folder, &[&clip, &shapes(), "--backend", "cpu", "--infer", "interval=50"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+
+    let lines = std::fs::read_to_string(folder.join("phone-boxes.jsonl")).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // The same as of frames that are turned by hand.
+    let by_hand = launch(&format!(
+        "filesrc location={} ! decodebin ! videoflip video-direction=90r ! trtpreprocess \
+         ! trtinfer backend=cpu interval=50 model-file={} ! trtnms post-messages=true ! fakesink",
+        path("tests/data/sample.mp4"),
+        shapes()
+    ));
+    by_hand.expect_success();
+    assert_eq!(lines.len(), 300);
+    let seen: Vec<&Value> = lines.iter().step_by(50).collect();
+    assert_eq!(by_hand.elements.len(), seen.len());
+    let mut objects = 0;
+    for (line, message) in seen.into_iter().zip(&by_hand.elements) {
+        assert_eq!((&line["width"], &line["height"]), (&360.into(), &640.into()));
+        let expected = message.get::<gst::Array>("detections").unwrap();
+        let detections = line["detections"].as_array().unwrap();
+        assert_eq!(detections.len(), expected.len(), "{line}\n{message}");
+        for (detection, expected) in detections.iter().zip(expected.iter()) {
+            let expected = expected.get::<gst::Structure>().unwrap();
+            assert_eq!(detection["label"], expected.get::<&str>("label").unwrap());
+            for field in ["x", "y", "w", "h"] {
+                let off = detection[field].as_f64().unwrap() - expected.get::<f64>(field).unwrap();
+                assert!(off.abs() < 2e-3, "{field}: {detection} {expected}");
+            }
+        }
+        objects += detections.len();
+    }
+    assert!(objects > 20, "{objects}");
+
+    // And the video that was written is upright, without being told to turn again.
+    assert_eq!(orientation(&folder.join("phone-boxes.mp4").display().to_string()), None);
+}
+
 #[test]
 fn help_is_no_failure() {
     let output = detect(&scratch("detect-help"), &["--help"]);
@@ -132,6 +208,7 @@ fn failures_are_one_sentence_and_leave_nothing() {
     let junk = file("junk.onnx", b"junk");
     let latin1 = file("latin1.txt", b"caf\xe9\n");
     let three = file("three.txt", b"a\nb\nc\n");
+    let folders = inputs.display().to_string();
     let sound = inputs.join("sound.wav").display().to_string();
     launch(&format!("audiotestsrc num-buffers=10 ! wavenc ! filesink location={sound}")).expect_success();
     let classifier =
@@ -145,6 +222,10 @@ fn failures_are_one_sentence_and_leave_nothing() {
         (&[sample, model, "--bogus"], &["--bogus"]),
         (&["/nowhere.mp4", model], &["There is no file /nowhere.mp4"]),
         (&[sample, "/nowhere.onnx"], &["There is no file /nowhere.onnx"]),
+        (&[&folders, model], &[&folders, "is a folder"]),
+        (&[sample, &folders], &[&folders, "is a folder"]),
+        (&["rtsp://127.0.0.1/a", model], &["rtsp://127.0.0.1/a", "only files", "README.md"]),
+        (&["/dev/null", model], &["/dev/null", "is a device", "README.md"]),
         (&[sample, model, "--labels", "/nowhere.txt"], &["There is no file /nowhere.txt"]),
         (&[&notes, model], &["Cannot read", "notes.txt"]),
         (&[&empty, model], &["Cannot read", "empty.mp4"]),

@@ -183,19 +183,3 @@ fn the_page_for_users_of_deepstream_names_what_there_is() {
     }
     assert!(named > 20, "{named}");
 }
-
-#[test]
-fn the_readme_names_everything() {
-    let Ok(readme) = std::fs::read_to_string(common::path("README.md")) else {
-        eprintln!("skipped: there is no README.md");
-        return;
-    };
-    for factory in factories() {
-        let element = factory.name();
-        assert!(readme.contains(&format!("**{element}**")), "README.md has no paragraph about {element}");
-        for property in properties(&factory) {
-            let name = property.name();
-            assert!(readme.contains(&format!("`{name}`")), "README.md says nothing about {element}'s `{name}`");
-        }
-    }
-}

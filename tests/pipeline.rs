@@ -1,4 +1,4 @@
-//! Whole lines on the sample clip, and every launch line in the documentation.
+//! Whole lines on the sample clip.
 
 mod common;
 
@@ -6,8 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use common::boxes::{Found, found};
-use common::onnx::Graph;
-use common::{path, run, scratch, shapes};
+use common::{path, run, shapes};
 use gst::prelude::*;
 
 /// The clip, decoded, stopped a little after so many frames.
@@ -230,129 +229,4 @@ fn properties_may_change_at_any_time() {
     let outcome = run(&pipeline);
     outcome.expect_success();
     assert_eq!(outcome.warnings, [""; 0]);
-}
-
-// ------------------------------------------------------------------------------------------- documentation
-
-/// The launch lines in README.md, in docs, in the documentation of the elements and in the scripts, each with its file.
-fn documented() -> Vec<(String, String)> {
-    let source = |folder: &str| std::fs::read_dir(path(folder)).unwrap().map(|entry| entry.unwrap().path());
-    let modules = source("src").map(|path| path.join("mod.rs"));
-    let scripts = source("pipelines").filter(|path| path.extension().is_some_and(|extension| extension == "sh"));
-    let pages = source("docs").filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    let mut lines = Vec::new();
-    for file in modules.chain(scripts).chain(pages).chain([path("README.md").into()]).filter(|file| file.is_file()) {
-        let text = std::fs::read_to_string(&file).unwrap().replace("\\\n", " ");
-        let plain = |line: &str| line.trim_start_matches("//!").trim_start_matches(['#', '$', ' ']).to_string();
-        let found = text.lines().map(|line| plain(line.trim())).filter(|line| line.starts_with("gst-launch-1.0 "));
-        lines.extend(found.map(|line| (file.display().to_string(), line)));
-    }
-    lines
-}
-
-/// What stands for what the reader has: any file is the sample clip, any model the one in tests/models with its labels, any
-/// camera a test picture; any screen and any file to write is a fakesink. Five frames are enough. Where batches are asked for,
-/// the detector takes them.
-///
-/// `None` where the line is for a GPU: it has elements of nvcodec or CUDA, or an engine.
-fn substituted(line: &str) -> Option<Vec<String>> {
-    let words = gst::glib::shell_parse_argv(line).unwrap_or_else(|error| panic!("{line}: {error}"));
-    let words: Vec<String> = words.into_iter().map(|word| word.into_string().unwrap()).collect();
-    let gpu = |word: &String| {
-        word.starts_with("nv") || word.starts_with("cuda") || word.ends_with(".engine") || word.contains("CUDAMemory")
-    };
-    if words.iter().any(gpu) {
-        return None;
-    }
-    let batches = words.iter().any(|word| word.starts_with("batch-size="));
-    let model = if batches { batched() } else { shapes() };
-    let mut out: Vec<String> = Vec::new();
-    let mut element = String::new();
-    for word in words.into_iter().skip(1).filter(|word| !word.starts_with('-')) {
-        if out.last().is_none_or(|last| last == "!") || !word.contains('=') {
-            element.clone_from(&word);
-        }
-        let (name, value) = word.split_once('=').unwrap_or((&word, ""));
-        match (element.as_str(), name) {
-            (_, "!") => out.push(word),
-            (_, "autovideosink" | "ximagesink" | "xvimagesink" | "glimagesink" | "waylandsink" | "filesink") => {
-                out.push("fakesink".into());
-            }
-            ("filesink" | "autovideosink" | "ximagesink" | "xvimagesink" | "glimagesink" | "waylandsink", "sync") => {
-                out.push(word);
-            }
-            ("filesink", _) => {}
-            ("v4l2src", "v4l2src") => out.push("videotestsrc".into()),
-            ("v4l2src", _) => {}
-            ("filesrc", "location") => out.push(format!("location={}", path("tests/data/sample.mp4"))),
-            (_, "uri") => out.push(format!("uri=file://{}", path("tests/data/sample.mp4"))),
-            ("trtpreprocess", "trtpreprocess") => {
-                out.extend(["identity", "eos-after=6", "!", "trtpreprocess"].map(String::from));
-            }
-            ("trtinfer", "model-file") => out.push(format!("model-file={model}")),
-            ("trtnms", "label-file") => out.push(format!("label-file={}", labels())),
-            ("trtnms", "classes" | "class-thresholds") => {
-                out.push(format!("{name}={}", value.replace("person", "disc").replace("car", "box")));
-            }
-            _ => out.push(word),
-        }
-    }
-    Some(out)
-}
-
-fn batched() -> String {
-    Graph::load(&shapes()).with_batch("n").save(&scratch("batched").join("shapes.onnx"))
-}
-
-fn labels() -> String {
-    let file = scratch("labels").join("labels.txt");
-    std::fs::write(&file, "disc\nbox\n").unwrap();
-    file.display().to_string()
-}
-
-#[test]
-fn launch_lines_in_the_documentation_run() {
-    common::init();
-    let lines = documented();
-    assert!(lines.len() >= 3, "each element's documentation has one: {lines:?}");
-    for (file, line) in lines {
-        let Some(words) = substituted(&line) else {
-            println!("not run here, needs a GPU: {file}: {line}");
-            continue;
-        };
-        println!("{file}: {}", words.join(" "));
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let element = gst::parse::launchv(&words).unwrap_or_else(|error| panic!("{file}: {line}: {error}"));
-        run(&element.downcast().unwrap()).expect_success();
-    }
-}
-
-#[test]
-fn launch_lines_are_substituted_as_said() {
-    for (line, expected) in [
-        (
-            "gst-launch-1.0 -e filesrc location=street.mp4 ! decodebin ! trtpreprocess resize=stretch ! trtinfer model-file=yolo11n.onnx \
-             ! trtnms 'classes=person, car' ! x264enc ! filesink location=out.mp4",
-            Some(format!(
-                "filesrc location={} ! decodebin ! identity eos-after=6 ! trtpreprocess resize=stretch ! trtinfer model-file={} \
-                 ! trtnms classes=disc, box ! x264enc ! fakesink",
-                path("tests/data/sample.mp4"),
-                shapes()
-            )),
-        ),
-        (
-            "gst-launch-1.0 v4l2src device=/dev/video0 ! autovideosink sync=false",
-            Some("videotestsrc ! fakesink sync=false".into()),
-        ),
-        ("gst-launch-1.0 videotestsrc ! cudaupload ! fakesink", None),
-        (
-            "gst-launch-1.0 videotestsrc ! trtinfer batch-size=2 model-file=m.onnx ! filesink location=a v4l2src device=b ! fakesink",
-            Some(format!(
-                "videotestsrc ! trtinfer batch-size=2 model-file={} ! fakesink videotestsrc ! fakesink",
-                batched()
-            )),
-        ),
-    ] {
-        assert_eq!(substituted(line).map(|words| words.join(" ")), expected);
-    }
 }

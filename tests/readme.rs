@@ -1,11 +1,28 @@
-//! What README.md shows of the examples is what the examples say, and they run.
+//! What README.md and docs say: launch lines run, examples are shown as they are, links lead somewhere, every property is described,
+//! and the figures are those of docs/performance.json.
 
 mod common;
 
-use std::path::Path;
-use std::process::{Command, Output};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use common::{launch, path, scratch, shapes};
+use common::onnx::Graph;
+use common::{launch, path, run, scratch, shapes};
+use gst::prelude::*;
+
+fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(path(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|found| found == extension));
+    files.sort();
+    files
+}
+
+/// README.md, the other pages beside it, and those in docs.
+fn pages() -> Vec<PathBuf> {
+    files(".", "md").into_iter().chain(files("docs", "md")).collect()
+}
+
+// ------------------------------------------------------------------------------------------- examples
 
 /// Lines without their common indentation.
 fn dedented(text: &str) -> String {
@@ -15,74 +32,233 @@ fn dedented(text: &str) -> String {
 }
 
 #[test]
-fn readme_shows_the_examples_as_they_are() {
-    let readme = std::fs::read_to_string(path("README.md")).unwrap();
-    for (example, begin, end) in [
-        ("examples/detections.rs", "    // README: begin\n", "    // README: end"),
-        ("examples/detections.py", "# README: begin\n", "# README: end"),
-        ("examples/detections.c", "  /* README: begin */\n", "  /* README: end */"),
-        ("examples/session.rs", "    // README: begin\n", "    // README: end"),
-        ("examples/session.py", "# README: begin\n", "# README: end"),
-        ("examples/session.c", "  /* README: begin */\n", "  /* README: end */"),
+fn pages_show_the_examples_as_they_are() {
+    for (page, example, comment) in [
+        ("README.md", "examples/detections.py", "#"),
+        ("docs/library.md", "examples/detections.py", "#"),
+        ("docs/library.md", "examples/detections.rs", "//"),
+        ("docs/library.md", "examples/detections.c", "/*"),
+        ("docs/library.md", "examples/session.rs", "//"),
+        ("docs/library.md", "examples/session.c", "/*"),
     ] {
+        let text = std::fs::read_to_string(path(page)).unwrap();
         let source = std::fs::read_to_string(path(example)).unwrap();
-        let shown = source.split_once(begin).and_then(|(_, rest)| rest.split_once(end)).unwrap().0;
-        assert!(readme.contains(dedented(shown).trim_end()), "README.md does not show {example} as it is");
+        let (_, rest) = source.split_once(&format!("{comment} README: begin")).unwrap();
+        let (shown, _) = rest.split_once(&format!("{comment} README: end")).unwrap();
+        let shown = dedented(shown.split_once('\n').unwrap().1);
+        assert!(text.contains(shown.trim_end()), "{page} does not show {example} as it is:\n{shown}");
     }
 }
 
-/// Runs an example on the sample clip with our plugin, as built beside this test.
-fn run(language: &str, program: impl AsRef<Path>, arguments: &[&str]) -> Output {
-    let target = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_path_buf();
-    let folder = scratch(&format!("readme-{language}"));
-    let clip = folder.join("clip.mp4").display().to_string();
-    launch(&format!(
-        "filesrc location={} ! qtdemux ! h264parse ! identity eos-after=30 ! mp4mux ! filesink location={clip}",
-        path("tests/data/sample.mp4")
-    ))
-    .expect_success();
-    Command::new(program.as_ref())
-        .args(arguments)
-        .args([clip, shapes()])
-        .env("GST_PLUGIN_PATH", &target)
-        .env("GST_REGISTRY", folder.join("registry.bin"))
-        .output()
-        .unwrap()
+// ------------------------------------------------------------------------------------------- pages
+
+/// Targets of links to files of this repository, without those in code.
+fn links(text: &str) -> Vec<String> {
+    let prose = text.split("```").step_by(2);
+    let targets = prose.flat_map(|prose| prose.split("](").skip(1)).filter_map(|rest| rest.split_once(')'));
+    targets.map(|(target, _)| target.to_string()).filter(|target| !target.contains("://")).collect()
 }
 
-#[track_caller]
-fn expect_detections(output: &Output) {
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    let lines: Vec<&str> = text.lines().collect();
-    assert!(lines.len() > 60, "each of 30 frames has several objects: {text}");
-    assert!(lines.iter().all(|line| line.starts_with("disc 0.") || line.starts_with("box 0.")), "{text}");
+/// As forges make it of a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().to_lowercase();
+    kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 #[test]
-fn the_python_example_runs() {
-    // Debian's own interpreter is the one that has GStreamer's bindings.
-    expect_detections(&run("python", "/usr/bin/python3", &[&path("examples/detections.py")]));
+fn links_lead_somewhere() {
+    let mut seen = 0;
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for target in links(&text) {
+            let (file, fragment) = target.split_once('#').unwrap_or((&target, ""));
+            let file = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            assert!(file.exists(), "{}: there is no {target}", page.display());
+            if !fragment.is_empty() {
+                let text = std::fs::read_to_string(&file).unwrap();
+                let mut headings = text.lines().filter(|line| line.starts_with('#')).map(anchor);
+                assert!(headings.any(|heading| heading == fragment), "{}: there is no {target}", page.display());
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 30, "{seen}");
 }
 
 #[test]
-fn the_c_example_runs() {
-    let program = scratch("readme-c-program").join("detections");
-    let flags =
-        Command::new("pkg-config").args(["--cflags", "--libs", "gstreamer-app-1.0", "gstreamer-video-1.0"]).output();
-    let flags = String::from_utf8(flags.unwrap().stdout).unwrap();
-    let built = Command::new("cc")
-        .arg(path("examples/detections.c"))
-        .args(flags.split_whitespace())
-        .arg("-o")
-        .arg(&program)
-        .status();
-    assert!(built.unwrap().success());
-    expect_detections(&run("c", program, &[]));
+fn the_readme_is_short() {
+    let text = std::fs::read_to_string(path("README.md")).unwrap();
+    assert!(text.lines().count() <= 200, "what is longer belongs in docs: {}", text.lines().count());
 }
 
 #[test]
-fn the_rust_example_runs() {
-    let target = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_path_buf();
-    expect_detections(&run("rust", target.join("examples/detections"), &[]));
+fn every_property_is_described() {
+    common::init();
+    let page = std::fs::read_to_string(path("docs/elements.md")).unwrap();
+    for name in ["trtpreprocess", "trtinfer", "trtnms"] {
+        let element = gst::ElementFactory::make(name).build().unwrap();
+        let (_, section) = page.split_once(&format!("\n## {name}\n")).unwrap();
+        let section = section.split_once("\n## ").unwrap().0;
+        for property in element.list_properties().iter().filter(|property| property.owner_type() == element.type_()) {
+            let described =
+                section.lines().any(|line| line.starts_with("| `") && line.contains(&format!("`{}`", property.name())));
+            assert!(described, "docs/elements.md lacks a row for {} of {name}", property.name());
+        }
+    }
+}
+
+#[test]
+fn the_figures_are_those_of_the_file() {
+    let output = Command::new("python3").args([&path("docs/performance.py"), "--check"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+// ------------------------------------------------------------------------------------------- launch lines
+
+/// The launch lines in the pages, in the documentation of the elements and in the scripts, each with its file.
+fn documented() -> Vec<(String, String)> {
+    let modules = ["trtpreprocess", "trtinfer", "trtnms"].map(|element| path(&format!("src/{element}/mod.rs")).into());
+    let mut lines = Vec::new();
+    for file in pages().into_iter().chain(modules).chain(files("pipelines", "sh")) {
+        let text = std::fs::read_to_string(&file).unwrap().replace("\\\n", " ");
+        let plain = |line: &str| line.trim_start_matches("//!").trim_start_matches(['#', '$', ' ']).to_string();
+        let found = text.lines().map(|line| plain(line.trim())).filter(|line| line.starts_with("gst-launch-1.0 "));
+        lines.extend(found.map(|line| (file.display().to_string(), line)));
+    }
+    lines
+}
+
+/// The words behind gst-launch-1.0 and its options.
+fn words(line: &str) -> Vec<String> {
+    let words = gst::glib::shell_parse_argv(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    let words = words.into_iter().map(|word| word.into_string().unwrap()).skip(1);
+    words.filter(|word| !word.starts_with('-')).collect()
+}
+
+/// What stands for what the reader has, made in that folder: any file and any RTSP camera is the sample clip, any model the one
+/// in tests/models with its labels, any other camera a test picture; any screen and any file to write is a fakesink. Five frames
+/// are enough. Where batches are asked for, the detector takes them.
+///
+/// `None` where the line is for a GPU: it has elements of nvcodec or CUDA, or an engine.
+fn substituted(line: &str, folder: &Path) -> Option<Vec<String>> {
+    let words = words(line);
+    let gpu = |word: &String| {
+        word.starts_with("nv") || word.starts_with("cuda") || word.ends_with(".engine") || word.contains("CUDAMemory")
+    };
+    if words.iter().any(gpu) {
+        return None;
+    }
+    let batches = words.iter().any(|word| word.starts_with("batch-size="));
+    let model = if batches { batched(folder) } else { shapes() };
+    let mut out: Vec<String> = Vec::new();
+    let mut element = String::new();
+    for word in words {
+        if out.last().is_none_or(|last| last == "!") || !word.contains('=') {
+            element.clone_from(&word);
+        }
+        let (name, value) = word.split_once('=').unwrap_or((&word, ""));
+        match (element.as_str(), name) {
+            (_, "!") => out.push(word),
+            (_, "autovideosink" | "filesink" | "multifilesink") => out.push("fakesink".into()),
+            ("autovideosink", "sync") => out.push(word),
+            ("filesink" | "multifilesink", _) => {}
+            ("v4l2src", "v4l2src") => out.push("videotestsrc".into()),
+            ("v4l2src", _) => {}
+            ("rtspsrc", "rtspsrc") => {
+                out.extend(["filesrc".into(), format!("location={}", path("tests/data/sample.mp4"))]);
+            }
+            ("rtspsrc", _) => {}
+            ("multifilesrc", "location") => out.push(format!("location={}", images(folder))),
+            ("filesrc", "location") => out.push(format!("location={}", path("tests/data/sample.mp4"))),
+            (_, "uri") => out.push(format!("uri=file://{}", path("tests/data/sample.mp4"))),
+            ("trtpreprocess", "trtpreprocess") => {
+                out.extend(["identity", "eos-after=6", "!", "trtpreprocess"].map(String::from));
+            }
+            ("trtinfer", "model-file") => out.push(format!("model-file={model}")),
+            ("trtnms", "label-file") => out.push(format!("label-file={}", labels(folder))),
+            ("trtnms", "classes" | "class-thresholds") => {
+                out.push(format!("{name}={}", value.replace("person", "disc").replace("car", "box")));
+            }
+            _ => out.push(word),
+        }
+    }
+    Some(out)
+}
+
+fn batched(folder: &Path) -> String {
+    Graph::load(&shapes()).with_batch("n").save(&folder.join("shapes.onnx"))
+}
+
+fn labels(folder: &Path) -> String {
+    let file = folder.join("labels.txt");
+    std::fs::write(&file, "disc\nbox\n").unwrap();
+    file.display().to_string()
+}
+
+/// A folder of pictures with numbers from 1.
+fn images(folder: &Path) -> String {
+    let pattern = folder.join("%04d.jpg").display().to_string();
+    launch(&format!("videotestsrc num-buffers=3 ! jpegenc ! multifilesink index=1 location={pattern}"))
+        .expect_success();
+    pattern
+}
+
+#[test]
+fn launch_lines_in_the_documentation_run() {
+    common::init();
+    let lines = documented();
+    assert!(lines.len() >= 12, "README.md alone has more: {lines:?}");
+    for (number, (file, line)) in lines.into_iter().enumerate() {
+        let Some(substituted) = substituted(&line, &scratch(&format!("readme-{number}"))) else {
+            println!("not run here, needs a GPU: {file}: {line}");
+            continue;
+        };
+        println!("{file}: {}", substituted.join(" "));
+        let parse = |words: &[String]| {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            gst::parse::launchv(&words).unwrap_or_else(|error| panic!("{file}: {line}: {error}"))
+        };
+        // As it stands, too: what stands for a camera does not have its properties.
+        parse(&words(&line));
+        run(&parse(&substituted).downcast().unwrap()).expect_success();
+    }
+}
+
+#[test]
+fn launch_lines_are_substituted_as_said() {
+    common::init();
+    let folder = scratch("readme-substituted");
+    let (sample, model) = (path("tests/data/sample.mp4"), shapes());
+    let batched = folder.join("shapes.onnx").display().to_string();
+    for (line, expected) in [
+        (
+            "gst-launch-1.0 -e filesrc location=street.mp4 ! decodebin ! trtpreprocess resize=stretch ! trtinfer model-file=yolo11n.onnx \
+             ! trtnms 'classes=person, car' ! x264enc ! filesink location=out.mp4",
+            Some(format!(
+                "filesrc location={sample} ! decodebin ! identity eos-after=6 ! trtpreprocess resize=stretch ! trtinfer model-file={model} \
+                 ! trtnms classes=disc, box ! x264enc ! fakesink"
+            )),
+        ),
+        (
+            "gst-launch-1.0 v4l2src device=/dev/video0 ! autovideosink sync=false",
+            Some("videotestsrc ! fakesink sync=false".into()),
+        ),
+        (
+            "gst-launch-1.0 rtspsrc location=rtsp://a latency=100 ! decodebin ! multifilesink location=%d.jpg",
+            Some(format!("filesrc location={sample} ! decodebin ! fakesink")),
+        ),
+        (
+            "gst-launch-1.0 multifilesrc location=b/%d.jpg start-index=1 ! jpegdec ! fakesink",
+            Some(format!("multifilesrc location={}/%04d.jpg start-index=1 ! jpegdec ! fakesink", folder.display())),
+        ),
+        ("gst-launch-1.0 videotestsrc ! cudaupload ! fakesink", None),
+        (
+            "gst-launch-1.0 videotestsrc ! trtinfer batch-size=2 model-file=m.onnx ! filesink location=a v4l2src device=b ! fakesink",
+            Some(format!(
+                "videotestsrc ! trtinfer batch-size=2 model-file={batched} ! fakesink videotestsrc ! fakesink"
+            )),
+        ),
+    ] {
+        assert_eq!(substituted(line, &folder).map(|words| words.join(" ")), expected);
+    }
 }

@@ -12,7 +12,7 @@ set -euo pipefail
 
 case ${1:-full} in
     full | quick) MODE=${1:-full} ;;
-    --help | -h) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --help | -h) sed -n '/^set /q; /^#!/d; /SPDX/d; s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) fail "the argument is quick or nothing, not \"$1\"." ;;
 esac
 
@@ -47,6 +47,17 @@ for path in sys.argv[1:]:
 ' "${scripts[@]}"
 }
 
+# Each source file names its licence in one of its first lines.
+check_headers() {
+    local ending file status=0
+    for ending in .rs .cu .cuh .c .h .py .sh; do
+        while IFS= read -r file; do
+            grep -qF "SPDX-License-Identifier: MPL-2.0" <(head -n 3 "$file") || { echo "$file has no SPDX line"; status=1; }
+        done < <(files_ending_in "$ending")
+    done
+    return "$status"
+}
+
 clippy() {
     cargo clippy --locked --all-targets "$@" -- --deny warnings
 }
@@ -59,13 +70,13 @@ lint() {
     done
 }
 
-# detect_and_score NAME CLIP TRUTH: the main job on a clip, its boxes compared with the true ones.
-# From nothing, for pages of what is no more would stay.
+# From nothing, or pages of items that were removed would stay.
 document() {
     rm -rf "${CARGO_TARGET_DIR:-target}/doc"
     RUSTDOCFLAGS=--deny=warnings cargo doc --locked --no-deps --quiet
 }
 
+# detect_and_score NAME CLIP TRUTH: the main job on a clip, its boxes compared with the true ones.
 detect_and_score() {
     local boxes=$SCRATCH/$1.jsonl
     pipelines/detect.sh --output "$SCRATCH/$1.mp4" --json "$boxes" "$2"
@@ -97,6 +108,9 @@ mkdir -p "$SCRATCH"
 step "format" cargo fmt --check
 step "shell scripts" check_scripts
 step "Python scripts" check_python
+step "dependencies" tests/dependencies.py
+# To be enabled with the commit that puts the lines in:
+# step "SPDX lines" check_headers
 step "kernels are what their sources give" kernels/build.sh --check
 lint
 # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.

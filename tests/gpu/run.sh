@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The proof on a GPU: runs every row of the table in README.md, says PASS or FAIL with the figures, and writes them as JSON lines.
+# The proof on a GPU: runs every row of docs/performance.md, says PASS or FAIL with the figures, and writes them as JSON lines.
 #
 #   tests/gpu/run.sh [ROW…]
 #

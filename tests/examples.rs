@@ -1,0 +1,248 @@
+//! The examples that read detections, as programs: what they print of a clip, and that each failure ends with the text of the
+//! error and without waiting for ever. The same of the examples without a pipeline; tests/capi.rs says what those find, and
+//! tests/detect.rs runs `detect`.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{launch, path, scratch, shapes};
+
+/// A program and the words before its own arguments.
+struct Example {
+    program: PathBuf,
+    words: Vec<String>,
+    folder: PathBuf,
+}
+
+/// Where cargo has put what it built: the plugin, and the examples in a folder of their own.
+fn target() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_path_buf()
+}
+
+fn compile(source: &Path, program: &Path) {
+    let flags =
+        Command::new("pkg-config").args(["--cflags", "--libs", "gstreamer-app-1.0", "gstreamer-video-1.0"]).output();
+    let flags = String::from_utf8(flags.unwrap().stdout).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-Wall", "-Wextra", "-Werror"]).arg(source).args(flags.split_whitespace());
+    assert!(compiler.arg("-o").arg(program).status().unwrap().success());
+}
+
+impl Example {
+    /// `change` edits the source, where the language allows that without cargo.
+    fn new(language: &str, test: &str, change: impl Fn(String) -> String) -> Self {
+        let folder = scratch(&format!("examples-{test}-{language}"));
+        let source = folder.join(format!("detections.{language}"));
+        let text = std::fs::read_to_string(path(&format!("examples/detections.{language}"))).unwrap();
+        std::fs::write(&source, change(text)).unwrap();
+        let (program, words) = match language {
+            // Debian's own interpreter is the one that has GStreamer's bindings.
+            "py" => ("/usr/bin/python3".into(), vec![source.display().to_string()]),
+            "c" => {
+                compile(&source, &folder.join("detections"));
+                (folder.join("detections"), vec![])
+            }
+            _ => (target().join("examples/detections"), vec![]),
+        };
+        Example { program, words, folder }
+    }
+
+    fn plain(language: &str, test: &str) -> Self {
+        Example::new(language, test, |text| text)
+    }
+
+    /// `timeout` ends what waits for ever with the status 124.
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new("timeout");
+        command.arg("120").arg(&self.program).args(&self.words).args(arguments).current_dir(&self.folder);
+        command.env("GST_PLUGIN_PATH", target()).env("GST_REGISTRY", self.folder.join("registry.bin"));
+        command.output().unwrap()
+    }
+
+    fn file(&self, name: &str, bytes: &[u8]) -> String {
+        let path = self.folder.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    }
+
+    /// The first frames of the sample, under a name with a blank in it.
+    fn clip(&self) -> String {
+        let clip = self.folder.join("a clip.mp4").display().to_string();
+        launch(&format!(
+            "filesrc location={} ! qtdemux ! h264parse ! identity eos-after=30 ! mp4mux ! filesink location=\"{clip}\"",
+            path("tests/data/sample.mp4")
+        ))
+        .expect_success();
+        clip
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn finds_objects(language: &str) {
+    let example = Example::plain(language, "finds");
+    let output = example.run(&[&example.clip(), &shapes()]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}{}", text(&output.stderr));
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines.len() > 60, "each of 30 frames has several objects: {said}");
+    assert!(lines.iter().all(|line| line.starts_with("disc 0.") || line.starts_with("box 0.")), "{said}");
+}
+
+#[track_caller]
+fn failures_are_said(language: &str) {
+    let example = Example::plain(language, "fails");
+    let (sample, model) = (path("tests/data/sample.mp4"), shapes());
+    let words = example.file("bad.mp4", b"hello\n");
+    let cut = example.file("cut.mp4", &std::fs::read(&sample).unwrap()[..20_000]);
+    let junk = example.file("junk.onnx", b"junk");
+    for (arguments, says) in [
+        (&[] as &[&str], "Usage: detections"),
+        (&[&sample], "Usage: detections"),
+        (&[&sample, "nope.onnx"], "There is no model file nope.onnx"),
+        (&[&sample, &junk], "junk.onnx"),
+        (&["nope.mp4", &model], "Resource not found"),
+        (&[&words, &model], "type of stream"),
+        (&[&cut, &model], "Error: "),
+    ] {
+        let output = example.run(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{language} {arguments:?}: {said}");
+        assert!(said.contains(says), "{language} {arguments:?}: {said}");
+        let noise = ["CRITICAL", "Traceback", "panicked", "Error {"];
+        assert!(!noise.iter().any(|word| said.contains(word)), "{language} {arguments:?}: {said}");
+        assert_eq!(text(&output.stdout), "", "{language} {arguments:?}");
+    }
+}
+
+/// GStreamer 1.22 copies the rectangles to a converted frame, without the parameters that hold the confidence.
+#[track_caller]
+fn lost_parameters_do_no_harm(language: &str) {
+    let convert = |text: String| {
+        let changed =
+            text.replace("! trtnms draw=false !", "! trtnms draw=false ! videoconvert ! video/x-raw,format=BGR !");
+        assert_ne!(text, changed);
+        changed
+    };
+    let example = Example::new(language, "converted", convert);
+    let output = example.run(&[&example.clip(), &shapes()]);
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && errors.is_empty(), "{said}{errors}");
+    assert!(said.lines().count() > 60, "{said}");
+    let good = |line: &str| ["disc 0.", "box 0.", "disc ? (", "box ? ("].iter().any(|start| line.starts_with(start));
+    assert!(said.lines().all(good) && !said.contains(" 0.00 "), "{said}");
+}
+
+#[test]
+fn the_python_example_finds_objects() {
+    finds_objects("py");
+}
+
+#[test]
+fn the_c_example_finds_objects() {
+    finds_objects("c");
+}
+
+#[test]
+fn the_rust_example_finds_objects() {
+    finds_objects("rs");
+}
+
+#[test]
+fn the_python_example_says_what_failed() {
+    failures_are_said("py");
+}
+
+#[test]
+fn the_c_example_says_what_failed() {
+    failures_are_said("c");
+}
+
+#[test]
+fn the_rust_example_says_what_failed() {
+    failures_are_said("rs");
+}
+
+#[test]
+fn the_python_example_takes_frames_that_were_converted() {
+    lost_parameters_do_no_harm("py");
+}
+
+#[test]
+fn the_c_example_takes_frames_that_were_converted() {
+    lost_parameters_do_no_harm("c");
+}
+
+#[test]
+fn a_python_without_bindings_is_told_what_it_lacks() {
+    let example = Example::plain("py", "bare");
+    // `-S` leaves out the folder in which Debian installs modules.
+    let words = ["-S", &example.words[0], "a.mp4", "m.onnx"];
+    let output = Command::new(&example.program).args(words).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("python3-gi") && !said.contains("Traceback"), "{said}");
+}
+
+/// What a program prints that must fail.
+#[track_caller]
+fn failure(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(!said.contains("Traceback") && !said.contains("panicked") && !said.contains("Error {"), "{said}");
+    said
+}
+
+#[test]
+fn the_session_examples_say_what_failed() {
+    let folder = scratch("examples-session");
+    let library = target().join("libgsttrt.so");
+    let c = folder.join("session");
+    let built = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-I", &path("include"), &path("examples/session.c"), "-o"])
+        .args([&c, &library])
+        .status();
+    assert!(built.unwrap().success());
+    let rust = target().join("examples/session");
+
+    let file = |name: &str, bytes: &[u8]| {
+        std::fs::write(folder.join(name), bytes).unwrap();
+        folder.join(name).display().to_string()
+    };
+    let good = file("good.ppm", &[b"P6\n# a comment\n2 1\n255\n", &[0; 6][..]].concat());
+    let cut = file("cut.ppm", b"P6 640 360 255\n...");
+    let words = file("words.ppm", b"hello\n");
+    let huge = file("huge.ppm", b"P6 4294967295 4294967295 255\n");
+    let model = shapes();
+    for program in [&c, &rust] {
+        for (arguments, says) in [
+            (&[] as &[&str], "Usage: session MODEL PICTURE.ppm"),
+            (&["nope.onnx", &good], "Error: There is no model file nope.onnx"),
+            (&[&model, "nope.ppm"], "nope.ppm"),
+            (&[&model, &cut], "Error: "),
+            (&[&model, &words], "words.ppm is no binary PPM picture"),
+            (&[&model, &huge], "Error: "),
+        ] {
+            let said = failure(Command::new(program).args(arguments).env("LD_LIBRARY_PATH", target()));
+            assert!(said.contains(says), "{arguments:?}: {said}");
+        }
+        let found = Command::new(program).args([&model, &good]).env("LD_LIBRARY_PATH", target()).output().unwrap();
+        assert!(found.status.success(), "{}", text(&found.stderr));
+    }
+
+    let python = |script: &str, arguments: &[&str]| {
+        failure(Command::new("/usr/bin/python3").arg(path(script)).args(arguments).env("GST_PLUGIN_PATH", target()))
+    };
+    assert!(python("examples/session.py", &[]).contains("Usage: session.py LIBRARY MODEL"));
+    assert!(python("examples/session.py", &["/nope.so", &model]).contains("/nope.so"));
+    assert!(
+        python("examples/session.py", &[library.to_str().unwrap(), "nope.onnx"]).contains("no model file nope.onnx")
+    );
+    assert!(python("examples/tensors.py", &[]).contains("Usage: tensors.py LIBRARY CLIP MODEL"));
+}
