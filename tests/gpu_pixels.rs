@@ -19,7 +19,7 @@ use gsttrt::vision::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, P
 use gsttrt::vision::geometry::{BBox, Fit, Letterbox};
 use gsttrt::vision::overlay::{self, Style, Target};
 use gsttrt::vision::preprocess::{self, MAX_SIDE};
-use gsttrt::vision::recipe::{Colors, InputSpec, Order, Recipe};
+use gsttrt::vision::recipe::{Chroma, Colors, InputSpec, Order, Recipe};
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::U8];
 /// Bytes around tensors and planes, which nothing may touch.
@@ -50,6 +50,7 @@ impl Choose for Random {
     fn recipe(&mut self, colors: Colors) -> Recipe {
         Recipe {
             colors,
+            chroma: self.one_of(&Chroma::ALL),
             fit: self.one_of(&Fit::ALL),
             pad: self.next() as u8,
             scale: self.one_of(&[1.0, 1.0 / 255.0, -0.3]),
@@ -232,7 +233,10 @@ fn great_frames_make_the_tensors_of_the_twin() {
     for (format, (width, height), (tensor_width, tensor_height)) in cases {
         let picture = Picture::noise(&mut gpu.random, (format, width, height), 64, 256);
         for (dtype, order) in [(DType::F16, Order::Nchw), (DType::F32, Order::Nhwc), (DType::U8, Order::Nchw)] {
-            gpu.compare_tensor(&picture, color, &spec(dtype, order, tensor_width, tensor_height, Recipe::default()), 0);
+            for chroma in Chroma::ALL {
+                let recipe = Recipe { chroma, ..Recipe::default() };
+                gpu.compare_tensor(&picture, color, &spec(dtype, order, tensor_width, tensor_height, recipe), 0);
+            }
         }
     }
 }

@@ -130,7 +130,8 @@ impl Finder {
 
     /// The recipe that models of the forced layout usually want, if this one's input was made otherwise.
     pub fn doubted(&self, recipe: &Recipe) -> Option<Recipe> {
-        let usual = self.model.recipe(Some(self.decoder.layout()));
+        // No model says how chroma is to be read.
+        let usual = Recipe { chroma: recipe.chroma, ..self.model.recipe(Some(self.decoder.layout())) };
         (self.wishes.layout.is_some() && usual != *recipe).then_some(usual)
     }
 

@@ -22,6 +22,7 @@ use crate::error::{Error, Kind, Result};
 use crate::memory::{DevicePool, Pool};
 use crate::model::Model;
 use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
+use crate::vision::recipe::Chroma;
 
 pub(crate) use classes::read_labels;
 pub use detector::{Detector, DeviceFrame, Object};
@@ -46,6 +47,8 @@ pub struct SessionOptions {
     pub input_size: Option<(u32, u32)>,
     /// The GPU to use, as CUDA counts them.
     pub cuda_device_id: i32,
+    /// How a [`Detector`]'s frames in 4:2:0 formats are read.
+    pub chroma_sampling: Chroma,
     /// How a [`Detector`]'s frames come to the GPU.
     pub upload: Upload,
     pub tensorrt: Options,
@@ -118,9 +121,10 @@ impl Session {
     /// # Errors
     /// As [`Session::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &SessionOptions, loading: &Loading) -> Result<Self> {
-        let SessionOptions { backend, input_size, cuda_device_id, upload, tensorrt } = options;
+        let SessionOptions { backend, input_size, chroma_sampling, cuda_device_id, upload, tensorrt } = options;
         let cuda = || Context::primary(*cuda_device_id);
-        let plan = Plan::new(path.as_ref(), *backend, *input_size, 1, tensorrt.clone(), cuda)?;
+        let mut plan = Plan::new(path.as_ref(), *backend, *input_size, 1, tensorrt.clone(), cuda)?;
+        plan.spec.recipe.chroma = *chroma_sampling;
         let backend = plan.load(loading)?;
         let device = plan.cuda.as_ref().map(DevicePool::new);
         let outputs = plan.model().outputs.clone();

@@ -10,10 +10,10 @@ use crate::backend::tensorrt::Graphs;
 use crate::cuda::preprocess::Upload;
 use crate::error::{Error, Kind, Result};
 use crate::tensorrt::builder::Precision;
-use crate::vision::recipe::parse_size;
+use crate::vision::recipe::{Chroma, parse_size};
 
 /// All names: those of trtinfer, of trtpreprocess, of trtnms.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "backend",
     "input-size",
     "cuda-device-id",
@@ -27,6 +27,7 @@ const NAMES: [&str; 22] = [
     "allow-host-code",
     "dla-core",
     "cuda-graph",
+    "chroma-sampling",
     "upload",
     "layout",
     "label-file",
@@ -86,6 +87,9 @@ fn set(options: &mut SessionOptions, wishes: &mut Wishes, name: &str, value: &st
             options.tensorrt.graphs =
                 one_of(name, value, &["auto", "on", "off"], &[Graphs::Auto, Graphs::On, Graphs::Off])?
         }
+        "chroma-sampling" => {
+            options.chroma_sampling = one_of(name, value, &Chroma::ALL.map(Chroma::name), &Chroma::ALL)?
+        }
         "upload" => {
             options.upload =
                 one_of(name, value, &["auto", "copy", "mapped"], &[Upload::Auto, Upload::Copy, Upload::Mapped])?
@@ -132,8 +136,8 @@ mod tests {
     #[test]
     fn each_option_shows() {
         let values: [&str; NAMES.len()] = [
-            "cpu", "64x32", "1", "/lib", "fp16", "/table", "never", "/cache", "2", "100", "true", "1", "off", "copy",
-            "yolox", "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true",
+            "cpu", "64x32", "1", "/lib", "fp16", "/table", "never", "/cache", "2", "100", "true", "1", "off", "sited",
+            "copy", "yolox", "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true",
         ];
         let defaults = format!("{:?}", (SessionOptions::default(), Wishes::default()));
         for (name, value) in NAMES.iter().zip(values) {
@@ -161,6 +165,7 @@ mod tests {
             ("class-agnostic=yes", "true, false"),
             ("layout=cubist", "no layout “cubist”"),
             ("input-size=64", "input-size=64"),
+            ("chroma-sampling=left", "nearest, sited"),
         ] {
             let message = parse_options([text]).unwrap_err().message();
             assert!(message.contains(says), "{text}: {message}");

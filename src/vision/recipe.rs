@@ -2,7 +2,7 @@
 //!
 //! [`InputSpec`] is the whole wish, tensor and recipe. Its text form travels in the caps between trtinfer and trtpreprocess
 //! (and shows in `gst-launch-1.0 -v`): `cpu f32 1x3x640x640 nchw rgb letterbox:114 scale:0.003921569 images`, with
-//! `mean:…` and `std:…` before the name where a model wants them.
+//! `chroma:sited`, `mean:…` and `std:…` before the name where they are wanted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,10 +28,22 @@ pub enum Order {
     Nhwc,
 }
 
+/// Which chroma goes with a luma sample of 4:2:0 formats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Chroma {
+    /// The one sample that four pixels have in common, unchanged. OpenCV, swscale and videoconvert read frames so, and models
+    /// are trained on what they read.
+    #[default]
+    Nearest,
+    /// Interpolated between samples that lie where the frame's chroma site says.
+    Sited,
+}
+
 /// What happens to pixels: an element of the tensor is `(sample × scale − mean) / std`, sample in 0..255.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recipe {
     pub colors: Colors,
+    pub chroma: Chroma,
     pub fit: Fit,
     /// Sample value of the padding, the same in each channel; normalised like any other.
     pub pad: u8,
@@ -43,7 +55,15 @@ pub struct Recipe {
 impl Default for Recipe {
     /// Ultralytics' YOLO: RGB in 0..1, letterboxed with grey 114.
     fn default() -> Self {
-        Recipe { colors: Colors::Rgb, fit: Fit::Letterbox, pad: 114, scale: 1.0 / 255.0, mean: [0.0; 3], std: [1.0; 3] }
+        Recipe {
+            colors: Colors::Rgb,
+            chroma: Chroma::Nearest,
+            fit: Fit::Letterbox,
+            pad: 114,
+            scale: 1.0 / 255.0,
+            mean: [0.0; 3],
+            std: [1.0; 3],
+        }
     }
 }
 
@@ -100,6 +120,17 @@ impl Colors {
     }
 }
 
+impl Chroma {
+    pub const ALL: [Chroma; 2] = [Chroma::Nearest, Chroma::Sited];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Chroma::Nearest => "nearest",
+            Chroma::Sited => "sited",
+        }
+    }
+}
+
 impl Order {
     pub const ALL: [Order; 2] = [Order::Nchw, Order::Nhwc];
 
@@ -125,9 +156,12 @@ impl Fit {
 
 impl fmt::Display for InputSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Recipe { colors, fit, pad, scale, mean, std } = &self.recipe;
+        let Recipe { colors, chroma, fit, pad, scale, mean, std } = &self.recipe;
         write!(f, "{} {} {} ", self.place, self.desc.dtype, self.desc.dims)?;
         write!(f, "{} {} {}:{pad} scale:{scale}", self.order.name(), colors.name(), fit.name())?;
+        if *chroma != Chroma::default() {
+            write!(f, " chroma:{}", chroma.name())?;
+        }
         for (word, values, default) in [("mean", mean, 0.0), ("std", std, 1.0)] {
             if *values != [default; 3] {
                 write!(f, " {word}:{}/{}/{}", values[0], values[1], values[2])?;
@@ -167,6 +201,11 @@ fn parse(text: &str) -> Option<InputSpec> {
     let fit = Fit::ALL.into_iter().find(|f| f.name() == fit)?;
     let mut recipe = Recipe { colors, fit, pad: pad.parse().ok()?, ..Recipe::default() };
     recipe.scale = word()?.strip_prefix("scale:")?.parse().ok()?;
+    if let Some(tail) = rest.strip_prefix("chroma:") {
+        let (name, tail) = tail.split_once(' ')?;
+        recipe.chroma = Chroma::ALL.into_iter().find(|chroma| chroma.name() == name)?;
+        rest = tail;
+    }
     for (prefix, values) in [("mean:", &mut recipe.mean), ("std:", &mut recipe.std)] {
         if let Some(tail) = rest.strip_prefix(prefix) {
             let (triple, tail) = tail.split_once(' ')?;
@@ -224,6 +263,7 @@ mod tests {
         other.desc.dtype = DType::F16;
         other.recipe = Recipe {
             colors: Colors::Bgr,
+            chroma: Chroma::Sited,
             fit: Fit::LetterboxTopLeft,
             pad: 0,
             scale: 1.0,
@@ -235,9 +275,13 @@ mod tests {
 
     #[test]
     fn broken_text_is_an_error() {
-        for text in
-            ["", "cpu", "cpu f32 1x3 nchw rgb letterbox:114 scale:1 x", "cpu f32 1x3x4x4 nchw rgb letterbox scale:1 x"]
-        {
+        for text in [
+            "",
+            "cpu",
+            "cpu f32 1x3 nchw rgb letterbox:114 scale:1 x",
+            "cpu f32 1x3x4x4 nchw rgb letterbox scale:1 x",
+            "cpu f32 1x3x4x4 nchw rgb letterbox:0 scale:1 chroma:odd x",
+        ] {
             assert!(text.parse::<InputSpec>().is_err(), "{text}");
         }
     }

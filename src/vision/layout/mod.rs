@@ -20,7 +20,7 @@ use crate::error::{Error, Kind, Result};
 use crate::tensor::{DType, Tensor, TensorDesc};
 use crate::vision::Detection;
 use crate::vision::geometry::Fit;
-use crate::vision::recipe::{Colors, Recipe};
+use crate::vision::recipe::{Chroma, Colors, Recipe};
 
 use Dim::{Batch, Classes, Is, Rows};
 pub(crate) use decode::Head;
@@ -88,8 +88,15 @@ enum Dim {
 }
 
 /// Letterboxed RGB in 0..1, as the YOLO family wants it.
-const YOLO: Recipe =
-    Recipe { colors: Colors::Rgb, fit: Fit::Letterbox, pad: 114, scale: 1.0 / 255.0, mean: [0.0; 3], std: [1.0; 3] };
+const YOLO: Recipe = Recipe {
+    colors: Colors::Rgb,
+    chroma: Chroma::Nearest,
+    fit: Fit::Letterbox,
+    pad: 114,
+    scale: 1.0 / 255.0,
+    mean: [0.0; 3],
+    std: [1.0; 3],
+};
 /// RGB in 0..1 without regard to aspect, as transformers want it.
 const STRETCH: Recipe = Recipe { fit: Fit::Stretch, ..YOLO };
 
