@@ -22,7 +22,7 @@ use crate::error::{Error, Kind, Result};
 use crate::memory::{DevicePool, Pool};
 use crate::model::Model;
 use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
-use crate::vision::recipe::Chroma;
+use crate::vision::recipe::{Chroma, InputSpec};
 
 pub(crate) use classes::read_labels;
 pub use detector::{Detector, DeviceFrame, Object};
@@ -43,7 +43,8 @@ pub use options::parse_options;
 pub struct SessionOptions {
     /// `Auto` takes TensorRT where it is and can run the model, else the CPU; [`Session::reason`] then says why.
     pub backend: Choice,
-    /// Width and height in pixels, for models that leave them open.
+    /// Width and height in pixels, for models that leave them open. Without, a [`Session`] takes the size that the file says, and
+    /// a [`Detector`] the smallest rectangle within it that a frame needs, where the model allows that.
     pub input_size: Option<(u32, u32)>,
     /// The GPU to use, as CUDA counts them.
     pub cuda_device_id: i32,
@@ -125,6 +126,10 @@ impl Session {
         let cuda = || Context::primary(*cuda_device_id);
         let mut plan = Plan::new(path.as_ref(), *backend, *input_size, 1, tensorrt.clone(), cuda)?;
         plan.spec.recipe.chroma = *chroma_sampling;
+        Session::load(plan, *upload, loading)
+    }
+
+    fn load(plan: Plan, upload: Upload, loading: &Loading) -> Result<Self> {
         let backend = plan.load(loading)?;
         let device = plan.cuda.as_ref().map(DevicePool::new);
         let outputs = plan.model().outputs.clone();
@@ -135,7 +140,7 @@ impl Session {
             warnings: Vec::new(),
             pool: Pool::default(),
             device,
-            upload: *upload,
+            upload,
             buffers: None,
             checked: Vec::new(),
         };
@@ -145,6 +150,13 @@ impl Session {
             session.outputs = computed.iter().map(|tensor| tensor.desc().clone()).collect();
         }
         Ok(session)
+    }
+
+    /// The same model for another size of its input; what has to be said of it was said before.
+    fn for_tensor(&self, spec: InputSpec) -> Result<Self> {
+        let never = AtomicBool::new(false);
+        let loading = Loading { tell: &|_| {}, cancelled: &never, slots: None, lanes: 1 };
+        Session::load(self.plan.for_tensor(spec), self.upload, &loading)
     }
 
     /// What the file says about itself: labels, task, metadata.

@@ -10,7 +10,7 @@ use crate::backend::tensorrt::Graphs;
 use crate::cuda::preprocess::Upload;
 use crate::error::{Error, Kind, Result};
 use crate::tensorrt::builder::Precision;
-use crate::vision::recipe::{Chroma, parse_size};
+use crate::vision::recipe::{Chroma, parse_input_size};
 
 /// All names: those of trtinfer, of trtpreprocess, of trtnms.
 const NAMES: [&str; 23] = [
@@ -69,7 +69,7 @@ fn set(options: &mut SessionOptions, wishes: &mut Wishes, name: &str, value: &st
             options.backend =
                 one_of(name, value, &["auto", "tensorrt", "cpu"], &[Choice::Auto, Choice::TensorRt, Choice::Cpu])?
         }
-        "input-size" => options.input_size = parse_size(name, value)?,
+        "input-size" => options.input_size = parse_input_size(value)?,
         "cuda-device-id" => options.cuda_device_id = number(name, value, 0, i32::MAX)?,
         "trt-library" => options.tensorrt.library = path(),
         "precision" => build.precision = one_of(name, value, &Precision::ALL.map(Precision::name), &Precision::ALL)?,

@@ -95,6 +95,14 @@ impl InputSpec {
         }
     }
 
+    /// The same for a tensor of another width and height.
+    pub fn resized(&self, (width, height): (u32, u32)) -> Self {
+        let mut spec = self.clone();
+        let (h, w) = self.order.sides();
+        (spec.desc.dims.0[h], spec.desc.dims.0[w]) = (height.into(), width.into());
+        spec
+    }
+
     pub fn letterbox(&self, frame_width: u32, frame_height: u32) -> Letterbox {
         let (_, height, width) = self.chw();
         Letterbox::new((frame_width, frame_height), (width as u32, height as u32), self.recipe.fit)
@@ -133,6 +141,14 @@ impl Chroma {
 
 impl Order {
     pub const ALL: [Order; 2] = [Order::Nchw, Order::Nhwc];
+
+    /// Which dimensions are height and width.
+    pub const fn sides(self) -> (usize, usize) {
+        match self {
+            Order::Nchw => (2, 3),
+            Order::Nhwc => (1, 2),
+        }
+    }
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -217,6 +233,11 @@ fn parse(text: &str) -> Option<InputSpec> {
     (desc.dims.len() == 4).then_some(InputSpec { place, desc, order, recipe })
 }
 
+/// The property input-size: width and height, or `None` from `auto`, as from nothing.
+pub fn parse_input_size(text: &str) -> Result<Option<(u32, u32)>> {
+    parse_size("input-size", if text == "auto" { "" } else { text })
+}
+
 /// Width and height from `640x480`; `None` from nothing. `property` is named in the error.
 pub fn parse_size(property: &str, text: &str) -> Result<Option<(u32, u32)>> {
     if text.is_empty() {
@@ -289,10 +310,12 @@ mod tests {
     #[test]
     fn chw_follows_the_order() {
         assert_eq!(spec().chw(), (3, 480, 640));
+        assert_eq!(spec().resized((32, 64)).chw(), (3, 64, 32));
         let mut nhwc = spec();
         nhwc.order = Order::Nhwc;
         nhwc.desc.dims = Dims::new(&[1, 480, 640, 3]);
         assert_eq!(nhwc.chw(), (3, 480, 640));
+        assert_eq!(nhwc.resized((32, 64)).chw(), (3, 64, 32));
     }
 
     #[test]
