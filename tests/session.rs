@@ -219,6 +219,12 @@ fn a_detector_takes_the_smallest_rectangle_for_each_frame() {
     for (width, height) in [(64, 32), (32, 64), (64, 64), (64, 32)] {
         assert_eq!(detect(&mut detector, width, height, &grey).unwrap()[0].bbox, whole, "{width}x{height}");
     }
+    detector.set_recipe(Recipe { fit: Fit::Stretch, ..*detector.recipe() });
+    assert_eq!(
+        detect(&mut detector, 64, 32, &grey).unwrap()[0].bbox,
+        BBox::new(0.0, 0.0, 16.0, 8.0),
+        "the whole input"
+    );
     let square = SessionOptions { input_size: Some((64, 64)), ..on_cpu() };
     let mut detector = Detector::open(&model, &square, Wishes::default()).unwrap();
     assert_eq!(detect(&mut detector, 64, 32, &grey).unwrap(), [], "all of it is in the padding");

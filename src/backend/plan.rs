@@ -55,8 +55,7 @@ impl Plan {
         let described = describe(runner, path, &options, cuda.as_ref())?;
         let spec = described.model.input_spec(size, batch, runner.place())?;
         described.model.side_inputs(&spec, batch)?; // made by the backend; what cannot be filled is better said before the slow part
-        // What is stretched fills any size.
-        let stride = described.model.adaptive_stride().filter(|_| size.is_none() && spec.recipe.fit == Fit::Letterbox);
+        let stride = described.model.adaptive_stride().filter(|_| size.is_none());
         let (_, height, width) = spec.chw();
         let adaptive = stride.map(|stride| Adaptive { stride, largest: (width as u32, height as u32) });
         Ok(Plan { described, runner, reason, options, cuda, spec, batch, adaptive })
@@ -64,7 +63,9 @@ impl Plan {
 
     /// The tensor that the model wants for frames of that width and height.
     pub fn spec_for(&self, frame: (u32, u32)) -> InputSpec {
-        let Some(Adaptive { stride, largest }) = self.adaptive else { return self.spec.clone() };
+        // What is stretched fills any size.
+        let adaptive = self.adaptive.filter(|_| self.spec.recipe.fit == Fit::Letterbox);
+        let Some(Adaptive { stride, largest }) = adaptive else { return self.spec.clone() };
         let size = |size| self.spec.resized(size);
         let spec = size(Letterbox::smallest_tensor(frame, largest, stride));
         if self.engine_takes(&spec) { spec } else { size(largest) }

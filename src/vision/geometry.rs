@@ -112,7 +112,7 @@ impl Letterbox {
     }
 
     /// Width and height of the smallest tensor, with sides that `stride` divides, in which a frame is as large as in one of
-    /// `largest`: of a wide frame the height is less. That is Ultralytics' `rect`.
+    /// `largest`, to a pixel: of a wide frame the height is less. That is Ultralytics' `rect`.
     pub fn smallest_tensor(frame: (u32, u32), largest: (u32, u32), stride: u32) -> (u32, u32) {
         let Letterbox { width, height, .. } = Letterbox::new(frame, largest, Fit::Letterbox);
         (width.next_multiple_of(stride).min(largest.0), height.next_multiple_of(stride).min(largest.1))
