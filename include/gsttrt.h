@@ -58,7 +58,7 @@ enum {
   GST_TRT_BT709 = 1,
   GST_TRT_BT2020 = 2,
   GST_TRT_FULL_RANGE = 4,
-  GST_TRT_CHROMA_LEFT = 8, /* as H.264 has it by default */
+  GST_TRT_CHROMA_LEFT = 8, /* as H.264 has it by default; these two count with the option chroma-sampling=sited */
   GST_TRT_CHROMA_TOP = 16
 };
 

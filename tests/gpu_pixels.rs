@@ -18,7 +18,7 @@ use gsttrt::image::overlay::kernel::Overlay;
 use gsttrt::image::overlay::{self, Style, Target};
 use gsttrt::image::preprocess::kernel::{MAX_BATCH, PreprocessKernel};
 use gsttrt::image::preprocess::{self, MAX_SIDE};
-use gsttrt::image::transform::{Colors, InputSpec, InputTransform, TensorLayout};
+use gsttrt::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout};
 use gsttrt::postprocess::kernel::{Found, found_bytes};
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::U8];
@@ -50,6 +50,7 @@ impl Choose for Random {
     fn recipe(&mut self, colors: Colors) -> InputTransform {
         InputTransform {
             colors,
+            chroma: self.one_of(&Chroma::ALL),
             fit: self.one_of(&ResizeMode::ALL),
             pad: self.next() as u8,
             scale: self.one_of(&[1.0, 1.0 / 255.0, -0.3]),
@@ -235,12 +236,10 @@ fn great_frames_make_the_tensors_of_the_twin() {
         for (dtype, order) in
             [(DType::F16, TensorLayout::Nchw), (DType::F32, TensorLayout::Nhwc), (DType::U8, TensorLayout::Nchw)]
         {
-            gpu.compare_tensor(
-                &picture,
-                color,
-                &spec(dtype, order, tensor_width, tensor_height, InputTransform::default()),
-                0,
-            );
+            for chroma in Chroma::ALL {
+                let recipe = InputTransform { chroma, ..InputTransform::default() };
+                gpu.compare_tensor(&picture, color, &spec(dtype, order, tensor_width, tensor_height, recipe), 0);
+            }
         }
     }
 }

@@ -205,6 +205,37 @@ fn a_detector_stays_usable_after_mistakes() {
     assert!(error.message().contains("gray has 1 channels, the tensor 3"), "{error}");
 }
 
+/// In a rectangle that suits the frame, nothing is above and beside it.
+#[test]
+fn a_detector_takes_the_smallest_rectangle_for_each_frame() {
+    let model = Graph::new()
+        .input("images", F32, &["n", "3", "h", "w"])
+        .constant("output0", &[1, 1, 6], &[0.0, 0.0, 16.0, 16.0, 0.9, 0.0])
+        .metadata("names", "{0: 'dog'}")
+        .metadata("end2end", "True")
+        .metadata("imgsz", "[64, 64]")
+        .metadata("stride", "32")
+        .save(&scratch("session-rectangle").join("open.onnx"));
+    let grey = [128; 64 * 64 * 3];
+    let whole = BBox::new(0.0, 0.0, 16.0, 16.0);
+    let auto = Session::open(&model, &on_cpu()).unwrap();
+    assert_eq!(auto.input().to_string(), "images f32 1x3x64x64", "a session by itself knows no frames");
+    let mut detector = Detector::new(auto, Wishes::default()).unwrap();
+    for (width, height) in [(64, 32), (32, 64), (64, 64), (64, 32)] {
+        assert_eq!(detect(&mut detector, width, height, &grey).unwrap()[0].bbox, whole, "{width}x{height}");
+    }
+    detector.set_recipe(InputTransform { fit: ResizeMode::Stretch, ..*detector.recipe() });
+    assert_eq!(
+        detect(&mut detector, 64, 32, &grey).unwrap()[0].bbox,
+        BBox::new(0.0, 0.0, 16.0, 8.0),
+        "the whole input"
+    );
+    let square = SessionOptions { input_size: Some((64, 64)), ..on_cpu() };
+    let mut detector = Detector::open(&model, &square, Wishes::default()).unwrap();
+    assert_eq!(detect(&mut detector, 64, 32, &grey).unwrap(), [], "all of it is in the padding");
+    assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap()[0].bbox, whole);
+}
+
 #[test]
 fn only_detection_models_detect() {
     let folder = scratch("session-task");

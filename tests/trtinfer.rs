@@ -186,6 +186,99 @@ fn an_open_input_takes_what_trtpreprocess_is_told_to_make() {
     launch(&format!("{SOURCE} ! {line} ! fakesink")).expect_success();
 }
 
+/// The tensor's size for frames of that size, and that model-info tells it; twice, as the next frame finds all made.
+fn tensor_size(bench: &mut Bench, (width, height): (usize, usize)) -> (u32, u32) {
+    bench.harness.set_src_caps_str(&format!("video/x-raw,format=RGB,width={width},height={height},framerate=1/1"));
+    let stride = (3 * width).next_multiple_of(4);
+    let sizes = [0; 2].map(|_| {
+        let payload = bench.push(&vec![128; stride * height]);
+        let Payload::Output { letterbox, .. } = &*payload else { panic!("{payload:?}") };
+        (letterbox.tensor_width, letterbox.tensor_height)
+    });
+    assert_eq!(sizes[0], sizes[1]);
+    let info = bench.trtinfer().property::<gst::Structure>("model-info");
+    let dims = format!(" 1x3x{}x{} ", sizes[0].1, sizes[0].0);
+    assert!(info.get::<&str>("tensor").unwrap().contains(&dims), "{info}");
+    sizes[0]
+}
+
+#[test]
+fn an_open_input_is_the_smallest_rectangle_for_the_frames() {
+    let folder = scratch("rectangles");
+    let model = |name: &str, dims, metadata: &[(&str, &str)]| {
+        let graph = metadata.iter().fold(constant_head(dims), |graph, (key, text)| graph.metadata(key, text));
+        graph.save(&folder.join(name))
+    };
+    let (open, told): (&[&str], &[_]) = (&["n", "3", "h", "w"], &[("imgsz", "[128, 128]"), ("stride", "32")]);
+    let adaptive = model("adaptive", open, told);
+    let wide = model("wide", open, &[("imgsz", "[64, 128]"), ("stride", "32")]);
+    let half = model("half", &["1", "3", "128", "w"], told);
+    let silent = model("silent", open, &[("imgsz", "[128, 128]")]);
+    let many = model("many", &["n", "3", "h", "w"], told);
+    for (properties, sizes) in [
+        // Frames that grow, shrink and turn in mid-stream.
+        (format!("model-file={adaptive}"), [((160, 90), (128, 96)), ((90, 160), (96, 128)), ((64, 64), (128, 128))]),
+        (
+            format!("model-file={adaptive} input-size=auto"),
+            [((64, 16), (128, 32)), ((64, 33), (128, 96)), ((1, 90), (32, 128))],
+        ),
+        (format!("model-file={wide}"), [((160, 90), (128, 64)), ((90, 160), (64, 64)), ((64, 64), (64, 64))]),
+        // What is asked for is not changed.
+        (format!("model-file={adaptive} input-size=96x64"), [((160, 90), (96, 64)); 3]),
+        (format!("model-file={half}"), [((160, 90), (128, 128)); 3]),
+        // Without a stride nothing says that other sizes will do.
+        (format!("model-file={silent}"), [((160, 90), (128, 128)); 3]),
+        // Frames of several streams are batched.
+        (format!("model-file={adaptive} shared-model=rectangles"), [((160, 90), (128, 128)); 3]),
+        (
+            format!("model-file={many} batch-size=2 batch-timeout=0"),
+            [((160, 90), (128, 96)), ((90, 160), (96, 128)), ((160, 90), (128, 96))],
+        ),
+    ] {
+        let mut bench = Bench::new(&format!("backend=cpu {properties}"), RGB);
+        for (frame, tensor) in sizes {
+            assert_eq!(tensor_size(&mut bench, frame), tensor, "{properties}, {frame:?}");
+        }
+    }
+}
+
+/// Where an element between changes the aspect, the frames behind it count.
+#[test]
+fn frames_scaled_in_between_have_the_rectangle_of_those_that_arrive() {
+    let model = constant_head(&["n", "3", "h", "w"]).metadata("imgsz", "[128, 128]").metadata("stride", "32");
+    let model = model.save(&scratch("scaled-rectangle").join("open.onnx"));
+    let (outcome, inputs) = common::preprocess::tensors(&format!(
+        "{SOURCE} ! trtpreprocess name=p ! videoscale ! video/x-raw,width=64,height=32 ! \
+         trtinfer backend=cpu model-file={model} ! fakesink"
+    ));
+    outcome.expect_success();
+    assert_eq!(inputs[0].desc(), "images f32 1x3x64x128");
+}
+
+#[test]
+fn boxes_of_a_rectangle_lie_in_the_frame() {
+    let model = Graph::new()
+        .input("images", F32, &["n", "3", "h", "w"])
+        .constant("output0", &[1, 1, 6], &[8.0, 8.0, 24.0, 24.0, 0.9, 0.0])
+        .metadata("end2end", "True")
+        .metadata("imgsz", "[64, 64]")
+        .metadata("stride", "32");
+    let model = model.save(&scratch("rectangle-boxes").join("constant.onnx"));
+    for (properties, y) in [("", 8.0), ("input-size=64x64", -8.0)] {
+        let outcome = launch(&format!(
+            "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=32 ! trtpreprocess ! \
+             trtinfer model-file={model} {properties} ! trtnms post-messages=true ! fakesink"
+        ));
+        outcome.expect_success();
+        let detections = outcome.elements.iter().find(|s| s.name() == "trt-detections").unwrap();
+        let object = detections.get::<gst::ArrayRef>("detections").unwrap()[0].get::<gst::Structure>().unwrap();
+        // In the square, 16 rows above the frame are padding.
+        let (top, bottom) = (f64::max(y, 0.0), y + 16.0);
+        let place = ["x", "y", "w", "h"].map(|side| object.get::<f64>(side).unwrap());
+        assert_eq!(place, [8.0, top, 16.0, bottom - top], "{properties}");
+    }
+}
+
 #[test]
 fn every_nth_frame_is_inferred() {
     let model = constant_head(&["1", "3", "2", "4"]).save(&scratch("interval").join("head.onnx"));

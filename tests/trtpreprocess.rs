@@ -147,17 +147,23 @@ fn colorimetry_comes_from_the_caps() {
 }
 
 #[test]
-fn chroma_sits_where_the_caps_say() {
+fn chroma_is_of_its_pixel_or_sits_where_the_caps_say() {
     // Four columns, two of chroma: red is 128 + 1.402·(V − 128).
     let red = |v: [f32; 4]| v.map(|v| 128.0 + 1.402 * (v - 128.0));
-    for (site, v) in [("mpeg2", [100.0, 128.0, 156.0, 156.0]), ("jpeg", [100.0, 114.0, 142.0, 156.0])] {
+    let own = [100.0, 100.0, 156.0, 156.0];
+    for (site, sampling, v) in [
+        ("mpeg2", "", own),
+        ("jpeg", "chroma-sampling=nearest", own),
+        ("mpeg2", "chroma-sampling=sited", [100.0, 128.0, 156.0, 156.0]),
+        ("jpeg", "chroma-sampling=sited", [100.0, 114.0, 142.0, 156.0]),
+    ] {
         let caps = video("I420", 4, 2, &format!(",colorimetry=1:4:0:0,chroma-site={site}"));
         let mut frame = solid(&caps, &[&[128], &[128], &[100]]);
         let offset = info(&caps).offset()[2] + 1;
         frame.get_mut().unwrap().copy_from_slice(offset, &[156]).unwrap();
-        let input = Bench::with_caps("tensor-size=4x2 scale=1", &caps).tensor(frame);
+        let input = Bench::with_caps(&format!("tensor-size=4x2 scale=1 {sampling}"), &caps).tensor(frame);
         let found: Vec<f32> = (0..4).map(|x| input.pixel(x, 1)[0]).collect();
-        assert_near(&found, &red(v), 1e-2, site);
+        assert_near(&found, &red(v), 1e-2, &format!("{site} {sampling}"));
     }
 }
 

@@ -74,6 +74,10 @@ impl ModelHandle {
         self.stream
     }
 
+    pub fn is_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
     /// The model, if it is loaded.
     pub fn batcher(&self) -> Option<Arc<Batcher>> {
         self.opening.state.lock().unwrap().outcome.as_ref()?.as_ref().ok().cloned()

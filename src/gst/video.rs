@@ -124,11 +124,26 @@ pub fn without_tensor(caps: &gst::Caps) -> gst::Caps {
     caps
 }
 
-/// `caps` as they are with the tensor that `spec` says, whatever they said before.
-pub fn with_tensor(caps: &gst::Caps, spec: &InputSpec) -> gst::Caps {
+/// `caps` as they are with the tensor that `spec` says for frames of a width and height, whatever they said before. Where the
+/// caps leave the size open, it is that of `filter`, which the answer is for.
+pub fn with_tensor(
+    caps: &gst::Caps,
+    filter: Option<&gst::Caps>,
+    spec: impl Fn(Option<(u32, u32)>) -> InputSpec,
+) -> gst::Caps {
+    let asked = filter.and_then(|caps| frame_size(caps.structure(0)?));
     let mut caps = caps.clone();
-    caps.make_mut().set(TENSOR_FIELD, spec.to_string());
+    for structure in caps.make_mut().iter_mut() {
+        let size = frame_size(structure).or(asked);
+        structure.set(TENSOR_FIELD, spec(size).to_string());
+    }
     caps
+}
+
+/// Width and height, where they are fixed.
+fn frame_size(caps: &gst::StructureRef) -> Option<(u32, u32)> {
+    let side = |name| caps.get::<i32>(name).ok().and_then(|side| u32::try_from(side).ok()).filter(|&side| side > 0);
+    Some((side("width")?, side("height")?))
 }
 
 /// The tensor that fixed caps name.

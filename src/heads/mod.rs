@@ -20,7 +20,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Tensor, TensorDesc};
 use crate::image::Detection;
 use crate::image::geometry::ResizeMode;
-use crate::image::transform::{Colors, InputTransform};
+use crate::image::transform::{Chroma, Colors, InputTransform};
 
 use Dim::{Batch, Classes, Is, Rows};
 pub(crate) use decode::Head;
@@ -90,6 +90,7 @@ enum Dim {
 /// Letterboxed RGB in 0..1, as the YOLO family wants it.
 const YOLO: InputTransform = InputTransform {
     colors: Colors::Rgb,
+    chroma: Chroma::Nearest,
     fit: ResizeMode::Letterbox,
     pad: 114,
     scale: 1.0 / 255.0,

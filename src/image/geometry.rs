@@ -111,6 +111,13 @@ impl Letterbox {
         Letterbox { frame_width, frame_height, tensor_width, tensor_height, x, y, width, height }
     }
 
+    /// Width and height of the smallest tensor, with sides that `stride` divides, in which a frame is as large as in one of
+    /// `largest`, to a pixel: of a wide frame the height is less. That is Ultralytics' `rect`.
+    pub fn smallest_tensor(frame: (u32, u32), largest: (u32, u32), stride: u32) -> (u32, u32) {
+        let Letterbox { width, height, .. } = Letterbox::new(frame, largest, ResizeMode::Letterbox);
+        (width.next_multiple_of(stride).min(largest.0), height.next_multiple_of(stride).min(largest.1))
+    }
+
     /// Pixels of the frame for one of the tensor, across and down.
     pub fn scale(&self) -> (f32, f32) {
         (self.frame_width as f32 / self.width as f32, self.frame_height as f32 / self.height as f32)
@@ -149,6 +156,30 @@ mod tests {
     fn extreme_frames_keep_a_pixel() {
         let letterbox = Letterbox::new((1, 8192), (512, 512), ResizeMode::Letterbox);
         assert_eq!((letterbox.width, letterbox.height), (1, 512));
+    }
+
+    /// The sizes that Ultralytics' LetterBox(auto=True) gives.
+    #[test]
+    fn the_smallest_tensor_is_a_rectangle() {
+        for (frame, largest, stride, tensor) in [
+            ((1920, 1080), (640, 640), 32, (640, 384)),
+            ((1080, 1920), (640, 640), 32, (384, 640)),
+            ((854, 470), (320, 320), 32, (320, 192)),
+            ((640, 480), (640, 640), 32, (640, 480)),
+            ((500, 500), (640, 640), 32, (640, 640)),
+            ((1920, 1080), (640, 640), 64, (640, 384)),
+            ((1920, 1080), (448, 256), 32, (448, 256)),
+            ((1080, 1920), (448, 256), 32, (160, 256)),
+            ((8192, 1), (640, 640), 32, (640, 32)),
+            ((1, 1), (32, 32), 32, (32, 32)),
+        ] {
+            let found = Letterbox::smallest_tensor(frame, largest, stride);
+            assert_eq!(found, tensor, "{frame:?} in {largest:?}");
+            let (in_square, in_rectangle) =
+                [largest, found].map(|tensor| Letterbox::new(frame, tensor, ResizeMode::Letterbox)).into();
+            let scaled = |letterbox: Letterbox| (letterbox.width, letterbox.height);
+            assert_eq!(scaled(in_square), scaled(in_rectangle), "{frame:?} in {largest:?}");
+        }
     }
 
     #[test]

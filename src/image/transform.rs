@@ -2,7 +2,7 @@
 //!
 //! [`InputSpec`] is the whole wish, tensor and recipe. Its text form travels in the caps between trtinfer and trtpreprocess
 //! (and shows in `gst-launch-1.0 -v`): `cpu f32 1x3x640x640 nchw rgb letterbox:114 scale:0.003921569 images`, with
-//! `mean:…` and `std:…` before the name where a model wants them.
+//! `chroma:sited`, `mean:…` and `std:…` before the name where they are wanted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,10 +28,22 @@ pub enum TensorLayout {
     Nhwc,
 }
 
+/// Which chroma goes with a luma sample of 4:2:0 formats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Chroma {
+    /// The one sample that four pixels have in common, unchanged. OpenCV, swscale and videoconvert read frames so, and models
+    /// are trained on what they read.
+    #[default]
+    Nearest,
+    /// Interpolated between samples that lie where the frame's chroma site says.
+    Sited,
+}
+
 /// What happens to pixels: an element of the tensor is `(sample × scale − mean) / std`, sample in 0..255.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InputTransform {
     pub colors: Colors,
+    pub chroma: Chroma,
     pub fit: ResizeMode,
     /// Sample value of the padding, the same in each channel; normalised like any other.
     pub pad: u8,
@@ -45,6 +57,7 @@ impl Default for InputTransform {
     fn default() -> Self {
         InputTransform {
             colors: Colors::Rgb,
+            chroma: Chroma::Nearest,
             fit: ResizeMode::Letterbox,
             pad: 114,
             scale: 1.0 / 255.0,
@@ -82,6 +95,14 @@ impl InputSpec {
         }
     }
 
+    /// The same for a tensor of another width and height.
+    pub fn resized(&self, (width, height): (u32, u32)) -> Self {
+        let mut spec = self.clone();
+        let (h, w) = self.order.sides();
+        (spec.desc.dims.0[h], spec.desc.dims.0[w]) = (height.into(), width.into());
+        spec
+    }
+
     pub fn letterbox(&self, frame_width: u32, frame_height: u32) -> Letterbox {
         let (_, height, width) = self.chw();
         Letterbox::new((frame_width, frame_height), (width as u32, height as u32), self.recipe.fit)
@@ -107,8 +128,27 @@ impl Colors {
     }
 }
 
+impl Chroma {
+    pub const ALL: [Chroma; 2] = [Chroma::Nearest, Chroma::Sited];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Chroma::Nearest => "nearest",
+            Chroma::Sited => "sited",
+        }
+    }
+}
+
 impl TensorLayout {
     pub const ALL: [TensorLayout; 2] = [TensorLayout::Nchw, TensorLayout::Nhwc];
+
+    /// Which dimensions are height and width.
+    pub const fn sides(self) -> (usize, usize) {
+        match self {
+            TensorLayout::Nchw => (2, 3),
+            TensorLayout::Nhwc => (1, 2),
+        }
+    }
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -132,9 +172,12 @@ impl ResizeMode {
 
 impl fmt::Display for InputSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let InputTransform { colors, fit, pad, scale, mean, std } = &self.recipe;
+        let InputTransform { colors, chroma, fit, pad, scale, mean, std } = &self.recipe;
         write!(f, "{} {} {} ", self.place, self.desc.dtype, self.desc.dims)?;
         write!(f, "{} {} {}:{pad} scale:{scale}", self.order.name(), colors.name(), fit.name())?;
+        if *chroma != Chroma::default() {
+            write!(f, " chroma:{}", chroma.name())?;
+        }
         for (word, values, default) in [("mean", mean, 0.0), ("std", std, 1.0)] {
             if *values != [default; 3] {
                 write!(f, " {word}:{}/{}/{}", values[0], values[1], values[2])?;
@@ -174,6 +217,11 @@ fn parse(text: &str) -> Option<InputSpec> {
     let fit = ResizeMode::ALL.into_iter().find(|f| f.name() == fit)?;
     let mut recipe = InputTransform { colors, fit, pad: pad.parse().ok()?, ..InputTransform::default() };
     recipe.scale = word()?.strip_prefix("scale:")?.parse().ok()?;
+    if let Some(tail) = rest.strip_prefix("chroma:") {
+        let (name, tail) = tail.split_once(' ')?;
+        recipe.chroma = Chroma::ALL.into_iter().find(|chroma| chroma.name() == name)?;
+        rest = tail;
+    }
     for (prefix, values) in [("mean:", &mut recipe.mean), ("std:", &mut recipe.std)] {
         if let Some(tail) = rest.strip_prefix(prefix) {
             let (triple, tail) = tail.split_once(' ')?;
@@ -183,6 +231,11 @@ fn parse(text: &str) -> Option<InputSpec> {
     }
     let desc = TensorDesc { name: rest.to_string(), dtype, dims };
     (desc.dims.len() == 4).then_some(InputSpec { place, desc, order, recipe })
+}
+
+/// The property input-size: width and height, or `None` from `auto`, as from nothing.
+pub fn parse_input_size(text: &str) -> Result<Option<(u32, u32)>> {
+    parse_size("input-size", if text == "auto" { "" } else { text })
 }
 
 /// Width and height from `640x480`; `None` from nothing. `property` is named in the error.
@@ -231,6 +284,7 @@ mod tests {
         other.desc.dtype = DType::F16;
         other.recipe = InputTransform {
             colors: Colors::Bgr,
+            chroma: Chroma::Sited,
             fit: ResizeMode::LetterboxTopLeft,
             pad: 0,
             scale: 1.0,
@@ -242,9 +296,13 @@ mod tests {
 
     #[test]
     fn broken_text_is_an_error() {
-        for text in
-            ["", "cpu", "cpu f32 1x3 nchw rgb letterbox:114 scale:1 x", "cpu f32 1x3x4x4 nchw rgb letterbox scale:1 x"]
-        {
+        for text in [
+            "",
+            "cpu",
+            "cpu f32 1x3 nchw rgb letterbox:114 scale:1 x",
+            "cpu f32 1x3x4x4 nchw rgb letterbox scale:1 x",
+            "cpu f32 1x3x4x4 nchw rgb letterbox:0 scale:1 chroma:odd x",
+        ] {
             assert!(text.parse::<InputSpec>().is_err(), "{text}");
         }
     }
@@ -252,10 +310,12 @@ mod tests {
     #[test]
     fn chw_follows_the_order() {
         assert_eq!(spec().chw(), (3, 480, 640));
+        assert_eq!(spec().resized((32, 64)).chw(), (3, 64, 32));
         let mut nhwc = spec();
         nhwc.order = TensorLayout::Nhwc;
         nhwc.desc.dims = Dims::new(&[1, 480, 640, 3]);
         assert_eq!(nhwc.chw(), (3, 480, 640));
+        assert_eq!(nhwc.resized((32, 64)).chw(), (3, 64, 32));
     }
 
     #[test]

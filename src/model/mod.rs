@@ -145,10 +145,7 @@ impl ModelInfo {
     /// it was made for.
     pub fn input_spec(&self, size: Option<(u32, u32)>, batch: usize, place: &str) -> Result<InputSpec> {
         let input = self.image_input();
-        let (h, w) = match self.order {
-            TensorLayout::Nchw => (2, 3),
-            TensorLayout::Nhwc => (1, 2),
-        };
+        let (h, w) = self.order.sides();
         let fixed = |i: usize| (input.dims[i] != Dims::DYNAMIC).then_some(input.dims[i]);
         let wanted = size.or(self.image_size);
         let width = fixed(w).or(wanted.map(|(width, _)| width.into()));
@@ -206,6 +203,15 @@ impl ModelInfo {
             order: self.order,
             recipe: self.recipe(layout),
         })
+    }
+
+    /// What the sides of its input must be multiples of, where it takes any width and height, and so the smallest that a frame
+    /// needs. The file must say so: models that it does not describe may only work at the size they were trained for.
+    pub fn adaptive_stride(&self) -> Option<u32> {
+        let (h, w) = self.order.sides();
+        let dims = &self.image_input().dims;
+        let open = self.inputs.len() == 1 && [h, w].iter().all(|&side| dims[side] == Dims::DYNAMIC);
+        self.stride.filter(|&stride| open && stride > 0)
     }
 
     /// How the picture is prepared for this model, should its outputs have that layout.

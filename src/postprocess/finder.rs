@@ -62,6 +62,8 @@ impl Default for Wishes {
 pub struct Finder {
     model: Arc<ModelInfo>,
     outputs: Vec<TensorDesc>,
+    /// Width and height of the model's input, by which boxes may be given.
+    input: (u32, u32),
     pub labels: Vec<String>,
     pub decoder: Decoder,
     wishes: Wishes,
@@ -80,13 +82,15 @@ impl Finder {
             Some(path) => read_labels(path)?,
             None => model.labels.clone(),
         };
-        let mut hints = model.hints((letterbox.tensor_width, letterbox.tensor_height));
+        let input = (letterbox.tensor_width, letterbox.tensor_height);
+        let mut hints = model.hints(input);
         hints.classes = (!labels.is_empty()).then_some(labels.len());
         let outputs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
         let decoder = Decoder::new(wishes.layout, &outputs, &hints)?;
         let mut finder = Finder {
             model: model.clone(),
             outputs,
+            input,
             labels,
             decoder,
             thresholds: Thresholds::uniform(wishes.score_threshold),
@@ -101,8 +105,9 @@ impl Finder {
     }
 
     /// Whether this was made for such outputs of that model.
-    pub fn suits(&self, model: &Arc<ModelInfo>, tensors: &[Tensor]) -> bool {
+    pub fn suits(&self, model: &Arc<ModelInfo>, tensors: &[Tensor], letterbox: &Letterbox) -> bool {
         Arc::ptr_eq(&self.model, model)
+            && self.input == (letterbox.tensor_width, letterbox.tensor_height)
             && self.outputs.len() == tensors.len()
             && self.outputs.iter().zip(tensors).all(|(desc, tensor)| desc == tensor.desc())
     }
@@ -130,7 +135,8 @@ impl Finder {
 
     /// The recipe that models of the forced layout usually want, if this one's input was made otherwise.
     pub fn doubted(&self, recipe: &InputTransform) -> Option<InputTransform> {
-        let usual = self.model.recipe(Some(self.decoder.layout()));
+        // No model says how chroma is to be read.
+        let usual = InputTransform { chroma: recipe.chroma, ..self.model.recipe(Some(self.decoder.layout())) };
         (self.wishes.layout.is_some() && usual != *recipe).then_some(usual)
     }
 

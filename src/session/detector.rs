@@ -12,9 +12,9 @@ use crate::gst::meta::detection::label_text;
 use crate::image::device::DevicePlanes;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::{BBox, Letterbox};
-use crate::image::preprocess::HostPreprocessor;
 use crate::image::preprocess::device::DevicePreprocessor;
-use crate::image::transform::InputTransform;
+use crate::image::preprocess::{HostPreprocessor, MAX_SIDE};
+use crate::image::transform::{InputSpec, InputTransform};
 
 /// An object in a frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +49,8 @@ pub struct Object {
 /// ```
 pub struct Detector {
     session: Session,
+    /// The one that runs the model where frames want another size of its input.
+    fitted: Option<Session>,
     wishes: Wishes,
     /// Made for the frames that come.
     maker: Option<(Source, Preprocessor)>,
@@ -99,7 +101,7 @@ impl Detector {
 
     /// For who asks for the task only when something is to be detected.
     pub(crate) fn unchecked(session: Session, wishes: Wishes) -> Self {
-        Detector { session, wishes, maker: None, finder: None }
+        Detector { session, fitted: None, wishes, maker: None, finder: None }
     }
 
     pub fn session(&self) -> &Session {
@@ -119,7 +121,7 @@ impl Detector {
     /// trtpreprocess do. Who forces a layout may want [`Layout::recipe`](crate::heads::Layout::recipe).
     pub fn set_recipe(&mut self, recipe: InputTransform) {
         self.session.plan.spec.recipe = recipe;
-        self.maker = None;
+        (self.maker, self.fitted) = (None, None);
     }
 
     /// What counts from the next frame on.
@@ -177,17 +179,34 @@ impl Detector {
     }
 
     fn maker(&mut self, source: Source) -> Result<&mut Preprocessor> {
-        let made = self.maker.take().filter(|(made_for, _)| *made_for == source);
-        let made = made.map_or_else(|| Preprocessor::new(source, &self.session).map(|maker| (source, maker)), Ok)?;
+        let made = match self.maker.take().filter(|(made_for, _)| *made_for == source) {
+            Some(made) => made,
+            None => (source, Preprocessor::new(source, self.fit(source.size)?)?),
+        };
         Ok(&mut self.maker.insert(made).1)
+    }
+
+    /// The session for frames of that size, and the tensor that they become.
+    fn fit(&mut self, (width, height): (usize, usize)) -> Result<(&Session, InputSpec)> {
+        let plan = &self.session.plan;
+        // No frame has such sides, which is said where the tensor is to be made.
+        let side = |side: usize| side.clamp(1, MAX_SIDE) as u32;
+        let spec = plan.spec_for((side(width), side(height)));
+        if !plan.waits_for_frames() || spec == plan.spec {
+            self.fitted = None;
+        } else if self.fitted.as_ref().is_none_or(|fitted| fitted.plan.spec != spec) {
+            self.fitted = None; // before another one takes memory
+            self.fitted = Some(self.session.for_tensor(spec.clone())?);
+        }
+        Ok((self.fitted.as_ref().unwrap_or(&self.session), spec))
     }
 
     /// The objects in a picture.
     fn find(&mut self, picture: Tensors, letterbox: Letterbox) -> Result<Vec<Object>> {
-        let outputs = self.session.infer(Arc::new(picture))?;
+        let outputs = self.fitted.as_mut().unwrap_or(&mut self.session).infer(Arc::new(picture))?;
         let model = self.session.plan.model().clone();
         let finder = match &mut self.finder {
-            Some(finder) if finder.suits(&model, &outputs) && finder.is_of(&self.wishes) => finder,
+            Some(finder) if finder.suits(&model, &outputs, &letterbox) && finder.is_of(&self.wishes) => finder,
             other => other.insert(Finder::new(self.wishes.clone(), &model, &outputs, &letterbox)?),
         };
         if *finder.wishes() != self.wishes {
@@ -205,17 +224,17 @@ impl Detector {
 }
 
 impl Preprocessor {
-    fn new(source: Source, session: &Session) -> Result<Self> {
-        let (Source { format, size, color }, spec) = (source, &session.plan.spec);
+    fn new(source: Source, (session, spec): (&Session, InputSpec)) -> Result<Self> {
+        let Source { format, size, color } = source;
         Ok(match &session.plan.cuda {
             Some(cuda) => {
-                let mut maker = DevicePreprocessor::new(cuda, format, size, color, spec)?;
+                let mut maker = DevicePreprocessor::new(cuda, format, size, color, &spec)?;
                 maker.set_upload(session.upload);
                 Preprocessor::Gpu(Box::new(maker))
             }
             None => {
-                let preprocess = Box::new(HostPreprocessor::new(format, size.0, size.1, color, spec)?);
-                Preprocessor::Cpu { preprocess, desc: spec.desc.clone(), pool: Pool::default() }
+                let preprocess = Box::new(HostPreprocessor::new(format, size.0, size.1, color, &spec)?);
+                Preprocessor::Cpu { preprocess, desc: spec.desc, pool: Pool::default() }
             }
         })
     }

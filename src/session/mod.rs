@@ -19,6 +19,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{DevicePool, Pool};
 use crate::core::tensor::{Element, Tensor, TensorDesc, Tensors, list};
 use crate::image::preprocess::device::Upload;
+use crate::image::transform::{Chroma, InputSpec};
 use crate::model::ModelInfo;
 
 pub use crate::postprocess::Wishes;
@@ -39,10 +40,13 @@ pub use options::parse_options;
 pub struct SessionOptions {
     /// `Auto` takes TensorRT where it is and can run the model, else the CPU; [`Session::reason`] then says why.
     pub backend: BackendPreference,
-    /// Width and height in pixels, for models that leave them open.
+    /// Width and height in pixels, for models that leave them open. Without, a [`Session`] takes the size that the file says, and
+    /// a [`Detector`] the smallest rectangle within it that a frame needs, where the model allows that.
     pub input_size: Option<(u32, u32)>,
     /// The GPU to use, as CUDA counts them.
     pub cuda_device_id: i32,
+    /// How a [`Detector`]'s frames in 4:2:0 formats are read.
+    pub chroma_sampling: Chroma,
     /// How a [`Detector`]'s frames come to the GPU.
     pub upload: Upload,
     pub tensorrt: Options,
@@ -115,9 +119,14 @@ impl Session {
     /// # Errors
     /// As [`Session::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &SessionOptions, loading: &LoadContext) -> Result<Self> {
-        let SessionOptions { backend, input_size, cuda_device_id, upload, tensorrt } = options;
+        let SessionOptions { backend, input_size, chroma_sampling, cuda_device_id, upload, tensorrt } = options;
         let cuda = || Context::primary(*cuda_device_id);
-        let plan = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, tensorrt.clone(), cuda)?;
+        let mut plan = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, tensorrt.clone(), cuda)?;
+        plan.spec.recipe.chroma = *chroma_sampling;
+        Session::load(plan, *upload, loading)
+    }
+
+    fn load(plan: LoadRequest, upload: Upload, loading: &LoadContext) -> Result<Self> {
         let backend = plan.load(loading)?;
         let device = plan.cuda.as_ref().map(DevicePool::new);
         let outputs = plan.model().outputs.clone();
@@ -128,7 +137,7 @@ impl Session {
             warnings: Vec::new(),
             pool: Pool::default(),
             device,
-            upload: *upload,
+            upload,
             buffers: None,
             checked: Vec::new(),
         };
@@ -138,6 +147,13 @@ impl Session {
             session.outputs = computed.iter().map(|tensor| tensor.desc().clone()).collect();
         }
         Ok(session)
+    }
+
+    /// The same model for another size of its input; what has to be said of it was said before.
+    fn for_tensor(&self, spec: InputSpec) -> Result<Self> {
+        let never = AtomicBool::new(false);
+        let loading = LoadContext { tell: &|_| {}, cancelled: &never, slots: None, lanes: 1 };
+        Session::load(self.plan.for_tensor(spec), self.upload, &loading)
     }
 
     /// What the file says about itself: labels, task, metadata.

@@ -10,10 +10,10 @@ use crate::backends::tensorrt::GraphMode;
 use crate::backends::tensorrt::builder::Precision;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::image::preprocess::device::Upload;
-use crate::image::transform::parse_size;
+use crate::image::transform::{Chroma, parse_input_size};
 
 /// All names: those of trtinfer, of trtpreprocess, of trtnms.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "backend",
     "input-size",
     "cuda-device-id",
@@ -27,6 +27,7 @@ const NAMES: [&str; 22] = [
     "allow-host-code",
     "dla-core",
     "cuda-graph",
+    "chroma-sampling",
     "upload",
     "layout",
     "label-file",
@@ -72,7 +73,7 @@ fn set(options: &mut SessionOptions, wishes: &mut Wishes, name: &str, value: &st
                 &[BackendPreference::Auto, BackendPreference::TensorRt, BackendPreference::Cpu],
             )?
         }
-        "input-size" => options.input_size = parse_size(name, value)?,
+        "input-size" => options.input_size = parse_input_size(value)?,
         "cuda-device-id" => options.cuda_device_id = number(name, value, 0, i32::MAX)?,
         "trt-library" => options.tensorrt.library = path(),
         "precision" => build.precision = one_of(name, value, &Precision::ALL.map(Precision::name), &Precision::ALL)?,
@@ -89,6 +90,9 @@ fn set(options: &mut SessionOptions, wishes: &mut Wishes, name: &str, value: &st
         "cuda-graph" => {
             options.tensorrt.graphs =
                 one_of(name, value, &["auto", "on", "off"], &[GraphMode::Auto, GraphMode::On, GraphMode::Off])?
+        }
+        "chroma-sampling" => {
+            options.chroma_sampling = one_of(name, value, &Chroma::ALL.map(Chroma::name), &Chroma::ALL)?
         }
         "upload" => {
             options.upload =
@@ -136,8 +140,8 @@ mod tests {
     #[test]
     fn each_option_shows() {
         let values: [&str; NAMES.len()] = [
-            "cpu", "64x32", "1", "/lib", "fp16", "/table", "never", "/cache", "2", "100", "true", "1", "off", "copy",
-            "yolox", "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true",
+            "cpu", "64x32", "1", "/lib", "fp16", "/table", "never", "/cache", "2", "100", "true", "1", "off", "sited",
+            "copy", "yolox", "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true",
         ];
         let defaults = format!("{:?}", (SessionOptions::default(), Wishes::default()));
         for (name, value) in NAMES.iter().zip(values) {
@@ -165,6 +169,7 @@ mod tests {
             ("class-agnostic=yes", "true, false"),
             ("layout=cubist", "no layout “cubist”"),
             ("input-size=64", "input-size=64"),
+            ("chroma-sampling=left", "nearest, sited"),
         ] {
             let message = parse_options([text]).unwrap_err().message();
             assert!(message.contains(says), "{text}: {message}");

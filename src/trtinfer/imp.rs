@@ -17,7 +17,7 @@ use crate::backends::tensorrt::interfaces;
 use crate::backends::{Backend, LoadContext, LoadEvent, LoadRequest};
 use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::tensor::Tensor;
+use crate::core::tensor::{Dims, Tensor};
 use crate::gst::batch_pool;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::meta::gst_tensor;
@@ -25,7 +25,7 @@ use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
 use crate::gst::video;
-use crate::image::transform::parse_size;
+use crate::image::transform::{InputSpec, parse_input_size};
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtinfer", gst::DebugColorFlags::empty(), Some("Models on tensors")));
@@ -51,6 +51,10 @@ struct Session {
     seat: Arc<ModelHandle>,
     /// Whether this element loads the model, and tells of it.
     loads: bool,
+    /// Whether it still has to: for tensors of a size that only frames tell.
+    waits: bool,
+    /// What frames become, as far as is known yet.
+    tensor: InputSpec,
 }
 
 /// What the streaming thread works with.
@@ -92,16 +96,19 @@ impl TrtInfer {
         if settings.tensor_meta {
             gst_tensor::check()?;
         }
-        let size = parse_size("input-size", &settings.input_size)?;
+        let size = parse_input_size(&settings.input_size)?;
         let open = || {
             let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
             let batch = settings.batch_size as usize;
             let plan = LoadRequest::new(path, settings.backend, size, batch, settings.tensorrt(), cuda)?;
-            plan.model().check_task().map(|()| plan)
+            plan.model().check_task()?;
+            // Frames of several streams are batched, so their tensors have one size whatever the frames have.
+            Ok(if settings.shared_model.is_empty() { plan } else { plan.with_one_size() })
         };
         let (model, seat, loads) = sharing::join(&settings, open)?;
         self.share_context(&model, &settings);
-        Ok(Session { model, seat: Arc::new(seat), loads })
+        let (waits, tensor) = (model.plan.waits_for_frames(), model.plan.spec.clone());
+        Ok(Session { model, seat: Arc::new(seat), loads, waits, tensor })
     }
 
     /// Says which properties have no effect on the CPU; one that asks for an error where it cannot be had is an error.
@@ -207,7 +214,7 @@ impl TrtInfer {
         running.batcher = None;
         let model = Arc::new(SharedModel::new(session.model.plan.in_context(memory.context())?));
         let seat = ModelHandle::take(&model.opening).expect("nobody has left it");
-        let session = Session { model, seat: Arc::new(seat), loads: true };
+        let session = Session { model, seat: Arc::new(seat), ..session };
         *self.session.lock().unwrap() = Some(session.clone());
         self.load(session);
         Ok(())
@@ -216,6 +223,26 @@ impl TrtInfer {
     /// Whether outputs were thrown away, and none was ever read.
     fn is_unread(&self) -> bool {
         !self.settings.lock().unwrap().tensor_meta && self.running.lock().unwrap().usage.is_none()
+    }
+
+    /// Loads the model for tensors of that size, where that was left to the frames.
+    fn fit(&self, dims: &Dims, running: &mut Running) {
+        let mut current = self.session.lock().unwrap();
+        let Some(session) = current.as_mut().filter(|session| session.model.plan.waits_for_frames()) else { return };
+        let mut spec = session.model.plan.spec.clone();
+        if session.seat.is_left() || !session.waits && spec.desc.dims == *dims {
+            return;
+        }
+        gst::info!(CAT, imp = self, "loading the model for {dims}");
+        spec.desc.dims = dims.clone();
+        let model = Arc::new(SharedModel::new(session.model.plan.for_tensor(spec)));
+        let seat = ModelHandle::take(&model.opening).expect("nobody has left it");
+        session.seat.leave();
+        running.batcher = None;
+        *session = Session { model, seat: Arc::new(seat), loads: true, waits: false, tensor: session.tensor.clone() };
+        let session = session.clone();
+        drop(current);
+        self.load(session);
     }
 
     fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Failure> {
@@ -228,8 +255,9 @@ impl TrtInfer {
         };
         let tensor = &tensors[0];
 
+        self.fit(&tensor.desc().dims, &mut running);
         self.follow(tensor, &mut running)?;
-        let Session { model, seat, loads } = self.session().ok_or(Failure::Flow(gst::FlowError::Flushing))?;
+        let Session { model, seat, loads, .. } = self.session().ok_or(Failure::Flow(gst::FlowError::Flushing))?;
         let (interval, measure, tensor_meta) = {
             let settings = self.settings.lock().unwrap();
             (settings.interval, settings.measure, settings.tensor_meta)
@@ -332,7 +360,7 @@ fn missing_tensor(what: &str) -> Error {
 impl Session {
     /// What was read from the file, for applications and for `gst-launch-1.0 -v`.
     fn info(&self) -> gst::Structure {
-        let LoadRequest { runner, spec, .. } = &self.model.plan;
+        let LoadRequest { runner, .. } = &self.model.plan;
         let model = self.model.plan.model();
         let descs =
             |descs: &[crate::core::tensor::TensorDesc]| gst::Array::new(descs.iter().map(|desc| desc.to_string()));
@@ -349,7 +377,7 @@ impl Session {
             .field("labels", gst::Array::new(&model.labels))
             .field("inputs", descs(&model.inputs))
             .field("outputs", descs(&model.outputs))
-            .field("tensor", spec.to_string())
+            .field("tensor", self.tensor.to_string())
             .field("metadata", metadata)
             .build()
     }
@@ -455,7 +483,8 @@ impl ElementImpl for TrtInfer {
             }
             gst::StateChange::PausedToReady => {
                 // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the model.
-                if let Some(session) = self.session() {
+                // Locked, lest another takes its place meanwhile.
+                if let Some(session) = &*self.session.lock().unwrap() {
                     session.seat.leave();
                 }
             }
@@ -485,11 +514,23 @@ impl BaseTransformImpl for TrtInfer {
         }
         self.stats.reset();
         *self.session.lock().unwrap() = Some(session.clone());
-        if session.loads {
+        if session.loads && !session.waits {
             self.load(session);
         }
         // Upstream may have negotiated with another model, of another input size.
         self.obj().reconfigure_sink();
+        Ok(())
+    }
+
+    /// Frames of another size may have tensors of another size.
+    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
+        let tensor = video::tensor_of(incaps).map_err(|error| gst::loggable_error!(CAT, "{error}"))?;
+        if let Some(tensor) = tensor {
+            self.fit(&tensor.desc.dims, &mut self.running.lock().unwrap());
+            if let Some(session) = &mut *self.session.lock().unwrap() {
+                session.tensor = tensor;
+            }
+        }
         Ok(())
     }
 
@@ -535,7 +576,12 @@ impl BaseTransformImpl for TrtInfer {
             caps = video::in_system_memory(&caps);
         }
         let caps = match self.session() {
-            Some(session) if direction == gst::PadDirection::Src => video::with_tensor(&caps, &session.model.plan.spec),
+            Some(Session { model, .. }) if direction == gst::PadDirection::Src => {
+                let plan = &model.plan;
+                video::with_tensor(&caps, filter, |size| {
+                    size.map_or_else(|| plan.spec.clone(), |size| plan.spec_for(size))
+                })
+            }
             _ => caps,
         };
         Some(video::filtered(caps, filter))

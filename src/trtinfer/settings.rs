@@ -86,7 +86,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .build(),
             glib::ParamSpecString::builder("input-size")
                 .nick("Input size")
-                .blurb("Width and height like 640x640, for models that leave them open (unset = as the file says)")
+                .blurb("Width and height like 640x640, for models that leave them open; auto takes the smallest rectangle that frames need within the size that the file says, or that size with shared-model (unset = auto)")
                 .mutable_ready()
                 .build(),
             glib::ParamSpecUInt::builder("batch-size")

@@ -175,7 +175,7 @@ impl TrtNms {
         }
         let State { finder, names, drawing, .. } = state;
         let finder = match finder {
-            Some(finder) if finder.suits(model, tensors) => {
+            Some(finder) if finder.suits(model, tensors, letterbox) => {
                 self.adjust(finder, settings.wishes);
                 finder
             }

@@ -7,7 +7,7 @@ use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
 use super::settings::{Overrides, Settings};
-use super::{Resize, TensorColors, TensorOrder, TensorType};
+use super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};
 use crate::core::counters::{Span, Stats};
 use crate::core::cuda::driver::Context;
 use crate::core::error::{Error, ErrorKind, Result};
@@ -217,6 +217,11 @@ impl ObjectImpl for TrtPreprocess {
                     .blurb("Colors in the channels of the tensor")
                     .mutable_ready()
                     .build(),
+                glib::ParamSpecEnum::builder_with_default("chroma-sampling", default.chroma_sampling)
+                    .nick("Chroma sampling")
+                    .blurb("Which chroma goes with each luma sample of NV12, P010_10LE and I420 frames")
+                    .mutable_ready()
+                    .build(),
                 glib::ParamSpecFloat::builder("scale")
                     .nick("Scale")
                     .blurb("Factor of the samples: tensor = (sample * scale - mean) / std, with samples of 0..255 (0 = as the model wants it)")
@@ -274,6 +279,7 @@ impl ObjectImpl for TrtPreprocess {
             "resize" => settings.resize = value.get::<Resize>().expect("checked by GObject"),
             "pad-value" => settings.pad_value = value.get().expect("checked by GObject"),
             "tensor-colors" => settings.colors = value.get::<TensorColors>().expect("checked by GObject"),
+            "chroma-sampling" => settings.chroma_sampling = value.get::<ChromaSampling>().expect("checked by GObject"),
             "scale" => settings.scale = value.get().expect("checked by GObject"),
             "mean" => settings.mean = text(),
             "std" => settings.std = text(),
@@ -298,6 +304,7 @@ impl ObjectImpl for TrtPreprocess {
             "resize" => settings.resize.to_value(),
             "pad-value" => settings.pad_value.to_value(),
             "tensor-colors" => settings.colors.to_value(),
+            "chroma-sampling" => settings.chroma_sampling.to_value(),
             "scale" => settings.scale.to_value(),
             "mean" => text(&settings.mean),
             "std" => text(&settings.std),

@@ -16,7 +16,7 @@ use gst::prelude::*;
 
 use crate::core::tensor::DType;
 use crate::image::geometry::ResizeMode;
-use crate::image::transform::{Colors, TensorLayout};
+use crate::image::transform::{Chroma, Colors, TensorLayout};
 
 glib::wrapper! {
     pub struct TrtPreprocess(ObjectSubclass<imp::TrtPreprocess>) @extends gst_base::BaseTransform, gst::Element, gst::Object;
@@ -80,6 +80,29 @@ auto_enum! {
         F32 "f32" "32-bit float"
         F16 "f16" "16-bit float"
         U8 "u8" "Unsigned byte"
+    }
+}
+
+/// Which chroma goes with a luma sample of NV12, P010_10LE and I420.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstTrtChromaSampling")]
+pub enum ChromaSampling {
+    #[default]
+    #[enum_value(
+        name = "The sample of its own block of 2x2 pixels, as OpenCV, swscale and videoconvert read frames",
+        nick = "nearest"
+    )]
+    Nearest,
+    #[enum_value(name = "Interpolated between samples at the chroma-site of the caps", nick = "sited")]
+    Sited,
+}
+
+impl From<ChromaSampling> for Chroma {
+    fn from(value: ChromaSampling) -> Self {
+        match value {
+            ChromaSampling::Nearest => Chroma::Nearest,
+            ChromaSampling::Sited => Chroma::Sited,
+        }
     }
 }
 

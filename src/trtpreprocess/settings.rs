@@ -1,11 +1,11 @@
 //! What the user says instead of the model: each property of trtpreprocess, unset by default.
 
-use super::{Resize, TensorColors, TensorOrder, TensorType};
+use super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, TensorDesc};
 use crate::image::geometry::ResizeMode;
 use crate::image::preprocess::device::Upload;
-use crate::image::transform::{Colors, InputSpec, InputTransform, TensorLayout, parse_size, parse_triple};
+use crate::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout, parse_size, parse_triple};
 
 /// What the user typed.
 #[derive(Clone, Debug)]
@@ -14,6 +14,7 @@ pub struct Settings {
     /// -1 is unset.
     pub pad_value: i32,
     pub colors: TensorColors,
+    pub chroma_sampling: ChromaSampling,
     /// 0 is unset.
     pub scale: f32,
     pub mean: String,
@@ -34,6 +35,7 @@ pub struct Overrides {
     fit: Option<ResizeMode>,
     pad: Option<u8>,
     colors: Option<Colors>,
+    chroma: Chroma,
     scale: Option<f32>,
     mean: Option<[f32; 3]>,
     std: Option<[f32; 3]>,
@@ -48,6 +50,7 @@ impl Default for Settings {
             resize: Resize::Auto,
             pad_value: -1,
             colors: TensorColors::Auto,
+            chroma_sampling: ChromaSampling::default(),
             scale: 0.0,
             mean: String::new(),
             std: String::new(),
@@ -71,6 +74,7 @@ impl Settings {
             fit: self.resize.into(),
             pad: u8::try_from(self.pad_value).ok(),
             colors: self.colors.into(),
+            chroma: self.chroma_sampling.into(),
             scale: (self.scale != 0.0).then_some(self.scale),
             mean: triple("mean", &self.mean)?,
             std,
@@ -103,6 +107,7 @@ impl Overrides {
         let (width, height) = self.size.unwrap_or((width as u32, height as u32));
         let recipe = &mut spec.recipe;
         recipe.colors = self.colors.unwrap_or(recipe.colors);
+        recipe.chroma = self.chroma;
         recipe.fit = self.fit.unwrap_or(recipe.fit);
         recipe.pad = self.pad.unwrap_or(recipe.pad);
         recipe.scale = self.scale.unwrap_or(recipe.scale);
@@ -144,6 +149,7 @@ mod tests {
             resize: Resize::Stretch,
             pad_value: 0,
             colors: TensorColors::Bgr,
+            chroma_sampling: ChromaSampling::Sited,
             scale: 1.0,
             mean: "1,2,3".into(),
             std: "2".into(),
@@ -155,7 +161,10 @@ mod tests {
             measure: false,
         };
         let spec = all.read().unwrap().apply(Some(&wanted), "cpu").unwrap();
-        assert_eq!(spec.to_string(), "cpu f16 1x96x128x3 nhwc bgr stretch:0 scale:1 mean:1/2/3 std:2/2/2 images");
+        assert_eq!(
+            spec.to_string(),
+            "cpu f16 1x96x128x3 nhwc bgr stretch:0 scale:1 chroma:sited mean:1/2/3 std:2/2/2 images"
+        );
     }
 
     #[test]

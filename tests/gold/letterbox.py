@@ -1,8 +1,9 @@
 """Gold tensors of Ultralytics' letterbox, made by OpenCV: python tests/gold/letterbox.py
 
 Needs opencv-python-headless==5.0.0 and numpy==2.4.6. Writes, beside itself, letterbox/NAME.frame (RGB, height × width × 3
-bytes) and letterbox/NAME.tensor (the same form, after cv2.resize INTER_LINEAR and cv2.copyMakeBorder with 114), and
-letterbox/index.txt, a line for each case: NAME fit frame_width frame_height tensor_width tensor_height.
+bytes; or the planes of NV12 or I420, which cv2.cvtColor turns into RGB) and letterbox/NAME.tensor (RGB, after cv2.resize
+INTER_LINEAR and cv2.copyMakeBorder with 114), and letterbox/index.txt, a line for each case:
+NAME format fit frame_width frame_height tensor_width tensor_height.
 """
 
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+FROM_YUV = {"NV12": cv2.COLOR_YUV2RGB_NV12, "I420": cv2.COLOR_YUV2RGB_I420}
 CASES = [  # fit, frame (w, h), tensor (w, h)
     ("letterbox", (160, 90), (64, 64)),
     ("letterbox", (37, 61), (96, 64)),
@@ -23,6 +25,14 @@ CASES = [  # fit, frame (w, h), tensor (w, h)
     ("stretch", (13, 11), (50, 77)),
     ("stretch", (1, 1), (5, 4)),
 ]
+YUV_CASES = [  # the same; OpenCV wants even sizes
+    ("letterbox", (160, 90), (64, 64)),
+    ("letterbox", (96, 96), (96, 96)),
+    ("letterbox", (48, 80), (64, 96)),
+    ("letterbox-top-left", (34, 18), (72, 96)),
+    ("stretch", (70, 42), (48, 27)),
+    ("stretch", (2, 2), (5, 4)),
+]
 
 
 def scene(width, height, seed):
@@ -32,6 +42,16 @@ def scene(width, height, seed):
     ramps = np.stack([255 * x / max(width - 1, 1), 255 * y / max(height - 1, 1), 127 * (np.sin(x / 3) + 1)], axis=-1)
     frame = np.where((x // 5 + y // 4)[..., None] % 3 == 0, rng.integers(0, 256, (height, width, 3)), ramps)
     return frame.astype(np.uint8)
+
+
+def yuv_scene(width, height, pixels, seed):
+    """Planes as cv2.cvtColor takes them, one above the other; all colours are inside RGB, with steps from sample to sample."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[0:height, 0:width]
+    luma = np.where((x // 5 + y // 4) % 3 == 0, rng.integers(90, 160, (height, width)), 90 + 70 * x // max(width - 1, 1))
+    u, v = rng.integers(108, 149, (2, height // 2, width // 2))
+    chroma = np.stack([u, v], axis=-1) if pixels == "NV12" else np.stack([u, v])
+    return np.concatenate([luma.ravel(), chroma.ravel()]).astype(np.uint8).reshape(height * 3 // 2, width)
 
 
 def letterbox(frame, fit, width, height):
@@ -52,11 +72,16 @@ def letterbox(frame, fit, width, height):
 folder = Path(__file__).parent / "letterbox"
 folder.mkdir(exist_ok=True)
 index = []
-for i, (fit, (frame_width, frame_height), (width, height)) in enumerate(CASES):
-    frame = scene(frame_width, frame_height, i)
-    tensor = letterbox(frame, fit, width, height)
+cases = [("RGB", *case) for case in CASES] + [(pixels, *case) for pixels in FROM_YUV for case in YUV_CASES]
+for i, (pixels, fit, (frame_width, frame_height), (width, height)) in enumerate(cases):
+    if pixels == "RGB":
+        frame = rgb = scene(frame_width, frame_height, i)
+    else:
+        frame = yuv_scene(frame_width, frame_height, pixels, i)
+        rgb = cv2.cvtColor(frame, FROM_YUV[pixels])
+    tensor = letterbox(rgb, fit, width, height)
     assert tensor.shape == (height, width, 3)
     (folder / f"{i:02}.frame").write_bytes(frame.tobytes())
     (folder / f"{i:02}.tensor").write_bytes(tensor.tobytes())
-    index.append(f"{i:02} {fit} {frame_width} {frame_height} {width} {height}\n")
+    index.append(f"{i:02} {pixels} {fit} {frame_width} {frame_height} {width} {height}\n")
 (folder / "index.txt").write_text("".join(index))

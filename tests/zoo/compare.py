@@ -24,7 +24,7 @@ import cv2
 import numpy as np
 import onnxruntime
 
-from pictures import picture, placement, tensor
+from pictures import picture, placement, rectangle, tensor
 
 IOU_THRESHOLD = 0.45
 # How many candidates the score threshold may leave; the later ones are tried where too few boxes survive suppression.
@@ -86,13 +86,14 @@ class Model:
     def tolerance(self):
         return HALF if self.half or "half" in self.facts["stamp"]["row"]["arguments"] else FULL
 
-    def input_sizes(self):
-        """(width, height) of the input, and what --infer must say for it; a dynamic model is run at two sizes."""
+    def input_sizes(self, frame):
+        """(width, height) of the input, and what --infer must say for it; a dynamic model is run at several."""
         *_, height, width = self.facts["inputs"][0]["shape"]
         if isinstance(height, int):
             return [((width, height), None)]
         height, width = ast.literal_eval(self.facts["metadata"]["imgsz"])
-        return [((width, height), None), ((448, 256), "input-size=448x256")]
+        smallest = rectangle(frame, (width, height), int(self.facts["metadata"]["stride"]))
+        return [(smallest, None)] + [(size, "input-size={}x{}".format(*size)) for size in ((width, height), (448, 256))]
 
 
 @dataclass
@@ -411,8 +412,8 @@ def run(model, program, folder, timeout):
             return [refuse(model, program, folder, timeout)]
         return [
             compare(model, program, frame, size, properties, folder, timeout)
-            for size, properties in model.input_sizes()
             for frame in SHAPES
+            for size, properties in model.input_sizes(frame)
         ]
     except (subprocess.TimeoutExpired, ValueError, KeyError) as error:
         return [Result(model.name, "", faults=[f"{type(error).__name__}: {error}"])]

@@ -36,6 +36,12 @@ def placement(frame, size, stretched=False):
     return round((size[0] - width) / 2 - 0.1), round((size[1] - height) / 2 - 0.1), width, height
 
 
+def rectangle(frame, size, stride):
+    """Ultralytics' `rect`: the smallest input (width, height) of whole strides in which a picture is as large as in `size`."""
+    _, _, *scaled = placement(frame, size)
+    return tuple(-(-side // stride) * stride for side in scaled)
+
+
 def tensor(image, size, place):
     """The [1,3,H,W] input in 0..1: bilinear, without antialiasing, on a field of grey.
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Runs every Ultralytics architecture through our program and compares its boxes with ONNX Runtime's.
+# Runs every Ultralytics architecture through our program and compares its boxes with ONNX Runtime's; then videos, whose boxes
+# are compared with those of Ultralytics' own predict.
 #
 #   tests/zoo/run.sh [PROGRAM [compare.py options...]]     PROGRAM: default target/release/examples/detect
 #
 # Needs Python 3.11 or newer with venv. The first run downloads about 2 GB of packages (torch) and keeps them, and the exported
-# models, in ${XDG_CACHE_HOME:-~/.cache}/gst-plugin-trt/zoo; a later run only compares. No model weights are downloaded.
+# models, in ${XDG_CACHE_HOME:-~/.cache}/gst-plugin-trt/zoo; a later run only compares. No model weights are downloaded. For the
+# videos a small network is trained each time, which takes some minutes.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -43,3 +45,10 @@ echo "zoo: exported in $((SECONDS - started)) s, $(du -sh "$models" | cut -f1)"
 
 echo "zoo: comparing with $program"
 "$python" "$here/compare.py" "$models" --detect "$program" "$@"
+
+if [ $# = 0 ]; then
+    echo "zoo: comparing videos"
+    videos=$(mktemp -d)
+    trap 'rm -rf "$videos"' EXIT
+    "$python" -W ignore "$here/video.py" "$videos" --detect "$program"
+fi

@@ -95,7 +95,8 @@ impl ModelInstance for Cpu {
         if let ([picture], 1) = (pictures, rows) {
             return Ok(vec![Tensors::new(self.infer(&picture[0])?, None, None)]);
         }
-        let mut desc = self.spec.desc.clone();
+        // All have one size, which may be another than that of the batch before.
+        let mut desc = pictures[0][0].desc().clone();
         desc.dims.0[0] = rows as i64;
         let batch = Tensor::fill(&self.pool, desc, |bytes| {
             let size = bytes.len() / rows;

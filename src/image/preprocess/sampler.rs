@@ -5,17 +5,27 @@ use smallvec::SmallVec;
 
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::Letterbox;
-use crate::image::transform::Colors;
+use crate::image::transform::{Chroma, Colors, InputTransform};
 
-/// `(s, c)` of the module's arithmetic: how many pixels a sample stands for, and where among them it lies.
-type Siting = (u32, u32);
+/// How the samples of an axis belong to the frame's pixels.
+#[derive(Clone, Copy)]
+enum Siting {
+    /// `(s, c)` of the module's arithmetic: how many pixels a sample stands for, and where among them it lies.
+    Between(u32, u32),
+    /// Two pixels have one sample in common, and are interpolated as if each had its own.
+    InCommon,
+}
 
 /// Along a row and down the rows, for planes with a sample for each pixel.
-const FULL: [Siting; 2] = [(1, 1); 2];
+const FULL: [Siting; 2] = [Siting::Between(1, 1); 2];
 
 /// The same for chroma.
-fn chroma(color: Colorimetry) -> [Siting; 2] {
-    [color.chroma_left, color.chroma_top].map(|on_first| if on_first { (2, 1) } else { (2, 2) })
+fn chroma(sampling: Chroma, color: Colorimetry) -> [Siting; 2] {
+    [color.chroma_left, color.chroma_top].map(|on_first| match sampling {
+        Chroma::Nearest => Siting::InCommon,
+        Chroma::Sited if on_first => Siting::Between(2, 1),
+        Chroma::Sited => Siting::Between(2, 2),
+    })
 }
 
 /// Where one axis is sampled: between `near` and the sample after it, which counts `weight`; 0 at the last.
@@ -26,13 +36,28 @@ pub(crate) struct Axis {
 
 impl Axis {
     /// `scaled` positions over `samples` samples of an axis where the frame has `frame` pixels.
-    fn new(frame: u32, scaled: u32, samples: u32, (s, c): Siting) -> Self {
+    fn new(frame: u32, scaled: u32, samples: u32, siting: Siting) -> Self {
+        let (s, c) = match siting {
+            Siting::Between(s, c) => (s, c),
+            Siting::InCommon => return Axis::new(frame, scaled, frame, Siting::Between(1, 1)).in_pairs(),
+        };
         let (den, last) = (2 * s * scaled, samples - 1);
         let (near, weight) = (0..scaled)
             .map(|i| ((2 * i + 1) * frame).saturating_sub(c * scaled))
             .map(|num| if num / den < last { (num / den, (num % den) as f32 / den as f32) } else { (last, 0.0) })
             .unzip();
         Axis { near, weight }
+    }
+
+    /// The positions between pixels in samples that pairs of them have in common. Within a pair there is nothing to interpolate.
+    fn in_pairs(mut self) -> Self {
+        for (near, weight) in self.near.iter_mut().zip(&mut self.weight) {
+            if near.is_multiple_of(2) {
+                *weight = 0.0;
+            }
+            *near /= 2;
+        }
+        self
     }
 
     /// The same positions for a row of `samples` pixels of `pixel` bytes, whose pairs must lie in the row: at the last pixel
@@ -158,14 +183,20 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Those that `colors` need of `format`, in the order of their channels.
-    pub fn all(format: PixelFormat, color: Colorimetry, colors: Colors, letterbox: &Letterbox) -> Vec<Sampler> {
+    /// Those that the recipe's colours need of `format`, in the order of their channels.
+    pub fn all(
+        format: PixelFormat,
+        color: Colorimetry,
+        recipe: &InputTransform,
+        letterbox: &Letterbox,
+    ) -> Vec<Sampler> {
+        let colors = recipe.colors;
         let planes = format.planes(letterbox.frame_width as usize, letterbox.frame_height as usize);
         let sample = if format == PixelFormat::P010 { 2 } else { 1 };
         let new = |i, count, offsets: &[_], sitings| {
             Sampler::new(letterbox, i, planes[i], (count * sample, sample), offsets, sitings)
         };
-        let (luma, chroma) = (|| new(0, 1, &[0], FULL), chroma(color));
+        let (luma, chroma) = (|| new(0, 1, &[0], FULL), chroma(recipe.chroma, color));
         match (format, format.rgb_offsets()) {
             (_, Some(offsets)) => vec![new(0, format.pixel_bytes(), &offsets, FULL)],
             (PixelFormat::I420, _) if colors != Colors::Gray => {

@@ -8,7 +8,7 @@ use crate::core::tensor::{Element, TensorDesc};
 use crate::image::frame::{Matrix, Plane};
 use crate::image::geometry::ResizeMode;
 use crate::image::preprocess::color::{GRAY, YuvToRgb};
-use crate::image::transform::{Colors, InputTransform};
+use crate::image::transform::{Chroma, Colors, InputTransform};
 
 /// A frame that owns its planes. Bytes between rows are `poison`, which must make no difference.
 #[derive(Debug)]
@@ -118,13 +118,30 @@ mod reference {
     }
 
     /// RGB, before clamping, at column `i` and row `j` of the scaled frame.
-    fn rgb(frame: &Frame, color: Colorimetry, letterbox: &Letterbox, i: u32, j: u32, gray: bool) -> [f32; 3] {
+    fn rgb(
+        frame: &Frame,
+        color: Colorimetry,
+        recipe: &InputTransform,
+        letterbox: &Letterbox,
+        i: u32,
+        j: u32,
+    ) -> [f32; 3] {
+        let gray = recipe.colors == Colors::Gray;
         let sites = |first| if first { (2, 1) } else { (2, 2) };
         let chroma = (sites(color.chroma_left), sites(color.chroma_top));
         let sample = |plane: usize, pixel: usize, offset: usize, (x, y): ((u32, u32), (u32, u32))| {
             let (row, rows) = frame.format.planes(frame.width, frame.height)[plane];
-            let (x0, x1, wx) = position(i, letterbox.frame_width, letterbox.width, (row / pixel) as u32, x);
-            let (y0, y1, wy) = position(j, letterbox.frame_height, letterbox.height, rows as u32, y);
+            let (width, height) = (letterbox.frame_width, letterbox.frame_height);
+            let along = |i, frame, scaled, samples, site| match (plane, recipe.chroma) {
+                (1.., Chroma::Nearest) => {
+                    // Of each pixel that luma is interpolated between, the sample that it shares.
+                    let (near, far, weight) = position(i, frame, scaled, frame, (1, 1));
+                    (near / 2, far / 2, weight)
+                }
+                _ => position(i, frame, scaled, samples, site),
+            };
+            let (x0, x1, wx) = along(i, width, letterbox.width, (row / pixel) as u32, x);
+            let (y0, y1, wy) = along(j, height, letterbox.height, rows as u32, y);
             let Plane { data, stride } = frame.planes[plane];
             let at = |x: usize, y: usize| {
                 let bytes = &data[y * stride + x * pixel + offset..];
@@ -162,7 +179,7 @@ mod reference {
             let (i, j) = ((x as u32).wrapping_sub(letterbox.x), (y as u32).wrapping_sub(letterbox.y));
             let mut pixel = [f32::from(pad); 3];
             if i < letterbox.width && j < letterbox.height {
-                pixel = rgb(frame, color, &letterbox, i, j, colors == Colors::Gray);
+                pixel = rgb(frame, color, &spec.recipe, &letterbox, i, j);
             }
             if colors == Colors::Bgr {
                 pixel.reverse();
@@ -198,8 +215,18 @@ fn recipes() -> impl Strategy<Value = InputTransform> {
     };
     let plain = plain(Colors::Rgb, ResizeMode::Letterbox);
     let numbers = prop::sample::select(vec![InputTransform::default(), imagenet, bytes, plain]);
-    (numbers, prop::sample::select(&Colors::ALL), prop::sample::select(&ResizeMode::ALL), any::<u8>())
-        .prop_map(|(numbers, colors, fit, pad)| InputTransform { colors, fit, pad, ..numbers })
+    let choices = (
+        prop::sample::select(&Colors::ALL),
+        prop::sample::select(&Chroma::ALL),
+        prop::sample::select(&ResizeMode::ALL),
+    );
+    (numbers, choices, any::<u8>()).prop_map(|(numbers, (colors, chroma, fit), pad)| InputTransform {
+        colors,
+        chroma,
+        fit,
+        pad,
+        ..numbers
+    })
 }
 
 fn colorimetries() -> impl Strategy<Value = Colorimetry> {
@@ -265,8 +292,9 @@ fn every_format_equals_the_reference_at_awkward_sizes() {
     for format in PixelFormat::ALL {
         for (width, height) in [(1, 1), (7, 3), (2, 1), (1, 2), (8192, 1), (3, 8192), (1920, 1080)] {
             let picture = Picture::noise((format, width, height), 5, 9, 7);
-            for dtype in DTYPES {
-                let spec = spec(dtype, TensorLayout::Nchw, 64, 48, InputTransform::default());
+            for (dtype, chroma) in DTYPES.into_iter().flat_map(|dtype| Chroma::ALL.map(|chroma| (dtype, chroma))) {
+                let spec =
+                    spec(dtype, TensorLayout::Nchw, 64, 48, InputTransform { chroma, ..InputTransform::default() });
                 let color = Colorimetry { chroma_left: true, ..Colorimetry::default() };
                 let expected = reference::preprocess(&picture.frame(), color, &spec);
                 assert!(run(&picture, color, &spec) == expected, "{} {width}x{height} {dtype}", format.name());
@@ -278,9 +306,11 @@ fn every_format_equals_the_reference_at_awkward_sizes() {
 #[test]
 fn great_frames_equal_the_reference() {
     let picture = Picture::noise((PixelFormat::Nv12, 8192, 8192), 64, 9, 7);
-    let spec = spec(DType::F32, TensorLayout::Nchw, 64, 48, InputTransform::default());
-    let expected = reference::preprocess(&picture.frame(), Colorimetry::default(), &spec);
-    assert!(run(&picture, Colorimetry::default(), &spec) == expected);
+    for chroma in Chroma::ALL {
+        let spec = spec(DType::F32, TensorLayout::Nchw, 64, 48, InputTransform { chroma, ..InputTransform::default() });
+        let expected = reference::preprocess(&picture.frame(), Colorimetry::default(), &spec);
+        assert!(run(&picture, Colorimetry::default(), &spec) == expected, "{}", chroma.name());
+    }
 }
 
 #[test]
@@ -378,12 +408,17 @@ fn chroma_is_sampled_where_it_sits() {
     });
     for (chroma_left, chroma_top) in [(false, false), (true, false), (false, true), (true, true)] {
         let color = Colorimetry { full_range: true, chroma_left, chroma_top, ..Colorimetry::default() };
-        let red = samples(&picture, color, 8, 8, Colors::Rgb, ResizeMode::Stretch);
+        let sited = InputTransform { chroma: Chroma::Sited, ..plain(Colors::Rgb, ResizeMode::Stretch) };
+        let red: Vec<f32> = elements(&run(&picture, color, &spec(DType::F32, TensorLayout::Nchw, 8, 8, sited)));
+        let nearest = samples(&picture, color, 8, 8, Colors::Rgb, ResizeMode::Stretch);
         let along = |i: usize, first: bool| (i as f32 / 2.0 - if first { 0.0 } else { 0.25 }).clamp(0.0, 3.0);
         for (j, i) in (0..8).flat_map(|j| (0..8).map(move |i| (j, i))) {
             let v = 60.0 + 20.0 * along(i, chroma_left) + 8.0 * along(j, chroma_top);
             let expected = 128.0 + (v - 128.0) * 1.402;
             assert!((red[j * 8 + i] - expected).abs() < 1e-3, "{i},{j} {chroma_left} {chroma_top}: {}", red[j * 8 + i]);
+            // Unless it is asked for, the site makes no difference.
+            let own = 128.0 + ((60 + 20 * (i / 2) + 8 * (j / 2)) as f32 - 128.0) * 1.402;
+            assert!((nearest[j * 8 + i] - own).abs() < 1e-3, "{i},{j}: {}", nearest[j * 8 + i]);
         }
     }
 }

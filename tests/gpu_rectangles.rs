@@ -1,0 +1,111 @@
+//! Models with an open input on a GPU: the size of the tensor follows the frames, and boxes are those of the CPU.
+//!
+//! Needs a GPU and a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; says SKIP where one is
+//! missing, and fails instead with `REQUIRE_GPU=1`.
+
+mod common;
+
+use common::boxes::found;
+use common::onnx::{F32, Graph, int, ints};
+use common::{init, scratch};
+use gst_check::Harness;
+use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt::session::{Detector, parse_options};
+
+/// Wide, high, square, and the first once more: for each the tensor's size.
+const FRAMES: [((usize, usize), (u32, u32)); 4] =
+    [((64, 32), (64, 32)), ((32, 64), (32, 64)), ((64, 64), (64, 64)), ((64, 32), (64, 32))];
+
+/// One box at the corner of the input, of any size.
+fn model(folder: &std::path::Path) -> String {
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    Graph::new()
+        .input("images", F32, &["n", "3", "h", "w"])
+        .weight("zero", F32, &[1, 1, 1], floats(&[0.0]))
+        .weight("box", F32, &[1, 1, 6], floats(&[0.0, 0.0, 16.0, 16.0, 0.9, 0.0]))
+        .node("ReduceMean", &["images"], &["rows"], vec![ints("axes", &[3]), int("keepdims", 0)])
+        .node("ReduceMean", &["rows"], &["mean"], vec![ints("axes", &[1, 2]), int("keepdims", 1)])
+        .node("Mul", &["mean", "zero"], &["nothing"], Vec::new())
+        .node("Add", &["nothing", "box"], &["output0"], Vec::new())
+        .output("output0", F32, &["n", "1", "6"])
+        .metadata("end2end", "True")
+        .metadata("imgsz", "[64, 64]")
+        .metadata("stride", "32")
+        .save(&folder.join("open.onnx"))
+}
+
+/// The TensorRT to use, where there is one.
+fn library() -> Option<String> {
+    common::gpu::context()?;
+    let library = common::gpu::setting("TRT_LIBRARY");
+    if library.is_none() {
+        common::gpu::skip("TRT_LIBRARY is not set");
+    }
+    library
+}
+
+/// `trtpreprocess ! trtinfer ! trtnms` on frames of sizes that change.
+fn run_elements(name: &str, properties: &str) {
+    init();
+    let model = model(&scratch(name));
+    let mut harness =
+        Harness::new_parse(&format!("trtpreprocess ! trtinfer name=infer model-file={model} {properties} ! trtnms"));
+    for ((width, height), tensor) in FRAMES {
+        harness.set_src_caps_str(&format!("video/x-raw,format=RGB,width={width},height={height},framerate=1/1"));
+        for _ in 0..2 {
+            harness.push(gst::Buffer::from_mut_slice(vec![128; 3 * width * height])).unwrap();
+            let buffer = harness.pull().unwrap();
+            let boxes = found(&buffer);
+            assert_eq!(boxes.len(), 1, "{width}x{height} into {tensor:?}");
+            assert_eq!(boxes[0].rect, (0, 0, 16, 16), "{width}x{height} into {tensor:?}");
+        }
+    }
+}
+
+#[test]
+fn elements_follow_the_frames_on_the_cpu() {
+    run_elements("rectangles-cpu", "backend=cpu");
+}
+
+#[test]
+fn elements_follow_the_frames_on_a_gpu() {
+    let Some(library) = library() else { return };
+    let cache = scratch("rectangle-engines");
+    run_elements(
+        "rectangles-gpu",
+        &format!("backend=tensorrt trt-library={library} engine-cache={} optimization-level=0", cache.display()),
+    );
+}
+
+fn run_detector(name: &str, options: &[String]) {
+    let model = model(&scratch(name));
+    let (options, wishes) = parse_options(options.iter().map(String::as_str)).unwrap();
+    let mut detector = Detector::open(&model, &options, wishes).unwrap();
+    for ((width, height), tensor) in FRAMES {
+        let grey = vec![128; 3 * width * height];
+        let planes = [Plane { data: &grey, stride: 3 * width }].into_iter().collect();
+        let frame = Frame { format: PixelFormat::Rgb, width, height, planes };
+        let objects = detector.detect(&frame, Colorimetry::default()).unwrap();
+        assert_eq!(objects.len(), 1, "{width}x{height} into {tensor:?}");
+        let bbox = objects[0].bbox;
+        assert_eq!([bbox.x1, bbox.y1, bbox.x2, bbox.y2], [0.0, 0.0, 16.0, 16.0], "{width}x{height} into {tensor:?}");
+    }
+    // By itself it is still what it was.
+    assert_eq!(detector.session().input().dims.to_string(), "1x3x64x64");
+}
+
+#[test]
+fn a_detector_follows_the_frames_on_the_cpu() {
+    run_detector("detector-rectangles-cpu", &["backend=cpu".into()]);
+}
+
+#[test]
+fn a_detector_follows_the_frames_on_a_gpu() {
+    let Some(library) = library() else { return };
+    let cache = format!("engine-cache={}", scratch("detector-rectangle-engines").display());
+    let library = format!("trt-library={library}");
+    run_detector(
+        "detector-rectangles-gpu",
+        &["backend=tensorrt".into(), library, cache, "optimization-level=0".into()],
+    );
+}
