@@ -206,6 +206,11 @@ impl Place {
 }
 
 impl Ticket {
+    /// What the outputs are computed from.
+    pub fn picture(&self) -> &Arc<Tensors> {
+        &self.0.picture
+    }
+
     /// Wants the outputs no more. Who waits for them is woken.
     pub fn give_up(&self) {
         self.0.lose();

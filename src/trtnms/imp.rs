@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use gst_base::prelude::BaseTransformExtManual;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::prelude::*;
@@ -15,6 +16,7 @@ use crate::cuda;
 use crate::cuda::gst::Slot;
 use crate::error::{Error, Kind, Result};
 use crate::meta::detection;
+use crate::meta::picture::Way;
 use crate::meta::tensor::{Payload, TensorMeta};
 use crate::model::Model;
 use crate::session::{Finder, Wishes};
@@ -60,6 +62,7 @@ struct State {
     /// Of the finder's labels.
     names: detection::Names,
     drawing: Drawing,
+    way: Way,
     /// Frames since the start, those without objects and those that trtinfer let pass included.
     frames: u64,
     task: Option<Task>,
@@ -132,10 +135,11 @@ impl TrtNms {
         let frame = state.frames;
         state.frames += 1;
         let Some(payload) = TensorMeta::get(buffer) else {
-            return Err(missing("trtnms got a frame without tensors", "trtpreprocess ! trtinfer").into());
+            return Err(missing_tensors().into());
         };
         let (tensors, letterbox, recipe, model) = match &*payload {
             Payload::Output { outputs, letterbox, recipe, model, .. } => {
+                let letterbox = state.way.follow(self.obj().sink_pad(), state.drawing.size(), letterbox)?;
                 (self.outputs(&payload, outputs)?, letterbox, recipe, model)
             }
             Payload::Skipped { .. } => {
@@ -143,7 +147,7 @@ impl TrtNms {
                 return Ok(None);
             }
             Payload::Input { .. } => {
-                return Err(missing("trtnms got a frame that no model has seen", "trtinfer").into());
+                return Err(not_inferred().into());
             }
         };
 
@@ -159,11 +163,11 @@ impl TrtNms {
             other => {
                 *names = detection::Names::default();
                 drawing.labels_change();
-                other.insert(self.finder(settings.wishes, model, tensors, letterbox, recipe)?)
+                other.insert(self.finder(settings.wishes, model, tensors, &letterbox, recipe)?)
             }
         };
         let style = settings.draw.then_some(settings.style);
-        let painted = drawing.find(finder, tensors, letterbox, buffer, ours, style.as_ref())?;
+        let painted = drawing.find(finder, tensors, &letterbox, buffer, ours, style.as_ref())?;
         let count = finder.detections().len();
         gst::trace!(CAT, imp = self, "frame {frame}: {count} objects");
         let (draw, painted) = match painted {
@@ -232,9 +236,15 @@ impl TrtNms {
     }
 }
 
-fn missing(what: &str, elements: &str) -> Error {
-    Error::new(Kind::WrongType, what)
-        .cause(format!("{elements} is missing before trtnms in the launch line"))
+fn missing_tensors() -> Error {
+    Error::new(Kind::WrongType, "trtnms got a frame without tensors")
+        .cause("trtpreprocess ! trtinfer is missing before trtnms in the launch line, or an element between them, such as compositor, makes new frames without tensors")
+        .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before trtpreprocess or behind trtnms")
+}
+
+fn not_inferred() -> Error {
+    Error::new(Kind::WrongType, "trtnms got a frame that no model has seen")
+        .cause("trtinfer is missing before trtnms in the launch line")
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …")
 }
 
@@ -472,7 +482,7 @@ impl BaseTransformImpl for TrtNms {
         let mut state = self.state.lock().unwrap();
         let (finder, frames) = state.take().map_or((None, 0), |old| (old.finder, old.frames));
         let (names, drawing) = (detection::Names::default(), Drawing::new(format));
-        *state = Some(State { finder, names, drawing, frames, task: None });
+        *state = Some(State { finder, names, drawing, way: Way::default(), frames, task: None });
         Ok(())
     }
 

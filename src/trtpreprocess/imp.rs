@@ -15,6 +15,7 @@ use crate::cuda::preprocess::TensorMaker;
 use crate::error::{Error, Kind, Result};
 use crate::memory::Pool;
 use crate::meta::original::Originals;
+use crate::meta::picture;
 use crate::meta::slots;
 use crate::meta::tensor::{Payload, TensorMeta};
 use crate::stats::{self, Stage, Stats};
@@ -112,8 +113,8 @@ impl TrtPreprocess {
                 let tensors = match format.on_gpu(buffer, false)? {
                     Some(frame) => {
                         frame.order(gpu.stream())?;
-                        // SAFETY: `Format` checked the planes against their memory, and the buffer stays until its payload
-                        // is dropped, which waits for the fence.
+                        // SAFETY: `Format` checked the planes against their memory, and the buffer keeps it until its
+                        // TensorMeta is freed, which waits for the fence.
                         unsafe { gpu.of_gpu(&frame.planes) }?
                     }
                     None => format.read(buffer, |frame| gpu.of_host(frame))?,
@@ -365,6 +366,11 @@ impl BaseTransformImpl for TrtPreprocess {
             }
         }
         BaseTransformImplExt::parent_query(self, direction, query)
+    }
+
+    /// Tells trtnms where its points are in the picture here.
+    fn src_event(&self, event: gst::Event) -> bool {
+        picture::answer(&event) || self.parent_src_event(event)
     }
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
