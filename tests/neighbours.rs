@@ -57,6 +57,11 @@ const NEIGHBOURS: &[(&str, Effect)] = &[
     ("tee ! queue", Follows),
     ("queue", Follows),
     ("gamma gamma=1.1", Follows),
+    ("videoconvert ! rotate angle=0.5 ! videoconvert", Moves(|b| b, "rotate")),
+    (
+        "videocrop right=100 ! queue ! videoscale ! video/x-raw,width=640,height=360",
+        Moves(|b| within(b, (0.0, 0.0, 540.0, 360.0)), "videocrop"),
+    ),
     ("compositor", Composes),
 ];
 
@@ -178,17 +183,27 @@ fn try_part(part: usize, parts: usize) {
 
 #[test]
 fn neighbours_are_followed_or_refused_part_1() {
-    try_part(0, 3);
+    try_part(0, 5);
 }
 
 #[test]
 fn neighbours_are_followed_or_refused_part_2() {
-    try_part(1, 3);
+    try_part(1, 5);
 }
 
 #[test]
 fn neighbours_are_followed_or_refused_part_3() {
-    try_part(2, 3);
+    try_part(2, 5);
+}
+
+#[test]
+fn neighbours_are_followed_or_refused_part_4() {
+    try_part(3, 5);
+}
+
+#[test]
+fn neighbours_are_followed_or_refused_part_5() {
+    try_part(4, 5);
 }
 
 #[test]
@@ -274,4 +289,46 @@ fn pointers_of_applications_pass_our_elements() {
         .build();
     line.nms().static_pad("src").unwrap().send_event(gst::event::Navigation::new(event));
     assert_eq!(line.upstream_events("navigation"), 1);
+}
+
+/// The size changes while a queue still holds frames of the old one, which the events that ask upstream overtake.
+#[test]
+fn sizes_may_change_while_frames_wait() {
+    common::init();
+    let model = model(&scratch("resized"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
+    let pipeline: gst::Pipeline = gst::parse::launch(&format!(
+        "videotestsrc num-buffers=400 ! video/x-raw,width=64,height=64 ! trtpreprocess ! trtinfer model-file={model} \
+         ! videoscale ! capsfilter name=filter caps=video/x-raw,width=64,height=64 ! queue ! trtnms name=nms draw=false ! fakesink"
+    ))
+    .unwrap()
+    .downcast()
+    .unwrap();
+    let (filter, mut frames) = (pipeline.by_name("filter").unwrap(), 0);
+    let changed = std::sync::Mutex::new(move || {
+        frames += 1;
+        let width = [64, 32, 128, 96][frames / 10 % 4];
+        filter.set_property_from_str("caps", &format!("video/x-raw,width={width},height=64"));
+    });
+    pipeline.by_name("filter").unwrap().static_pad("sink").unwrap().add_probe(
+        gst::PadProbeType::BUFFER,
+        move |_, _| {
+            (changed.lock().unwrap())();
+            gst::PadProbeReturn::Ok
+        },
+    );
+    let (send, receive) = channel();
+    pipeline.by_name("nms").unwrap().static_pad("src").unwrap().add_probe(
+        gst::PadProbeType::BUFFER,
+        move |pad, info| {
+            let width = pad.current_caps().unwrap().structure(0).unwrap().get::<i32>("width").unwrap();
+            let _ = send.send((width, found(info.buffer().unwrap())[0].rect));
+            gst::PadProbeReturn::Ok
+        },
+    );
+    run(&pipeline).expect_success();
+    let frames: Vec<(i32, (u32, u32, u32, u32))> = receive.try_iter().collect();
+    assert_eq!(frames.len(), 400);
+    for (width, rect) in frames {
+        assert_eq!((rect.0, rect.2), (width as u32 / 4, width as u32 / 2));
+    }
 }

@@ -172,7 +172,7 @@ impl Step {
     /// Where a point of what comes out was in what went in.
     fn arrival(&self, point: Point) -> Option<Point> {
         let end = self.sink.add_probe(gst::PadProbeType::EVENT_UPSTREAM, |_, info| match info.event() {
-            Some(event) if answer(event) => gst::PadProbeReturn::Drop,
+            Some(event) if answer(event) => gst::PadProbeReturn::Handled,
             _ => gst::PadProbeReturn::Ok,
         })?;
         let arrived = send(&self.next, point);
