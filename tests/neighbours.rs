@@ -57,7 +57,7 @@ const NEIGHBOURS: &[(&str, Effect)] = &[
     ("tee ! queue", Follows),
     ("queue", Follows),
     ("gamma gamma=1.1", Follows),
-    ("videoconvert ! rotate angle=0.5 ! videoconvert", Moves(|b| b, "rotate")),
+    ("videoconvert ! rotate angle=0.01 ! videoconvert", Moves(|b| b, "rotate")),
     (
         "videocrop right=100 ! queue ! videoscale ! video/x-raw,width=640,height=360",
         Moves(|b| within(b, (0.0, 0.0, 540.0, 360.0)), "videocrop"),

@@ -278,6 +278,7 @@ mod tests {
 
     #[test]
     fn frames_are_given_back_once_the_gpu_has_read_them() {
+        gst::init().unwrap();
         let payload = payload();
         let pool = gst::BufferPool::new();
         let mut config = pool.config();
