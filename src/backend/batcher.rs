@@ -207,7 +207,7 @@ impl Place {
 
 impl Ticket {
     /// What the outputs are computed from.
-    pub fn picture(&self) -> &Arc<Tensors> {
+    pub(crate) fn picture(&self) -> &Arc<Tensors> {
         &self.0.picture
     }
 

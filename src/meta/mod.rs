@@ -4,7 +4,7 @@
 pub mod detection;
 pub mod gst_tensor;
 pub mod original;
-pub mod picture;
+pub(crate) mod picture;
 pub mod slots;
 pub mod tensor;
 
