@@ -205,8 +205,13 @@ mod imp {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::path::Path;
+    use std::time::Duration;
 
     use super::*;
+    use crate::backend::Backend;
+    use crate::backend::batcher::Batcher;
+    use crate::error::Result;
     use crate::tensor::Tensor;
     use crate::vision::geometry::Fit;
 
@@ -307,6 +312,31 @@ mod tests {
         TensorMeta::set(buffer, payload());
         assert_eq!(waits(), 1, "another model's");
         TensorMeta::take(buffer);
+        assert_eq!(waits(), 1);
+    }
+
+    /// A stream that is flushed gives its frames back, while a batch that another stream runs may still hold their tensors.
+    #[test]
+    fn frames_that_left_a_batch_wait_for_the_gpu() {
+        struct Idle;
+        impl Backend for Idle {
+            fn run(&mut self, _: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+                unreachable!("no batch is full")
+            }
+        }
+        let input = payload();
+        let Payload::Input { letterbox, recipe, .. } = *input else { unreachable!() };
+        let held = input.picture().clone();
+        let batcher = Arc::new(Batcher::new(Box::new(Idle), 2, Duration::from_secs(600)));
+        let outputs = batcher.join(7, held.clone()).unwrap();
+        let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx");
+        let model = Arc::new(Model::read(Path::new(shapes)).unwrap());
+        let mut buffer = with_memory();
+        let output = Payload::Output { outputs, letterbox, recipe, model, original: None };
+        TensorMeta::set(buffer.get_mut().unwrap(), Arc::new(output));
+        batcher.leave(7);
+        assert_eq!(waits(), 0);
+        drop(buffer);
         assert_eq!(waits(), 1);
     }
 }
