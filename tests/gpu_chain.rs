@@ -7,12 +7,15 @@
 mod common;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use common::gpu::setting;
 use common::{gpu_chain_or_skip, path, run, shapes};
+use cudarc::driver::sys;
 use gst::prelude::*;
-use gsttrt::core::cuda::driver::{Context, device_count};
+use gsttrt::core::cuda::driver::{Context, Stream, device_count};
+use gsttrt::core::tensor::{Tensor, Tensors};
+use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
 
 fn decoder() -> String {
     let clip = setting("GPU_CLIP").unwrap_or_else(|| path("tests/data/sample.mp4"));
@@ -332,4 +335,75 @@ fn a_hundred_cycles_leave_no_gpu_memory() {
     let after = free();
     println!("GPU memory free: {before} MiB before 100 cycles, {after} MiB after");
     assert!(after + 16 >= before, "{} MiB are gone", before - after);
+}
+
+/// A batch of another stream may hold what was made of a frame, and a copy in other memory what the frame was. Neither lets the
+/// frame go back to its pool while the GPU reads it.
+#[test]
+fn frames_stay_until_the_gpu_has_read_them() {
+    let Some(context) = common::gpu::context() else { return };
+    common::init();
+    type Release = fn(gst::Buffer);
+    let copied: Release = |buffer| {
+        let mut other = gst::Buffer::with_size(4).unwrap();
+        buffer.copy_into(other.get_mut().unwrap(), gst::BUFFER_COPY_METADATA, ..).unwrap();
+    };
+    for release in [drop::<gst::Buffer> as Release, copied] {
+        let stream = Stream::new(&context).unwrap();
+        let gate = Arc::new(Gate::default());
+        gate.close(&stream);
+        let tensor = Tensor::from_slice("images", &[1], &[1.0f32]);
+        let tensors = Arc::new(Tensors::new(vec![tensor], Some(stream.record().unwrap()), None));
+        let payload = Arc::new(Payload::Skipped { input: tensors });
+        let mut buffer = gst::Buffer::with_size(4).unwrap();
+        TensorMeta::set(buffer.get_mut().unwrap(), payload.clone());
+
+        let (released, is_released) = std::sync::mpsc::channel();
+        let was_open = std::thread::scope(|scope| {
+            let gate = &gate;
+            let thread = scope.spawn(move || {
+                release(buffer);
+                let was_open = gate.is_open();
+                let _ = released.send(());
+                was_open
+            });
+            // Nothing comes as long as the gate is closed, unless the thread does not wait.
+            let early = is_released.recv_timeout(std::time::Duration::from_millis(200)).is_ok();
+            gate.open();
+            thread.join().unwrap() && !early
+        });
+        assert!(was_open, "the frame was given back while the GPU was reading it");
+        drop(payload);
+    }
+}
+
+/// What is queued behind it waits until it is opened.
+#[derive(Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn close(self: &Arc<Self>, stream: &Stream) {
+        unsafe extern "C" fn pass(gate: *mut std::ffi::c_void) {
+            // SAFETY: `close` gave a reference away for this.
+            let gate = unsafe { Arc::from_raw(gate.cast::<Gate>()) };
+            let is_open = gate.is_open.lock().unwrap();
+            drop(gate.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
+        }
+        let _entered = stream.context().enter().unwrap();
+        let gate = Arc::into_raw(self.clone()).cast_mut().cast();
+        // SAFETY: the stream is alive, and `pass` takes over the reference.
+        unsafe { sys::cuLaunchHostFunc(stream.raw().cast(), Some(pass), gate) }.result().unwrap();
+    }
+
+    fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+
+    fn is_open(&self) -> bool {
+        *self.is_open.lock().unwrap()
+    }
 }

@@ -225,6 +225,11 @@ impl Request {
 }
 
 impl PendingOutput {
+    /// What the outputs are computed from.
+    pub(crate) fn picture(&self) -> &Arc<Tensors> {
+        &self.request.picture
+    }
+
     /// Wants the outputs no more. Who waits for them is woken.
     pub fn give_up(&self) {
         self.request.lose();

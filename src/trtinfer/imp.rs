@@ -247,11 +247,12 @@ impl TrtInfer {
 
     fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Failure> {
         let mut running = self.running.lock().unwrap();
-        let Some(payload) = TensorMeta::take(buffer) else {
-            return Err(missing_tensor("trtinfer got a frame without a tensor").into());
+        // It stays on the buffer until another takes its place: the GPU may still read the frame.
+        let Some(payload) = TensorMeta::get(buffer) else {
+            return Err(missing_tensor().into());
         };
         let Payload::Input { tensors, letterbox, recipe, original } = &*payload else {
-            return Err(missing_tensor("trtinfer got a frame that another trtinfer has already handled").into());
+            return Err(inferred_before().into());
         };
         let tensor = &tensors[0];
 
@@ -352,8 +353,14 @@ impl From<Error> for Failure {
     }
 }
 
-fn missing_tensor(what: &str) -> Error {
-    Error::new(ErrorKind::WrongType, what)
+fn missing_tensor() -> Error {
+    Error::new(ErrorKind::WrongType, "trtinfer got a frame without a tensor")
+        .cause("trtpreprocess is missing before it, or an element between them, such as compositor, makes new frames without tensors")
+        .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before trtpreprocess or behind trtnms")
+}
+
+fn inferred_before() -> Error {
+    Error::new(ErrorKind::WrongType, "trtinfer got a frame that another trtinfer has already handled")
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …, once each for a model")
 }
 

@@ -18,6 +18,7 @@ use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::meta::detection;
+use crate::gst::meta::picture::Way;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
@@ -66,6 +67,7 @@ struct State {
     /// Of the finder's labels.
     names: detection::LabelQuarks,
     drawing: Drawing,
+    way: Way,
     /// Frames since the start, those without objects and those that trtinfer let pass included.
     frames: u64,
     /// Whether the finder has detections of a frame of these caps and this segment.
@@ -146,10 +148,11 @@ impl TrtNms {
         let frame = state.frames;
         state.frames += 1;
         let Some(payload) = TensorMeta::get(buffer) else {
-            return Err(missing("trtnms got a frame without tensors", "trtpreprocess ! trtinfer").into());
+            return Err(missing_tensors().into());
         };
         let (tensors, letterbox, recipe, model) = match &*payload {
             Payload::Output { outputs, letterbox, recipe, model, .. } => {
+                let letterbox = state.way.follow(self.obj().sink_pad(), state.drawing.size(), letterbox)?;
                 (self.outputs(&payload, outputs)?, letterbox, recipe, model)
             }
             Payload::Skipped { .. } => {
@@ -166,7 +169,7 @@ impl TrtNms {
                 return Ok(Some(held).filter(|_| settings.hold_detections && state.can_hold));
             }
             Payload::Input { .. } => {
-                return Err(missing("trtnms got a frame that no model has seen", "trtinfer").into());
+                return Err(not_inferred().into());
             }
         };
 
@@ -175,18 +178,18 @@ impl TrtNms {
         }
         let State { finder, names, drawing, .. } = state;
         let finder = match finder {
-            Some(finder) if finder.suits(model, tensors, letterbox) => {
+            Some(finder) if finder.suits(model, tensors, &letterbox) => {
                 self.adjust(finder, settings.wishes);
                 finder
             }
             other => {
                 *names = detection::LabelQuarks::default();
                 drawing.labels_change();
-                other.insert(self.finder(settings.wishes, model, tensors, letterbox, recipe)?)
+                other.insert(self.finder(settings.wishes, model, tensors, &letterbox, recipe)?)
             }
         };
         let style = settings.draw.then_some(settings.style);
-        let painted = drawing.find(finder, tensors, letterbox, buffer, ours, style.as_ref())?;
+        let painted = drawing.find(finder, tensors, &letterbox, buffer, ours, style.as_ref())?;
         let count = finder.detections().len();
         gst::trace!(CAT, imp = self, "frame {frame}: {count} objects");
         let (draw, painted) = match painted {
@@ -262,9 +265,15 @@ impl TrtNms {
     }
 }
 
-fn missing(what: &str, elements: &str) -> Error {
-    Error::new(ErrorKind::WrongType, what)
-        .cause(format!("{elements} is missing before trtnms in the launch line"))
+fn missing_tensors() -> Error {
+    Error::new(ErrorKind::WrongType, "trtnms got a frame without tensors")
+        .cause("trtpreprocess ! trtinfer is missing before trtnms in the launch line, or an element between them, such as compositor, makes new frames without tensors")
+        .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before trtpreprocess or behind trtnms")
+}
+
+fn not_inferred() -> Error {
+    Error::new(ErrorKind::WrongType, "trtnms got a frame that no model has seen")
+        .cause("trtinfer is missing before trtnms in the launch line")
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …")
 }
 
@@ -525,7 +534,8 @@ impl BaseTransformImpl for TrtNms {
         let mut state = self.state.lock().unwrap();
         let (finder, frames) = state.take().map_or((None, 0), |old| (old.finder, old.frames));
         let (names, drawing) = (detection::LabelQuarks::default(), Drawing::new(format));
-        *state = Some(State { finder, names, drawing, frames, can_hold: false, task: None });
+        let way = Way::default();
+        *state = Some(State { finder, names, drawing, way, frames, can_hold: false, task: None });
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use crate::gst::batch_pool;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::held_frame::HeldFrames;
+use crate::gst::meta::picture;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
@@ -114,8 +115,8 @@ impl TrtPreprocess {
                 let tensors = match format.on_gpu(buffer, false)? {
                     Some(frame) => {
                         frame.order(gpu.stream())?;
-                        // SAFETY: `Format` checked the planes against their memory, and the buffer stays until its payload
-                        // is dropped, which waits for the fence.
+                        // SAFETY: `Format` checked the planes against their memory, and the buffer keeps it until its
+                        // TensorMeta is freed, which waits for the fence.
                         unsafe { gpu.of_gpu(&frame.planes) }?
                     }
                     None => format.read(buffer, |frame| gpu.of_host(frame))?,
@@ -383,6 +384,11 @@ impl BaseTransformImpl for TrtPreprocess {
             }
         }
         BaseTransformImplExt::parent_query(self, direction, query)
+    }
+
+    /// Tells trtnms where its points are in the picture here.
+    fn src_event(&self, event: gst::Event) -> bool {
+        picture::answer(&event) || self.parent_src_event(event)
     }
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {

@@ -86,6 +86,17 @@ impl Line {
         self.harness.pull().expect("each frame comes out")
     }
 
+    /// A frame that may be refused.
+    pub fn try_push(&mut self, buffer: gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
+        self.harness.push(buffer)
+    }
+
+    /// How many events of that name have come out upstream since the last call.
+    pub fn upstream_events(&mut self, name: &str) -> usize {
+        let harness = &mut self.harness;
+        std::iter::from_fn(|| harness.try_pull_upstream_event()).filter(|event| event.type_().name() == name).count()
+    }
+
     /// What is found in a grey frame of 64x64.
     #[track_caller]
     pub fn found(&mut self) -> Vec<Found> {

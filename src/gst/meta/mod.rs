@@ -3,6 +3,7 @@
 
 pub mod detection;
 pub mod gst_tensor;
+pub(crate) mod picture;
 pub mod tensor;
 
 use std::ops::ControlFlow;

@@ -1,0 +1,251 @@
+//! What the elements between trtpreprocess and trtnms do to the picture.
+//!
+//! The tensor on a frame says where it lies in the picture that trtpreprocess saw, and trtnms has to know where that is in the
+//! picture that it gets. Metas cannot tell: videoflip and videobox copy them as videoconvert does. But elements that change the
+//! geometry translate the coordinates of a pointer in navigation events, so that a click on the screen arrives at the point of
+//! the source that was clicked on. So trtnms sends two points upstream with each frame, and trtpreprocess answers with where
+//! they arrived. Scaling alone leaves both at the same fractions of the picture. Where only queues stand between our elements
+//! nothing is sent.
+//!
+//! Where an answer is new, each element between is asked by itself. That tells the one to blame, and what the sum of all
+//! cannot show: borders that a scaler adds, and scalers that do not translate coordinates.
+
+use std::sync::{Arc, Mutex};
+
+use gst::glib;
+use gst::prelude::*;
+use gst_video::VideoInfo;
+
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::image::geometry::Letterbox;
+
+type Point = (f64, f64);
+/// Width and height.
+type Size = (u32, u32);
+
+const FIELD: &str = "trt-arrival";
+
+/// Where a point arrived, once it has.
+#[derive(Clone, Debug, Default, glib::Boxed)]
+#[boxed_type(name = "GstTrtArrival")]
+struct Arrival(Arc<Mutex<Option<Point>>>);
+
+/// Sends a point of the picture at a sink pad upstream, and says where it arrived.
+fn send(pad: &gst::Pad, (x, y): Point) -> Option<Point> {
+    let arrival = Arrival::default();
+    let structure = gst::Structure::builder("application/x-gst-navigation")
+        .field("event", "mouse-move")
+        .field("pointer_x", x)
+        .field("pointer_y", y)
+        .field(FIELD, &arrival)
+        .build();
+    pad.push_event(gst::event::Navigation::new(structure));
+    let arrived = arrival.0.lock().unwrap();
+    *arrived
+}
+
+/// Notes where a point of trtnms arrived; `false` for other events.
+pub fn answer(event: &gst::EventRef) -> bool {
+    let gst::EventView::Navigation(navigation) = event.view() else { return false };
+    let Some(structure) = navigation.structure() else { return false };
+    let Ok(arrival) = structure.get::<Arrival>(FIELD) else { return false };
+    let coordinates = ["pointer_x", "pointer_y"].map(|field| structure.get::<f64>(field));
+    if let [Ok(x), Ok(y)] = coordinates {
+        *arrival.0.lock().unwrap() = Some((x, y));
+    }
+    true
+}
+
+/// Two points that no crop, border, flip or rotation leaves both where scaling does.
+fn points((width, height): Size) -> [Point; 2] {
+    [(0.0, 0.0), (f64::from(width), f64::from(height) / 2.0)]
+}
+
+fn are_near(a: &[Point; 2], b: &[Point; 2]) -> bool {
+    a.iter().zip(b).all(|(a, b)| (a.0 - b.0).abs() < 0.01 && (a.1 - b.1).abs() < 0.01)
+}
+
+/// What is known of the way from trtpreprocess to trtnms.
+#[derive(Default)]
+pub struct Way {
+    last: Option<Seen>,
+}
+
+/// What was found to be nothing but scaling.
+#[derive(PartialEq)]
+struct Seen {
+    made_of: Size,
+    size: Size,
+    arrived: [Point; 2],
+}
+
+impl Way {
+    /// The letterbox for the picture of that size that comes to `pad`, whose tensor was laid out by `letterbox`.
+    ///
+    /// # Errors
+    /// `Negotiation`, where the picture was not only scaled in between.
+    pub fn follow(&mut self, pad: &gst::Pad, size: Size, letterbox: &Letterbox) -> Result<Letterbox> {
+        let made_of = (letterbox.frame_width, letterbox.frame_height);
+        if size == made_of && is_plain(pad) {
+            return Ok(*letterbox);
+        }
+        let scaled = Letterbox { frame_width: size.0, frame_height: size.1, ..*letterbox };
+        let [Some(first), Some(second)] = points(size).map(|point| send(pad, point)) else {
+            // The pads are flushing, or a frame came another way than events go back.
+            let is_known = self.last.as_ref().is_some_and(|seen| (seen.made_of, seen.size) == (made_of, size));
+            return if size == made_of || is_known { Ok(scaled) } else { Err(unknown(made_of, size)) };
+        };
+        let seen = Seen { made_of, size, arrived: [first, second] };
+        if self.last.as_ref() != Some(&seen) {
+            // Each step is judged by itself: together a crop and a scaler may look like no change.
+            for step in steps(pad) {
+                step.check()?;
+            }
+            self.last = Some(seen);
+        }
+        Ok(scaled)
+    }
+}
+
+fn is_trtpreprocess(element: &gst::Element) -> bool {
+    element.type_().name() == "GstTrtPreprocess"
+}
+
+/// Whether there are only our elements and queues up to trtpreprocess, as usual. To see that takes a tenth of the time that
+/// events take.
+fn is_plain(pad: &gst::Pad) -> bool {
+    let mut next = pad.clone();
+    while let Some(element) = next.peer().and_then(|source| source.parent_element()) {
+        if is_trtpreprocess(&element) {
+            return true;
+        }
+        let passes = ["GstTrtInfer", "GstQueue"].contains(&element.type_().name());
+        match element.static_pad("sink").filter(|_| passes) {
+            Some(sink) => next = sink,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// An element on the way.
+struct Step {
+    element: gst::Element,
+    /// Where the picture goes in.
+    sink: gst::Pad,
+    /// Where what comes out arrives.
+    next: gst::Pad,
+}
+
+/// The elements before `pad` up to trtpreprocess, the nearest to it first. Where the way parts or is hidden, it ends there.
+fn steps(pad: &gst::Pad) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut next = pad.clone();
+    while let Some(source) = real_peer(&next)
+        && let Some(element) = source.parent_element()
+        && !is_trtpreprocess(&element)
+        && let Ok(Some(sink)) = source.iterate_internal_links().next()
+    {
+        steps.push(Step { element, sink: sink.clone(), next: std::mem::replace(&mut next, sink) });
+    }
+    steps.reverse();
+    steps
+}
+
+/// The pad of an element that is linked with `pad`, through the walls of bins.
+fn real_peer(pad: &gst::Pad) -> Option<gst::Pad> {
+    let mut peer = pad.peer()?;
+    loop {
+        peer = match peer.downcast::<gst::ProxyPad>() {
+            Err(peer) => return Some(peer),
+            Ok(proxy) => match proxy.downcast::<gst::GhostPad>() {
+                Ok(ghost) => ghost.target()?,
+                Err(proxy) => proxy.internal()?.peer()?,
+            },
+        };
+    }
+}
+
+impl Step {
+    fn check(&self) -> Result<()> {
+        let picture = |pad: &gst::Pad| VideoInfo::from_caps(pad.current_caps()?.as_ref()).ok();
+        let (Some(before), Some(after)) = (picture(&self.sink), picture(&self.next)) else { return Ok(()) };
+        let size = |info: &VideoInfo| (info.width(), info.height());
+        let (sent, scaled) = (points(size(&after)), points(size(&before)));
+        let arrived = sent.map(|point| self.arrival(point));
+        let [Some(first), Some(second)] = arrived else { return Ok(()) };
+        let arrived = [first, second];
+        let class = self.element.factory().and_then(|factory| factory.metadata("klass").map(String::from));
+        let is_of = |kind: &str| class.as_ref().is_some_and(|class| class.contains(kind));
+        // Some scalers translate no coordinates, and a queue may hold pictures of another size than it takes.
+        let translates_none = is_of("Scaler") || !self.element.is::<gst_base::BaseTransform>();
+        let only_scales = are_near(&arrived, &scaled) || translates_none && are_near(&arrived, &sent);
+        let does = if is_of("Transform") {
+            "may move what is in the picture"
+        } else if only_scales && !(self.adds_borders() && aspect(&before) != aspect(&after)) {
+            return Ok(());
+        } else if only_scales {
+            "adds borders to the picture"
+        } else if second.0 > first.0 && second.1 > first.1 {
+            "crops the picture or adds borders to it"
+        } else {
+            "flips or rotates the picture"
+        };
+        Err(moved(&self.element, does))
+    }
+
+    /// Where a point of what comes out was in what went in.
+    fn arrival(&self, point: Point) -> Option<Point> {
+        let end = self.sink.add_probe(gst::PadProbeType::EVENT_UPSTREAM, |_, info| match info.event() {
+            Some(event) if answer(event) => gst::PadProbeReturn::Handled,
+            _ => gst::PadProbeReturn::Ok,
+        })?;
+        let arrived = send(&self.next, point);
+        self.sink.remove_probe(end);
+        arrived
+    }
+
+    /// Whether it keeps the shape of the picture by borders where that of the frame changes.
+    fn adds_borders(&self) -> bool {
+        let property = self.element.find_property("add-borders");
+        property.is_some_and(|property| property.value_type() == glib::Type::BOOL)
+            && self.element.property::<bool>("add-borders")
+    }
+}
+
+/// Width to height of the picture as it is shown.
+fn aspect(info: &VideoInfo) -> gst::Fraction {
+    let par = info.par();
+    let (width, height) =
+        (i64::from(info.width()) * i64::from(par.numer()), i64::from(info.height()) * i64::from(par.denom()));
+    let (mut a, mut b) = (width, height);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    let divisor = a.max(1);
+    gst::Fraction::new((width / divisor) as i32, (height / divisor) as i32)
+}
+
+const REMEDY: &str = "before trtpreprocess or behind trtnms";
+
+fn moved(element: &gst::Element, does: &str) -> Error {
+    let factory = element.factory().map(|factory| factory.name().to_string()).unwrap_or_default();
+    let name = format!("{} ({factory})", element.name());
+    let remedy = if does.starts_with("adds") {
+        format!("Set add-borders=false on {factory}, or put it {REMEDY}")
+    } else {
+        format!("Put {factory} {REMEDY}")
+    };
+    Error::new(ErrorKind::Negotiation, "Boxes cannot be placed in this frame")
+        .cause(format!("{name} {does} between trtpreprocess and trtnms, and boxes would no longer fit the objects"))
+        .remedy(remedy)
+}
+
+fn unknown(made_of: Size, size: Size) -> Error {
+    Error::new(ErrorKind::Negotiation, "Boxes cannot be placed in this frame")
+        .cause(format!(
+            "trtpreprocess saw a picture of {}x{}, trtnms gets one of {}x{}, and cannot ask how it was changed",
+            made_of.0, made_of.1, size.0, size.1
+        ))
+        .remedy(format!("Put the elements that change the picture {REMEDY}"))
+}
