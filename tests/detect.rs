@@ -154,7 +154,7 @@ fn videos_of_phones_run_upright() {
     // The same as of frames that are turned by hand.
     let by_hand = launch(&format!(
         "filesrc location={} ! decodebin ! videoflip video-direction=90r ! trtpreprocess \
-         ! trtinfer backend=cpu interval=50 model-file={} ! trtnms post-messages=true ! fakesink",
+         ! trtinfer backend=cpu interval=50 model-file={} ! trtnms post-messages=true hold-detections=false ! fakesink",
         path("tests/data/sample.mp4"),
         shapes()
     ));
