@@ -29,10 +29,10 @@ TESTS = Path(__file__).resolve().parent.parent
 SAMPLE = TESTS / "data/sample.mp4"
 THRESHOLDS = {"conf": 0.25, "iou": 0.45}  # the defaults of trtnms
 SIDE = 160  # of the fresh network's input
-SCENES, EPOCHS = 256, 14
+SCENES, EPOCHS = 256, 20
 NAMES = ("disc", "box", "triangle")
 CLIPS = (("wide", 854, 470), ("tall", 480, 854), ("high", 1280, 720))  # width, height
-PARTS, FRAMES = 4, 12  # scenes of a clip, and their frames
+PARTS, FRAMES = 6, 12  # scenes of a clip, and their frames
 
 
 def predict(model, frames, **more):
