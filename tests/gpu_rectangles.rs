@@ -9,8 +9,8 @@ use common::boxes::found;
 use common::onnx::{F32, Graph, int, ints};
 use common::{init, scratch};
 use gst_check::Harness;
+use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt::session::{Detector, parse_options};
-use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
 
 /// Wide, high, square, and the first once more: for each the tensor's size.
 const FRAMES: [((usize, usize), (u32, u32)); 4] =
