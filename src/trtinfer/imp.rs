@@ -54,7 +54,7 @@ struct Session {
     /// Whether it still has to: for tensors of a size that only frames tell.
     waits: bool,
     /// What frames become, as far as is known yet.
-    tensor: InputSpec,
+    tensor: Arc<InputSpec>,
 }
 
 /// What the streaming thread works with.
@@ -107,7 +107,7 @@ impl TrtInfer {
         };
         let (model, seat, loads) = sharing::join(&settings, open)?;
         self.share_context(&model, &settings);
-        let (waits, tensor) = (model.plan.waits_for_frames(), model.plan.spec.clone());
+        let (waits, tensor) = (model.plan.waits_for_frames(), Arc::new(model.plan.spec.clone()));
         Ok(Session { model, seat: Arc::new(seat), loads, waits, tensor })
     }
 
@@ -229,13 +229,19 @@ impl TrtInfer {
     fn fit(&self, dims: &Dims, running: &mut Running) {
         let mut current = self.session.lock().unwrap();
         let Some(session) = current.as_mut().filter(|session| session.model.plan.waits_for_frames()) else { return };
-        let mut spec = session.model.plan.spec.clone();
-        if session.seat.is_left() || !session.waits && spec.desc.dims == *dims {
+        let plan = &session.model.plan;
+        if session.seat.is_left() || !session.waits && plan.spec.desc.dims == *dims {
             return;
         }
+        let mut open = plan.model().image_input().dims.clone();
+        open.0[0] = 1;
+        if !dims.fits(&open) {
+            return; // the first frame brings an error
+        }
         gst::info!(CAT, imp = self, "loading the model for {dims}");
+        let mut spec = plan.spec.clone();
         spec.desc.dims = dims.clone();
-        let model = Arc::new(SharedModel::new(session.model.plan.for_tensor(spec)));
+        let model = Arc::new(SharedModel::new(plan.for_tensor(spec)));
         let seat = ModelHandle::take(&model.opening).expect("nobody has left it");
         session.seat.leave();
         running.batcher = None;
@@ -535,7 +541,7 @@ impl BaseTransformImpl for TrtInfer {
         if let Some(tensor) = tensor {
             self.fit(&tensor.desc.dims, &mut self.running.lock().unwrap());
             if let Some(session) = &mut *self.session.lock().unwrap() {
-                session.tensor = tensor;
+                session.tensor = Arc::new(tensor);
             }
         }
         Ok(())

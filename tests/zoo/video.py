@@ -187,13 +187,14 @@ def train(folder):
 def film(path, width, height, seed):
     """Writes a clip of one scene, as the usual encoder makes it."""
     line = (
-        f"fdsrc ! rawvideoparse format=bgr width={width} height={height} framerate=25/1 ! videoconvert ! video/x-raw,format=I420 ! "
+        f"fdsrc ! rawvideoparse format=bgrx width={width} height={height} framerate=25/1 ! videoconvert ! video/x-raw,format=I420 ! "
         f"x264enc bitrate=4000 ! h264parse ! mp4mux ! filesink location={path}"
     )
     scene = Scene(seed, width, height)
     with subprocess.Popen(["gst-launch-1.0", "-q", *line.split()], stdin=subprocess.PIPE) as process:
         for number in range(FRAMES):
-            process.stdin.write(scene.frame(number / 25)[0].tobytes())
+            # With four bytes a pixel, rows need no padding.
+            process.stdin.write(cv2.cvtColor(scene.frame(number / 25)[0], cv2.COLOR_BGR2BGRA).tobytes())
     if process.returncode:
         sys.exit(f"video: {path.name} cannot be encoded")
 
