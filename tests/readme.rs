@@ -31,22 +31,37 @@ fn dedented(text: &str) -> String {
     text.lines().map(|line| line.get(indent.unwrap_or(0)..).unwrap_or("")).collect::<Vec<_>>().join("\n")
 }
 
+/// Where the n-th block of code of a language lies in a page.
+fn block(text: &str, language: &str, n: usize) -> std::ops::Range<usize> {
+    let fence = format!("```{language}\n");
+    let begin =
+        text.match_indices(&fence).nth(n).unwrap_or_else(|| panic!("no block {n} of {language}")).0 + fence.len();
+    begin..begin + text[begin..].find("```").unwrap()
+}
+
+/// `UPDATE_SNAPSHOT=1` takes the examples over into the pages.
 #[test]
 fn pages_show_the_examples_as_they_are() {
-    for (page, example, comment) in [
-        ("README.md", "examples/detections.py", "#"),
-        ("docs/library.md", "examples/detections.py", "#"),
-        ("docs/library.md", "examples/detections.rs", "//"),
-        ("docs/library.md", "examples/detections.c", "/*"),
-        ("docs/library.md", "examples/session.rs", "//"),
-        ("docs/library.md", "examples/session.c", "/*"),
+    for (page, language, n, example, comment) in [
+        ("README.md", "python", 0, "examples/detections.py", "#"),
+        ("docs/library.md", "python", 0, "examples/detections.py", "#"),
+        ("docs/library.md", "rust", 0, "examples/detections.rs", "//"),
+        ("docs/library.md", "c", 0, "examples/detections.c", "/*"),
+        ("docs/library.md", "rust", 1, "examples/session.rs", "//"),
+        ("docs/library.md", "c", 1, "examples/session.c", "/*"),
     ] {
-        let text = std::fs::read_to_string(path(page)).unwrap();
+        let mut text = std::fs::read_to_string(path(page)).unwrap();
         let source = std::fs::read_to_string(path(example)).unwrap();
         let (_, rest) = source.split_once(&format!("{comment} README: begin")).unwrap();
         let (shown, _) = rest.split_once(&format!("{comment} README: end")).unwrap();
-        let shown = dedented(shown.split_once('\n').unwrap().1);
-        assert!(text.contains(shown.trim_end()), "{page} does not show {example} as it is:\n{shown}");
+        let shown = format!("{}\n", dedented(shown.split_once('\n').unwrap().1).trim_end());
+        let block = block(&text, language, n);
+        if std::env::var_os("UPDATE_SNAPSHOT").is_some() {
+            text.replace_range(block, &shown);
+            std::fs::write(path(page), text).unwrap();
+        } else {
+            assert_eq!(text[block], shown, "{page} does not show {example} as it is");
+        }
     }
 }
 
