@@ -53,7 +53,8 @@ const NEIGHBOURS: &[(&str, Effect)] = &[
     ("videoflip video-direction=vert", Moves(|[l, t, r, b]| [l, 1.0 - b, r, 1.0 - t], "videoflip")),
     ("videoflip video-direction=ul-lr", Moves(|[l, t, r, b]| [t, l, b, r], "videoflip")),
     ("videoflip video-direction=ur-ll", Moves(|[l, t, r, b]| [1.0 - b, 1.0 - r, 1.0 - t, 1.0 - l], "videoflip")),
-    ("videorate ! video/x-raw,framerate=60/1", Follows),
+    // Without that time it would repeat the last frame until the end of the clip.
+    ("videorate max-duplication-time=50000000 ! video/x-raw,framerate=60/1", Follows),
     ("tee ! queue", Follows),
     ("queue", Follows),
     ("gamma gamma=1.1", Follows),
