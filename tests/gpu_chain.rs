@@ -13,9 +13,9 @@ use common::gpu::setting;
 use common::{gpu_chain_or_skip, path, run, shapes};
 use cudarc::driver::sys;
 use gst::prelude::*;
-use gsttrt::cuda::driver::{Context, Stream, device_count};
-use gsttrt::meta::tensor::{Payload, TensorMeta};
-use gsttrt::tensor::{Tensor, Tensors};
+use gsttrt::core::cuda::driver::{Context, Stream, device_count};
+use gsttrt::core::tensor::{Tensor, Tensors};
+use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
 
 fn decoder() -> String {
     let clip = setting("GPU_CLIP").unwrap_or_else(|| path("tests/data/sample.mp4"));
@@ -54,9 +54,9 @@ fn watch(pipeline: &gst::Pipeline, element: &str, mut look: impl FnMut(&gst::Pad
 }
 
 /// What tells one frame in GPU memory from another: the memory itself, and where its planes begin.
-type Place = (usize, Vec<usize>, Vec<i32>);
+type MemoryKind = (usize, Vec<usize>, Vec<i32>);
 
-fn place(buffer: &gst::BufferRef) -> Place {
+fn place(buffer: &gst::BufferRef) -> MemoryKind {
     assert!(buffer.peek_memory(0).is_type("gst.cuda.memory"), "a frame left GPU memory");
     let meta = buffer.meta::<gst_video::VideoMeta>().expect("frames of a pool have it");
     (buffer.peek_memory(0).as_ptr() as usize, meta.offset().to_vec(), meta.stride().to_vec())
@@ -68,7 +68,7 @@ fn frames_are_the_decoders_own_up_to_the_sink() {
         return;
     }
     let pipeline = pipeline(&format!("{} ! {} ! fakesink sync=false", decoder(), detector("draw=true")));
-    let [decoded, shown] = [(); 2].map(|()| Arc::new(Mutex::new(Vec::<Place>::new())));
+    let [decoded, shown] = [(); 2].map(|()| Arc::new(Mutex::new(Vec::<MemoryKind>::new())));
     for (element, places) in [("decoder", decoded.clone()), ("nms", shown.clone())] {
         watch(&pipeline, element, move |pad, buffer| {
             let caps = pad.current_caps().expect("before buffers");
@@ -132,7 +132,7 @@ fn frames_that_were_held_are_drawn_on_where_they_are() {
         *hold.lock().unwrap() = info.buffer().cloned();
         gst::PadProbeReturn::Ok
     });
-    let [made, shown] = [(); 2].map(|()| Arc::new(Mutex::new(Vec::<(usize, Place)>::new())));
+    let [made, shown] = [(); 2].map(|()| Arc::new(Mutex::new(Vec::<(usize, MemoryKind)>::new())));
     for (element, places) in [("source", made.clone()), ("nms", shown.clone())] {
         watch(&pipeline, element, move |_, buffer| {
             places.lock().unwrap().push((buffer.as_ptr() as usize, place(buffer)));

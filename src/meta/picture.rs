@@ -16,8 +16,8 @@ use gst::glib;
 use gst::prelude::*;
 use gst_video::VideoInfo;
 
-use crate::error::{Error, Kind, Result};
-use crate::vision::geometry::Letterbox;
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::image::geometry::Letterbox;
 
 type Point = (f64, f64);
 /// Width and height.
@@ -242,13 +242,13 @@ fn moved(element: &gst::Element, does: &str) -> Error {
     } else {
         format!("Put {factory} {REMEDY}")
     };
-    Error::new(Kind::Negotiation, "Boxes cannot be placed in this frame")
+    Error::new(ErrorKind::Negotiation, "Boxes cannot be placed in this frame")
         .cause(format!("{name} {does} between trtpreprocess and trtnms, and boxes would no longer fit the objects"))
         .remedy(remedy)
 }
 
 fn unknown(made_of: Size, size: Size) -> Error {
-    Error::new(Kind::Negotiation, "Boxes cannot be placed in this frame")
+    Error::new(ErrorKind::Negotiation, "Boxes cannot be placed in this frame")
         .cause(format!(
             "trtpreprocess saw a picture of {}x{}, trtnms gets one of {}x{}, and cannot ask how it was changed",
             made_of.0, made_of.1, size.0, size.1

@@ -11,21 +11,21 @@ use gst_base::subclass::prelude::*;
 
 use super::LayoutChoice;
 use super::drawing::{Drawing, Painted, is_drawable};
-use crate::backend::batcher::{Lost, Ticket};
-use crate::cuda;
-use crate::cuda::gst::Slot;
-use crate::error::{Error, Kind, Result};
-use crate::meta::detection;
-use crate::meta::picture::Way;
-use crate::meta::tensor::{Payload, TensorMeta};
-use crate::model::Model;
+use crate::backends::batcher::{Lost, PendingOutput};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::tensor::{Tensor, Tensors};
+use crate::gst::cuda;
+use crate::gst::cuda::CudaContextSlot;
+use crate::gst::meta::detection;
+use crate::gst::meta::picture::Way;
+use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::stats::{self, Span, Stats};
+use crate::gst::video::{self, Format};
+use crate::image::geometry::Letterbox;
+use crate::image::overlay::Style;
+use crate::image::transform::InputTransform;
+use crate::model::ModelInfo;
 use crate::session::{Finder, Wishes};
-use crate::stats::{self, Stage, Stats};
-use crate::tensor::{Tensor, Tensors};
-use crate::video::{self, Format};
-use crate::vision::geometry::Letterbox;
-use crate::vision::overlay::Style;
-use crate::vision::recipe::Recipe;
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtnms", gst::DebugColorFlags::empty(), Some("Model outputs to boxes")));
@@ -60,7 +60,7 @@ impl Default for Settings {
 struct State {
     finder: Option<Finder>,
     /// Of the finder's labels.
-    names: detection::Names,
+    names: detection::LabelQuarks,
     drawing: Drawing,
     way: Way,
     /// Frames since the start, those without objects and those that trtinfer let pass included.
@@ -71,7 +71,7 @@ struct State {
 /// What is left to do with the frame whose objects have just been found.
 struct Task {
     /// Begun before its objects were sought.
-    stage: Stage,
+    stage: Span,
     frame: u64,
     /// `None` where nothing is to be drawn, or it is already.
     draw: Option<Style>,
@@ -85,7 +85,7 @@ struct Task {
 pub struct TrtNms {
     settings: Mutex<Settings>,
     state: Mutex<Option<State>>,
-    cuda: Slot,
+    cuda: CudaContextSlot,
     stats: Stats,
     awaited: Mutex<Awaited>,
 }
@@ -102,7 +102,11 @@ enum Awaited {
 
 impl TrtNms {
     /// The outputs for a frame, once there are any.
-    fn outputs<'a>(&self, payload: &'a Arc<Payload>, ticket: &'a Ticket) -> std::result::Result<&'a Tensors, Lost> {
+    fn outputs<'a>(
+        &self,
+        payload: &'a Arc<Payload>,
+        ticket: &'a PendingOutput,
+    ) -> std::result::Result<&'a Tensors, Lost> {
         match &mut *self.awaited.lock().unwrap() {
             Awaited::Stop => return Err(Lost::Left),
             awaited => *awaited = Awaited::Outputs(payload.clone()),
@@ -131,7 +135,7 @@ impl TrtNms {
     /// painted on. There is nothing to do with frames that trtinfer let pass.
     fn find(&self, state: &mut State, buffer: &gst::BufferRef, ours: bool) -> std::result::Result<Option<Task>, Lost> {
         let settings = self.settings.lock().unwrap().clone();
-        let stage = Stage::begin(settings.measure);
+        let stage = Span::begin(settings.measure);
         let frame = state.frames;
         state.frames += 1;
         let Some(payload) = TensorMeta::get(buffer) else {
@@ -161,7 +165,7 @@ impl TrtNms {
                 finder
             }
             other => {
-                *names = detection::Names::default();
+                *names = detection::LabelQuarks::default();
                 drawing.labels_change();
                 other.insert(self.finder(settings.wishes, model, tensors, &letterbox, recipe)?)
             }
@@ -180,10 +184,10 @@ impl TrtNms {
     fn finder(
         &self,
         wishes: Wishes,
-        model: &Arc<Model>,
+        model: &Arc<ModelInfo>,
         tensors: &[Tensor],
         letterbox: &Letterbox,
-        recipe: &Recipe,
+        recipe: &InputTransform,
     ) -> Result<Finder> {
         let finder = Finder::new(wishes, model, tensors, letterbox)?;
         let layout = finder.decoder.layout();
@@ -237,13 +241,13 @@ impl TrtNms {
 }
 
 fn missing_tensors() -> Error {
-    Error::new(Kind::WrongType, "trtnms got a frame without tensors")
+    Error::new(ErrorKind::WrongType, "trtnms got a frame without tensors")
         .cause("trtpreprocess ! trtinfer is missing before trtnms in the launch line, or an element between them, such as compositor, makes new frames without tensors")
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before trtpreprocess or behind trtnms")
 }
 
 fn not_inferred() -> Error {
-    Error::new(Kind::WrongType, "trtnms got a frame that no model has seen")
+    Error::new(ErrorKind::WrongType, "trtnms got a frame that no model has seen")
         .cause("trtinfer is missing before trtnms in the launch line")
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …")
 }
@@ -335,7 +339,7 @@ impl ObjectImpl for TrtNms {
                     .default_value(default.post_messages)
                     .mutable_playing()
                     .build(),
-                cuda::gst::device_id_property(),
+                cuda::device_id_property(),
                 stats::measure_property(),
                 stats::property(
                     "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
@@ -481,7 +485,7 @@ impl BaseTransformImpl for TrtNms {
         })?;
         let mut state = self.state.lock().unwrap();
         let (finder, frames) = state.take().map_or((None, 0), |old| (old.finder, old.frames));
-        let (names, drawing) = (detection::Names::default(), Drawing::new(format));
+        let (names, drawing) = (detection::LabelQuarks::default(), Drawing::new(format));
         *state = Some(State { finder, names, drawing, way: Way::default(), frames, task: None });
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! `trtnms`: turns a model's outputs into boxes on the frame.
 //!
 //! It decodes the head, drops the repeated boxes, maps the others to pixels of the frame, hangs them on the buffer as metas
-//! that other elements and applications read (see [`meta::detection`](crate::meta::detection)), and draws them.
+//! that other elements and applications read (see [`meta::detection`](crate::gst::meta::detection)), and draws them.
 //!
 //! Elements may stand between trtpreprocess and trtnms. Queues, converters and elements that only scale the picture are followed:
 //! boxes are in pixels of the frame that trtnms gets. Where the picture is cropped, flipped, rotated, given borders or composed
@@ -22,7 +22,7 @@ mod painter;
 use gst::glib;
 use gst::prelude::*;
 
-use crate::vision::layout::Layout;
+use crate::heads::Layout;
 
 glib::wrapper! {
     pub struct TrtNms(ObjectSubclass<imp::TrtNms>) @extends gst_base::BaseTransform, gst::Element, gst::Object;

@@ -1,0 +1,348 @@
+//! [`TensorMeta`]: the tensors that ride on a frame from trtpreprocess through trtinfer to trtnms.
+//!
+//! The payload is shared, so that copying a buffer's metadata (`tee`, `make_writable`) copies a pointer. The meta has no
+//! tags, so that all elements copy it, also those that convert or scale the frame: GStreamer drops metas with tags that an
+//! element does not know. What was done to the picture is not to be seen here; [`super::picture`] finds out.
+//!
+//! The GPU may still read a frame when its buffer is freed or goes back to its pool. GStreamer frees metas before that, so this
+//! one waits there, and where it goes on with a frame in other memory. Others that hold the payload hold the tensors, but not
+//! the frame.
+
+use std::fmt;
+use std::sync::Arc;
+
+use gst::prelude::*;
+
+use super::original::HeldFrame;
+use crate::backends::batcher::PendingOutput;
+use crate::core::tensor::Tensors;
+use crate::image::geometry::Letterbox;
+use crate::image::transform::InputTransform;
+use crate::model::ModelInfo;
+
+/// What rides on a frame.
+#[derive(Debug)]
+pub enum Payload {
+    /// The model's input, one tensor, from trtpreprocess.
+    Input { tensors: Arc<Tensors>, letterbox: Letterbox, recipe: InputTransform, original: Option<HeldFrame> },
+    /// The model's outputs, from trtinfer, or the place in a batch where they will be computed.
+    Output {
+        outputs: PendingOutput,
+        letterbox: Letterbox,
+        recipe: InputTransform,
+        model: Arc<ModelInfo>,
+        original: Option<HeldFrame>,
+    },
+    /// A frame that trtinfer let pass, as its `interval` says, with what the GPU may still be writing.
+    Skipped { input: Arc<Tensors> },
+}
+
+impl Payload {
+    /// What is made of the frame.
+    fn picture(&self) -> &Arc<Tensors> {
+        match self {
+            Payload::Input { tensors, .. } => tensors,
+            Payload::Output { outputs, .. } => outputs.picture(),
+            Payload::Skipped { input } => input,
+        }
+    }
+
+    /// Waits until the GPU no longer reads the frame.
+    fn wait_for_frame(&self) {
+        // A failure of the GPU is an error where the results are read, and after one it reads nothing any more.
+        let _ = self.picture().wait();
+        #[cfg(test)]
+        tests::WAITS.with(|waits| waits.set(waits.get() + 1));
+    }
+}
+
+/// A `GstMeta` that owns a share of a [`Payload`].
+#[repr(transparent)]
+pub struct TensorMeta(imp::TensorMeta);
+
+// SAFETY: the payload is Send and Sync, and a meta is only reached through its buffer.
+unsafe impl Send for TensorMeta {}
+unsafe impl Sync for TensorMeta {}
+
+impl TensorMeta {
+    /// Hangs `payload` on the buffer, in place of any that hung there.
+    pub fn set(buffer: &mut gst::BufferRef, payload: Arc<Payload>) {
+        let Some(mut meta) = buffer.meta_mut::<TensorMeta>() else { return imp::add(buffer, payload) };
+        let replaced = std::mem::replace(&mut meta.0.payload, payload);
+        if !Arc::ptr_eq(replaced.picture(), meta.0.payload.picture()) {
+            replaced.wait_for_frame();
+        }
+    }
+
+    /// The payload, left where it is.
+    pub fn get(buffer: &gst::BufferRef) -> Option<Arc<Payload>> {
+        buffer.meta::<TensorMeta>().map(|meta| meta.0.payload.clone())
+    }
+
+    /// The payload, removed from the buffer once the GPU no longer reads the frame.
+    pub fn take(buffer: &mut gst::BufferRef) -> Option<Arc<Payload>> {
+        let meta = buffer.meta_mut::<TensorMeta>()?;
+        let payload = meta.0.payload.clone();
+        meta.remove().ok()?;
+        Some(payload)
+    }
+}
+
+// SAFETY: imp registers exactly this type for that API.
+unsafe impl MetaAPI for TensorMeta {
+    type GstType = imp::TensorMeta;
+
+    fn meta_api() -> gst::glib::Type {
+        imp::api_type()
+    }
+}
+
+impl fmt::Debug for TensorMeta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TensorMeta").field(&self.0.payload).finish()
+    }
+}
+
+/// Whether the first buffer has all memory of the second, which so stays as long as the first.
+fn keeps_memory_of(copy: &gst::BufferRef, original: &gst::BufferRef) -> bool {
+    original.iter_memories().all(|memory| copy.iter_memories().any(|kept| kept.as_ptr() == memory.as_ptr()))
+}
+
+/// The C side: layout, registration and callbacks.
+mod imp {
+    use std::ptr;
+    use std::sync::{Arc, LazyLock};
+
+    use gst::glib::translate::*;
+    use gst::{ffi, glib};
+
+    use super::Payload;
+
+    #[repr(C)]
+    pub struct TensorMeta {
+        parent: ffi::GstMeta,
+        pub(super) payload: Arc<Payload>,
+    }
+
+    pub(super) fn api_type() -> glib::Type {
+        static TYPE: LazyLock<glib::Type> = LazyLock::new(|| {
+            let tags = [ptr::null::<std::ffi::c_char>()];
+            // SAFETY: the name is new, the tags end with NULL.
+            unsafe {
+                from_glib(ffi::gst_meta_api_type_register(c"GstTrtTensorMetaAPI".as_ptr(), tags.as_ptr() as *mut _))
+            }
+        });
+        *TYPE
+    }
+
+    pub(super) fn add(buffer: &mut gst::BufferRef, payload: Arc<Payload>) {
+        let payload = Arc::into_raw(payload);
+        // SAFETY: the buffer is writable; init takes over the reference that `payload` stands for.
+        unsafe {
+            ffi::gst_buffer_add_meta(buffer.as_mut_ptr(), info(), payload as glib::ffi::gpointer);
+        }
+    }
+
+    fn info() -> *const ffi::GstMetaInfo {
+        struct Info(ptr::NonNull<ffi::GstMetaInfo>);
+        // SAFETY: GStreamer never changes or frees a registered info.
+        unsafe impl Send for Info {}
+        unsafe impl Sync for Info {}
+
+        static INFO: LazyLock<Info> = LazyLock::new(|| {
+            // SAFETY: size and callbacks are those of TensorMeta.
+            let info = unsafe {
+                ffi::gst_meta_register(
+                    api_type().into_glib(),
+                    c"GstTrtTensorMeta".as_ptr(),
+                    size_of::<TensorMeta>(),
+                    Some(init),
+                    Some(free),
+                    Some(transform),
+                )
+            };
+            Info(ptr::NonNull::new(info.cast_mut()).expect("GstTrtTensorMeta is registered once"))
+        });
+        INFO.0.as_ptr()
+    }
+
+    unsafe extern "C" fn init(
+        meta: *mut ffi::GstMeta,
+        params: glib::ffi::gpointer,
+        _buffer: *mut ffi::GstBuffer,
+    ) -> glib::ffi::gboolean {
+        // SAFETY: only `add` makes this meta, and hands over an Arc; the memory of the meta is not initialised yet.
+        unsafe {
+            let payload = Arc::from_raw(params as *const Payload);
+            ptr::write(&raw mut (*meta.cast::<TensorMeta>()).payload, payload);
+        }
+        glib::ffi::GTRUE
+    }
+
+    unsafe extern "C" fn free(meta: *mut ffi::GstMeta, _buffer: *mut ffi::GstBuffer) {
+        // SAFETY: `init` wrote the payload, and nothing uses the meta after this.
+        unsafe {
+            let payload = &raw mut (*meta.cast::<TensorMeta>()).payload;
+            (*payload).wait_for_frame();
+            ptr::drop_in_place(payload);
+        }
+    }
+
+    unsafe extern "C" fn transform(
+        dest: *mut ffi::GstBuffer,
+        meta: *mut ffi::GstMeta,
+        buffer: *mut ffi::GstBuffer,
+        _kind: glib::ffi::GQuark,
+        _data: glib::ffi::gpointer,
+    ) -> glib::ffi::gboolean {
+        // SAFETY: GStreamer calls this with a writable dest, another buffer, and a meta of ours that hangs on that.
+        let (payload, dest, buffer) = unsafe {
+            let payload = (*meta.cast::<TensorMeta>()).payload.clone();
+            (payload, gst::BufferRef::from_mut_ptr(dest), gst::BufferRef::from_ptr(buffer))
+        };
+        if !super::keeps_memory_of(dest, buffer) {
+            payload.wait_for_frame();
+        }
+        super::TensorMeta::set(dest, payload);
+        glib::ffi::GTRUE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::backends::Backend;
+    use crate::backends::batcher::Batcher;
+    use crate::core::error::Result;
+    use crate::core::tensor::Tensor;
+    use crate::image::geometry::ResizeMode;
+
+    thread_local! {
+        /// How often this thread waited until the GPU had read a frame.
+        pub(super) static WAITS: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// The same since the last call.
+    fn waits() -> u32 {
+        WAITS.with(Cell::take)
+    }
+
+    fn payload() -> Arc<Payload> {
+        Arc::new(Payload::Input {
+            tensors: Arc::new(Tensors::new(vec![Tensor::from_slice("images", &[1], &[1.0f32])], None, None)),
+            letterbox: Letterbox::new((4, 2), (8, 8), ResizeMode::Letterbox),
+            recipe: InputTransform::default(),
+            original: None,
+        })
+    }
+
+    #[test]
+    fn travels_with_copies_and_is_freed_with_the_last() {
+        gst::init().unwrap();
+        let payload = payload();
+        let mut buffer = gst::Buffer::new();
+        TensorMeta::set(buffer.get_mut().unwrap(), payload.clone());
+        let copy = buffer.copy();
+        let mut second = copy.copy();
+        assert_eq!(Arc::strong_count(&payload), 4);
+        assert!(Arc::ptr_eq(&TensorMeta::get(&copy).unwrap(), &payload));
+
+        assert!(TensorMeta::take(second.get_mut().unwrap()).is_some());
+        assert!(TensorMeta::take(second.get_mut().unwrap()).is_none());
+        drop((buffer, copy, second));
+        assert_eq!(Arc::strong_count(&payload), 1);
+    }
+
+    #[test]
+    fn a_second_payload_replaces_the_first() {
+        gst::init().unwrap();
+        let mut buffer = gst::Buffer::new();
+        TensorMeta::set(buffer.get_mut().unwrap(), payload());
+        TensorMeta::set(buffer.get_mut().unwrap(), payload());
+        assert_eq!(buffer.iter_meta::<TensorMeta>().count(), 1);
+    }
+
+    fn with_memory() -> gst::Buffer {
+        gst::init().unwrap();
+        gst::Buffer::with_size(4).unwrap()
+    }
+
+    #[test]
+    fn copies_in_other_memory_wait_for_the_gpu() {
+        let mut buffer = with_memory();
+        TensorMeta::set(buffer.get_mut().unwrap(), payload());
+        let metas = gst::BUFFER_COPY_METADATA;
+
+        let same = buffer.copy();
+        assert_eq!(waits(), 0, "the copy keeps the memory");
+        let mut other = with_memory();
+        buffer.copy_into(other.get_mut().unwrap(), metas, ..).unwrap();
+        assert_eq!(waits(), 1, "the frame's own memory may be used again");
+        let deep = buffer.copy_deep().unwrap();
+        assert_eq!(waits(), 1);
+        assert!([&same, &other, &deep].iter().all(|buffer| TensorMeta::get(buffer).is_some()));
+    }
+
+    #[test]
+    fn frames_are_given_back_once_the_gpu_has_read_them() {
+        gst::init().unwrap();
+        let payload = payload();
+        let pool = gst::BufferPool::new();
+        let mut config = pool.config();
+        config.set_params(None, 4, 1, 1);
+        pool.set_config(config).unwrap();
+        pool.set_active(true).unwrap();
+        let mut buffer = pool.acquire_buffer(None).unwrap();
+        TensorMeta::set(buffer.get_mut().unwrap(), payload.clone());
+        assert_eq!(waits(), 0);
+        drop(buffer); // another thread may still hold the payload, as here
+        assert_eq!(waits(), 1);
+        let buffer = pool.acquire_buffer(None).unwrap();
+        assert!(TensorMeta::get(&buffer).is_none());
+        pool.set_active(false).unwrap();
+    }
+
+    #[test]
+    fn what_is_made_of_the_same_tensor_is_not_waited_for() {
+        let input = payload();
+        let output = Arc::new(Payload::Skipped { input: input.picture().clone() });
+        let mut buffer = with_memory();
+        let buffer = buffer.get_mut().unwrap();
+        TensorMeta::set(buffer, input);
+        TensorMeta::set(buffer, output);
+        assert_eq!(waits(), 0, "trtinfer goes on at once");
+        TensorMeta::set(buffer, payload());
+        assert_eq!(waits(), 1, "another model's");
+        TensorMeta::take(buffer);
+        assert_eq!(waits(), 1);
+    }
+
+    /// A stream that is flushed gives its frames back, while a batch that another stream runs may still hold their tensors.
+    #[test]
+    fn frames_that_left_a_batch_wait_for_the_gpu() {
+        struct Idle;
+        impl Backend for Idle {
+            fn run(&mut self, _: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+                unreachable!("no batch is full")
+            }
+        }
+        let input = payload();
+        let Payload::Input { letterbox, recipe, .. } = *input else { unreachable!() };
+        let held = input.picture().clone();
+        let batcher = Arc::new(Batcher::new(Box::new(Idle), 2, Duration::from_secs(600)));
+        let outputs = batcher.join(7, held.clone()).unwrap();
+        let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx");
+        let model = Arc::new(ModelInfo::read(Path::new(shapes)).unwrap());
+        let mut buffer = with_memory();
+        let output = Payload::Output { outputs, letterbox, recipe, model, original: None };
+        TensorMeta::set(buffer.get_mut().unwrap(), Arc::new(output));
+        batcher.leave(7);
+        assert_eq!(waits(), 0);
+        drop(buffer);
+        assert_eq!(waits(), 1);
+    }
+}
