@@ -53,7 +53,8 @@ const NEIGHBOURS: &[(&str, Effect)] = &[
     ("videoflip video-direction=vert", Moves(|[l, t, r, b]| [l, 1.0 - b, r, 1.0 - t], "videoflip")),
     ("videoflip video-direction=ul-lr", Moves(|[l, t, r, b]| [t, l, b, r], "videoflip")),
     ("videoflip video-direction=ur-ll", Moves(|[l, t, r, b]| [1.0 - b, 1.0 - r, 1.0 - t, 1.0 - l], "videoflip")),
-    ("videorate ! video/x-raw,framerate=60/1", Follows),
+    // Without that time it would repeat the last frame until the end of the clip.
+    ("videorate max-duplication-time=50000000 ! video/x-raw,framerate=60/1", Follows),
     ("tee ! queue", Follows),
     ("queue", Follows),
     ("gamma gamma=1.1", Follows),
@@ -71,7 +72,11 @@ const CUDA_NEIGHBOURS: &[(&str, &str, Effect)] = &[
     ("cudaupload !", "cudadownload", Follows),
     ("cudaupload !", "cudaconvert ! video/x-raw(memory:CUDAMemory),format=RGBA", Follows),
     ("cudaupload !", "cudascale ! video/x-raw(memory:CUDAMemory),width=320,height=180", Follows),
-    ("cudaupload !", "cudadownload ! videoflip video-direction=180 ! cudaupload", Moves(|b| b, "videoflip")),
+    (
+        "cudaupload !",
+        "cudadownload ! videoflip video-direction=180 ! cudaupload",
+        Moves(|[l, t, r, b]| [1.0 - r, 1.0 - b, 1.0 - l, 1.0 - t], "videoflip"),
+    ),
 ];
 
 /// A box in the rectangle that is left of the picture, in pixels.
@@ -331,4 +336,52 @@ fn sizes_may_change_while_frames_wait() {
     for (width, rect) in frames {
         assert_eq!((rect.0, rect.2), (width as u32 / 4, width as u32 / 2));
     }
+}
+
+/// As cudascale in some versions.
+#[test]
+fn scalers_that_do_not_translate_pointers_are_followed() {
+    let model = model(&scratch("silent"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
+    for (elements, rect) in [
+        ("videoscale ! video/x-raw,width=128,height=32", Some((32, 4, 64, 8))),
+        ("videoscale add-borders=true ! video/x-raw,width=128,height=64,pixel-aspect-ratio=1/1", None),
+        // The scaler makes up for the size that the crop took away.
+        ("videocrop right=16 ! videoscale ! video/x-raw,width=64,height=64", None),
+    ] {
+        let mut line = common::boxes::Line::parse(&format!(
+            "trtpreprocess ! trtinfer model-file={model} ! {elements} ! trtnms draw=false"
+        ));
+        let scaler = line.element("videoscale");
+        let sink = scaler.static_pad("sink").unwrap();
+        scaler.static_pad("src").unwrap().add_probe(gst::PadProbeType::EVENT_UPSTREAM, move |_, info| {
+            match info.event().map(|event| event.type_()) {
+                Some(gst::EventType::Navigation) => {
+                    sink.push_event(info.take_event().unwrap());
+                    gst::PadProbeReturn::Handled
+                }
+                _ => gst::PadProbeReturn::Ok,
+            }
+        });
+        match rect {
+            Some(rect) => assert_eq!(line.found().iter().map(|found| found.rect).collect::<Vec<_>>(), [rect]),
+            None => {
+                assert_eq!(line.try_push(common::boxes::grey(64 * 64 * 3)), Err(gst::FlowError::Error), "{elements}");
+                assert!(line.said()[0].contains("before trtpreprocess or behind trtnms"), "{elements}");
+            }
+        }
+    }
+}
+
+/// An application may carry frames from one pipeline to another, where no event finds back.
+#[test]
+fn frames_that_come_another_way_must_have_the_same_size() {
+    let model = model(&scratch("carried"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
+    let mut first = common::boxes::Line::parse(&format!("trtpreprocess ! trtinfer model-file={model}"));
+    let mut second = common::boxes::Line::parse("trtnms draw=false");
+    let mut frame = || first.push(common::boxes::grey(64 * 64 * 3));
+    assert_eq!(found(&second.push(frame()))[0].rect, (16, 8, 32, 16));
+    second.caps("RGB", 32, 32);
+    assert_eq!(second.try_push(frame()), Err(gst::FlowError::Error));
+    let said = second.said();
+    assert!(said[0].contains("saw a picture of 64x64, trtnms gets one of 32x32"), "{said:?}");
 }

@@ -98,8 +98,12 @@ impl Way {
         let seen = Seen { made_of, size, arrived: [first, second] };
         if self.last.as_ref() != Some(&seen) {
             // Each step is judged by itself: together a crop and a scaler may look like no change.
-            for step in steps(pad) {
+            let (steps, are_all) = steps(pad);
+            for step in &steps {
                 step.check()?;
+            }
+            if !are_all && !are_near(&seen.arrived, &points(made_of)) {
+                return Err(unknown(made_of, size));
             }
             self.last = Some(seen);
         }
@@ -137,19 +141,23 @@ struct Step {
     next: gst::Pad,
 }
 
-/// The elements before `pad` up to trtpreprocess, the nearest to it first. Where the way parts or is hidden, it ends there.
-fn steps(pad: &gst::Pad) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let mut next = pad.clone();
+/// The elements before `pad` up to trtpreprocess, the nearest to it first, and whether it was found. Where the way is hidden, it
+/// ends there.
+fn steps(pad: &gst::Pad) -> (Vec<Step>, bool) {
+    let (mut steps, mut next, mut is_found) = (Vec::new(), pad.clone(), false);
     while let Some(source) = real_peer(&next)
         && let Some(element) = source.parent_element()
-        && !is_trtpreprocess(&element)
-        && let Ok(Some(sink)) = source.iterate_internal_links().next()
     {
-        steps.push(Step { element, sink: sink.clone(), next: std::mem::replace(&mut next, sink) });
+        is_found = is_trtpreprocess(&element);
+        match source.iterate_internal_links().next() {
+            Ok(Some(sink)) if !is_found => {
+                steps.push(Step { element, sink: sink.clone(), next: std::mem::replace(&mut next, sink) });
+            }
+            _ => break,
+        }
     }
     steps.reverse();
-    steps
+    (steps, is_found)
 }
 
 /// The pad of an element that is linked with `pad`, through the walls of bins.
@@ -182,7 +190,7 @@ impl Step {
         let only_scales = are_near(&arrived, &scaled) || translates_none && are_near(&arrived, &sent);
         let does = if is_of("Transform") {
             "may move what is in the picture"
-        } else if only_scales && !(self.adds_borders() && aspect(&before) != aspect(&after)) {
+        } else if only_scales && (have_one_shape(&before, &after) || !self.adds_borders()) {
             return Ok(());
         } else if only_scales {
             "adds borders to the picture"
@@ -213,17 +221,15 @@ impl Step {
     }
 }
 
-/// Width to height of the picture as it is shown.
-fn aspect(info: &VideoInfo) -> gst::Fraction {
-    let par = info.par();
-    let (width, height) =
-        (i64::from(info.width()) * i64::from(par.numer()), i64::from(info.height()) * i64::from(par.denom()));
-    let (mut a, mut b) = (width, height);
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    let divisor = a.max(1);
-    gst::Fraction::new((width / divisor) as i32, (height / divisor) as i32)
+/// Whether both are as wide for their height as they are shown.
+fn have_one_shape(a: &VideoInfo, b: &VideoInfo) -> bool {
+    let shape = |info: &VideoInfo| {
+        let aspect = info.par();
+        let side = |pixels: u32, part: i32| i128::from(pixels) * i128::from(part);
+        (side(info.width(), aspect.numer()), side(info.height(), aspect.denom()))
+    };
+    let ((a_width, a_height), (b_width, b_height)) = (shape(a), shape(b));
+    a_width * b_height == b_width * a_height
 }
 
 const REMEDY: &str = "before trtpreprocess or behind trtnms";
