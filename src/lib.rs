@@ -23,6 +23,7 @@ pub mod capi;
 pub mod cuda;
 pub mod dlpack;
 pub mod error;
+mod files;
 pub mod memory;
 pub mod meta;
 pub mod model;

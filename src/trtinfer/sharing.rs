@@ -68,8 +68,23 @@ pub fn join(settings: &Settings, open: impl FnOnce() -> Result<Plan>) -> Result<
     if settings.shared_model.is_empty() {
         return Ok(first(Model::new(open()?)));
     }
-    // Locked while the model's description is read, or two elements that start together would both be first.
+    // Reading the file may take long and must not hold up other models. Of two elements that start together, both read it then.
+    if let Some(joined) = seat(&SHARED.lock().unwrap(), settings)? {
+        return Ok(joined);
+    }
+    let model = Model::shared(open()?);
     let mut all = SHARED.lock().unwrap();
+    if let Some(joined) = seat(&all, settings)? {
+        return Ok(joined);
+    }
+    let joined = first(model);
+    all.retain(|shared| shared.model.strong_count() > 0 && !shared.settings.names_the_same(settings));
+    all.push(Shared { settings: settings.clone(), model: Arc::downgrade(&joined.0) });
+    Ok(joined)
+}
+
+/// A seat in a model that another element has loaded or is loading.
+fn seat(all: &[Shared], settings: &Settings) -> Result<Option<(Arc<Model>, Seat, bool)>> {
     let found = all.iter().find(|shared| shared.settings.names_the_same(settings));
     let joined = found.and_then(|shared| {
         let model = shared.model.upgrade()?;
@@ -77,17 +92,12 @@ pub fn join(settings: &Settings, open: impl FnOnce() -> Result<Plan>) -> Result<
         Some((shared.settings.difference(settings), model, seat))
     });
     match joined {
-        Some((None, model, seat)) => Ok((model, seat, false)),
+        None => Ok(None),
+        Some((None, model, seat)) => Ok(Some((model, seat, false))),
         Some((Some((property, first, this)), ..)) => Err(Error::new(
             Kind::Settings,
             format!("The shared model “{}” is in use with {property}={first}, not {this}", settings.shared_model),
         )
         .remedy("Give elements that share a model the same properties, or another name in shared-model")),
-        None => {
-            let joined = first(Model::shared(open()?));
-            all.retain(|shared| shared.model.strong_count() > 0 && !shared.settings.names_the_same(settings));
-            all.push(Shared { settings: settings.clone(), model: Arc::downgrade(&joined.0) });
-            Ok(joined)
-        }
     }
 }
