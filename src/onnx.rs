@@ -45,7 +45,7 @@ pub fn external_files<'a>(
 /// Weights of a model that are not there, or cannot be read.
 pub fn unreadable(file: &Path, model: &Path, error: io::Error) -> Error {
     let what = format!("Cannot read {}, which holds weights of {}", file.display(), model.display());
-    Error::new(Kind::NotFound, what).cause(error).remedy("Copy it beside the model, or export the model as one file")
+    Error::new(Kind::Model, what).cause(error).remedy("Copy it beside the model, or export the model as one file")
 }
 
 /// `TensorProto.DataType`.

@@ -90,7 +90,8 @@ impl Model {
     fn from_header(path: &Path, header: Header) -> Result<Self> {
         let (image, order) = image_input(&header.inputs)?;
         let metadata = &header.metadata;
-        let labels = entry(metadata, "names", "class names", parse_names, "a dictionary like {0: 'person', 1: 'car'}")?;
+        let labels =
+            entry(metadata, "names", "class names", parse_names, "a Python dictionary like {0: 'person', 1: 'car'}")?;
         let stride = entry(metadata, "stride", "stride", parse_stride, "a positive whole number like 32")?;
         let image_size = entry(metadata, "imgsz", "input size", parse_size, "height and width, like [480, 640]")?;
         Ok(Model {
@@ -333,7 +334,7 @@ fn entry<T>(
     literal::parse(text).and_then(read).map(Some).ok_or_else(|| {
         Error::new(Kind::Model, format!("the {what} in its metadata cannot be read"))
             .cause(format!("{key} = “{}”", text.chars().take(80).collect::<String>()))
-            .remedy(format!("Export it again with {key} as {expected}, a Python or JSON literal"))
+            .remedy(format!("Export it again with {key} as {expected}"))
     })
 }
 

@@ -132,7 +132,7 @@ impl BuildOptions {
     /// What the engine is to be found by. `gpu` is as in [`Key::gpu`].
     ///
     /// # Errors
-    /// `NotFound`, when the calibration or weights cannot be read; `Run`, when it was cancelled.
+    /// `NotFound`, when the calibration cannot be read; `Model`, when weights cannot; `Run`, when it was cancelled.
     pub fn key(&self, library: &Library, onnx: &Onnx, gpu: &str, cancelled: &AtomicBool) -> Result<Key> {
         let mut precision = self.precision.to_string();
         if !library.family().is_strongly_typed() && self.precision != Precision::Fp32 {

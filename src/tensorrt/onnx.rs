@@ -45,7 +45,7 @@ impl Onnx {
     /// The hash of the model: of the file, and of those beside it that hold its weights.
     ///
     /// # Errors
-    /// `NotFound`, when such a file cannot be read; `Model`, when it may not be; `Run`, when it was cancelled.
+    /// `Model`, when such a file cannot or may not be read; `Run`, when it was cancelled.
     pub fn fingerprint(&self, cancelled: &AtomicBool) -> Result<String> {
         let mut hash = Sha256::new_with_prefix(&self.bytes);
         let names = self.graph.initializer.iter().flat_map(|weight| &weight.external_data);

@@ -101,3 +101,27 @@ fn seat(all: &[Shared], settings: &Settings) -> Result<Option<(Arc<Model>, Seat,
         .remedy("Give elements that share a model the same properties, or another name in shared-model")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A file that takes for ever to read must not hold up elements with other models.
+    #[test]
+    fn reading_a_model_locks_no_other() {
+        let named = |name: &str| Settings { shared_model: name.into(), ..Settings::default() };
+        let (sender, done) = mpsc::channel();
+        thread::spawn(move || {
+            let joined = join(&named("sharing-slow"), || {
+                assert!(find(&named("sharing-other")).is_none());
+                Err(Error::new(Kind::Model, "It cannot be read"))
+            });
+            sender.send(joined.is_err())
+        });
+        assert!(done.recv_timeout(Duration::from_secs(30)).expect("it hangs"));
+    }
+}

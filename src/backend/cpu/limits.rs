@@ -24,7 +24,7 @@ const MAX_SCALE: f64 = 4096.0;
 /// Padding at one end of an axis, where a window is not larger.
 const MAX_PAD: i64 = 64;
 
-/// Sides of windows of pooling: pictures have no longer ones.
+/// Sides of windows of pooling, and what is added to an axis: pictures have no longer sides.
 const MAX_WINDOW: i64 = 16384;
 
 /// Numbers in a constant that is looked at: more are no shape.
@@ -140,6 +140,9 @@ impl Scope {
             }
             "Pad" => {
                 let pads = if node.input.len() > 1 { constant(1).to_vec() } else { numbers("pads") };
+                if pads.iter().any(|&pad| pad > MAX_WINDOW as f64) {
+                    return too_much(format!("pads by {pads:?}"));
+                }
                 let half = pads.len() / 2;
                 let grown = (0..half).map(|i| 1.0 + (pads[i] + pads[i + half]).max(0.0));
                 product(grown).max(size(0) + pads.iter().sum::<f64>().max(0.0))
