@@ -2,7 +2,51 @@
 //!
 //! Names and field numbers are those of onnx.proto3 (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3>).
 
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
 use prost::Message;
+
+use crate::core::error::{Error, ErrorKind, Result};
+
+/// A file beside a model that holds weights of it.
+pub struct ExternalFile<'a> {
+    /// As the model says it.
+    pub name: &'a str,
+    pub path: PathBuf,
+}
+
+/// The files that these entries of a model's weights name, each once.
+///
+/// # Errors
+/// `Model`, where one could be any file of the user's: only plain names beside the model are followed, with the endings that
+/// exporters use. This is the rule of rten.
+pub fn external_files<'a>(
+    model: &Path,
+    entries: impl Iterator<Item = &'a StringStringEntryProto>,
+) -> Result<Vec<ExternalFile<'a>>> {
+    let names: BTreeSet<&str> =
+        entries.filter(|entry| entry.key == "location").map(|entry| entry.value.as_str()).collect();
+    let file = |name: &'a str| {
+        let mut parts = Path::new(name).components();
+        let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name);
+        let ending = Path::new(name).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        if plain && (ending.starts_with("data") || ending.starts_with("onnx_data")) {
+            return Ok(ExternalFile { name, path: model.with_file_name(name) });
+        }
+        Err(Error::new(ErrorKind::Model, format!("the file “{name}”, which holds weights, may not be read"))
+            .cause("weights must be in a file beside the model, whose name ends in .data or .onnx_data")
+            .remedy("Export the model as one file, or with a name like model.onnx_data for its weights"))
+    };
+    names.into_iter().map(file).collect()
+}
+
+/// Weights of a model that are not there, or cannot be read.
+pub fn unreadable(file: &Path, model: &Path, error: io::Error) -> Error {
+    let what = format!("Cannot read {}, which holds weights of {}", file.display(), model.display());
+    Error::new(ErrorKind::Model, what).cause(error).remedy("Copy it beside the model, or export the model as one file")
+}
 
 /// `TensorProto.DataType`.
 pub const FLOAT16: i32 = 10;
@@ -69,13 +113,13 @@ pub struct ValueInfoProto {
     pub r#type: Option<TypeProto>,
 }
 
-#[derive(Message)]
+#[derive(Clone, PartialEq, Message)]
 pub struct TypeProto {
     #[prost(message, optional, tag = "1")]
     pub tensor_type: Option<TensorType>,
 }
 
-#[derive(Message)]
+#[derive(Clone, PartialEq, Message)]
 pub struct TensorType {
     #[prost(int32, tag = "1")]
     pub elem_type: i32,
@@ -83,13 +127,13 @@ pub struct TensorType {
     pub shape: Option<TensorShapeProto>,
 }
 
-#[derive(Message)]
+#[derive(Clone, PartialEq, Message)]
 pub struct TensorShapeProto {
     #[prost(message, repeated, tag = "1")]
     pub dim: Vec<Dimension>,
 }
 
-#[derive(Message)]
+#[derive(Clone, PartialEq, Message)]
 pub struct Dimension {
     #[prost(int64, optional, tag = "1")]
     pub dim_value: Option<i64>,

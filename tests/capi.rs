@@ -312,6 +312,7 @@ fn wrong_arrays_are_errors_and_break_nothing() {
         expect(run(ptr::null(), bytes, out, 24, 1), "input is NULL");
         expect(run(input, bytes, none, 24, 1), "outputs is NULL");
         expect(run(input, bytes, out, 23, 1), "24 bytes, and there is room for 23");
+        expect(run(input, bytes, out, 25, 1), "24 bytes, and there is room for 25");
         expect(run(input, bytes, out, 24, 2), "1 outputs, and 2 are given");
         expect(gst_trt_session_run(session, input, bytes, ptr::null(), &24, 1), "outputs is NULL");
         expect(gst_trt_session_run(session, input, bytes, &out, ptr::null(), 1), "output_bytes is NULL");

@@ -75,6 +75,7 @@ fn buffers_that_are_not_what_the_caps_say() {
         ("other format", bytes(48), Some((I420, (8, 4), &[0, 32, 40], &[8, 4, 4]))),
         ("smaller picture", bytes(48), Some((Nv12, (8, 3), &[0, 32], &[8, 8]))),
     ] {
+        let another = meta.is_some_and(|(format, size, ..)| (format, size) != (Nv12, (8, 4)));
         if let Some((format, size, offsets, strides)) = meta {
             set_meta(&mut buffer, format, size, offsets, strides);
         }
@@ -84,6 +85,8 @@ fn buffers_that_are_not_what_the_caps_say() {
         assert_eq!(said.len(), 1, "{what}: {said:?}");
         assert_eq!(said[0].0, "StreamError::WrongType", "{what}");
         assert!(said[0].1.contains("upstream"), "{what}: {}", said[0].1);
+        // Found before the buffer is read, which would find it too.
+        assert!(another || said[0].1.contains("bytes do not hold NV12 8x4"), "{what}: {}", said[0].1);
     }
 }
 

@@ -1,13 +1,11 @@
 //! trtinfer loads its model beside the pipeline: what the bus says, and that nobody waits in vain.
 //!
-//! The model's weights lie in a named pipe, and opening that blocks the loader until the test opens the other end. There are
-//! no weights behind it, so that in the end loading fails.
+//! Its loader posts a message before it begins, and a handler on the bus holds it there until the test lets it go on.
 
 mod common;
 
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use common::onnx::{F32, Graph};
@@ -19,27 +17,45 @@ const HANG: Duration = Duration::from_secs(30);
 
 struct SlowModel {
     path: String,
-    weights: PathBuf,
+    released: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl SlowModel {
+    /// Its weights are missing, so that in the end loading fails.
     fn new(test: &str) -> Self {
-        let folder = scratch(test);
-        let weights = folder.join("weights.data");
-        assert!(Command::new("mkfifo").arg(&weights).status().unwrap().success());
-        let path = Graph::new()
+        let graph = Graph::new()
             .input("images", F32, &["1", "3", "8", "8"])
             .external_weight("weight", "weights.data")
             .node("Mul", &["images", "weight"], &["output0"], Vec::new())
-            .output("output0", F32, &["1", "3", "8", "8"])
-            .save(&folder.join("slow.onnx"));
-        SlowModel { path, weights }
+            .output("output0", F32, &["1", "3", "8", "8"]);
+        SlowModel::of(test, graph)
+    }
+
+    fn of(test: &str, graph: Graph) -> Self {
+        SlowModel { path: graph.save(&scratch(test).join("slow.onnx")), released: Arc::default() }
     }
 
     /// Lets the loader go on.
     fn release(&self) {
-        let weights = self.weights.clone();
-        in_time(move || drop(std::fs::File::options().write(true).open(weights).unwrap()));
+        *self.released.0.lock().unwrap() = true;
+        self.released.1.notify_all();
+    }
+
+    /// Holds whoever says that this model is being loaded, once that is on the bus.
+    fn hold(&self, bus: &gst::Bus) {
+        let (released, told) = (self.released.clone(), AtomicBool::new(false));
+        bus.set_sync_handler(move |bus, message| {
+            let gst::MessageView::Progress(progress) = message.view() else { return gst::BusSyncReply::Pass };
+            let text: String = progress.structure().unwrap().get("text").unwrap();
+            if !text.starts_with("Loading slow.onnx for") || told.swap(false, Ordering::SeqCst) {
+                return gst::BusSyncReply::Pass;
+            }
+            told.store(true, Ordering::SeqCst);
+            let _ = bus.post(message.copy()); // comes here again, and passes
+            let (open, opened) = &*released;
+            drop(opened.wait_while(open.lock().unwrap(), |open| !*open).unwrap());
+            gst::BusSyncReply::Drop
+        });
     }
 
     /// A pipeline with this model, and a message for each frame that reaches it.
@@ -50,6 +66,7 @@ impl SlowModel {
             self.path
         );
         let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        self.hold(&pipeline.bus().unwrap());
         let (sender, frames) = mpsc::channel();
         let pad = pipeline.by_name("infer").unwrap().static_pad("sink").unwrap();
         pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
@@ -172,6 +189,28 @@ fn a_flushing_seek_does_not_wait_for_the_model() {
     frames.recv_timeout(HANG).unwrap();
     set_state(&pipeline, gst::State::Null);
     model.release();
+}
+
+/// Nothing is left of the flush: what comes after it is inferred.
+#[test]
+fn frames_after_a_seek_are_inferred_once_the_model_is_there() {
+    let graph = Graph::new().input("images", F32, &["1", "3", "8", "8"]).constant("output0", &[1, 1, 6], &[0.0; 6]);
+    let model = SlowModel::of("loading-seek", graph);
+    let (pipeline, frames) = model.pipeline("videotestsrc");
+    let (sender, inferred) = mpsc::channel();
+    let pad = pipeline.by_name("infer").unwrap().static_pad("src").unwrap();
+    pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        let _ = sender.send(());
+        gst::PadProbeReturn::Ok
+    });
+    set_state(&pipeline, gst::State::Playing);
+    frames.recv_timeout(HANG).unwrap();
+    let source = pipeline.clone();
+    in_time(move || source.seek_simple(gst::SeekFlags::FLUSH, gst::ClockTime::ZERO)).unwrap();
+    assert!(inferred.try_recv().is_err(), "there is no model yet");
+    model.release();
+    inferred.recv_timeout(HANG).expect("a frame with its outputs");
+    set_state(&pipeline, gst::State::Null);
 }
 
 #[test]

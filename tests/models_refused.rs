@@ -179,6 +179,7 @@ fn graphs_that_take_no_picture() {
         ("no-pixels", typed(F32, &["1", "3", "0", "8"]), &["images f32 1x3x0x8", "no elements"]),
         ("no-frame", typed(F32, &["0", "3", "8", "8"]), &["images f32 0x3x8x8", "no elements"]),
         ("huge", typed(F32, &["1", "3", "8", "4294967304"]), &["4294967304x8", "16384"]), // 2³² + 8
+        ("imgsz-16384", typed(F32, &["1", "3", "h", "w"]).metadata("imgsz", "[16384, 16384]"), &["33554432 pixels"]),
         ("imgsz-0", typed(F32, &["1", "3", "h", "w"]).metadata("imgsz", "[0, 0]"), &["0x0", "from 1 to 16384"]),
         ("second-input", head(picture().input("prompt", I64, &["1", "7"])), &["prompt i64 1x7", "only input"]),
         ("side-type", head(picture().input("im_shape", F16, &["1", "2"])), &["im_shape f16 1x2"]),
@@ -194,6 +195,7 @@ fn graphs_that_take_no_picture() {
 fn metadata_that_speaks_against_the_model() {
     let folder = scratch("metadata");
     let long = "x".repeat(100_000);
+    let nested = format!("{}1{}", "[".repeat(30), "]".repeat(30));
     for (name, key, text, parts) in [
         ("segment", "task", "segment", &["“segment”", "only “detect”", "Use the detection model"][..]),
         ("pose", "task", "pose", &["“pose”"]),
@@ -204,6 +206,12 @@ fn metadata_that_speaks_against_the_model() {
         ("numbers", "names", "{0: 7}", &["class names", "{0: 7}"]),
         ("word", "names", "person", &["class names", "person"]),
         ("long", "names", &long, &["class names", "xxx"]),
+        ("nested-names", "names", &nested, &["class names", "[[[["]),
+        ("nested-stride", "stride", &nested, &["stride", "[[[["]),
+        ("nested-imgsz", "imgsz", &nested, &["input size", "[[[["]),
+        ("negative", "stride", "-1", &["stride = “-1”", "positive whole number"]),
+        ("quoted", "stride", "'32'", &["stride = “'32'”"]),
+        ("task", "task", &long, &["xxx", "only “detect”", "Use the detection model"]),
     ] {
         let file = head(picture()).metadata(key, text).save(&folder.join(format!("{name}.onnx")));
         refused(&file, "LibraryError::Init", &[&[name], parts].concat());
@@ -213,6 +221,8 @@ fn metadata_that_speaks_against_the_model() {
 #[test]
 fn graphs_that_cannot_be_loaded() {
     let folder = scratch("not-loaded");
+    let pipe = folder.join("pipe.data");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let output = |graph: Graph, op: &str, inputs: &[&str]| {
         graph.node(op, inputs, &["output0"], Vec::new()).output("output0", F32, &["1", "3", "8", "8"])
@@ -238,9 +248,27 @@ fn graphs_that_cannot_be_loaded() {
             &["missing.data", "beside the model"],
         ),
         (
+            "other-ending",
+            output(picture().external_weight("w", "weights.bin"), "Mul", &["images", "w"]),
+            &["weights.bin", ".onnx_data", "Export the model as one file"],
+        ),
+        (
+            "pipe",
+            output(picture().external_weight("w", "pipe.data"), "Mul", &["images", "w"]),
+            &["pipe.data", "it is a folder or a device", "beside the model"],
+        ),
+        (
+            "alloc",
+            picture()
+                .weight("shape", I64, &[1], (26i64 << 40).to_le_bytes().to_vec())
+                .node("ConstantOfShape", &["shape"], &["output0"], Vec::new())
+                .output("output0", F32, &["n"]),
+            &["ConstantOfShape", "more memory"],
+        ),
+        (
             "elsewhere",
             output(picture().external_weight("w", "../w.data"), "Mul", &["images", "w"]),
-            &["../w.data", "disallowed", "beside the model"],
+            &["../w.data", "may not be read", "beside the model"],
         ),
     ] {
         let name = format!("{name}.onnx");
@@ -265,6 +293,30 @@ fn graphs_that_cannot_be_run() {
         let file = graph.save(&folder.join(format!("{name}.onnx")));
         refused(&file, "LibraryError::Failed", parts);
     }
+}
+
+/// As deep as rten's planner goes down: the threads of GStreamer have no stack for that.
+#[test]
+fn long_paths_run() {
+    let folder = scratch("long-paths");
+    let chain = |count: usize| {
+        let mut graph = picture();
+        for i in 0..count {
+            let (from, to) = (format!("v{i}"), format!("v{}", i + 1));
+            let from = if i == 0 { "images" } else { from.as_str() };
+            graph = graph.node("Relu", &[from], &[&to], Vec::new());
+        }
+        let name = format!("chain-{count}.onnx");
+        graph
+            .node("Identity", &[&format!("v{count}")], &["output0"], Vec::new())
+            .output("output0", F32, &["1", "3", "8", "8"])
+            .save(&folder.join(name))
+    };
+    // On a stack that is smaller than any that it would get.
+    let path = chain(19_000);
+    let small = std::thread::Builder::new().stack_size(256 << 10);
+    small.spawn(move || assert_eq!(run_once(Path::new(&path)).unwrap().len(), 1)).unwrap().join().unwrap();
+    refused(&chain(30_000), "LibraryError::Init", &["30001 nodes", "20000"]);
 }
 
 /// The smallest integer by -1 has no result in 32 bits, and rten panics over it: while it loads where both are constants,

@@ -315,7 +315,7 @@ fn an_engine_is_built_once_for_each_key() {
         let onnx = graph(&network(&["1", "3", "32", "32"]));
         let not_cancelled = AtomicBool::new(false);
         let builds = |options: &BuildOptions| {
-            let key = options.key(library, &onnx, "compute capability 12.0").unwrap();
+            let key = options.key(library, &onnx, "compute capability 12.0", &not_cancelled).unwrap();
             match cache.find(&key, &not_cancelled, || ()).unwrap() {
                 Lookup::Hit(engine) => {
                     assert!(Header::read(&engine).is_ok());

@@ -357,6 +357,6 @@ mod tests {
         assert_eq!(text, c"This is a bug of the library: of 7.");
         assert_eq!(done(contained(|| Err(wrong("a\0b")))), 7);
         // SAFETY: as above.
-        assert_eq!(unsafe { CStr::from_ptr(gst_trt_last_error()) }, c"a b.");
+        assert_eq!(unsafe { CStr::from_ptr(gst_trt_last_error()) }, c"a\\u{0}b.");
     }
 }

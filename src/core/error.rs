@@ -4,7 +4,7 @@
 //! cause (often another library's words) goes to the debug part. [`ErrorKind`] chooses the GStreamer error domain, here and
 //! nowhere else.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::panic::Location;
 
 /// What sort of thing went wrong, with domain and code of the GStreamer error.
@@ -49,7 +49,7 @@ impl Error {
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
         Error {
             kind,
-            what: what.into(),
+            what: bounded(what.into()),
             remedy: String::new(),
             cause: String::new(),
             debug: None,
@@ -59,7 +59,7 @@ impl Error {
 
     /// What the user can do, as a sentence without its full stop.
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = remedy.into();
+        self.remedy = bounded(remedy.into());
         self
     }
 
@@ -74,7 +74,7 @@ impl Error {
 
     /// Why it failed.
     pub fn cause(mut self, cause: impl fmt::Display) -> Self {
-        self.cause = cause.to_string();
+        self.cause = bounded(cause.to_string());
         self
     }
 
@@ -100,7 +100,7 @@ impl Error {
             true => self.what,
             false => format!("{}: {}", self.what, self.cause),
         };
-        Error { what: what.to_string(), cause, ..self }
+        Error { what: bounded(what.to_string()), cause: bounded(cause), ..self }
     }
 
     pub fn kind(&self) -> ErrorKind {
@@ -135,6 +135,38 @@ impl Error {
     }
 }
 
+/// Characters of a text at its beginning, and as many at its end, that are kept.
+const KEPT: usize = 1000;
+
+/// Files choose names that end up in errors, of any length and with any characters: what is too long loses its middle, and
+/// control characters are escaped, since a NUL would end the text for C. Line ends stay.
+fn bounded(text: String) -> String {
+    let plain = |c: char| !c.is_control() || c == '\n';
+    if text.len() <= 2 * KEPT && text.chars().all(plain) {
+        return text;
+    }
+    let mut out = String::new();
+    let mut add = |part: &str| {
+        part.chars().for_each(|c| {
+            if plain(c) {
+                out.push(c)
+            } else {
+                let _ = write!(out, "{}", c.escape_default());
+            }
+        })
+    };
+    let start = text.char_indices().nth(KEPT).map_or(text.len(), |(at, _)| at);
+    let end = text.char_indices().rev().nth(KEPT - 1).map_or(0, |(at, _)| at);
+    if start < end {
+        add(&text[..start]);
+        add(" … ");
+        add(&text[end..]);
+    } else {
+        add(&text);
+    }
+    out
+}
+
 /// Equal where they say the same, wherever they were noticed.
 impl PartialEq for Error {
     fn eq(&self, other: &Self) -> bool {
@@ -161,6 +193,25 @@ mod tests {
             .cause("permission denied")
             .remedy("Make it readable for this user");
         assert_eq!(error.message(), "Cannot read the model a.onnx: permission denied. Make it readable for this user.");
+    }
+
+    #[test]
+    fn texts_are_bounded_and_plain() {
+        let name = "é".repeat(1 << 20);
+        let error = Error::new(ErrorKind::Model, format!("There is no operator {name}"))
+            .cause("a\0b\u{1b}[31m\tc")
+            .remedy("Export the model again")
+            .about(&format!("Cannot use {name}"));
+        let message = error.message();
+        assert!(message.len() < 10_000 && message.starts_with("Cannot use éé"), "{}", message.len());
+        assert!(
+            message.ends_with(r"éé: a\u{0}b\u{1b}[31m\tc. Export the model again."),
+            "{}",
+            &message[message.len() - 99..]
+        );
+        // Nothing is lost where nothing is too long.
+        let text = "é".repeat(2 * KEPT);
+        assert_eq!(Error::new(ErrorKind::Run, text.clone()).message(), format!("{text}."));
     }
 
     #[test]

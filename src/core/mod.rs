@@ -5,5 +5,6 @@ pub mod cuda;
 pub mod dlpack;
 pub mod dtype;
 pub mod error;
+pub(crate) mod files;
 pub mod memory;
 pub mod tensor;

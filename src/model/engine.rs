@@ -1,6 +1,6 @@
 //! What a TensorRT engine says about itself: its tensors, and the JSON that Ultralytics writes before the plan.
 //!
-//! The JSON carries what the same exporter writes into ONNX files as Python literals, so it is turned into those.
+//! The JSON carries what the same exporter writes into ONNX files as Python literals; both are read alike.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,27 +24,9 @@ fn metadata(json: &str) -> Result<BTreeMap<String, String>> {
     })?;
     let text = |value| match value {
         Value::String(text) => text,
-        value => literal(&value),
+        value => value.to_string(),
     };
     Ok(entries.into_iter().map(|(key, value)| (key, text(value))).collect())
-}
-
-/// A value as Python writes it. Keys that are numbers were numbers before JSON made strings of them.
-fn literal(value: &Value) -> String {
-    let quoted = |text: &str| format!("'{}'", text.replace('\\', r"\\").replace('\'', r"\'"));
-    match value {
-        Value::Null => "None".into(),
-        Value::Bool(true) => "True".into(),
-        Value::Bool(false) => "False".into(),
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => quoted(text),
-        Value::Array(values) => format!("[{}]", values.iter().map(literal).collect::<Vec<_>>().join(", ")),
-        Value::Object(entries) => {
-            let key = |key: &str| if key.parse::<u32>().is_ok() { key.to_string() } else { quoted(key) };
-            let entries: Vec<_> = entries.iter().map(|(k, value)| format!("{}: {}", key(k), literal(value))).collect();
-            format!("{{{}}}", entries.join(", "))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -52,15 +34,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_becomes_what_onnx_files_carry() {
+    fn json_is_told_by_its_keys() {
         let json = r#"{"description": "Ultralytics YOLO11n model", "author": "Ultralytics", "stride": 32, "task": "detect",
             "batch": 1, "imgsz": [480, 640], "names": {"0": "person", "1": "it's"}, "args": {"nms": true}, "end2end": false}"#;
         let metadata = metadata(json).unwrap();
         assert_eq!(metadata["description"], "Ultralytics YOLO11n model");
-        assert_eq!(metadata["imgsz"], "[480, 640]");
-        assert_eq!(metadata["names"], r"{0: 'person', 1: 'it\'s'}");
-        assert_eq!(metadata["args"], "{'nms': True}");
-        assert_eq!(metadata["end2end"], "False");
+        assert_eq!(metadata["imgsz"], "[480,640]");
+        assert_eq!(metadata["names"], r#"{"0":"person","1":"it's"}"#);
+        assert_eq!(metadata["args"], r#"{"nms":true}"#);
+        assert_eq!(metadata["end2end"], "false");
         assert!(header(Vec::new(), Vec::new(), Some("{")).is_err());
     }
 }

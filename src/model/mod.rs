@@ -5,21 +5,33 @@
 //! that a launch line needs to leave out.
 
 mod engine;
+mod literal;
 mod onnx;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use py_literal::Value;
+use serde_json::Value;
 
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::files;
 use crate::core::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
 use crate::heads::{self, Hints, Layout};
 use crate::image::transform::{Colors, InputSpec, InputTransform, TensorLayout};
 
-/// Widths and heights of inputs that can be served; more would not fit into memory.
+/// Widths and heights of inputs that can be served.
 const SIDES: RangeInclusive<u32> = 1..=16384;
+
+/// Pixels of an input: those of an 8K frame, whose tensor takes 400 MiB in f32. A size that only the file's metadata says must
+/// not be enough to fill the memory.
+const MAX_PIXELS: u64 = 1 << 25;
+
+/// ONNX files cannot be larger than 2 GiB, and engines of detectors are smaller than that.
+const MAX_FILE: u64 = 8 << 30;
+
+/// Characters of a class name. It is drawn, and copied for each object.
+pub(crate) const MAX_LABEL: usize = 1024;
 
 /// What a file of any kind says about itself.
 struct Header {
@@ -77,31 +89,21 @@ impl ModelInfo {
 
     fn from_header(path: &Path, header: Header) -> Result<Self> {
         let (image, order) = image_input(&header.inputs)?;
-        let literal = |key: &str| header.metadata.get(key).and_then(|text| text.parse::<Value>().ok());
-        let number = |key: &str| literal(key).as_ref().and_then(as_u32);
-        let image_size = literal("imgsz").and_then(|value| match value {
-            // Ultralytics writes [height, width].
-            Value::List(list) | Value::Tuple(list) => Some((as_u32(list.get(1)?)?, as_u32(list.first()?)?)),
-            value => as_u32(&value).map(|size| (size, size)),
-        });
-        let labels = match header.metadata.get("names") {
-            None => Vec::new(),
-            Some(text) => parse_names(text).ok_or_else(|| {
-                Error::new(ErrorKind::Model, "the class names in its metadata cannot be read")
-                    .cause(format!("names = “{}”", text.chars().take(80).collect::<String>()))
-                    .remedy("They should be a Python dictionary like {0: 'person', 1: 'car'}")
-            })?,
-        };
+        let metadata = &header.metadata;
+        let labels =
+            entry(metadata, "names", "class names", parse_names, "a Python dictionary like {0: 'person', 1: 'car'}")?;
+        let stride = entry(metadata, "stride", "stride", parse_stride, "a positive whole number like 32")?;
+        let image_size = entry(metadata, "imgsz", "input size", parse_size, "height and width, like [480, 640]")?;
         Ok(ModelInfo {
             path: path.to_path_buf(),
             producer: header.metadata.get("description").cloned().unwrap_or(header.producer),
             task: header.metadata.get("task").cloned(),
-            stride: number("stride"),
+            stride,
             inputs: header.inputs,
             outputs: header.outputs,
             metadata: header.metadata,
             operators: header.operators,
-            labels,
+            labels: labels.unwrap_or_default(),
             image_size,
             image,
             order,
@@ -128,10 +130,12 @@ impl ModelInfo {
     /// What helps to recognise the head's layout.
     pub fn hints(&self, input: (u32, u32)) -> Hints {
         let text = |key: &str| self.metadata.get(key).cloned().unwrap_or_default();
+        let literal = |key: &str| self.metadata.get(key).and_then(|text| literal::parse(text));
+        let suppressed = literal("args").is_some_and(|args| args["nms"] == true);
         Hints {
             classes: (!self.labels.is_empty()).then_some(self.labels.len()),
             input: Some(input),
-            end_to_end: text("end2end") == "True" || text("args").contains("'nms': True"),
+            end_to_end: suppressed || literal("end2end") == Some(true.into()),
             ultralytics: text("author") == "Ultralytics",
             description: text("description"),
             head: text("head"),
@@ -163,6 +167,12 @@ impl ModelInfo {
                 .remedy(format!("Export it with a width and a height from {} to {}", SIDES.start(), SIDES.end()))
                 .about(&unusable(&self.path)));
         };
+        if u64::from(width) * u64::from(height) > MAX_PIXELS {
+            return Err(Error::new(ErrorKind::Model, format!("it wants an input of {width}x{height} ({input})"))
+                .cause(format!("no input may have more than {MAX_PIXELS} pixels"))
+                .remedy("Set input-size where the model leaves its size open, or export it with a smaller one")
+                .about(&unusable(&self.path)));
+        }
         if let Some(wish) = size.filter(|&wish| wish != (width, height)) {
             return Err(Error::new(
                 ErrorKind::Settings,
@@ -262,11 +272,7 @@ pub fn contents(path: &Path) -> Result<Vec<u8>> {
             .cause("it is neither ONNX nor a TensorRT engine")
             .remedy(export));
     }
-    // A pipe would be waited for, and a device may never end.
-    if !std::fs::metadata(path).map_err(|error| unreadable(path, error))?.is_file() {
-        return Err(unreadable(path, std::io::Error::other("it is a folder or a device")));
-    }
-    let bytes = std::fs::read(path).map_err(|error| unreadable(path, error))?;
+    let bytes = files::read_regular(path, MAX_FILE).map_err(|error| unreadable(path, error))?;
     if bytes.is_empty() {
         return Err(Error::new(ErrorKind::Model, format!("The model file {} is empty", path.display()))
             .remedy("Export or copy the model again"));
@@ -353,31 +359,75 @@ fn side_input(desc: &TensorDesc, rows: usize, width: usize, height: usize) -> Re
     }
 }
 
+/// What an entry of the metadata says, if there is one.
+fn entry<T>(
+    metadata: &BTreeMap<String, String>,
+    key: &str,
+    what: &str,
+    read: impl FnOnce(Value) -> Option<T>,
+    expected: &str,
+) -> Result<Option<T>> {
+    let Some(text) = metadata.get(key) else { return Ok(None) };
+    literal::parse(text).and_then(read).map(Some).ok_or_else(|| {
+        Error::new(ErrorKind::Model, format!("the {what} in its metadata cannot be read"))
+            .cause(format!("{key} = “{}”", text.chars().take(80).collect::<String>()))
+            .remedy(format!("Export it again with {key} as {expected}"))
+    })
+}
+
 fn as_u32(value: &Value) -> Option<u32> {
-    value.as_integer().and_then(|integer| integer.try_into().ok())
+    let whole = || value.as_f64().filter(|value| value.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(value));
+    value.as_u64().and_then(|integer| integer.try_into().ok()).or_else(|| whole().map(|value| value as u32))
+}
+
+/// One number, or one for each level of the head: the largest counts.
+fn parse_stride(value: Value) -> Option<u32> {
+    let positive = |value: &Value| as_u32(value).filter(|&stride| stride > 0);
+    match value {
+        Value::Array(strides) => strides.iter().map(positive).collect::<Option<Vec<_>>>()?.into_iter().max(),
+        value => positive(&value),
+    }
+}
+
+/// Width and height. Ultralytics writes [height, width], or one number for both.
+fn parse_size(value: Value) -> Option<(u32, u32)> {
+    match value {
+        Value::Array(sides) => match &sides[..] {
+            [height, width] => Some((as_u32(width)?, as_u32(height)?)),
+            [side] => as_u32(side).map(|side| (side, side)),
+            _ => None,
+        },
+        value => as_u32(&value).map(|side| (side, side)),
+    }
 }
 
 /// Class names as Ultralytics writes them: `{0: 'person', 1: 'bicycle'}`, ids from 0 without gaps; or a list.
-fn parse_names(text: &str) -> Option<Vec<String>> {
-    let names = match text.parse::<Value>().ok()? {
-        Value::Dict(entries) => {
-            let mut names: Vec<(u32, Value)> = Vec::with_capacity(entries.len());
-            for (id, name) in entries {
-                names.push((as_u32(&id)?, name));
-            }
+fn parse_names(value: Value) -> Option<Vec<String>> {
+    let names = match value {
+        Value::Object(entries) => {
+            let named = |(id, name): (String, Value)| Some((id.parse::<u32>().ok()?, name));
+            let mut names = entries.into_iter().map(named).collect::<Option<Vec<_>>>()?;
             names.sort_by_key(|(id, _)| *id);
             let gapless = names.iter().enumerate().all(|(i, (id, _))| i as u32 == *id);
             gapless.then(|| names.into_iter().map(|(_, name)| name).collect())?
         }
-        Value::List(names) | Value::Tuple(names) => names,
+        Value::Array(names) => names,
         _ => return None,
     };
-    names.into_iter().map(|name| name.as_string().cloned()).collect()
+    let name = |name| match name {
+        Value::String(name) => (name.len() <= MAX_LABEL).then_some(name),
+        _ => None,
+    };
+    names.into_iter().map(name).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse_names(text: &str) -> Option<Vec<String>> {
+        super::parse_names(literal::parse(text)?)
+    }
 
     #[test]
     fn names_are_python() {
@@ -385,9 +435,26 @@ mod tests {
         assert_eq!(parse_names(r#"{0: 'a, b', 1: "it's", 2: 'x{}:\'"'}"#).unwrap(), ["a, b", "it's", "x{}:'\""]);
         assert_eq!(parse_names("['a', 'b']").unwrap(), ["a", "b"]);
         assert_eq!(parse_names("{1: 'b', 0: 'ä'}").unwrap(), ["ä", "b"]);
-        for text in ["", "{", "{1: 'gap'}", "{0: 1}", "7", "{-1: 'a'}"] {
+        assert_eq!(parse_names(r#"{"0": "a", "1": "b"}"#).unwrap(), ["a", "b"]);
+        for text in ["", "{", "{1: 'gap'}", "{0: 1}", "7", "{-1: 'a'}", "{0: 'a', '00': 'b'}"] {
             assert_eq!(parse_names(text), None, "{text}");
         }
+        assert_eq!(parse_names(&format!("['{}']", "x".repeat(MAX_LABEL + 1))), None);
+    }
+
+    #[test]
+    fn strides_and_sizes_are_numbers() {
+        let stride = |text: &str| literal::parse(text).and_then(parse_stride);
+        assert_eq!((stride("32"), stride("32.0"), stride("[8, 16, 32]")), (Some(32), Some(32), Some(32)));
+        for text in ["-1", "0", "nan", "'32'", "1+1+1", "0x20", "[]", "[8, 0]", "1.5", "[[[1]]]"] {
+            assert_eq!(stride(text), None, "{text}");
+        }
+        let size = |text: &str| literal::parse(text).and_then(parse_size);
+        assert_eq!(
+            (size("[480, 640]"), size("640"), size("(640,)")),
+            (Some((640, 480)), Some((640, 640)), Some((640, 640)))
+        );
+        assert_eq!((size("[1, 2, 3]"), size("-1"), size("[]")), (None, None, None));
     }
 
     #[test]

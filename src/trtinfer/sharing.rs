@@ -71,8 +71,23 @@ pub fn join(
     if settings.shared_model.is_empty() {
         return Ok(first(SharedModel::new(open()?)));
     }
-    // Locked while the model's description is read, or two elements that start together would both be first.
+    // Reading the file may take long and must not hold up other models. Of two elements that start together, both read it then.
+    if let Some(joined) = seat(&SHARED.lock().unwrap(), settings)? {
+        return Ok(joined);
+    }
+    let model = SharedModel::shared(open()?);
     let mut all = SHARED.lock().unwrap();
+    if let Some(joined) = seat(&all, settings)? {
+        return Ok(joined);
+    }
+    let joined = first(model);
+    all.retain(|shared| shared.model.strong_count() > 0 && !shared.settings.names_the_same(settings));
+    all.push(Shared { settings: settings.clone(), model: Arc::downgrade(&joined.0) });
+    Ok(joined)
+}
+
+/// A seat in a model that another element has loaded or is loading.
+fn seat(all: &[Shared], settings: &Settings) -> Result<Option<(Arc<SharedModel>, ModelHandle, bool)>> {
     let found = all.iter().find(|shared| shared.settings.names_the_same(settings));
     let joined = found.and_then(|shared| {
         let model = shared.model.upgrade()?;
@@ -80,17 +95,36 @@ pub fn join(
         Some((shared.settings.difference(settings), model, seat))
     });
     match joined {
-        Some((None, model, seat)) => Ok((model, seat, false)),
+        None => Ok(None),
+        Some((None, model, seat)) => Ok(Some((model, seat, false))),
         Some((Some((property, first, this)), ..)) => Err(Error::new(
             ErrorKind::Settings,
             format!("The shared model “{}” is in use with {property}={first}, not {this}", settings.shared_model),
         )
         .remedy("Give elements that share a model the same properties, or another name in shared-model")),
-        None => {
-            let joined = first(SharedModel::shared(open()?));
-            all.retain(|shared| shared.model.strong_count() > 0 && !shared.settings.names_the_same(settings));
-            all.push(Shared { settings: settings.clone(), model: Arc::downgrade(&joined.0) });
-            Ok(joined)
-        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A file that takes for ever to read must not hold up elements with other models.
+    #[test]
+    fn reading_a_model_locks_no_other() {
+        let named = |name: &str| Settings { shared_model: name.into(), ..Settings::default() };
+        let (sender, done) = mpsc::channel();
+        thread::spawn(move || {
+            let joined = join(&named("sharing-slow"), || {
+                assert!(find(&named("sharing-other")).is_none());
+                Err(Error::new(ErrorKind::Model, "It cannot be read"))
+            });
+            sender.send(joined.is_err())
+        });
+        assert!(done.recv_timeout(Duration::from_secs(30)).expect("it hangs"));
     }
 }

@@ -7,8 +7,9 @@
 //! The part that a node belongs to is the number of suppressions on the longest way to it from the inputs. Nodes, weights
 //! and inputs keep their bytes; only the lists of them are written anew.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use bytes::Bytes;
 use prost::Message;
 
 use crate::core::error::{Error, ErrorKind, Result};
@@ -41,10 +42,10 @@ pub struct Suppression {
 }
 
 /// Cuts a whole ONNX file. Errors carry a cause; the caller says which file.
-pub fn cut(bytes: &[u8]) -> Result<Vec<Part>> {
+pub fn cut(bytes: Bytes) -> Result<Vec<Part>> {
     let broken = |error: prost::DecodeError| Error::new(ErrorKind::Model, "the graph cannot be read").cause(error);
-    let model = ModelProto::decode(bytes).map_err(broken)?;
-    let graph = model.graph.clone().unwrap_or_default();
+    let mut model = ModelProto::decode(bytes).map_err(broken)?;
+    let graph = model.graph.take().unwrap_or_default();
     let nodes = graph.node.iter().map(|raw| Node::decode(&raw[..])).collect::<std::result::Result<Vec<_>, _>>();
     let nodes = nodes.map_err(broken)?;
     if nodes.iter().flat_map(Node::inner).any(|node| node.op_type == OPERATOR) {
@@ -54,10 +55,10 @@ pub fn cut(bytes: &[u8]) -> Result<Vec<Part>> {
         )
         .remedy("Export the model without suppression in its graph; trtnms does it"));
     }
-    let named = |raw: &Vec<u8>| Named::decode(&raw[..]).unwrap_or_default().name;
-    let weights: HashMap<String, &Vec<u8>> =
+    let named = |raw: &Bytes| Named::decode(&raw[..]).unwrap_or_default().name;
+    let weights: HashMap<String, &Bytes> =
         graph.initializer.iter().map(|raw| (Weight::decode(&raw[..]).unwrap_or_default().name, raw)).collect();
-    let inputs: HashMap<String, &Vec<u8>> = graph.input.iter().map(|raw| (named(raw), raw)).collect();
+    let inputs: HashMap<String, &Bytes> = graph.input.iter().map(|raw| (named(raw), raw)).collect();
     let wanted: Vec<String> = graph.output.iter().map(named).collect();
 
     // Which part makes each value, and which part needs it.
@@ -81,10 +82,16 @@ pub fn cut(bytes: &[u8]) -> Result<Vec<Part>> {
     }
 
     let of_part = |part: usize| members[part].iter().map(|&index| &nodes[index]);
+    // The last part that needs each value.
+    let mut last: HashMap<&String, usize> = HashMap::new();
+    for part in 0..parts.len() {
+        last.extend(of_part(part).flat_map(Node::needs).map(|name| (name, part)));
+    }
+    let wanted: HashSet<&String> = wanted.iter().collect();
     for part in 0..parts.len() {
         let own: BTreeSet<String> = of_part(part).flat_map(|node| node.output.iter().cloned()).collect();
-        let later = (part + 1..parts.len()).flat_map(of_part).flat_map(Node::needs).chain(&wanted);
-        let mut outputs: BTreeSet<String> = later.filter(|name| own.contains(*name)).cloned().collect();
+        let later = |name: &&String| last.get(name).is_some_and(|&last| last > part) || wanted.contains(name);
+        let mut outputs: BTreeSet<String> = own.iter().filter(later).cloned().collect();
         // A suppression's numbers are often weights, which only a part can tell.
         let told = |name: &&String| own.contains(*name) || weights.contains_key(*name);
         outputs.extend(parts[part].suppressions.iter().flat_map(Suppression::needs).filter(told).cloned());
@@ -97,14 +104,14 @@ pub fn cut(bytes: &[u8]) -> Result<Vec<Part>> {
         let given: Vec<&String> = needed.iter().filter(given).collect();
 
         // Types of values between parts are found when they come.
-        let untyped = |name: &String| Named { name: name.clone() }.encode_to_vec();
+        let untyped = |name: &String| Bytes::from(Named { name: name.clone() }.encode_to_vec());
         let graph = GraphProto {
             node: members[part].iter().map(|&index| graph.node[index].clone()).collect(),
             name: graph.name.clone(),
-            initializer: needed.iter().filter_map(|name| weights.get(name)).map(|raw| raw.to_vec()).collect(),
+            initializer: needed.iter().filter_map(|name| weights.get(name)).map(|&raw| raw.clone()).collect(),
             input: given
                 .iter()
-                .map(|name| inputs.get(*name).map_or_else(|| untyped(name), |raw| raw.to_vec()))
+                .map(|name| inputs.get(*name).map_or_else(|| untyped(name), |&raw| raw.clone()))
                 .collect(),
             output: outputs.iter().map(untyped).collect(),
         };
@@ -164,24 +171,24 @@ struct ModelProto {
     ir_version: i64,
     #[prost(message, optional, tag = "7")]
     graph: Option<GraphProto>,
-    #[prost(bytes = "vec", repeated, tag = "8")]
-    opset_import: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "25")]
-    functions: Vec<Vec<u8>>,
+    #[prost(bytes = "bytes", repeated, tag = "8")]
+    opset_import: Vec<Bytes>,
+    #[prost(bytes = "bytes", repeated, tag = "25")]
+    functions: Vec<Bytes>,
 }
 
 #[derive(Clone, PartialEq, Message)]
 struct GraphProto {
-    #[prost(bytes = "vec", repeated, tag = "1")]
-    node: Vec<Vec<u8>>,
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    node: Vec<Bytes>,
     #[prost(string, tag = "2")]
     name: String,
-    #[prost(bytes = "vec", repeated, tag = "5")]
-    initializer: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "11")]
-    input: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "12")]
-    output: Vec<Vec<u8>>,
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    initializer: Vec<Bytes>,
+    #[prost(bytes = "bytes", repeated, tag = "11")]
+    input: Vec<Bytes>,
+    #[prost(bytes = "bytes", repeated, tag = "12")]
+    output: Vec<Bytes>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -4,6 +4,7 @@
 //! tensors have the types that the model file declares. It allocates its intermediate tensors itself, for each run.
 
 mod cut;
+mod limits;
 mod net;
 mod suppress;
 

@@ -2,17 +2,29 @@
 
 use std::collections::HashMap;
 use std::error::Error as _;
+use std::panic::resume_unwind;
+use std::path::Path;
+use std::thread;
 
+use bytes::Bytes;
+use prost::Message;
 use rten::{LoadError, LoadErrorKind, ModelOptions, NodeId, Value, ValueOrView, ValueView};
 use rten_tensor::prelude::*;
 
 use super::cut::{self, Suppression};
+use super::limits;
 use super::suppress::{self, suppress};
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::model::{ModelInfo, unreadable};
+use crate::core::files;
+use crate::model::ModelInfo;
+use crate::onnx::{ExternalFile, ModelProto, external_files, unreadable};
+
+/// Bytes of a file of weights beside a model; all of it is read.
+const MAX_EXTERNAL: u64 = 8 << 30;
 
 pub struct Net {
     parts: Vec<Part>,
+    nodes: usize,
 }
 
 struct Part {
@@ -24,29 +36,36 @@ struct Part {
 
 impl Net {
     pub fn load(model: &ModelInfo) -> Result<Self> {
-        let path = model.path.as_path();
+        let bytes = Bytes::from(crate::model::contents(&model.path)?);
+        let nodes = limits::check(bytes.clone())?;
         let names = |descs: &[crate::core::tensor::TensorDesc]| descs.iter().map(|desc| desc.name.clone()).collect();
-        let read = || std::fs::read(path).map_err(|error| unreadable(path, error));
-        let mut options = ModelOptions::with_all_ops();
-        options.prepack_weights(true);
-        if model.operators.contains(cut::OPERATOR) {
-            let parts = cut::cut(&read()?)?.into_iter().map(|part| {
+        let weights = external_weights(&model.path, &bytes)?;
+        let parts = if model.operators.contains(cut::OPERATOR) {
+            cut::cut(bytes)?
+        } else {
+            let (inputs, outputs) = (names(&model.inputs), names(&model.outputs));
+            vec![cut::Part { onnx: bytes.into(), inputs, outputs, suppressions: Vec::new() }]
+        };
+        on_a_deep_stack(nodes, || {
+            let mut options = ModelOptions::with_all_ops();
+            options.prepack_weights(true);
+            for (name, weights) in weights {
+                options.external_data(&name, weights);
+            }
+            let parts = parts.into_iter().map(|part| {
                 let net = options.load(part.onnx).map_err(unloadable)?;
                 Part::new(net, part.inputs, part.outputs, part.suppressions)
             });
-            return Ok(Net { parts: parts.collect::<Result<_>>()? });
-        }
-        // rten knows a file by its name, and only then finds weights that lie beside it.
-        let net = match path.extension() {
-            Some(extension) if extension.eq_ignore_ascii_case("onnx") => options.load_file(path),
-            _ => options.load(read()?),
-        };
-        let part = Part::new(net.map_err(unloadable)?, names(&model.inputs), names(&model.outputs), Vec::new())?;
-        Ok(Net { parts: vec![part] })
+            Ok(Net { parts: parts.collect::<Result<_>>()?, nodes })
+        })
     }
 
     /// Runs all parts; the result has the values of those names.
     pub fn run<'a>(&self, inputs: Vec<(&'a str, ValueView<'a>)>) -> Result<HashMap<String, Value>> {
+        on_a_deep_stack(self.nodes, || self.run_here(inputs))
+    }
+
+    fn run_here<'a>(&self, inputs: Vec<(&'a str, ValueView<'a>)>) -> Result<HashMap<String, Value>> {
         let inputs: HashMap<&str, ValueView> = inputs.into_iter().collect();
         let mut values: HashMap<String, Value> = HashMap::new();
         for part in &self.parts {
@@ -76,6 +95,36 @@ impl Net {
         }
         Ok(values)
     }
+}
+
+/// Reads the files that hold weights of a model. rten would open them itself, pipes too.
+fn external_weights(path: &Path, bytes: &Bytes) -> Result<Vec<(String, Vec<u8>)>> {
+    let graph = ModelProto::decode(&bytes[..]).ok().and_then(|model| model.graph).unwrap_or_default();
+    let entries = graph.initializer.iter().flat_map(|weight| &weight.external_data);
+    let read = |file: ExternalFile| match files::read_regular(&file.path, MAX_EXTERNAL) {
+        Ok(weights) => Ok((file.name.to_string(), weights)),
+        Err(error) => Err(unreadable(&file.path, path, error)),
+    };
+    external_files(path, entries)?.into_iter().map(read).collect()
+}
+
+/// rten calls itself for each node on the longest path, so large graphs get a stack that is large enough. Others run on the
+/// caller's, without the cost of a thread.
+fn on_a_deep_stack<T: Send>(nodes: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    if nodes <= 1000 {
+        return work();
+    }
+    // Only what is used of it takes memory.
+    let stack = (8 << 20) + nodes * (16 << 10);
+    thread::scope(|scope| {
+        let worker = thread::Builder::new().name("trt-cpu".into()).stack_size(stack).spawn_scoped(scope, work);
+        let worker = worker.map_err(|error| {
+            Error::new(ErrorKind::Run, format!("Cannot start a thread with a stack of {} MiB", stack >> 20))
+                .cause(error)
+                .remedy("Raise the limits for threads and memory of this process")
+        })?;
+        worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
 }
 
 impl Part {
@@ -125,9 +174,7 @@ fn unloadable(error: LoadError) -> Error {
     };
     let remedy = match error.kind() {
         LoadErrorKind::OperatorInvalid => "Export the model without that operator, or with another opset",
-        LoadErrorKind::ExternalDataError => {
-            "Keep the file with the weights beside the model, under the name that it was exported with"
-        }
+        LoadErrorKind::ExternalDataError => "Copy the file with the weights again, or export the model as one file",
         _ => "Export the model again; this file contradicts itself",
     };
     Error::new(ErrorKind::Model, cause).remedy(remedy)

@@ -8,7 +8,6 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fmt;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -26,6 +25,7 @@ use super::interfaces::{Calibrator, ErrorListener, Monitor, Progress};
 use super::library::Library;
 use super::onnx::{Onnx, WeightType};
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::files;
 use crate::core::tensor::{DType, Dims};
 
 /// The types in which an engine computes.
@@ -133,8 +133,8 @@ impl BuildOptions {
     /// What the engine is to be found by. `gpu` is as in [`Key::gpu`].
     ///
     /// # Errors
-    /// `NotFound`, when the calibration or weights cannot be read.
-    pub fn key(&self, library: &Library, onnx: &Onnx, gpu: &str) -> Result<Key> {
+    /// `NotFound`, when the calibration cannot be read; `Model`, when weights cannot; `Run`, when it was cancelled.
+    pub fn key(&self, library: &Library, onnx: &Onnx, gpu: &str, cancelled: &AtomicBool) -> Result<Key> {
         let mut precision = self.precision.to_string();
         if !library.family().is_strongly_typed() && self.precision != Precision::Fp32 {
             precision += ", head in fp32";
@@ -149,7 +149,7 @@ impl BuildOptions {
         }
         Ok(Key {
             model: onnx.path.clone(),
-            contents: onnx.fingerprint()?,
+            contents: onnx.fingerprint(cancelled)?,
             library: library.name(),
             gpu: gpu.to_string(),
             precision,
@@ -551,7 +551,7 @@ fn keep_head_exact(network: &Network) {
 }
 
 fn calibration(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|error| {
+    files::read_regular(path, 64 << 20).map_err(|error| {
         Error::new(ErrorKind::NotFound, format!("Cannot read the calibration {}", path.display()))
             .cause(error)
             .remedy("Set int8-calibration-cache to the file that a calibrator wrote for this model")

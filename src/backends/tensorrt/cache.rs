@@ -14,10 +14,11 @@
 //! ```
 //!
 //! The label is written last and each file is renamed into place, so that whatever interrupts a build leaves no entry that
-//! looks whole. Since engines are programs, the folder is readable by its user alone.
+//! looks whole. Since engines are programs, only the user (or root) may own or change the folder, each file in it, and the
+//! folders above; links are not followed.
 
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::files;
 
 /// First line of every label; another number here makes all entries of before useless.
 const TITLE: &str = "gst-plugin-trt engine 1";
@@ -179,11 +181,7 @@ impl Cache {
         };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(|error| unusable(error.to_string()))?;
-        let mode = fs::metadata(&folder).map_err(|error| unusable(error.to_string()))?.mode();
-        if mode & 0o002 != 0 {
-            return Err(unusable("every user may write to it, and engines are programs".into()));
-        }
-        Ok(Cache { folder })
+        trusted_folder(&folder).map(|folder| Cache { folder }).map_err(unusable)
     }
 
     pub fn folder(&self) -> &Path {
@@ -232,7 +230,7 @@ impl Cache {
         let (label, engine) = (self.path(key, "txt"), self.path(key, "engine"));
         let name = engine.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let broken = |how: &str| format!("{name} in the engine cache is broken: {how}");
-        let label = match fs::read(&label) {
+        let label = match read(&label, MAX_LABEL) {
             Ok(label) => String::from_utf8_lossy(&label).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(self.relative(key)),
             Err(error) => return Err(broken(&format!("its label cannot be read: {error}"))),
@@ -241,11 +239,13 @@ impl Cache {
         if !label.differences(key).is_empty() {
             return Err(broken(&label.stale(key)));
         }
-        let length = fs::metadata(&engine).map_err(|error| broken(&format!("it cannot be read: {error}")))?.len();
+        let unreadable = |error: io::Error| broken(&format!("it cannot be read: {error}"));
+        let file = open(&engine).map_err(unreadable)?;
+        let length = file.metadata().map_err(unreadable)?.len();
         if length != label.bytes {
             return Err(broken(&format!("it has {length} of its {} bytes", label.bytes)));
         }
-        let engine = fs::read(&engine).map_err(|error| broken(&format!("it cannot be read: {error}")))?;
+        let engine = files::read_bounded(file, length).map_err(unreadable)?;
         match hex(Sha256::new_with_prefix(&engine)) == label.sha256 {
             true => Ok(engine),
             false => Err(broken("its contents have changed since it was written")),
@@ -278,7 +278,7 @@ impl Cache {
                 name.starts_with(&start) && name.ends_with(".txt")
             })
             .filter_map(|path| {
-                let label = Label::parse(&fs::read_to_string(&path).ok()?)?;
+                let label = Label::parse(&String::from_utf8_lossy(&read(&path, MAX_LABEL).ok()?))?;
                 Some((path, label))
             })
     }
@@ -302,7 +302,7 @@ pub struct BuildLock {
     key: Key,
     why: String,
     /// `None` on a file system that cannot lock, or where nothing can be written.
-    _lock: Option<File>,
+    _lock: Option<Lock>,
 }
 
 impl BuildLock {
@@ -337,7 +337,7 @@ pub struct Timing {
 impl Timing {
     /// What was saved last, if it is whole.
     pub fn load(&self) -> Option<Vec<u8>> {
-        let file = fs::read(self.path.with_added_extension("cache")).ok()?;
+        let file = read(&self.path.with_added_extension("cache"), MAX_TIMING).ok()?;
         // It begins with the hash of the rest, so that TensorRT never sees a damaged one.
         let (hash, timing) = file.split_at_checked(Sha256::output_size())?;
         (Sha256::digest(timing)[..] == *hash).then(|| timing.to_vec())
@@ -347,7 +347,8 @@ impl Timing {
     /// None that matters: the next build only takes longer.
     pub fn save(&self, timing: &[u8]) -> io::Result<()> {
         // Two builders may end at the same moment; the last one's measurements stay.
-        let _lock = open_lock(&self.path.with_added_extension("lock")).and_then(|file| file.lock().map(|()| file));
+        let lock = open_lock(&self.path.with_added_extension("lock"));
+        let _lock = lock.and_then(|file| file.lock().map(|()| Lock(file)));
         write(&self.path.with_added_extension("cache"), &[&Sha256::digest(timing)[..], timing].concat())
     }
 }
@@ -361,12 +362,12 @@ pub fn default_folder() -> Option<PathBuf> {
 
 /// Takes the lock, or waits for it. `None` where the file system has no locks or nothing can be written: then two may build
 /// the same engine, and the last one's stays.
-fn lock(path: &Path, cancelled: &AtomicBool, waiting: impl FnOnce()) -> Result<Option<File>> {
+fn lock(path: &Path, cancelled: &AtomicBool, waiting: impl FnOnce()) -> Result<Option<Lock>> {
     let Ok(file) = open_lock(path) else { return Ok(None) };
     let mut waiting = Some(waiting);
     while !cancelled.load(Ordering::Relaxed) {
         match file.try_lock() {
-            Ok(()) => return Ok(Some(file)),
+            Ok(()) => return Ok(Some(Lock(file))),
             Err(TryLockError::Error(_)) => return Ok(None),
             Err(TryLockError::WouldBlock) => {
                 if let Some(waiting) = waiting.take() {
@@ -379,19 +380,93 @@ fn lock(path: &Path, cancelled: &AtomicBool, waiting: impl FnOnce()) -> Result<O
     Err(Error::new(ErrorKind::Run, "Waiting for the engine that another process builds was cancelled"))
 }
 
+/// A lock that ends with this value, even where a child of this process has not yet closed its copy of the file.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
 fn open_lock(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
+    match create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_with(OpenOptions::new().write(true), path),
+        created => created,
+    }
+}
+
+/// A file that was not there before, and no link.
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)
+}
+
+/// More than labels and TensorRT's measurements take.
+const MAX_LABEL: u64 = 64 << 10;
+const MAX_TIMING: u64 = 256 << 20;
+
+fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    files::read_bounded(open(path)?, limit)
+}
+
+/// Opens a file of the cache for reading, if only the user can have written it.
+fn open(path: &Path) -> io::Result<File> {
+    open_with(OpenOptions::new().read(true), path)
+}
+
+fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = files::open_regular_with(options, path, libc::O_NOFOLLOW)?;
+    match distrust(&file.metadata()?) {
+        None => Ok(file),
+        Some(why) => Err(io::Error::new(io::ErrorKind::PermissionDenied, why)),
+    }
+}
+
+/// The folder without links in its path, or why engines in it cannot be trusted.
+fn trusted_folder(folder: &Path) -> std::result::Result<PathBuf, String> {
+    let text = |error: io::Error| error.to_string();
+    if fs::symlink_metadata(folder).map_err(text)?.is_symlink() {
+        return Err("it is a symbolic link".into());
+    }
+    let folder = folder.canonicalize().map_err(text)?;
+    if let Some(why) = distrust(&fs::symlink_metadata(&folder).map_err(text)?) {
+        return Err(format!("{why}, and engines are programs"));
+    }
+    // Who may rename a folder above can put another one in its place.
+    for parent in folder.ancestors().skip(1) {
+        let metadata = fs::symlink_metadata(parent).map_err(text)?;
+        let sticky = metadata.mode() & 0o1000 != 0;
+        // Many systems give each user a group of that user alone, with the same number.
+        let private = metadata.mode() & 0o002 == 0 && metadata.gid() == metadata.uid();
+        let why = foreign(&metadata).or_else(|| writable(&metadata).filter(|_| !sticky && !private));
+        if let Some(why) = why {
+            return Err(format!("{} lies above it, and {why}", parent.display()));
+        }
+    }
+    Ok(folder)
+}
+
+/// Why something may have been written by another user.
+fn distrust(metadata: &Metadata) -> Option<&'static str> {
+    foreign(metadata).or_else(|| writable(metadata))
+}
+
+fn foreign(metadata: &Metadata) -> Option<&'static str> {
+    // SAFETY: it only returns a number.
+    let user = unsafe { libc::geteuid() };
+    (![0, user].contains(&metadata.uid())).then_some("it belongs to another user")
+}
+
+fn writable(metadata: &Metadata) -> Option<&'static str> {
+    (metadata.mode() & 0o022 != 0).then_some("other users may write to it")
 }
 
 /// Writes the whole file or nothing. Who calls this holds a lock, so that nobody else writes to the same temporary file.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_added_extension("tmp");
-    let written = OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(&temporary)
+    // One that was left behind, or a link.
+    let _ = fs::remove_file(&temporary);
+    let written = create(&temporary)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&temporary, path));
     match written {

@@ -137,7 +137,7 @@ fn engine_of_onnx(
     let build = BuildOptions { shapes: shapes(model, spec, *batch)?, ..options.build.clone() };
     let (major, minor) = cuda.compute_capability()?;
     let gpu = format!("{}, compute capability {major}.{minor}", cuda.device_name()?);
-    let key = build.key(library, &onnx, &gpu)?;
+    let key = build.key(library, &onnx, &gpu, loading.cancelled)?;
     let cache = Cache::open(options.cache.as_deref()).map_err(|error| (loading.tell)(LoadEvent::Warning(error))).ok();
 
     let waiting = || (loading.tell)(LoadEvent::Progress("another process builds this engine", None));

@@ -1,14 +1,16 @@
 //! An ONNX file as the builder sees it: bytes to parse, and the little that TensorRT's parser does not tell.
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use prost::Message;
 use sha2::{Digest, Sha256};
 
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::onnx::{BFLOAT16, FLOAT16, GraphProto, ModelProto};
+use crate::core::files;
+use crate::model;
+use crate::onnx::{BFLOAT16, ExternalFile, FLOAT16, GraphProto, ModelProto, external_files};
 
 /// A file that was read once, so that what is hashed is what is built.
 pub struct Onnx {
@@ -31,12 +33,7 @@ impl Onnx {
     /// # Errors
     /// `Read`. What is in the file is for TensorRT's parser to complain about.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = fs::read(path).map_err(|error| {
-            Error::new(ErrorKind::Read, format!("Cannot read the model {}", path.display()))
-                .cause(error)
-                .remedy("Check the path and that this user may read the file")
-        })?;
-        Ok(Onnx::new(path, bytes))
+        Ok(Onnx::new(path, model::contents(path)?))
     }
 
     /// `path` is where weights in other files are looked for, and what errors name.
@@ -48,20 +45,26 @@ impl Onnx {
     /// The hash of the model: of the file, and of those beside it that hold its weights.
     ///
     /// # Errors
-    /// `NotFound`, when such a file cannot be read.
-    pub fn fingerprint(&self) -> Result<String> {
+    /// `Model`, when such a file cannot or may not be read; `Run`, when it was cancelled.
+    pub fn fingerprint(&self, cancelled: &AtomicBool) -> Result<String> {
         let mut hash = Sha256::new_with_prefix(&self.bytes);
-        let entries = self.graph.initializer.iter().flat_map(|weight| &weight.external_data);
-        let files: BTreeSet<&str> =
-            entries.filter(|entry| entry.key == "location").map(|entry| entry.value.as_str()).collect();
-        for file in files {
-            let path = self.path.with_file_name(file);
-            hash.update(fs::read(&path).map_err(|error| {
-                let what = format!("Cannot read {}, which holds weights of {}", path.display(), self.path.display());
-                Error::new(ErrorKind::NotFound, what)
-                    .cause(error)
-                    .remedy("Copy it beside the model, or export the model as one file")
-            })?);
+        let names = self.graph.initializer.iter().flat_map(|weight| &weight.external_data);
+        let mut piece = vec![0; 1 << 20];
+        for ExternalFile { path, .. } in external_files(&self.path, names)? {
+            let missing = |error| crate::onnx::unreadable(&path, &self.path, error);
+            let mut file = files::open_regular(&path).map_err(missing)?;
+            // Not more than it has now, though it may grow.
+            let length = file.metadata().map_err(missing)?.len();
+            let mut file = file.by_ref().take(length);
+            loop {
+                if cancelled.load(Ordering::Relaxed) {
+                    return Err(Error::new(ErrorKind::Run, "Reading the model's weights was cancelled"));
+                }
+                match file.read(&mut piece).map_err(missing)? {
+                    0 => break,
+                    read => hash.update(&piece[..read]),
+                }
+            }
         }
         Ok(super::cache::hex(hash))
     }
@@ -85,7 +88,11 @@ impl Onnx {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
     use crate::onnx::{NodeProto, StringStringEntryProto, TensorProto};
+
+    static GO_ON: AtomicBool = AtomicBool::new(false);
 
     fn onnx(path: &Path, graph: GraphProto) -> Onnx {
         Onnx::new(path, ModelProto { graph: Some(graph), ..Default::default() }.encode_to_vec())
@@ -100,23 +107,46 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("gsttrt-fingerprint-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
-        let external_data = vec![entry("location", "weights.bin"), entry("offset", "0")];
+        let external_data = vec![entry("location", "weights.data"), entry("offset", "0")];
         let weight = TensorProto { external_data, data_type: 1, ..Default::default() };
         let graph = GraphProto { initializer: vec![weight.clone(), weight], ..Default::default() };
         let model = onnx(&folder.join("model.onnx"), graph);
 
-        let error = model.fingerprint().unwrap_err();
-        assert!(error.message().contains("weights.bin, which holds weights of "), "{error}");
+        let error = model.fingerprint(&GO_ON).unwrap_err();
+        assert!(error.message().contains("weights.data, which holds weights of "), "{error}");
         let with = |weights: &[u8]| {
-            fs::write(folder.join("weights.bin"), weights).unwrap();
-            model.fingerprint().unwrap()
+            fs::write(folder.join("weights.data"), weights).unwrap();
+            model.fingerprint(&GO_ON).unwrap()
         };
         assert_eq!(with(b"one"), with(b"one"));
         assert_ne!(with(b"one"), with(b"two"));
         fs::remove_dir_all(&folder).unwrap();
 
-        let nothing = Onnx::new(Path::new("model.onnx"), Vec::new()).fingerprint().unwrap();
+        let nothing = Onnx::new(Path::new("model.onnx"), Vec::new()).fingerprint(&GO_ON).unwrap();
         assert_eq!(nothing, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+
+    #[test]
+    fn weights_are_regular_files_beside_the_model() {
+        let folder = std::env::temp_dir().join(format!("gsttrt-external-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let pipe = folder.join("pipe.data");
+        let _ = fs::remove_file(&pipe);
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let of = |location: &str, cancelled: bool| {
+            let external_data = vec![StringStringEntryProto { key: "location".into(), value: location.into() }];
+            let weight = TensorProto { external_data, data_type: 1, ..Default::default() };
+            let graph = GraphProto { initializer: vec![weight], ..Default::default() };
+            onnx(&folder.join("model.onnx"), graph).fingerprint(&AtomicBool::new(cancelled)).unwrap_err()
+        };
+        for location in ["../x.data", "/etc/passwd", "/dev/zero", "sub/x.data", "..", "", "weights.bin", "model.pb"] {
+            let message = of(location, false).message();
+            assert!(message.contains("may not be read") && message.contains(".onnx_data"), "{location}: {message}");
+        }
+        assert!(of("pipe.data", false).message().contains("it is a folder or a device"));
+        fs::File::create(folder.join("hole.data")).unwrap().set_len(1 << 40).unwrap();
+        assert!(of("hole.data", true).message().contains("was cancelled"));
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

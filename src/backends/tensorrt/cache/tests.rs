@@ -267,7 +267,125 @@ fn folders_that_cannot_be_used_are_named() {
 
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
     let error = Cache::open(Some(&folder.0)).unwrap_err();
-    assert!(error.message().contains("every user may write to it"), "{error}");
+    assert!(error.message().contains("other users may write to it"), "{error}");
+}
+
+fn is_root() -> bool {
+    // SAFETY: it only returns a number.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// The error of opening a folder with that mode and that owner, if any.
+fn opened(folder: &Path, mode: u32, owner: Option<u32>) -> Option<String> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+    if let Some(owner) = owner {
+        std::os::unix::fs::chown(folder, Some(owner), None).unwrap();
+    }
+    Cache::open(Some(folder)).err().map(|error| error.message())
+}
+
+const NOBODY: u32 = 65534;
+
+#[test]
+fn folders_that_others_may_change_are_refused() {
+    let folder = Folder::new("trust");
+    let inner = folder.0.join("inner");
+    fs::create_dir_all(&inner).unwrap();
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o700)).unwrap();
+    for mode in [0o700, 0o755] {
+        assert_eq!(opened(&inner, mode, None), None);
+    }
+    for mode in [0o777, 0o1777, 0o775, 0o722] {
+        let message = opened(&inner, mode, None).unwrap();
+        assert!(message.contains("other users may write to it") && message.contains("set engine-cache"), "{message}");
+    }
+    // The parent may be renamed and replaced.
+    assert_eq!(opened(&inner, 0o700, None), None);
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+    let message = opened(&inner, 0o700, None).unwrap();
+    assert!(message.contains("lies above it, and other users may write to it"), "{message}");
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o1777)).unwrap();
+    assert_eq!(opened(&inner, 0o700, None), None);
+
+    let link = folder.0.join("link");
+    std::os::unix::fs::symlink(&inner, &link).unwrap();
+    let message = Cache::open(Some(&link)).unwrap_err().message();
+    assert!(message.contains("it is a symbolic link"), "{message}");
+
+    if !is_root() {
+        println!("skipped: giving a folder to another user takes root");
+        return;
+    }
+    let message = opened(&inner, 0o755, Some(NOBODY)).unwrap();
+    assert!(message.contains("it belongs to another user"), "{message}");
+    std::os::unix::fs::chown(&inner, Some(0), None).unwrap();
+    std::os::unix::fs::chown(&folder.0, Some(NOBODY), None).unwrap();
+    let message = opened(&inner, 0o700, None).unwrap();
+    assert!(message.contains("lies above it, and it belongs to another user"), "{message}");
+}
+
+#[test]
+fn files_that_others_wrote_are_no_engines() {
+    let folder = Folder::new("planted");
+    let cache = folder.cache();
+    for extension in ["engine", "txt"] {
+        miss(&cache, &key()).store(b"an engine").unwrap();
+        fs::set_permissions(folder.file(extension), fs::Permissions::from_mode(0o666)).unwrap();
+        let slot = miss(&cache, &key());
+        assert!(slot.why().contains("other users may write to it"), "{}", slot.why());
+        slot.store(b"an engine").unwrap();
+        if is_root() {
+            std::os::unix::fs::chown(folder.file(extension), Some(NOBODY), None).unwrap();
+            let slot = miss(&cache, &key());
+            assert!(slot.why().contains("it belongs to another user"), "{}", slot.why());
+        } else {
+            println!("skipped: giving a file to another user takes root");
+        }
+        cache.forget(&key());
+    }
+}
+
+#[test]
+fn planted_links_and_pipes_are_not_followed() {
+    let folder = Folder::new("links");
+    let cache = folder.cache();
+    let target = folder.0.join("target");
+    fs::write(&target, b"precious").unwrap();
+    let link = |extension| std::os::unix::fs::symlink(&target, cache.path(&key(), extension)).unwrap();
+    for extension in ["engine.tmp", "txt.tmp", "lock"] {
+        link(extension);
+    }
+    miss(&cache, &key()).store(b"an engine").unwrap();
+    assert_eq!(fs::read(&target).unwrap(), b"precious");
+    assert_eq!(hit(&cache, &key()), b"an engine");
+
+    // An entry that is a link is none, even to a good one.
+    let engine = folder.file("engine");
+    fs::rename(&engine, folder.0.join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(folder.0.join("elsewhere"), &engine).unwrap();
+    assert!(miss(&cache, &key()).why().contains("it cannot be read"));
+
+    // A pipe would be waited for.
+    for extension in ["engine", "txt"] {
+        let path = cache.path(&key(), extension);
+        miss(&cache, &key()).store(b"an engine").unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let why = miss(&cache, &key()).why().to_string();
+        assert!(why.contains("it is a folder or a device"), "{why}");
+    }
+}
+
+/// As a child holds it that another thread has just forked.
+#[test]
+fn a_lock_ends_though_a_child_has_the_file() {
+    let folder = Folder::new("inherited");
+    let cache = folder.cache();
+    let slot = miss(&cache, &key());
+    let copy = slot._lock.as_ref().unwrap().0.try_clone().unwrap();
+    drop(slot);
+    miss(&cache, &key());
+    drop(copy);
 }
 
 #[test]

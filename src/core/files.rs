@@ -1,0 +1,79 @@
+//! Files that the user named, or that a file of the user's names.
+//!
+//! Such a name may be that of a pipe, which would be waited for, or of a device, which may never end. So all of them are opened
+//! here.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Opens a file for reading and never blocks.
+///
+/// # Errors
+/// Also where it is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    open_regular_with(OpenOptions::new().read(true), path, 0)
+}
+
+/// The same with other options and more flags of `open(2)`.
+pub fn open_regular_with(options: &mut OpenOptions, path: &Path, flags: i32) -> io::Result<File> {
+    // O_NONBLOCK changes nothing for a regular file.
+    let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is a folder or a device"));
+    }
+    Ok(file)
+}
+
+/// All bytes of a regular file that has at most `limit`.
+pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_bounded(open_regular(path)?, limit)
+}
+
+/// All bytes of an open file that has at most `limit`.
+pub fn read_bounded(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    let too_large = || {
+        let limit = if limit >= 1 << 20 { format!("{} MiB", limit >> 20) } else { format!("{} KiB", limit >> 10) };
+        io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {limit}"))
+    };
+    let length = file.metadata()?.len();
+    if length > limit {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    let capacity = usize::try_from(length).map_err(|_| too_large())?;
+    bytes.try_reserve_exact(capacity).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    // Files below /proc have no length, and others may grow.
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_of_a_bounded_size_are_read() {
+        let folder = std::env::temp_dir().join(format!("gsttrt-files-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (pipe, file) = (folder.join("pipe"), folder.join("file"));
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        std::fs::write(&file, [7; 2048]).unwrap();
+        for path in [&pipe, &folder, Path::new("/dev/zero"), Path::new("/dev/null")] {
+            let error = read_regular(path, 1 << 20).unwrap_err();
+            assert_eq!(error.to_string(), "it is a folder or a device", "{}", path.display());
+        }
+        assert_eq!(read_regular(&file, 2048).unwrap().len(), 2048);
+        assert_eq!(read_regular(&file, 2047).unwrap_err().to_string(), "it is larger than 1 KiB");
+        // A length of 0, and more than that to read.
+        assert!(!read_regular(Path::new("/proc/self/status"), 1 << 20).unwrap().is_empty());
+        assert!(read_regular(Path::new("/proc/self/status"), 8).is_err());
+        // A hole takes no place on the disk.
+        File::create(&file).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(read_regular(&file, 1 << 33).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,346 @@
+//! Damaged and hostile inputs of every kind: each is used or refused, and none may panic, abort or hang.
+//!
+//! A few seconds for each kind; `FUZZ_SECONDS=600 cargo test --test fuzz` runs longer, and `FUZZ_SEED=7` with other inputs. Models
+//! are run in a child process, since what rten does with them may end it: the file that did is named and kept.
+
+mod common;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::onnx::{F32, Graph, I64, int, ints};
+use common::random::Random;
+use common::{scratch, shapes};
+use gsttrt::backends::tensorrt::header::Header;
+use gsttrt::backends::{self, Backend};
+use gsttrt::core::dlpack::{self, DataType, Device, Managed, View};
+use gsttrt::core::error::Result;
+use gsttrt::core::memory::Pool;
+use gsttrt::core::tensor::{Tensor, Tensors};
+use gsttrt::model::ModelInfo;
+use gsttrt::session::{Detector, parse_options};
+
+fn setting(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+}
+
+/// Repeats something, with other numbers each time, until the time is over.
+fn repeat(seconds: u64, mut work: impl FnMut(&mut Random)) {
+    let until = Instant::now() + Duration::from_secs(setting("FUZZ_SECONDS", seconds));
+    let mut random = Random(setting("FUZZ_SEED", 1));
+    let mut count = 0;
+    while count < 20 || Instant::now() < until {
+        work(&mut random);
+        count += 1;
+    }
+    println!("{count} inputs");
+}
+
+/// A text of pieces that mean something to a parser.
+fn text(random: &mut Random, pieces: &[&str]) -> String {
+    let mut text = String::new();
+    for _ in 0..random.below(40) {
+        let times = if random.below(20) == 0 { 1 + random.below(200) } else { 1 };
+        text += &random.one_of(pieces).repeat(times);
+    }
+    text
+}
+
+/// Flips, cuts, doubles or overwrites some of the bytes.
+fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
+    for _ in 0..=random.below(3) {
+        if bytes.is_empty() {
+            return;
+        }
+        let at = random.below(bytes.len());
+        match random.below(8) {
+            0 => bytes.truncate(at),
+            1 => bytes[at] = random.one_of(&[0, 1, 0x7f, 0x80, 0xff]),
+            2 => drop(bytes.drain(at..(at + random.below(16)).min(bytes.len()))),
+            3 => {
+                let piece = bytes[at..(at + random.below(64)).min(bytes.len())].to_vec();
+                bytes.splice(at..at, piece);
+            }
+            _ => bytes[at] ^= 1 << random.below(8),
+        }
+    }
+}
+
+const LITERALS: [&str; 24] = [
+    "{", "}", "[", "]", "(", ")", "0:", "1: ", ",", "'a'", "\"b\"", "'", "\\", "\\u12", "\\ud83d", "32", "-1", "1e99",
+    "nan", "True", "None", "é", "\0", " ",
+];
+
+const NUMBERS: [i64; 16] =
+    [0, 1, -1, 2, 3, 8, 64, 300, 65_536, 1 << 24, 1 << 31, 1 << 40, 1 << 62, i64::MAX, i64::MIN, -(1 << 31)];
+
+fn picture() -> Graph {
+    Graph::new().input("images", F32, &["1", "3", "8", "8"])
+}
+
+#[test]
+fn metadata_of_models() {
+    let file = scratch("fuzz-metadata").join("metadata.onnx");
+    repeat(2, |random| {
+        let mut graph = picture().constant("output0", &[1, 1, 6], &[0.0; 6]);
+        for key in ["names", "stride", "imgsz", "task", "args", "end2end", "description"] {
+            if random.below(2) == 0 {
+                graph = graph.metadata(key, &text(random, &LITERALS));
+            }
+        }
+        graph.save(&file);
+        if let Ok(model) = ModelInfo::read(&file) {
+            model.hints((8, 8));
+            let _ = model.input_spec(None, 1, Backend::Cpu.place());
+        } else {
+            assert!(ModelInfo::read(&file).unwrap_err().message().len() < 10_000);
+        }
+    });
+}
+
+#[test]
+fn headers_of_engines() {
+    let json = br#"{"task": "detect", "names": {"0": "a"}, "stride": 32}"#;
+    let mut plan = vec![0; 128];
+    plan[..4].copy_from_slice(b"ftrt");
+    (plan[8], plan[16]) = (2, 128);
+    let whole = [&(json.len() as u32).to_le_bytes()[..], json, &plan].concat();
+    repeat(1, |random| {
+        let mut bytes = if random.below(2) == 0 { whole.clone() } else { plan.clone() };
+        damage(random, &mut bytes);
+        if let Ok(header) = Header::read(&bytes) {
+            assert!(header.plan.end <= bytes.len());
+            let _ = ModelInfo::of_engine(Path::new("x"), Vec::new(), Vec::new(), header.metadata.as_deref());
+        }
+        let _ = ModelInfo::of_engine(Path::new("x"), Vec::new(), Vec::new(), Some(&text(random, &LITERALS)));
+    });
+}
+
+#[test]
+fn label_files_and_options() {
+    let folder = scratch("fuzz-labels");
+    let labels = folder.join("labels.txt");
+    let model = picture().constant("output0", &[1, 1, 6], &[0.0; 6]).save(&folder.join("model.onnx"));
+    let names = [
+        "backend",
+        "input-size",
+        "precision",
+        "engine-build",
+        "optimization-level",
+        "workspace-mib",
+        "upload",
+        "layout",
+        "score-threshold",
+        "class-thresholds",
+        "classes",
+        "iou-threshold",
+        "max-detections",
+        "class-agnostic",
+        "none",
+    ];
+    let pieces =
+        ["cpu", "auto", "=", ",", "0", "1", "0.5", "-1", "nan", "inf", "1e39", "x", "640x640", "true", "a", "\0", " "];
+    repeat(2, |random| {
+        let bytes = text(random, &["a", "b c", "\n", "\r\n", "\u{feff}", "\0", "é", " ", "\t", "xxxxxxxx"]);
+        let mut bytes = bytes.into_bytes();
+        damage(random, &mut bytes);
+        std::fs::write(&labels, bytes).unwrap();
+        let mut options = vec!["backend=cpu".to_string(), format!("label-file={}", labels.display())];
+        if random.below(2) == 0 {
+            options.push(format!("{}={}", random.one_of(&names), text(random, &pieces)));
+        }
+        let opened = parse_options(options.iter().map(String::as_str))
+            .and_then(|(options, wishes)| Detector::open(&model, &options, wishes));
+        if let Err(error) = opened {
+            assert!(error.message().len() < 10_000 && !error.message().contains('\0'));
+        }
+    });
+}
+
+#[test]
+fn tensors_of_other_frameworks() {
+    repeat(1, |random| {
+        let rank = random.below(6);
+        let mut shape: Vec<i64> =
+            (0..rank).map(|_| random.one_of(&[0, 1, 2, 3, -1, i64::MAX, i64::MIN, 1 << 33])).collect();
+        let mut strides = shape.clone();
+        let mut data = vec![0u64; 64];
+        let view = View {
+            data: if random.below(8) == 0 { ptr::null_mut() } else { data.as_mut_ptr().cast() },
+            device: Device { kind: random.one_of(&[1, 1, 1, 2, 3, 99, -1]), id: random.one_of(&[0, -1, 7]) },
+            rank: random.one_of(&[rank as i32, rank as i32, rank as i32, -1, i32::MIN]),
+            dtype: DataType {
+                code: random.one_of(&[0, 1, 2, 2, 6, 255]),
+                bits: random.one_of(&[0, 7, 8, 16, 32, 64]),
+                lanes: random.one_of(&[0, 1, 1, 1, 2]),
+            },
+            shape: if random.below(9) == 0 { ptr::null_mut() } else { shape.as_mut_ptr() },
+            strides: if random.below(2) == 0 { ptr::null_mut() } else { strides.as_mut_ptr() },
+            byte_offset: random.one_of(&[0, 0, 1, 64, u64::MAX]),
+        };
+        let mut managed = Managed { view, context: ptr::null_mut(), deleter: None };
+        // SAFETY: shape and strides are as many as the rank says or NULL; what is imported is dropped before they are, unread.
+        drop(unsafe { dlpack::import(NonNull::from(&mut managed), "fuzz") });
+    });
+}
+
+/// A model file with one thing wrong.
+fn hostile(random: &mut Random) -> Vec<u8> {
+    let number = |random: &mut Random| random.one_of(&NUMBERS);
+    let weight = |graph: Graph, name: &str, numbers: &[i64]| {
+        graph.weight(name, I64, &[numbers.len() as i64], numbers.iter().flat_map(|n| n.to_le_bytes()).collect())
+    };
+    let some = |random: &mut Random, count: usize| (0..count).map(|_| number(random)).collect::<Vec<_>>();
+    let graph = match random.below(6) {
+        0 => {
+            let file = ["shapes-e2e.onnx", "shapes-f16.onnx", "shapes-v8.onnx"]
+                .map(|name| shapes().replace("shapes.onnx", name));
+            let mut bytes = std::fs::read(&file[random.below(3)]).unwrap();
+            damage(random, &mut bytes);
+            return bytes;
+        }
+        1 => {
+            let ops: [(&str, &[usize]); 8] = [
+                ("ConstantOfShape", &[2]),
+                ("Expand", &[0, 4]),
+                ("Tile", &[0, 4]),
+                ("Pad", &[0, 8]),
+                ("Range", &[1, 1, 1]),
+                ("TopK", &[0, 1]),
+                ("Reshape", &[0, 4]),
+                ("Slice", &[0, 2, 2]),
+            ];
+            let (op, inputs) = random.one_of(&ops);
+            let mut graph = picture();
+            let mut names = Vec::new();
+            for (i, &count) in inputs.iter().enumerate() {
+                if count == 0 {
+                    names.push("images".to_string());
+                } else {
+                    names.push(format!("w{i}"));
+                    graph = weight(graph, &names[i], &some(random, count));
+                }
+            }
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            graph.node(op, &names, &["output0"], Vec::new())
+        }
+        2 => {
+            let op = random.one_of(&["MaxPool", "AveragePool"]);
+            let attributes = vec![
+                ints("kernel_shape", &some(random, 2)),
+                ints("pads", &some(random, 4)),
+                ints("strides", &some(random, 2)),
+            ];
+            picture().node(op, &["images"], &["output0"], attributes)
+        }
+        3 => {
+            let dims: Vec<String> = some(random, 4).iter().map(i64::to_string).collect();
+            let dims: Vec<&str> = dims.iter().map(String::as_str).collect();
+            Graph::new().input("images", F32, &dims).node("Identity", &["images"], &["output0"], Vec::new())
+        }
+        4 => {
+            let file =
+                random.one_of(&["../x.data", "/etc/passwd", "/dev/zero", "x.data", "pipe.data", "hole.data", "a.bin"]);
+            picture().external_weight("w", file).node("Mul", &["images", "w"], &["output0"], Vec::new())
+        }
+        _ => {
+            let mut graph = picture();
+            for i in 0..random.below(60) {
+                let from = if i == 0 { "images".to_string() } else { format!("v{i}") };
+                let op = random.one_of(&["Concat", "Relu", "Softmax"]);
+                let inputs = if op == "Concat" { vec![from.as_str(); 2] } else { vec![from.as_str()] };
+                graph = graph.node(op, &inputs, &[&format!("v{}", i + 1)], vec![int("axis", 1)]);
+            }
+            graph.node("Identity", &["v5"], &["output0"], Vec::new())
+        }
+    };
+    graph.output("output0", F32, &["1", "1", "6"]).bytes()
+}
+
+fn run_once(file: &Path) -> Result<Vec<Tensor>> {
+    let model = ModelInfo::read(file)?;
+    let spec = model.input_spec(None, 1, Backend::Cpu.place())?;
+    let mut backend = backend::open_on_cpu(model.into(), &spec, 1)?;
+    let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok(()))?;
+    backend.run(&[Arc::new(Tensors::new(vec![picture], None, None))])?.remove(0).into_ready()
+}
+
+/// The child of the test below.
+#[test]
+fn models_named_in_the_environment() {
+    for file in std::env::var("FUZZ_FILES").iter().flat_map(|files| files.split(':')) {
+        let outcome = run_once(Path::new(file));
+        println!("{file}: {}", outcome.map_or_else(|error| error.message(), |_| "runs".into()));
+    }
+}
+
+/// How a child ended that was given these files.
+enum End {
+    Well,
+    Aborted,
+    Panicked,
+    Hung,
+}
+
+fn child(files: &[PathBuf], patience: Duration) -> End {
+    let files = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(":");
+    // What a failed allocation is should not depend on the machine.
+    let mut child = Command::new("prlimit")
+        .arg("--as=6442450944")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "models_named_in_the_environment"])
+        .env("FUZZ_FILES", files)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + patience;
+    loop {
+        match child.try_wait().unwrap() {
+            Some(status) if status.success() => return End::Well,
+            Some(status) if status.signal().is_some() => return End::Aborted,
+            Some(_) => return End::Panicked,
+            None if Instant::now() > until => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return End::Hung;
+            }
+            None => std::thread::park_timeout(Duration::from_millis(2)),
+        }
+    }
+}
+
+#[test]
+fn model_files() {
+    let folder = scratch("fuzz-models");
+    assert!(Command::new("mkfifo").arg(folder.join("pipe.data")).status().unwrap().success());
+    std::fs::File::create(folder.join("hole.data")).unwrap().set_len(1 << 40).unwrap();
+    let (mut tried, mut aborted, mut panicked, mut hung) = (0, 0, 0, 0);
+    repeat(15, |random| {
+        let files: Vec<PathBuf> = (0..20).map(|i| folder.join(format!("{i}.onnx"))).collect();
+        files.iter().for_each(|file| std::fs::write(file, hostile(random)).unwrap());
+        tried += files.len();
+        if matches!(child(&files, Duration::from_secs(40)), End::Well) {
+            return;
+        }
+        for file in &files {
+            let (count, how) = match child(std::slice::from_ref(file), Duration::from_secs(20)) {
+                End::Well => continue,
+                End::Aborted => (&mut aborted, "aborts"),
+                End::Panicked => (&mut panicked, "panics"),
+                End::Hung => (&mut hung, "hangs"),
+            };
+            *count += 1;
+            let kept = file.with_file_name(format!("{how}-{count}.onnx"));
+            std::fs::copy(file, &kept).unwrap();
+            println!("{} {how}", kept.display());
+        }
+    });
+    println!("{tried} model files: {aborted} aborts, {panicked} panics, {hung} hangs");
+    // What rten allocates while it runs cannot be bounded from outside (it can only be refused where constants say it); our own code never panics.
+    assert_eq!(panicked, 0);
+}
