@@ -32,6 +32,8 @@ pub mod stats;
 pub mod streaming;
 pub mod tensor;
 pub mod tensorrt;
+#[cfg(test)]
+mod test;
 pub mod trtinfer;
 pub mod trtnms;
 pub mod trtpreprocess;

@@ -389,7 +389,8 @@ fn dlpack_tensors_are_run_and_outlive_the_session() {
     let session = echo("capi-dlpack");
     let picture = Arc::new(Vec::from_iter(0..12u8));
     let tensor = Ours::from_slice("any", &[1, 3, 2, 2], &picture);
-    let give = |tensor: &Ours| dlpack::export(tensor, Box::new(picture.clone())).as_ptr();
+    // SAFETY: it is on the host, where there is no stream.
+    let give = |tensor: &Ours| unsafe { dlpack::export(tensor, Box::new(picture.clone()), dlpack::Consumer::Unknown) }.as_ptr();
     let (mut outputs, none) = ([ptr::null_mut()], ptr::null_mut());
     let expect = |status: c_int, says: &str| {
         assert!(status == 7 && last_error().contains(says), "{status}: {} is not “{says}”", last_error());

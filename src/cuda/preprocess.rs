@@ -128,10 +128,11 @@ impl TensorMaker {
             made.ready().map_or(Ok(()), |read| read.wait_again(&mut self.patience))?;
             return Ok(made);
         }
+        let queued = self.stream.queuing();
         let begin = self.stream.begin_timing();
         let planes = self.bring(frame)?;
         self.stream.end_timing(begin);
-        let brought = self.stream.record_awaited(&self.patience)?;
+        let brought = queued.record_awaited(&self.patience)?;
         // SAFETY: they are copies of the frame's, which was checked, in `upload`, which stays with the stream.
         let made = unsafe { self.of_gpu(&planes) };
         // Whoever owns the frame may write to it, and a copy out of pinned memory is not done when queued.
@@ -145,11 +146,13 @@ impl TensorMaker {
     /// The planes are there, of the format and size given to [`TensorMaker::new`], until the fence is passed.
     pub unsafe fn of_gpu(&mut self, planes: &[DevicePlane]) -> Result<Tensors> {
         let block = self.slots.take()?;
+        let queued = self.stream.queuing();
         let begin = self.stream.begin_timing();
         // SAFETY: the planes by the caller's promise; the block has the tensor's size, and returns to the pool after the fence.
         unsafe { self.kernel.launch(&self.stream, planes, block.address()) }?;
         self.stream.end_timing(begin);
-        Ok(Tensors::new(vec![Tensor::on_device(self.desc.clone(), block)], Some(self.stream.record()?), None))
+        let ready = queued.record()?;
+        Ok(Tensors::new(vec![Tensor::on_device(self.desc.clone(), block)], Some(ready), None))
     }
 
     /// The planes of a frame as the GPU sees them where they are; `None` where it does not, and need not.
