@@ -160,7 +160,12 @@ pub unsafe fn export_versioned(
     give_away(tensor, keep, consumer, read_only)
 }
 
-fn give_away<M: Manager>(tensor: &Tensor, keep: Box<dyn Send + Sync>, consumer: Consumer, read_only: bool) -> NonNull<M> {
+fn give_away<M: Manager>(
+    tensor: &Tensor,
+    keep: Box<dyn Send + Sync>,
+    consumer: Consumer,
+    read_only: bool,
+) -> NonNull<M> {
     let (data, device) = match (tensor.bytes(), tensor.device()) {
         (Some(bytes), _) => (bytes.as_ptr().cast_mut().cast(), Device { kind: CPU, id: 0 }),
         (_, Some(block)) => {
@@ -194,7 +199,9 @@ impl<M> Drop for Exported<M> {
         let Some((block, consumer)) = &self.used else { return };
         let queued = match *consumer {
             // SAFETY: whoever exported it vouched for the stream.
-            Consumer::Stream(stream) => unsafe { block.context().fence_on(stream) }.map(|fence| block.release_after(fence)),
+            Consumer::Stream(stream) => {
+                unsafe { block.context().fence_on(stream) }.map(|fence| block.release_after(fence))
+            }
             Consumer::Unknown => Err(Error::new(Kind::Run, "The consumer's stream is not known")),
         };
         if queued.is_err() {

@@ -139,7 +139,8 @@ fn the_structure_of_dlpack_1_says_what_must_not_be_written() {
 fn memory_of_the_gpu_returns_behind_the_work_of_its_consumer() {
     let Some(context) = crate::test::gpu() else { return };
     const BYTES: usize = 64 << 20;
-    let (pool, stream) = (crate::memory::DevicePool::new(&context), crate::cuda::driver::Stream::new(&context).unwrap());
+    let (pool, stream) =
+        (crate::memory::DevicePool::new(&context), crate::cuda::driver::Stream::new(&context).unwrap());
     let target = pool.take(BYTES).unwrap();
     for consumer in [Consumer::Stream(stream.raw()), Consumer::Unknown] {
         let block = pool.take(BYTES).unwrap();

@@ -37,7 +37,9 @@ struct Shared {
 enum Owner {
     Pool(Lease),
     /// Kept for its drop.
-    Foreign { _kept: Arc<dyn Send + Sync> },
+    Foreign {
+        _kept: Arc<dyn Send + Sync>,
+    },
 }
 
 impl Drop for Shared {

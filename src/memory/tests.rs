@@ -4,8 +4,8 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::*;
-use crate::test::gpu;
 use crate::cuda::driver::Stream;
+use crate::test::gpu;
 
 // ------------------------------------------------------------------------------------------- buffers
 

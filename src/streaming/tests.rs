@@ -5,9 +5,9 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::*;
-use crate::test::gpu;
 use crate::memory::{Limits, Place};
 use crate::tensor::{DType, Dims};
+use crate::test::gpu;
 
 /// A tensor of so many bytes.
 fn desc(bytes: usize) -> TensorDesc {
