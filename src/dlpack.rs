@@ -75,7 +75,7 @@ fn data_type(dtype: DType) -> DataType {
     DataType { code, bits, lanes: 1 }
 }
 
-//// `DLManagedTensorVersioned` of DLPack 1.0 and later
+/// `DLManagedTensorVersioned` of DLPack 1.0 and later
 #[derive(Debug)]
 #[repr(C)]
 pub struct Versioned {

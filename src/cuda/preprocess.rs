@@ -207,3 +207,31 @@ impl TensorMaker {
         frame.planes.iter().zip(offsets).map(upload).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::driver::faults;
+
+    #[test]
+    fn work_of_a_frame_that_fails_is_waited_for() {
+        let Some(context) = crate::test::gpu() else { return };
+        let spec: InputSpec = "cuda f32 1x3x32x32 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
+        let color = Colorimetry::default();
+        let mut maker = TensorMaker::new(&context, PixelFormat::Nv12, (64, 48), color, &spec).unwrap();
+        let bytes = vec![128; 64 * 48 * 3 / 2];
+        let (luma, chroma) = bytes.split_at(64 * 48);
+        let planes = [luma, chroma].map(|data| Plane { data, stride: 64 });
+        let frame = Frame { format: PixelFormat::Nv12, width: 64, height: 48, planes: planes.into_iter().collect() };
+        maker.of_host(&frame).unwrap();
+        assert_eq!(faults::take_synchronized(), 0);
+        // The copy of the second plane; the fence of the copies; the kernel; its fence.
+        for (call, after) in [("upload", 1), ("record", 0), ("launch", 0), ("record", 1)] {
+            faults::fail(call, after);
+            let error = maker.of_host(&frame).err().unwrap();
+            assert!(error.message().contains("The test lets"), "{error}");
+            assert_eq!(faults::take_synchronized(), 1, "{call} {after}");
+            maker.of_host(&frame).unwrap();
+        }
+    }
+}
