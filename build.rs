@@ -1,3 +1,8 @@
 fn main() {
-    gst_plugin_version_helper::info()
+    gst_plugin_version_helper::info();
+    // The library registers functions that run at the end of the program, and types that GLib never lets go. An application that
+    // loads it by dlopen() must not take it away by dlclose() before.
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    }
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a model computes for each frame of a clip, as NumPy arrays, or on a GPU as PyTorch tensors, and never copied:
+"""What a model computes for each frame of a clip, as NumPy arrays, or on a GPU as PyTorch tensors, and not copied (but for NumPy
+before 2.1, whose DLPack cannot say that memory must not be written):
 
     tensors.py LIBRARY CLIP MODEL [FRAMEWORK], such as target/release/libgsttrt.so a.mp4 yolo11n.onnx
 
@@ -32,10 +33,11 @@ class BufferTensor:
     def __init__(self, library, buffer, index):
         self.library, self.buffer, self.index = library, buffer, index
 
-    def export(self, stream):
+    def export(self, stream, versioned=False):
         tensor = ctypes.POINTER(Managed)()
+        function = self.library.gst_trt_buffer_tensor_versioned if versioned else self.library.gst_trt_buffer_tensor
         # The hash of a buffer is its address.
-        status = self.library.gst_trt_buffer_tensor(
+        status = function(
             ctypes.c_void_p(hash(self.buffer)), ctypes.c_size_t(self.index), ctypes.c_void_p(stream), ctypes.byref(tensor))
         if status != 0:
             raise RuntimeError(self.library.gst_trt_last_error().decode())
@@ -47,10 +49,12 @@ class BufferTensor:
         tensor.contents.deleter(ctypes.addressof(tensor.contents))
         return device
 
-    def __dlpack__(self, stream=None, **_):
-        # By the protocol, 1 is CUDA's default stream, which CUDA itself calls 0.
-        tensor = self.export(0 if stream in (None, 1, -1) else stream)
-        return capsule.PyCapsule_New(ctypes.cast(tensor, ctypes.c_void_p), b"dltensor", None)
+    def __dlpack__(self, stream=None, max_version=None, **_):
+        # CUDA has the protocol's numbers for its default streams too. -1 says nothing of a stream, to the library as well.
+        versioned = max_version is not None and max_version[0] >= 1
+        tensor = self.export(stream, versioned)
+        name = b"dltensor_versioned" if versioned else b"dltensor"
+        return capsule.PyCapsule_New(ctypes.cast(tensor, ctypes.c_void_p), name, None)
 
 
 def main(library, clip, model, framework=None):

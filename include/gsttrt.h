@@ -149,20 +149,33 @@ GstTrtStatus gst_trt_session_run_device (GstTrtSession *session, void *input, vo
                                          void *stream);
 
 /* Tensors of other frameworks, by DLPack (dmlc.github.io/dlpack). Nothing is copied but a tensor on the host for a model on a
- * GPU. `stream` matters to tensors on a GPU only: they are written behind what is queued there so far, and may be read by what
- * is queued there later. */
+ * GPU.
+ *
+ * `stream` is where the caller works on tensors that are on a GPU, as CUDA names it: NULL is the default one. They are written
+ * behind what is queued there so far, and may be read by what is queued there later. When a deleter is called, memory of a tensor
+ * is used again only behind what is queued on `stream` by then, so the tensor may be deleted while work that reads it is queued.
+ * The stream must stay until then. Where it is not known, or does not stay, give GST_TRT_STREAM_UNKNOWN: the host waits then, for
+ * the tensors here, and for all work on the GPU in the deleter. */
 struct DLManagedTensor;
+struct DLManagedTensorVersioned;
 
-/* Runs the model on a tensor, which is consumed, whatever the outcome. All outputs are the caller's, to be freed by their
- * deleters; they stay after the session is closed. */
+#define GST_TRT_STREAM_UNKNOWN ((void *) (intptr_t) -1)
+
+/* Runs the model on a tensor, which is consumed, whatever the outcome. All outputs are the caller's, who may write them, to be
+ * freed by their deleters; they stay after the session is closed. */
 GstTrtStatus gst_trt_session_run_dlpack (GstTrtSession *session, struct DLManagedTensor *input, void *stream,
                                          struct DLManagedTensor **outputs, size_t count);
 
 /* A tensor that rides on a frame: behind trtpreprocess the model's input, behind trtinfer its outputs, for which this waits
- * where a batch is still being filled. It is the caller's, to be freed by its deleter. */
+ * where a batch is still being filled. It is to be freed by its deleter. The elements use the same memory, so it must not be
+ * written, which this structure cannot say: on the host it is a copy therefore. On a GPU nothing is copied. */
 struct _GstBuffer;
 GstTrtStatus gst_trt_buffer_tensor (const struct _GstBuffer *buffer, size_t index, void *stream,
                                     struct DLManagedTensor **tensor);
+
+/* The same in the structure of DLPack 1.0 and later, with the flag that it must not be written. Nothing is copied. */
+GstTrtStatus gst_trt_buffer_tensor_versioned (const struct _GstBuffer *buffer, size_t index, void *stream,
+                                              struct DLManagedTensorVersioned **tensor);
 
 #ifdef __cplusplus
 }

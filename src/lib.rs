@@ -22,6 +22,8 @@ pub mod model;
 mod onnx;
 pub mod postprocess;
 pub mod session;
+#[cfg(test)]
+mod test;
 pub mod trtinfer;
 pub mod trtnms;
 pub mod trtpreprocess;

@@ -390,7 +390,10 @@ fn dlpack_tensors_are_run_and_outlive_the_session() {
     let session = echo("capi-dlpack");
     let picture = Arc::new(Vec::from_iter(0..12u8));
     let tensor = Ours::from_slice("any", &[1, 3, 2, 2], &picture);
-    let give = |tensor: &Ours| dlpack::export(tensor, Box::new(picture.clone())).as_ptr();
+    // SAFETY: it is on the host, where there is no stream.
+    let give = |tensor: &Ours| {
+        unsafe { dlpack::export(tensor, Box::new(picture.clone()), dlpack::Consumer::Unknown) }.as_ptr()
+    };
     let (mut outputs, none) = ([ptr::null_mut()], ptr::null_mut());
     let expect = |status: c_int, says: &str| {
         assert!(status == 7 && last_error().contains(says), "{status}: {} is not “{says}”", last_error());
@@ -508,4 +511,77 @@ fn only_detection_models_detect_but_others_run() {
     assert_eq!(unsafe { gst_trt_session_run(session, [0u8; 12].as_ptr().cast(), 12, &out, &8, 1) }, 0);
     assert_eq!(scores, [0.25, 0.75]);
     gst_trt_session_close(session);
+}
+
+/// What it registered to run at the end of a program must still be there then.
+#[test]
+fn a_program_that_closes_the_library_ends_well() {
+    let folder = scratch("capi-dlclose");
+    let source = folder.join("close.c");
+    std::fs::write(
+        &source,
+        r#"
+#include <dlfcn.h>
+#include <gsttrt.h>
+#include <stdio.h>
+
+int
+main (int argc, char **argv)
+{
+  void *library = dlopen (argv[argc - 1], RTLD_NOW | RTLD_LOCAL);
+  GstTrtStatus (*gpu_count) (uint32_t *);
+  uint32_t count;
+  if (!library)
+    return 1;
+  *(void **) &gpu_count = dlsym (library, "gst_trt_gpu_count");
+  if (!gpu_count)
+    return 2;
+  gpu_count (&count);
+  if (dlclose (library))
+    return 3;
+  puts (dlopen (argv[argc - 1], RTLD_NOW | RTLD_NOLOAD) ? "stays" : "is gone");
+  return 0;
+}
+"#,
+    )
+    .unwrap();
+    let program = folder.join("close");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c99", "-D_GNU_SOURCE", "-I", &path("include")]).arg(&source).args(["-ldl", "-o"]).arg(&program);
+    assert!(cc.status().unwrap().success());
+    let output = Command::new(&program).arg(target().join("libgsttrt.so")).output().unwrap();
+    assert_eq!(printed(output), "stays\n");
+}
+
+#[test]
+fn tensors_of_frames_cannot_be_written_by_mistake() {
+    init();
+    let mut harness = gst_check::Harness::new_parse("trtpreprocess tensor-size=64x64 tensor-type=u8 scale=1");
+    harness.set_src_caps_str("video/x-raw,format=RGB,width=64,height=64,framerate=30/1");
+    harness.push(gst::Buffer::from_slice([128u8; SIDE * SIDE * 3])).unwrap();
+    let buffer = harness.pull().unwrap();
+    unsafe {
+        let mut versioned = ptr::null_mut();
+        let unknown = ptr::without_provenance_mut(usize::MAX);
+        assert_eq!(gst_trt_buffer_tensor_versioned(buffer.as_ptr(), 0, unknown, &mut versioned), 0, "{}", last_error());
+        let ours = &*versioned;
+        assert_eq!((ours.version, ours.flags), ([1, 0], dlpack::READ_ONLY));
+
+        // The old structure has no such flag, so what may be written is a copy.
+        let mut old = ptr::null_mut();
+        assert_eq!(gst_trt_buffer_tensor(buffer.as_ptr(), 0, ptr::null_mut(), &mut old), 0);
+        let bytes = |view: &dlpack::View| std::slice::from_raw_parts_mut(view.data.cast::<u8>(), 3 * 64 * 64);
+        assert!(bytes(&(*old).view) == bytes(&ours.view));
+        bytes(&(*old).view).fill(1);
+        assert!(bytes(&ours.view).iter().all(|&byte| byte == 128));
+        ((*old).deleter.unwrap())(old);
+
+        drop(buffer);
+        assert_eq!(bytes(&ours.view)[0], 128, "it stays until the deleter is called");
+        (ours.deleter.unwrap())(versioned);
+
+        let empty = gst::Buffer::new();
+        assert_eq!(gst_trt_buffer_tensor_versioned(empty.as_ptr(), 0, ptr::null_mut(), &mut versioned), 7);
+        assert!(versioned.is_null() && last_error().contains("no tensors"), "{}", last_error());
+    }
 }

@@ -264,7 +264,7 @@ fn hostile(random: &mut Random) -> Vec<u8> {
 fn run_once(file: &Path) -> Result<Vec<Tensor>> {
     let model = ModelInfo::read(file)?;
     let spec = model.input_spec(None, 1, Backend::Cpu.place())?;
-    let mut backend = backend::open_on_cpu(model.into(), &spec, 1)?;
+    let mut backend = backends::open_on_cpu(model.into(), &spec, 1)?;
     let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok(()))?;
     backend.run(&[Arc::new(Tensors::new(vec![picture], None, None))])?.remove(0).into_ready()
 }

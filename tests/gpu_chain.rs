@@ -192,6 +192,13 @@ fn objects(line: &str) -> Vec<Vec<(u32, u32, u32, u32)>> {
     Arc::into_inner(frames).expect("the pipeline is gone").into_inner().unwrap()
 }
 
+/// Of two rectangles, what they share of what they cover together: 0 to 1.
+fn iou(a: (u32, u32, u32, u32), b: (u32, u32, u32, u32)) -> f64 {
+    let shared = |a: (u32, u32), b: (u32, u32)| (a.0 + a.1).min(b.0 + b.1).saturating_sub(a.0.max(b.0)) as f64;
+    let both = shared((a.0, a.2), (b.0, b.2)) * shared((a.1, a.3), (b.1, b.3));
+    both / (f64::from(a.2) * f64::from(a.3) + f64::from(b.2) * f64::from(b.3) - both)
+}
+
 #[test]
 fn other_elements_of_cuda_stand_on_either_side() {
     if !gpu_chain_or_skip() {
@@ -219,6 +226,16 @@ fn other_elements_of_cuda_stand_on_either_side() {
         // Converted colours are rounded, which takes an object over the threshold now and then.
         assert_eq!(plain.len(), found.len());
         assert!(total(&plain).abs_diff(total(&found)) * 50 <= total(&plain), "{format}");
+        // And they are where they were: all but that many have one that overlaps them by four fifths.
+        let frames = plain.iter().zip(&found);
+        let again =
+            frames.map(|(plain, found)| plain.iter().filter(|a| found.iter().any(|b| iou(**a, *b) > 0.8)).count());
+        let again: usize = again.sum();
+        assert!(
+            (total(&plain) - again) * 50 <= total(&plain),
+            "{format}: {again} of {} are found again",
+            total(&plain)
+        );
     }
 }
 
@@ -334,7 +351,8 @@ fn a_hundred_cycles_leave_no_gpu_memory() {
     (0..100).for_each(cycle);
     let after = free();
     println!("GPU memory free: {before} MiB before 100 cycles, {after} MiB after");
-    assert!(after + 16 >= before, "{} MiB are gone", before - after);
+    // 64 KiB a cycle, as on the host.
+    assert!(after + 6 >= before, "{} MiB are gone", before - after);
 }
 
 /// A batch of another stream may hold what was made of a frame, and a copy in other memory what the frame was. Neither lets the
@@ -392,10 +410,10 @@ impl Gate {
             let is_open = gate.is_open.lock().unwrap();
             drop(gate.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
         }
-        let _entered = stream.context().enter().unwrap();
         let gate = Arc::into_raw(self.clone()).cast_mut().cast();
         // SAFETY: the stream is alive, and `pass` takes over the reference.
-        unsafe { sys::cuLaunchHostFunc(stream.raw().cast(), Some(pass), gate) }.result().unwrap();
+        let launch = || unsafe { sys::cuLaunchHostFunc(stream.raw().cast(), Some(pass), gate) };
+        stream.context().with(launch).unwrap().result().unwrap();
     }
 
     fn open(&self) {

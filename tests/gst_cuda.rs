@@ -422,16 +422,16 @@ fn decoders_are_offered_enough_cuda_frames() {
 fn is_pinned(context: &Context, buffer: &gst::BufferRef) -> bool {
     use cudarc::driver::sys;
     let mapped = buffer.map_readable().unwrap();
-    let _entered = context.enter().unwrap();
     let mut kind = 0u32;
     // SAFETY: writes a number of that size.
-    let known = unsafe {
+    let ask = || unsafe {
         sys::cuPointerGetAttribute(
             (&raw mut kind).cast(),
             sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
             mapped.as_ptr() as u64,
         )
     };
+    let known = context.with(ask).unwrap();
     known == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
 }
 

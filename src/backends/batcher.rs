@@ -27,6 +27,8 @@ pub struct Batcher {
     measure: AtomicBool,
     /// Batches have been run, or frames have left.
     moved: Condvar,
+    #[cfg(test)]
+    waiters: crate::test::Waiters,
 }
 
 #[derive(Default)]
@@ -103,7 +105,17 @@ impl Batcher {
     /// Runs up to `size` frames at once. A frame that is waited for is run after `batch_timeout` even if there are fewer.
     pub fn new(backend: Box<dyn ModelInstance>, size: usize, batch_timeout: Duration) -> Self {
         let (line, stats, measure, moved) = Default::default();
-        Batcher { backend: Mutex::new(backend), size: size.max(1), batch_timeout, line, stats, measure, moved }
+        Batcher {
+            backend: Mutex::new(backend),
+            size: size.max(1),
+            batch_timeout,
+            line,
+            stats,
+            measure,
+            moved,
+            #[cfg(test)]
+            waiters: crate::test::Waiters::default(),
+        }
     }
 
     /// Takes the GPU's time for each batch from now on.
@@ -254,10 +266,16 @@ impl PendingOutput {
             let batcher = place.batcher.upgrade().ok_or(Lost::Left)?;
             let left = batcher.batch_timeout.saturating_sub(place.joined.elapsed());
             if !left.is_zero() {
-                drop(batcher.moved.wait_timeout_while(batcher.line.lock().unwrap(), left, waits).unwrap());
+                let line = batcher.line.lock().unwrap();
+                #[cfg(test)]
+                let _waiting = batcher.waiters.enter();
+                drop(batcher.moved.wait_timeout_while(line, left, waits).unwrap());
             } else if !batcher.run(FlushReason::Late(place)) {
                 // It is just being run.
-                drop(batcher.moved.wait_while(batcher.line.lock().unwrap(), waits).unwrap());
+                let line = batcher.line.lock().unwrap();
+                #[cfg(test)]
+                let _waiting = batcher.waiters.enter();
+                drop(batcher.moved.wait_while(line, waits).unwrap());
             }
         }
     }

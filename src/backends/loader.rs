@@ -11,6 +11,8 @@ use crate::core::error::Error;
 pub struct ModelLoader {
     state: Mutex<State>,
     changed: Condvar,
+    #[cfg(test)]
+    waiters: crate::test::Waiters,
     /// Apart, because TensorRT asks for it while it builds.
     cancelled: AtomicBool,
 }
@@ -87,6 +89,8 @@ impl ModelHandle {
     pub fn wait(&self) -> Result<Arc<Batcher>, NoModel> {
         let may_not_wait = || self.flushing.load(Ordering::Relaxed) || self.left.load(Ordering::Relaxed);
         let state = self.opening.state.lock().unwrap();
+        #[cfg(test)]
+        let _waiting = self.opening.waiters.enter();
         let waiting = |state: &mut State| state.outcome.is_none() && !may_not_wait();
         let state = self.opening.changed.wait_while(state, waiting).unwrap();
         match &state.outcome {
@@ -219,7 +223,8 @@ mod tests {
                 let seat = seat.clone();
                 move || end(&seat)
             });
-            thread::sleep(Duration::from_millis(20)); // most likely it waits by now
+            seat.opening.waiters.wait_for(1);
+            drop(seat.opening.state.lock().unwrap()); // it has given up the lock, so it waits
             change(&seat);
             assert_eq!(waiting.join().unwrap(), expected);
         }

@@ -179,7 +179,8 @@ fn check_rows(output: &TensorDesc, rows: usize) -> Result<()> {
         .remedy("Set batch-size=1, or export the model with outputs whose first dimension is the batch"))
 }
 
-/// Runs a backend's foreign code and makes an error of its panic, which in the thread that loads would end the application.
+/// Runs a backend's foreign code and makes an error of its panic, which in the thread that loads would end the application. Exceptions of
+/// C++ are no panics: one that TensorRT let out would abort the process here, see `tensorrt::abi`.
 fn contained<T>(kind: ErrorKind, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());

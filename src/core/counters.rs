@@ -276,11 +276,10 @@ mod tests {
         assert!(!is_measuring());
     }
 
-    /// Nothing to see without a GPU; the GPU machine runs this too.
     #[test]
     fn the_gpus_time_is_taken_where_somebody_measures() {
-        use crate::core::cuda::driver::{Context, Stream};
-        let Ok(context) = Context::primary(0).map_err(|error| println!("SKIP: {error}")) else { return };
+        use crate::core::cuda::driver::Stream;
+        let Some(context) = crate::test::gpu() else { return };
         let (stats, stream) = (Stats::default(), Stream::new(&context).unwrap());
         for measure in [true, false, true] {
             let stage = Span::begin(measure);

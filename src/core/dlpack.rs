@@ -75,25 +75,108 @@ fn data_type(dtype: DType) -> DataType {
     DataType { code, bits, lanes: 1 }
 }
 
+/// `DLManagedTensorVersioned` of DLPack 1.0 and later
+#[derive(Debug)]
+#[repr(C)]
+pub struct Versioned {
+    /// `DLPackVersion`: the major number, which says how this structure lies, and the minor one.
+    pub version: [u32; 2],
+    /// The exporter's own.
+    pub context: *mut c_void,
+    pub deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    pub flags: u64,
+    pub view: View,
+}
+
+/// `DLPACK_FLAG_BITMASK_READ_ONLY`
+pub const READ_ONLY: u64 = 1;
+
+/// One of DLPack's two structures, around a view.
+trait Manager: Sized {
+    fn new(view: View, read_only: bool) -> Self;
+    fn set_context(&mut self, context: *mut c_void);
+}
+
+impl Manager for Managed {
+    fn new(view: View, _: bool) -> Self {
+        Managed { view, context: ptr::null_mut(), deleter: Some(free) }
+    }
+
+    fn set_context(&mut self, context: *mut c_void) {
+        self.context = context;
+    }
+}
+
+impl Manager for Versioned {
+    fn new(view: View, read_only: bool) -> Self {
+        let flags = if read_only { READ_ONLY } else { 0 };
+        Versioned { version: [1, 0], context: ptr::null_mut(), deleter: Some(free_versioned), flags, view }
+    }
+
+    fn set_context(&mut self, context: *mut c_void) {
+        self.context = context;
+    }
+}
+
+/// Where whoever takes a tensor works on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consumer {
+    /// On this stream of CUDA; NULL is the default one.
+    Stream(*mut c_void),
+    /// That is not known, so the host waits for all work of the context once the tensor is deleted.
+    Unknown,
+}
+
 /// What an export needs to be freed.
-struct Exported {
+struct Exported<M> {
     // The structure that others have a pointer to comes first.
-    managed: Managed,
+    managed: M,
     _shape: Vec<i64>,
+    used: Option<(DeviceBlock, Consumer)>,
     _keep: Box<dyn Send + Sync>,
 }
 
-/// A tensor for another framework, to be freed by its deleter. `keep` is what holds its memory, and sees to it that it is not
-/// used again while the GPU works on it. Who reads it does so behind the tensor's fence.
-pub fn export(tensor: &Tensor, keep: Box<dyn Send + Sync>) -> NonNull<Managed> {
+/// A tensor for another framework, to be freed by its deleter. `keep` is what holds its memory. Who reads it does so behind the tensor's
+/// fence. Its memory returns to where it is from once all is done that was queued for the consumer when the deleter is called.
+///
+/// The structure cannot say that the memory must not be written, which whoever gives it away has to say.
+///
+/// # Safety
+/// A consumer's stream is of the tensor's context, and alive until the deleter has been called.
+pub unsafe fn export(tensor: &Tensor, keep: Box<dyn Send + Sync>, consumer: Consumer) -> NonNull<Managed> {
+    give_away(tensor, keep, consumer, false)
+}
+
+/// The same in the structure of DLPack 1.0, which says whether the memory must not be written.
+///
+/// # Safety
+/// As for [`export`].
+pub unsafe fn export_versioned(
+    tensor: &Tensor,
+    keep: Box<dyn Send + Sync>,
+    consumer: Consumer,
+    read_only: bool,
+) -> NonNull<Versioned> {
+    give_away(tensor, keep, consumer, read_only)
+}
+
+fn give_away<M: Manager>(
+    tensor: &Tensor,
+    keep: Box<dyn Send + Sync>,
+    consumer: Consumer,
+    read_only: bool,
+) -> NonNull<M> {
     let (data, device) = match (tensor.bytes(), tensor.device()) {
-        (Some(bytes), _) => (bytes.as_ptr().addr(), Device { kind: CPU, id: 0 }),
-        (_, Some(block)) => (block.address() as usize, Device { kind: CUDA, id: block.context().device() }),
+        (Some(bytes), _) => (bytes.as_ptr().cast_mut().cast(), Device { kind: CPU, id: 0 }),
+        (_, Some(block)) => {
+            let device = Device { kind: CUDA, id: block.context().device() };
+            (ptr::without_provenance_mut(block.address() as usize), device)
+        }
         (None, None) => unreachable!("a tensor is somewhere"),
     };
     let mut shape = tensor.desc().dims.to_vec();
     let view = View {
-        data: ptr::with_exposed_provenance_mut(data),
+        data,
         device,
         rank: shape.len() as c_int,
         dtype: data_type(tensor.desc().dtype),
@@ -101,22 +184,46 @@ pub fn export(tensor: &Tensor, keep: Box<dyn Send + Sync>) -> NonNull<Managed> {
         strides: ptr::null_mut(),
         byte_offset: 0,
     };
-    let managed = Managed { view, context: ptr::null_mut(), deleter: Some(free) };
-    let exported = Box::into_raw(Box::new(Exported { managed, _shape: shape, _keep: keep }));
+    let used = tensor.device().map(|block| (block.again(), consumer));
+    let exported = Exported { managed: M::new(view, read_only), _shape: shape, used, _keep: keep };
+    let exported = Box::into_raw(Box::new(exported));
     // SAFETY: just allocated.
     unsafe {
-        (*exported).managed.context = exported.cast();
+        (*exported).managed.set_context(exported.cast());
         NonNull::new_unchecked(&raw mut (*exported).managed)
+    }
+}
+
+impl<M> Drop for Exported<M> {
+    fn drop(&mut self) {
+        let Some((block, consumer)) = &self.used else { return };
+        let queued = match *consumer {
+            // SAFETY: whoever exported it vouched for the stream.
+            Consumer::Stream(stream) => {
+                unsafe { block.context().fence_on(stream) }.map(|fence| block.release_after(fence))
+            }
+            Consumer::Unknown => Err(Error::new(ErrorKind::Run, "The consumer's stream is not known")),
+        };
+        if queued.is_err() {
+            let _ = block.context().synchronize(); // that the GPU failed is told by whoever asks it for something next
+        }
     }
 }
 
 /// The deleter of what [`export`] gave away.
 unsafe extern "C" fn free(managed: *mut Managed) {
-    if managed.is_null() {
-        return;
+    if !managed.is_null() {
+        // SAFETY: DLPack calls this once, with what `export` made.
+        drop(unsafe { Box::from_raw((*managed).context.cast::<Exported<Managed>>()) });
     }
-    // SAFETY: DLPack calls this once, with what `export` made.
-    drop(unsafe { Box::from_raw((*managed).context.cast::<Exported>()) });
+}
+
+/// The deleter of what [`export_versioned`] gave away.
+unsafe extern "C" fn free_versioned(managed: *mut Versioned) {
+    if !managed.is_null() {
+        // SAFETY: as above.
+        drop(unsafe { Box::from_raw((*managed).context.cast::<Exported<Versioned>>()) });
+    }
 }
 
 /// Frees a tensor that nobody imports.
@@ -195,8 +302,9 @@ pub unsafe fn import(managed: NonNull<Managed>, name: &str) -> Result<Tensor> {
     let take = || Arc::new(Imported(managed));
     match view.device.kind {
         CPU | CUDA_HOST => {
-            let begin = ptr::with_exposed_provenance_mut(address as usize);
-            let begin = NonNull::new(begin).unwrap_or(NonNull::<u128>::dangling().cast());
+            // The pointer that was given, moved: it may reach what an address alone may not.
+            let begin = NonNull::new(view.data.cast::<u8>().wrapping_add(view.byte_offset as usize));
+            let begin = begin.unwrap_or(NonNull::<u128>::dangling().cast());
             // SAFETY: as the caller says.
             Ok(Tensor::on_host(desc, unsafe { HostBlock::foreign(begin, bytes, take()) }))
         }

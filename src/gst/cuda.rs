@@ -9,6 +9,7 @@
 //! copy.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock};
 
@@ -348,7 +349,7 @@ pub struct Memory<'a> {
     library: &'static Library,
 }
 
-impl Memory<'_> {
+impl<'a> Memory<'a> {
     pub fn context(&self) -> Result<Context> {
         // SAFETY: it is a GstCudaMemory, which keeps its context.
         let object: gst::Object = unsafe { from_glib_none((*self.memory.as_ptr().cast::<CudaMemory>()).context) };
@@ -356,7 +357,7 @@ impl Memory<'_> {
     }
 
     /// Maps it for the GPU. `write` needs memory that nobody else sees.
-    pub fn map(&self, write: bool) -> Result<Mapped> {
+    pub fn map(&self, write: bool) -> Result<Mapped<'a>> {
         let flags = MAP_CUDA | if write { ffi::GST_MAP_READ | ffi::GST_MAP_WRITE } else { ffi::GST_MAP_READ };
         let mut info = std::mem::MaybeUninit::<ffi::GstMapInfo>::zeroed();
         // SAFETY: known to be CUDA memory; `info` is written on success.
@@ -372,20 +373,31 @@ impl Memory<'_> {
                 let stream = (streams.memory_get_stream)(self.memory.as_mut_ptr());
                 (!stream.is_null()).then(|| (streams.stream_get_handle)(stream))
             });
-            Ok(Mapped { address: info.data as u64, stream: stream.and_then(NonNull::new), info })
+            Ok(Mapped { address: info.data as u64, stream: stream.and_then(NonNull::new), info, _memory: PhantomData })
         }
     }
 }
 
-/// CUDA memory that is mapped for the GPU, until this is dropped. Must not outlive its buffer.
-pub struct Mapped {
+/// CUDA memory that is mapped for the GPU, until this is dropped. It cannot outlive its buffer:
+///
+/// ```compile_fail,E0505
+/// fn outlives(buffer: gst::Buffer) -> gsttrt::core::error::Result<()> {
+///     let mapped = gsttrt::gst::cuda::memory(&buffer).unwrap().map(false)?;
+///     drop(buffer);
+///     drop(mapped);
+///     Ok(())
+/// }
+/// ```
+pub struct Mapped<'a> {
     pub address: u64,
     /// On which its last writer may still be at work.
     stream: Option<NonNull<c_void>>,
     info: ffi::GstMapInfo,
+    /// What is mapped.
+    _memory: PhantomData<&'a gst::MemoryRef>,
 }
 
-impl Mapped {
+impl Mapped<'_> {
     /// Lets `ours` wait until what wrote the memory is done.
     pub fn order(&self, ours: &driver::Stream) -> Result<()> {
         match self.stream {
@@ -396,9 +408,9 @@ impl Mapped {
     }
 }
 
-impl Drop for Mapped {
+impl Drop for Mapped<'_> {
     fn drop(&mut self) {
-        // SAFETY: mapped in Memory::map.
+        // SAFETY: mapped in Memory::map; the memory is still borrowed.
         unsafe { ffi::gst_memory_unmap(self.info.memory, &mut self.info) }
     }
 }

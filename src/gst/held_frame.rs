@@ -49,9 +49,15 @@ impl HeldFrame {
 }
 
 /// Whether the memory of the first is all that the second has, and nobody else's.
+///
+/// This depends on what GStreamer does from 1.22 to 1.28: each buffer that has a memory holds one reference to it, and `gst_buffer_copy`
+/// shares memory and does not copy it. So two references to what two buffers have are theirs. Where a later release holds one more, the
+/// count is never two and the original is never taken back: the picture is copied before it is drawn on, as without all this. Were one
+/// of the two buffers to hold none, a third holder could be overlooked, which the tests below would show.
 fn is_of_these_two(original: &gst::BufferRef, copy: &gst::BufferRef) -> bool {
     let is_theirs = |(memory, same): (&gst::MemoryRef, &gst::MemoryRef)| {
-        // SAFETY: the count lies in memory that both keep, and is only accessed by atomic operations.
+        // SAFETY: the count is a public field of a structure that both buffers keep, and GStreamer accesses it by atomic operations
+        // only.
         let count = unsafe { AtomicI32::from_ptr(&raw mut (*memory.as_ptr().cast_mut()).mini_object.refcount) };
         memory.as_ptr() == same.as_ptr() && count.load(Ordering::Acquire) == 2
     };

@@ -417,10 +417,9 @@ impl Boxes {
 
     /// Waits for the last frame.
     fn finish(&mut self) -> Result<()> {
-        match self.pending.take() {
-            Some(stream) => stream.record_awaited(&self.patience)?.wait_again(&mut self.patience),
-            None => Ok(()),
-        }
+        let Some(stream) = self.pending.take() else { return Ok(()) };
+        // Where there is no fence to wait for, this waits for the stream: the memory may be used again then.
+        stream.queuing().record_awaited(&self.patience)?.wait_again(&mut self.patience)
     }
 
     /// Queues the upload of thresholds that changed.

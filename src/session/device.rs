@@ -22,7 +22,7 @@ pub struct Buffers {
 
 impl Session {
     /// The session's own input and output, made at the first call and the same ever after. Where the model runs on a GPU,
-    /// [`Buffer::address`] is what TensorRT reads and writes.
+    /// [`Buffer::address`] is what TensorRT reads and writes. Waits for the last run, so that what is in them can be looked at.
     ///
     /// ```
     /// use gsttrt::session::{Session, SessionOptions};
@@ -38,9 +38,11 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// `Run`, where the GPU has no memory left.
+    /// `Run`, where the GPU has no memory left, or the last run failed.
     pub fn buffers(&mut self) -> Result<&Buffers> {
-        self.own_buffers().map(|buffers| &*buffers)
+        let buffers = self.own_buffers()?;
+        buffers.wait()?;
+        Ok(buffers)
     }
 
     fn own_buffers(&mut self) -> Result<&mut Buffers> {

@@ -99,10 +99,10 @@ impl Drawing {
         style: &Style,
     ) -> Result<()> {
         let Drawing { format, overlay, painter, .. } = self;
-        match format.on_gpu(buffer, true)? {
-            Some(frame) => painter_in(painter, &frame.context, format, labels)?.paint(&frame, detections, style),
-            None => format.draw(buffer, |frame| overlay.draw(frame, detections, labels, style)),
+        if let Some(frame) = format.on_gpu(buffer, true)? {
+            return painter_in(painter, &frame.context, format, labels)?.paint(&frame, detections, style);
         }
+        format.draw(buffer, |frame| overlay.draw(frame, detections, labels, style))
     }
 
     /// Frames go back to their pools after a failure; nobody may be at work on them then.

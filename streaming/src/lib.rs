@@ -17,11 +17,16 @@ use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Poll;
 
+#[cfg(test)]
+use gsttrt::core;
 use gsttrt::core::error::{Error, ErrorKind, Result};
 use gsttrt::core::memory::{Pool, PooledBuffer};
 use gsttrt::core::tensor::{Tensor, TensorDesc};
 
 mod pieces;
+#[cfg(test)]
+#[path = "../../src/test.rs"]
+mod test;
 
 use pieces::Pieces;
 
@@ -87,6 +92,8 @@ pub struct Receiver {
     line: Mutex<Pending>,
     /// A tensor is complete or dropped, or this is the end.
     arrived: Condvar,
+    #[cfg(test)]
+    takers: crate::test::Waiters,
 }
 
 /// What was announced and has not been taken.
@@ -137,6 +144,8 @@ struct Credits {
     counts: Mutex<Counts>,
     /// There is room that the sender does not know of, or this is the end.
     freed: Condvar,
+    #[cfg(test)]
+    askers: crate::test::Waiters,
 }
 
 struct Counts {
@@ -161,9 +170,22 @@ impl Receiver {
     /// [`device`](Tensor::device) one; in all other memory the host sees its [`bytes`](Tensor::bytes).
     pub fn new(pool: Pool, room: usize) -> Self {
         let counts = Mutex::new(Counts { free: room, granted: 0, end: End::Open });
-        let credits = Arc::new(Credits { counts, freed: Condvar::new() });
+        let credits = Arc::new(Credits {
+            counts,
+            freed: Condvar::new(),
+            #[cfg(test)]
+            askers: crate::test::Waiters::default(),
+        });
         let (line, arrived) = Default::default();
-        Receiver { pool, room, credits, line, arrived }
+        Receiver {
+            pool,
+            room,
+            credits,
+            line,
+            arrived,
+            #[cfg(test)]
+            takers: crate::test::Waiters::default(),
+        }
     }
 
     // ---------------------------------------------------------------------------------------- the sender's side
@@ -181,6 +203,8 @@ impl Receiver {
             if let Poll::Ready(granted) = counts.grant()? {
                 return Ok(granted);
             }
+            #[cfg(test)]
+            let _waiting = self.credits.askers.enter();
             counts = self.credits.freed.wait(counts).unwrap();
         }
     }
@@ -272,6 +296,8 @@ impl Receiver {
             if let Poll::Ready(next) = line.next()? {
                 return Ok(next);
             }
+            #[cfg(test)]
+            let _waiting = self.takers.enter();
             line = self.arrived.wait(line).unwrap();
         }
     }

@@ -1,12 +1,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::*;
-use gsttrt::core::cuda::driver::Context;
+use crate::test::gpu;
 use gsttrt::core::memory::{Limits, MemoryKind};
 use gsttrt::core::tensor::{DType, Dims};
 
@@ -118,7 +117,7 @@ fn who_waits_gets_the_next_one_when_the_first_is_dropped() {
     send(&receiver, 1, 600);
     thread::scope(|scope| {
         let user = scope.spawn(|| receiver.take().unwrap().unwrap().sequence());
-        thread::sleep(Duration::from_millis(20));
+        receiver.takers.wait_for(1);
         receiver.finish(0).unwrap_err();
         assert_eq!(user.join().unwrap(), 1);
     });
@@ -323,7 +322,7 @@ fn a_fast_sender_is_held_back() {
         for sequence in 0..30 {
             let tensor = receiver.take().unwrap().unwrap();
             assert!(tensor.sequence() == sequence && tensor.bytes().unwrap() == content(sequence, BYTES));
-            thread::sleep(Duration::from_millis(1)); // slower than the sender
+            (0..100).for_each(|_| thread::yield_now()); // slower than the sender
         }
         assert!(receiver.take().unwrap().is_none());
         sender.join().unwrap()
@@ -341,7 +340,8 @@ fn cancelling_ends_the_waits_of_both_sides() {
     thread::scope(|scope| {
         let users = [0, 1].map(|_| scope.spawn(|| receiver.take().map(drop).unwrap_err()));
         let senders = [0, 1].map(|_| scope.spawn(|| receiver.grant().map(drop).unwrap_err()));
-        thread::sleep(Duration::from_millis(20));
+        receiver.takers.wait_for(2);
+        receiver.credits.askers.wait_for(2);
         receiver.cancel("the line is dead");
         for waiting in users.into_iter().chain(senders) {
             let error = waiting.join().unwrap();
@@ -375,7 +375,8 @@ fn closing_ends_the_waits_of_both_sides() {
     thread::scope(|scope| {
         let user = scope.spawn(|| receiver.take().unwrap().is_none());
         let sender = scope.spawn(|| receiver.grant().unwrap().is_none());
-        thread::sleep(Duration::from_millis(20));
+        receiver.takers.wait_for(1);
+        receiver.credits.askers.wait_for(1);
         receiver.close().unwrap();
         assert!(user.join().unwrap() && sender.join().unwrap());
     });
@@ -404,7 +405,7 @@ fn cancelling_amid_chunks_hangs_nobody() {
         thread::scope(|scope| {
             let sender = scope.spawn(sender);
             let user = scope.spawn(|| while receiver.take().map(drop).is_ok() {});
-            thread::sleep(Duration::from_micros(round * 5));
+            (0..round * 5).for_each(|_| thread::yield_now());
             receiver.cancel("enough");
             assert!(sender.join().unwrap().unwrap_err().message().contains("enough"));
             user.join().unwrap();
@@ -415,14 +416,9 @@ fn cancelling_amid_chunks_hangs_nobody() {
 
 // ------------------------------------------------------------------------------------------- where it arrives
 
-/// Nothing to see without a GPU; the GPU machine runs these too.
-fn context() -> Option<Context> {
-    Context::primary(0).map_err(|error| println!("SKIP: {error}")).ok()
-}
-
 #[test]
 fn tensors_arrive_in_memory_of_every_place() {
-    let Some(context) = context() else { return };
+    let Some(context) = gpu() else { return };
     for place in MemoryKind::ALL {
         let pool = Pool::new(place, &context, Limits::NONE);
         if let Err(error) = pool.take(1) {
@@ -462,7 +458,7 @@ fn tensors_arrive_in_memory_of_every_place() {
 
 #[test]
 fn a_wrong_chunk_frees_memory_of_the_gpu() {
-    let Some(context) = context() else { return };
+    let Some(context) = gpu() else { return };
     let receiver = Receiver::new(Pool::new(MemoryKind::Device, &context, Limits::NONE), 1000);
     receiver.grant().unwrap();
     receiver.announce(0, desc(1000)).unwrap();

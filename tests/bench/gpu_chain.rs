@@ -157,7 +157,7 @@ fn main() -> Result<()> {
     let header = Header::read(&file)?;
     let engine = Engine::load(&cuda, library, &file, &header, &Options { allow_host_code: true, dla_core: None })?;
     let (mut bench, tensors) = Bench::new(&cuda, &engine)?;
-    let _entered = cuda.enter()?;
+    cuda.with(|| -> Result<()> {
 
     // A decoded frame, as nvh264dec lays it out.
     let desc = bench.input.0.clone();
@@ -224,4 +224,5 @@ fn main() -> Result<()> {
         pageable / zero_copy
     );
     std::process::exit(i32::from(ratio < BAR))
+    })?
 }

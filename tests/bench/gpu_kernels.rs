@@ -45,7 +45,6 @@ struct Bench {
 
 impl Bench {
     fn new(context: &Context) -> Result<Self> {
-        let _entered = context.enter()?;
         let event = || {
             let mut event = ptr::null_mut();
             // SAFETY: writes a handle; the context is current.
@@ -55,7 +54,7 @@ impl Bench {
         Ok(Bench {
             stream: Stream::new(context)?,
             pool: DevicePool::new(context),
-            events: [event(), event()],
+            events: context.with(|| [event(), event()])?,
             context: context.clone(),
         })
     }
@@ -63,28 +62,29 @@ impl Bench {
     /// Microseconds on the GPU of what `launch` queues: the median, after some to warm up. The queue is filled behind a copy,
     /// so that the host's pace does not count.
     fn time(&self, before: &[DeviceBlock; 2], mut launch: impl FnMut(usize) -> Result<()>) -> Result<f64> {
-        let _entered = self.context.enter()?;
-        let stream = self.stream.raw().cast();
-        let mut times = Vec::new();
-        for i in 0..REPEATS + 10 {
-            // SAFETY: blocks and handles are alive.
-            unsafe {
-                let [from, to] = before;
-                result::memcpy_dtod_async(to.address(), from.address(), COPIED / 2, stream).expect("a copy");
-                result::event::record(self.events[0], stream).expect("a time");
+        self.context.with(|| -> Result<f64> {
+            let stream = self.stream.raw().cast();
+            let mut times = Vec::new();
+            for i in 0..REPEATS + 10 {
+                // SAFETY: blocks and handles are alive.
+                unsafe {
+                    let [from, to] = before;
+                    result::memcpy_dtod_async(to.address(), from.address(), COPIED / 2, stream).expect("a copy");
+                    result::event::record(self.events[0], stream).expect("a time");
+                }
+                launch(i)?;
+                // SAFETY: as above.
+                let time = unsafe {
+                    result::event::record(self.events[1], stream).expect("a time");
+                    result::stream::synchronize(stream).expect("an end");
+                    result::event::elapsed(self.events[0], self.events[1]).expect("two times")
+                };
+                times.push(f64::from(time) * 1e3);
             }
-            launch(i)?;
-            // SAFETY: as above.
-            let time = unsafe {
-                result::event::record(self.events[1], stream).expect("a time");
-                result::stream::synchronize(stream).expect("an end");
-                result::event::elapsed(self.events[0], self.events[1]).expect("two times")
-            };
-            times.push(f64::from(time) * 1e3);
-        }
-        let times = &mut times[10..];
-        times.sort_by(f64::total_cmp);
-        Ok(times[REPEATS / 2])
+            let times = &mut times[10..];
+            times.sort_by(f64::total_cmp);
+            Ok(times[REPEATS / 2])
+        })?
     }
 
     fn blocks(&self, count: usize, bytes: usize) -> Result<Vec<DeviceBlock>> {

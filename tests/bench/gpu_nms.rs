@@ -127,8 +127,7 @@ fn report_plugin(context: &Context, options: &SessionOptions, head: &[u8]) -> Re
     let stream = Stream::new(context)?;
     let room = |tensor: &Tensor| Mapped::new(context, tensor.desc().bytes().expect("fixed dimensions"));
     let mut hosts: Vec<Mapped> = backend.run(&picture)?[0].iter().map(room).collect::<Result<_>>()?;
-    let _entered = context.enter()?;
-    time("EfficientNMS_TRT", || {
+    let run = || {
         let start = Instant::now();
         let outputs = backend.run(&picture)?.remove(0);
         outputs.ready().map_or(Ok(()), |ready| stream.wait(ready))?;
@@ -141,7 +140,8 @@ fn report_plugin(context: &Context, options: &SessionOptions, head: &[u8]) -> Re
         stream.synchronize()?;
         let found = hosts[0].host().first_chunk().expect("one number");
         Ok((launched, i32::from_le_bytes(*found) as usize))
-    })
+    };
+    context.with(|| time("EfficientNMS_TRT", run))?
 }
 
 /// Rows of a box that overlaps few others, and scores of which some pass.

@@ -113,7 +113,7 @@ fn who_waits_is_woken_by_a_full_batch() {
     let ticket = bench.join(0, 1.0);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| outcome(&ticket));
-        thread::sleep(Duration::from_millis(20)); // most likely it waits by now
+        bench.batcher.waiters.wait_for(1);
         bench.join(1, 2.0);
         assert_eq!(waiting.join().unwrap(), Ok(1.0));
     });
@@ -127,7 +127,9 @@ fn who_is_late_for_a_batch_that_runs_waits_for_its_end() {
         let first = scope.spawn(|| outcome(&join(batcher, 0, 1.0)));
         assert_eq!(bench.batches.recv().unwrap(), [1.0], "it was late");
         let second = scope.spawn(|| outcome(&join(batcher, 1, 2.0)));
-        thread::sleep(Duration::from_millis(20)); // its patience is over too, and the backend is busy
+        while batcher.line.lock().unwrap().waiting.is_empty() {
+            thread::yield_now(); // the backend is busy while it joins
+        }
         bench.go.send(()).unwrap();
         bench.go.send(()).unwrap();
         assert_eq!([first.join().unwrap(), second.join().unwrap()], [Ok(1.0), Ok(2.0)]);
@@ -183,7 +185,7 @@ fn who_leaves_wakes_its_own_and_nobody_else() {
     let (mine, other) = (bench.join(0, 1.0), bench.join(1, 2.0));
     thread::scope(|scope| {
         let waiting = scope.spawn(|| outcome(&mine));
-        thread::sleep(Duration::from_millis(20)); // most likely it waits by now
+        bench.batcher.waiters.wait_for(1);
         bench.batcher.leave(0);
         assert_eq!(waiting.join().unwrap(), Err("left".into()));
     });

@@ -34,7 +34,11 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Loads an engine file, of which `header` was read. Plans are code: this file comes from somebody the user trusts.
+    /// Loads an engine file, of which `header` was read.
+    ///
+    /// Plans are code, for the GPU and where that is allowed for the host, and TensorRT does not check them: a file that was made to do
+    /// harm can do anything. This is no `unsafe` function, for nothing that a caller could check makes it safe; but the file must come
+    /// from where programs come from.
     ///
     /// # Errors
     /// `Library` where TensorRT does not start, `Model` where it does not take the plan.
@@ -48,7 +52,7 @@ impl Loaded {
                 header.flavour
             )));
         }
-        let runtime = library.runtime()?;
+        let mut runtime = library.runtime()?;
         if options.allow_host_code {
             runtime.set_engine_host_code_allowed(true);
         }
@@ -111,8 +115,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Loads an engine file, of which `header` was read, onto the GPU. Plans are code: this file comes from somebody the user
-    /// trusts.
+    /// Loads an engine file, of which `header` was read, onto the GPU. As of [`Loaded::new`], the file must be trusted like a
+    /// program.
     ///
     /// # Errors
     /// `Library` where TensorRT does not start, `Model` where it does not take the plan or we cannot serve its tensors. The

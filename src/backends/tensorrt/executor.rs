@@ -222,20 +222,27 @@ impl TrtExecutor {
     /// As for [`TrtExecutor::start`]; the stream is of our context, and alive.
     unsafe fn start_on(&mut self, callers: *mut c_void) -> Result<Fence> {
         let TrtExecutor { stream, elsewhere, recorded, addresses, .. } = self;
+        let context = stream.context().clone();
         // Runs share the memory that they work in.
         let last = elsewhere.clone().map_or_else(|| stream.record(), Ok)?;
         // SAFETY: as above.
         unsafe {
-            stream.context().hold(callers, &last)?;
+            context.hold(callers, &last)?;
+            let queued = context.queuing_on(callers);
             match recorded.as_mut().and_then(|runs| runs.next(addresses)) {
                 Some(graph) => graph.launch_on(callers)?,
                 None => {
                     stream.wait_for(callers)?;
+                    let queued = stream.queuing();
                     self.enqueue(&[])?;
-                    self.stream.context().hold(callers, &self.stream.record()?)?;
+                    let run = queued.record()?;
+                    if let Err(error) = context.hold(callers, &run) {
+                        let _ = run.wait(); // what the caller frees next is in use until then
+                        return Err(error);
+                    }
                 }
             }
-            let done = self.stream.context().fence_on(callers)?;
+            let done = queued.record()?;
             self.elsewhere = Some(done.clone());
             Ok(done)
         }
@@ -358,6 +365,8 @@ impl ModelInstance for TrtExecutor {
         let rows = pictures.len().max(*self.rows.start());
         self.tell(rows)?;
         pictures.iter().filter_map(|picture| picture.ready()).try_for_each(|ready| self.stream.wait(ready))?;
+        let blocks: Vec<DeviceBlock>; // declared before what waits for the work on them, so dropped after it
+        let queued = self.stream.queuing();
         let begin = self.stream.begin_timing();
         let (address, row_of) = self.bring_together(&memories, rows)?;
         let one = |(_, full): &(TensorBinding, TensorDesc)| match *self.rows.end() {
@@ -366,7 +375,7 @@ impl ModelInstance for TrtExecutor {
         };
         let descs: Vec<TensorDesc> = self.outputs.iter().map(one).collect();
         let take = |desc: &TensorDesc| self.pool.take(desc.bytes().expect("checked by output_dims"));
-        let blocks = match self.recorded.as_mut().and_then(|recorded| recorded.outputs(address)) {
+        blocks = match self.recorded.as_mut().and_then(|recorded| recorded.outputs(address)) {
             Some(blocks) => blocks,
             None => descs.iter().map(take).collect::<Result<_>>()?,
         };
@@ -375,12 +384,9 @@ impl ModelInstance for TrtExecutor {
         self.addresses.extend(blocks.iter().map(DeviceBlock::address));
         // SAFETY: the pictures' sizes were just checked, and they stay until the outputs are dropped, which keep them; their
         // blocks are large enough, and return to the pool when they are dropped, after their fence.
-        if let Err(error) = unsafe { self.start(&blocks) } {
-            let _ = self.stream.synchronize(); // nobody waits for the copies
-            return Err(error);
-        }
+        unsafe { self.start(&blocks) }?;
         self.stream.end_timing(begin);
-        let ready = self.stream.record()?;
+        let ready = queued.record()?;
         let tensors: Vec<Tensor> =
             descs.into_iter().zip(blocks).map(|(desc, block)| Tensor::on_device(desc, block)).collect();
         if *self.rows.end() == 1 {
@@ -400,13 +406,14 @@ impl ModelInstance for TrtExecutor {
         self.addresses.clear();
         self.addresses.push(picture);
         self.addresses.extend_from_slice(outputs);
+        let Some(stream) = stream else {
+            let queued = self.stream.queuing();
+            // SAFETY: as the caller says.
+            unsafe { self.start(&[]) }?;
+            return queued.record();
+        };
         // SAFETY: as the caller says.
-        unsafe {
-            match stream {
-                Some(stream) => self.start_on(stream),
-                None => self.start(&[]).and_then(|()| self.stream.record()),
-            }
-        }
+        unsafe { self.start_on(stream) }
     }
 
     fn working_bytes(&self) -> u64 {

@@ -108,6 +108,9 @@ impl Library {
     /// (LD_LIBRARY_PATH first), else what lies in the folders where pip and NVIDIA's archives put it. `plan` is what is to
     /// be run, and speaks for the release that built it.
     ///
+    /// A library runs code as soon as it is loaded. This is no `unsafe` function, for a path is mostly a setting of the user, and there is
+    /// nothing that a caller could check; but what chooses the path must be trusted as much as what chooses the program itself.
+    ///
     /// # Errors
     /// `Library`, with every name that was tried and why it was not taken.
     pub fn open(chosen: Option<&Path>, plan: Option<&Header>) -> Result<&'static Library> {
@@ -318,7 +321,7 @@ impl Library {
     /// The ONNX parser beside this library.
     ///
     /// # Safety
-    /// The network outlives the parser, and the parser all builds of the network.
+    /// The network is of this library, and outlives the parser; the parser outlives all builds of the network.
     ///
     /// # Errors
     /// `Library` where there is none, or it needs what is missing.

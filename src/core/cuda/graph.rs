@@ -25,28 +25,54 @@ impl Stream {
     /// `queue`'s own, or `Run` where something in it cannot be recorded: memory that is allocated, a wait of the host. The
     /// stream is as before then.
     pub fn capture(&self, queue: impl FnOnce() -> Result<()>) -> Result<Graph> {
-        const WHAT: &str = "Cannot record GPU work";
         let context = self.context().clone();
         let _entered = context.enter()?;
-        let stream = self.raw().cast();
+        let capture = Capture::begin(self)?;
+        queue()?;
+        let captured = capture.end()?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: the captured graph is alive, and not needed once it is instantiated.
+        unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, captured.0, 0) }.result().or_fail(RECORDING)?;
+        Ok(Graph { context: context.clone(), raw })
+    }
+}
+
+const RECORDING: &str = "Cannot record GPU work";
+
+/// A stream that records, in the context that is current. Dropping this ends it, after an error or a panic of what is recorded too, and
+/// destroys what was recorded.
+struct Capture<'a>(&'a Stream);
+
+/// What was recorded; destroyed when dropped.
+struct Captured(sys::CUgraph);
+
+impl<'a> Capture<'a> {
+    fn begin(stream: &'a Stream) -> Result<Self> {
         // Thread-local: what other threads do meanwhile is no matter of ours.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is alive. A capture that was begun is ended, whatever `queue` does but panic, after which nobody
-        // uses the stream.
-        let (queued, graph) = unsafe {
-            result::stream::begin_capture(stream, mode).or_fail(WHAT)?;
-            (queue(), result::stream::end_capture(stream))
-        };
-        let graph = queued.and_then(|()| graph.or_fail(WHAT))?;
-        let mut raw = ptr::null_mut();
-        // SAFETY: the graph was made just now, and is not needed once it is instantiated.
-        let instantiated = unsafe {
-            let instantiated = sys::cuGraphInstantiateWithFlags(&mut raw, graph, 0).result();
-            let _ = sys::cuGraphDestroy(graph);
-            instantiated
-        };
-        instantiated.or_fail(WHAT)?;
-        Ok(Graph { context: context.clone(), raw })
+        // SAFETY: the stream is alive, as it is borrowed. The recording is ended by `end` or by the drop.
+        unsafe { result::stream::begin_capture(stream.raw().cast(), mode) }.or_fail(RECORDING)?;
+        Ok(Capture(stream))
+    }
+
+    fn end(self) -> Result<Captured> {
+        let stream = std::mem::ManuallyDrop::new(self).0;
+        // SAFETY: the stream is alive and records; what it recorded is ours.
+        unsafe { result::stream::end_capture(stream.raw().cast()) }.map(Captured).or_fail(RECORDING)
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        // SAFETY: as in `end`, which was not called. Why recording failed is told already.
+        let _ = unsafe { result::stream::end_capture(self.0.raw().cast()) }.map(Captured);
+    }
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        // SAFETY: it is ours. Where nothing was recorded there is none, which CUDA refuses.
+        let _ = unsafe { sys::cuGraphDestroy(self.0) };
     }
 }
 
@@ -189,5 +215,40 @@ impl Drop for LaunchList {
             // SAFETY: it is ours; `graph` does not need it.
             let _ = unsafe { sys::cuGraphDestroy(self.plan) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::core::error::{Error, ErrorKind};
+
+    #[test]
+    fn a_stream_works_on_after_a_recording_that_failed() {
+        let Some(context) = crate::test::gpu() else { return };
+        let stream = Stream::new(&context).unwrap();
+        let block = crate::core::memory::DevicePool::new(&context).take(16).unwrap();
+        // SAFETY: the block has so many bytes, and stays until the stream is idle.
+        let clear = || unsafe { stream.clear(block.address(), 16) };
+        let failed = stream.capture(|| {
+            clear()?;
+            Err(Error::new(ErrorKind::Run, "It fails"))
+        });
+        assert_eq!(failed.err().unwrap().message(), "It fails.");
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            stream.capture(|| {
+                clear().unwrap();
+                panic!("It panics")
+            })
+        }));
+        assert!(panicked.is_err());
+        // Neither a wait of the host nor another recording could be while the stream still records.
+        stream.synchronize().unwrap();
+        let mut graph = stream.capture(clear).unwrap();
+        // SAFETY: the block stays until the stream is idle.
+        unsafe { graph.launch(&stream) }.unwrap();
+        stream.synchronize().unwrap();
     }
 }

@@ -2,6 +2,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
+/// To who works on no stream of a GPU.
+fn export(tensor: &Tensor, keep: Box<dyn Send + Sync>) -> NonNull<Managed> {
+    // SAFETY: there is no stream.
+    unsafe { super::export(tensor, keep, Consumer::Unknown) }
+}
+
 /// Counts its drops.
 struct Keep(Arc<AtomicUsize>);
 
@@ -93,7 +99,7 @@ fn what_cannot_be_taken_is_left_alone() {
 
 #[test]
 fn memory_of_the_gpu_goes_there_and_back() {
-    let Ok(context) = Context::primary(0).map_err(|error| println!("SKIP: {error}")) else { return };
+    let Some(context) = crate::test::gpu() else { return };
     let block = crate::core::memory::DevicePool::new(&context).take(24).unwrap();
     let address = block.address();
     let tensor = Tensor::on_device(TensorDesc::new("t", DType::F32, &[2, 3]), block);
@@ -107,5 +113,50 @@ fn memory_of_the_gpu_goes_there_and_back() {
         managed.as_mut().view.device.id = 99;
         assert!(import(managed, "t").unwrap_err().message().contains("no CUDA device 99"));
         free(managed.as_ptr());
+    }
+}
+
+#[test]
+fn the_structure_of_dlpack_1_says_what_must_not_be_written() {
+    assert_eq!([std::mem::offset_of!(Versioned, flags), std::mem::offset_of!(Versioned, view)], [24, 32]);
+    let tensor = Tensor::from_slice("t", &[2], &[1f32, 2.0]);
+    for (read_only, flags) in [(true, READ_ONLY), (false, 0)] {
+        let (drops, keep) = drops();
+        // SAFETY: no stream is used; what was just exported is there until its deleter is called, once.
+        unsafe {
+            let managed = export_versioned(&tensor, keep, Consumer::Unknown, read_only);
+            let Versioned { version, flags: said, view, deleter, .. } = managed.as_ref();
+            assert_eq!((*version, *said, view.rank), ([1, 0], flags, 1));
+            assert_eq!(view.data.cast_const().cast(), tensor.bytes().unwrap().as_ptr());
+            deleter.unwrap()(managed.as_ptr());
+        }
+        assert_eq!(drops.load(Ordering::Relaxed), 1);
+    }
+}
+
+/// A consumer that still reads when it deletes the tensor.
+#[test]
+fn memory_of_the_gpu_returns_behind_the_work_of_its_consumer() {
+    let Some(context) = crate::test::gpu() else { return };
+    const BYTES: usize = 64 << 20;
+    let (pool, stream) =
+        (crate::core::memory::DevicePool::new(&context), crate::core::cuda::driver::Stream::new(&context).unwrap());
+    let target = pool.take(BYTES).unwrap();
+    for consumer in [Consumer::Stream(stream.raw()), Consumer::Unknown] {
+        let block = pool.take(BYTES).unwrap();
+        let address = block.address();
+        let tensor = Tensor::on_device(TensorDesc::new("t", DType::U8, &[BYTES as i64]), block);
+        // SAFETY: the stream outlives the tensor, which is deleted once.
+        let managed = unsafe { super::export(&tensor, Box::new(()), consumer) };
+        drop(tensor);
+        // SAFETY: both blocks are as large, and stay until the copies are done.
+        (0..200).for_each(|_| unsafe { stream.copy((&context, address), target.address(), BYTES) }.unwrap());
+        let read = stream.record().unwrap();
+        // SAFETY: ours, once.
+        unsafe { free(managed.as_ptr()) };
+        assert!(consumer != Consumer::Unknown || read.is_passed(), "the host has waited");
+        let next = pool.take(BYTES).unwrap();
+        assert!(next.address() != address || read.is_passed(), "it is still read");
+        stream.synchronize().unwrap();
     }
 }

@@ -4,11 +4,11 @@
 //! by waiting for the fence of the work that used it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::raw;
 use super::{Limits, MemoryKind, Pool, PooledBuffer};
-use crate::core::cuda::driver::Context;
+use crate::core::cuda::driver::{Context, Fence};
 use crate::core::error::Result;
 
 /// A [`Pool`] of GPU memory.
@@ -24,8 +24,33 @@ pub struct DeviceBlock {
     context: Context,
     address: u64,
     bytes: usize,
+    owner: Arc<Shared>,
+}
+
+/// The memory that blocks are parts of.
+struct Shared {
+    owner: Owner,
+    /// Passed when work is done that nobody waits for who has a part of it.
+    used: Mutex<Vec<Fence>>,
+}
+
+enum Owner {
+    Pool(PooledBuffer),
     /// Kept for its drop.
-    owner: Arc<dyn Send + Sync>,
+    Foreign {
+        _kept: Arc<dyn Send + Sync>,
+    },
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..);
+        match &mut self.owner {
+            Owner::Pool(lease) => used.for_each(|fence| lease.release_after(fence)),
+            // That the GPU failed is told by whoever asks it for something next.
+            Owner::Foreign { .. } => used.for_each(|fence| drop(fence.wait())),
+        }
+    }
 }
 
 impl DevicePool {
@@ -101,12 +126,18 @@ impl BatchPool {
     }
 }
 
+impl Shared {
+    fn new(owner: Owner) -> Arc<Self> {
+        Arc::new(Shared { owner, used: Mutex::default() })
+    }
+}
+
 impl DeviceBlock {
     /// All of a buffer of a GPU.
     pub(crate) fn new(lease: PooledBuffer) -> Self {
         let context = lease.context().expect("it is of a GPU").clone();
         let (address, bytes) = (lease.address().expect("it is of a GPU"), lease.bytes());
-        DeviceBlock { context, address, bytes, owner: Arc::new(lease) }
+        DeviceBlock { context, address, bytes, owner: Shared::new(Owner::Pool(lease)) }
     }
 
     /// Memory of somebody else.
@@ -114,7 +145,15 @@ impl DeviceBlock {
     /// # Safety
     /// There are so many bytes of that context's GPU, as long as `owner` is there.
     pub unsafe fn foreign(context: &Context, address: u64, bytes: usize, owner: Arc<dyn Send + Sync>) -> Self {
-        DeviceBlock { context: context.clone(), address, bytes, owner }
+        DeviceBlock { context: context.clone(), address, bytes, owner: Shared::new(Owner::Foreign { _kept: owner }) }
+    }
+
+    /// Work that is queued uses this until the fence is passed, so its pool gives it to nobody before, and who it is of does not get it
+    /// back. Not for work that whoever drops the block waits for.
+    pub fn release_after(&self, fence: Fence) {
+        let mut used = self.owner.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.retain(|earlier| !earlier.is_passed());
+        used.push(fence);
     }
 
     /// Where it lies in the device's memory.
@@ -140,9 +179,10 @@ impl DeviceBlock {
         self.part(0, self.bytes)
     }
 
-    /// Whether nobody else keeps it from its pool, nor a part of it.
+    /// Whether nobody else keeps it from its pool, nor a part of it, and no work uses it that nobody waits for.
     pub(crate) fn is_only_one(&mut self) -> bool {
-        Arc::get_mut(&mut self.owner).is_some()
+        let Some(shared) = Arc::get_mut(&mut self.owner) else { return false };
+        shared.used.get_mut().unwrap_or_else(PoisonError::into_inner).iter().all(Fence::is_passed)
     }
 
     /// A part of it, which keeps the whole from its pool.
@@ -186,15 +226,11 @@ mod tests {
     use super::*;
     use crate::core::counters;
     use crate::core::memory::Mapped;
-
-    /// Nothing to see without a GPU; the GPU machine runs these too.
-    fn context() -> Option<Context> {
-        Context::primary(0).map_err(|error| println!("SKIP: {error}")).ok()
-    }
+    use crate::test::gpu;
 
     #[test]
     fn blocks_come_back() {
-        let Some(context) = context() else { return };
+        let Some(context) = gpu() else { return };
         let pool = DevicePool::new(&context);
         let first = pool.take(100).unwrap().address();
         assert_eq!(pool.take(101).unwrap().address(), first, "the same block again");
@@ -206,7 +242,7 @@ mod tests {
 
     #[test]
     fn slots_are_neighbours() {
-        let Some(context) = context() else { return };
+        let Some(context) = gpu() else { return };
         let slots = BatchPool::new(&context, 512, 3);
         let taken: Vec<DeviceBlock> = (0..6).map(|_| slots.take().unwrap()).collect();
         for row in taken.chunks(3) {
@@ -227,7 +263,7 @@ mod tests {
 
     #[test]
     fn blocks_are_kept_by_whoever_has_them() {
-        let Some(context) = context() else { return };
+        let Some(context) = gpu() else { return };
         let mut block = DevicePool::new(&context).take(100).unwrap();
         let other = block.again();
         assert!(other.address() == block.address() && other.bytes() == block.bytes() && !block.is_only_one());
@@ -236,8 +272,25 @@ mod tests {
     }
 
     #[test]
+    fn blocks_come_back_once_work_is_done_that_nobody_waits_for() {
+        let Some(context) = gpu() else { return };
+        let (pool, stream) = (DevicePool::new(&context), crate::core::cuda::driver::Stream::new(&context).unwrap());
+        let mut block = pool.take(64 << 20).unwrap();
+        let address = block.address();
+        // SAFETY: the memory stays until the fence is passed, as this is about.
+        (0..200).for_each(|_| unsafe { stream.clear(address, 64 << 20) }.unwrap());
+        let fence = stream.record().unwrap();
+        block.release_after(fence.clone());
+        assert_eq!(block.is_only_one(), fence.is_passed());
+        drop(block);
+        let next = pool.take(64 << 20).unwrap();
+        assert!(next.address() != address || fence.is_passed());
+        stream.synchronize().unwrap();
+    }
+
+    #[test]
     fn bytes_go_there_and_back() {
-        let Some(context) = context() else { return };
+        let Some(context) = gpu() else { return };
         let mut block = DevicePool::new(&context).take(5).unwrap();
         block.write(&[1, 2, 3, 4, 5]).unwrap();
         assert_eq!(block.read().unwrap(), [1, 2, 3, 4, 5]);
@@ -249,7 +302,7 @@ mod tests {
 
     #[test]
     fn what_a_frame_costs_is_counted() {
-        let Some(context) = context() else { return };
+        let Some(context) = gpu() else { return };
         let (pool, costs) = (DevicePool::new(&context), counters::Stats::default());
         let stage = counters::Span::begin(false);
         for _ in 0..3 {

@@ -60,6 +60,9 @@ impl fmt::Display for MemoryKind {
 
 /// Bytes in memory of one kind, zeroed on the host and unspecified on a GPU.
 ///
+/// Some kinds the host sees while a GPU works on them. Whatever queues such work is `unsafe`, and its caller promises that nobody else
+/// uses the memory until it is done, by these functions neither.
+///
 /// ```
 /// use gsttrt::core::memory::{Buffer, Place};
 ///
@@ -128,9 +131,13 @@ impl Buffer {
     /// buffer of a process only, for that is worth one warning.
     pub fn try_device(context: Option<&Context>, bytes: usize) -> (Self, Option<Error>) {
         static TOLD: AtomicBool = AtomicBool::new(false);
+        Buffer::on_device_or_host(context, bytes, &TOLD)
+    }
+
+    fn on_device_or_host(context: Option<&Context>, bytes: usize, told: &AtomicBool) -> (Self, Option<Error>) {
         let missing = || Error::new(ErrorKind::Library, "there is no CUDA context");
         let device = context.ok_or_else(missing).and_then(|context| Buffer::device(context, bytes));
-        or_else(device, "Using host memory in place of the GPU's", &TOLD, || Buffer::host(bytes))
+        or_else(device, "Using host memory in place of the GPU's", told, || Buffer::host(bytes))
     }
 
     /// Unified where host and GPU can share it, else on the GPU; with why, for the first buffer of a process.
@@ -196,7 +203,7 @@ impl Buffer {
         }
     }
 
-    /// The bytes, where the host sees them. Only while no queued work writes them.
+    /// The bytes, where the host sees them. No queued work writes them: see [`Buffer`].
     pub fn as_bytes(&self) -> Option<&[u8]> {
         let all = match &self.memory {
             Memory::Host(memory) => memory.bytes(),
@@ -207,7 +214,7 @@ impl Buffer {
         Some(&all[..self.bytes])
     }
 
-    /// The same, to be written. Only while no queued work uses them.
+    /// The same, to be written. No queued work uses them: see [`Buffer`].
     pub fn as_mut_bytes(&mut self) -> Option<&mut [u8]> {
         let all = match &mut self.memory {
             Memory::Host(memory) => memory.bytes_mut(),

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, Weak};
 
+use smallvec::SmallVec;
+
 use super::{Buffer, MemoryKind};
 use crate::core::counters;
 use crate::core::cuda::driver::{Context, Fence};
@@ -98,12 +100,12 @@ struct Idle {
 
 /// What has to be passed before a buffer may be used or freed. Dropping it waits for that.
 #[derive(Default)]
-struct PendingFence(Option<Fence>);
+struct PendingFence(SmallVec<[Fence; 1]>);
 
 impl Drop for PendingFence {
     fn drop(&mut self) {
         // An error of the GPU is told by whoever waits for results.
-        if let Some(fence) = &self.0 {
+        for fence in &self.0 {
             let _ = fence.wait();
         }
     }
@@ -213,7 +215,7 @@ impl Default for Pool {
 
 impl Idle {
     fn is_free(&self) -> bool {
-        self.after.0.as_ref().is_none_or(Fence::is_passed)
+        self.after.0.iter().all(Fence::is_passed)
     }
 }
 
@@ -263,9 +265,10 @@ impl PoolStats {
 }
 
 impl PooledBuffer {
-    /// Work that is queued uses the buffer until this is passed, so nobody else gets it before.
+    /// Work that is queued uses the buffer until this is passed, so nobody else gets it before. There may be several such.
     pub fn release_after(&mut self, fence: Fence) {
-        self.after.0 = Some(fence);
+        self.after.0.retain(|earlier| !earlier.is_passed());
+        self.after.0.push(fence);
     }
 }
 

@@ -5,11 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::core::cuda::driver::Stream;
-
-/// Nothing to see without a GPU; the GPU machine runs these too.
-fn context() -> Option<Context> {
-    Context::primary(0).map_err(|error| println!("SKIP: {error}")).ok()
-}
+use crate::test::gpu;
 
 // ------------------------------------------------------------------------------------------- buffers
 
@@ -48,18 +44,18 @@ fn ranges_and_sizes_are_checked() {
 
 #[test]
 fn without_a_gpu_there_is_host_memory_and_one_word_about_it() {
-    // Another test of this process may have been the first, but there is none.
-    let (mut buffer, why) = Buffer::try_device(None, 3);
+    let told = AtomicBool::new(false);
+    let (mut buffer, why) = Buffer::on_device_or_host(None, 3, &told);
     let why = why.unwrap();
     assert_eq!(why.message(), "Using host memory in place of the GPU's: there is no CUDA context.");
     buffer.write(0, &[1, 2, 3]).unwrap();
-    let (again, why) = Buffer::try_device(None, 3);
+    let (again, why) = Buffer::on_device_or_host(None, 3, &told);
     assert_eq!((again.place(), why.is_none()), (MemoryKind::Host, true));
 }
 
 #[test]
 fn bytes_go_from_every_place_to_every_other() {
-    let Some(context) = context() else { return };
+    let Some(context) = gpu() else { return };
     let bytes: Vec<u8> = (0..1001).map(|i| (i * 7) as u8).collect();
     let new = |place| match Buffer::new(place, Some(&context), bytes.len()) {
         Err(error) if place == MemoryKind::Unified => {
@@ -85,7 +81,7 @@ fn bytes_go_from_every_place_to_every_other() {
 
 #[test]
 fn the_host_does_not_see_device_memory_and_the_gpu_not_all_of_the_hosts() {
-    let Some(context) = context() else { return };
+    let Some(context) = gpu() else { return };
     let mut device = Buffer::device(&context, 16).unwrap();
     assert!(device.as_bytes().is_none() && device.as_mut_bytes().is_none());
     assert!(device.as_slice::<f32>().unwrap_err().message().contains("does not see"));
@@ -97,7 +93,7 @@ fn the_host_does_not_see_device_memory_and_the_gpu_not_all_of_the_hosts() {
 
 #[test]
 fn the_gpus_memory_takes_the_place_of_unified_memory() {
-    let Some(context) = context() else { return };
+    let Some(context) = gpu() else { return };
     let is_there = Buffer::unified(&context, 16).is_ok();
     let (buffer, why) = Buffer::try_unified(&context, 16).unwrap();
     assert_eq!(buffer.place(), if is_there { MemoryKind::Unified } else { MemoryKind::Device });
@@ -117,7 +113,7 @@ fn what_is_wanted_in_vain_is_told_once() {
 
 #[test]
 fn more_than_there_is_falls_back() {
-    let Some(context) = context() else { return };
+    let Some(context) = gpu() else { return };
     let (_, all) = context.memory().unwrap();
     assert!(Buffer::device(&context, all * 2).unwrap_err().message().contains("GPU memory"));
     assert!(Pool::new(MemoryKind::Device, &context, Limits::NONE).take(all * 2).is_err());
@@ -125,7 +121,7 @@ fn more_than_there_is_falls_back() {
 
 #[test]
 fn buffers_of_two_gpus_are_copied_to_each_other() {
-    let Some(one) = context() else { return };
+    let Some(one) = gpu() else { return };
     let Ok(other) = Context::primary(1) else {
         println!("There is one GPU; copies between two were not tried.");
         return;
@@ -214,7 +210,7 @@ fn threads_never_get_the_same_buffer() {
 
 #[test]
 fn a_buffer_waits_for_the_work_that_uses_it() {
-    let Some(context) = context() else { return };
+    let Some(context) = gpu() else { return };
     let (pool, stream) = (Pool::new(MemoryKind::Device, &context, Limits::NONE), Stream::new(&context).unwrap());
     let mut lease = pool.take(1 << 20).unwrap();
     let first = lease.address();

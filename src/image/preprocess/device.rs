@@ -128,10 +128,11 @@ impl DevicePreprocessor {
             made.ready().map_or(Ok(()), |read| read.wait_again(&mut self.patience))?;
             return Ok(made);
         }
+        let queued = self.stream.queuing();
         let begin = self.stream.begin_timing();
         let planes = self.bring(frame)?;
         self.stream.end_timing(begin);
-        let brought = self.stream.record_awaited(&self.patience)?;
+        let brought = queued.record_awaited(&self.patience)?;
         // SAFETY: they are copies of the frame's, which was checked, in `upload`, which stays with the stream.
         let made = unsafe { self.of_gpu(&planes) };
         // Whoever owns the frame may write to it, and a copy out of pinned memory is not done when queued.
@@ -145,11 +146,13 @@ impl DevicePreprocessor {
     /// The planes are there, of the format and size given to [`DevicePreprocessor::new`], until the fence is passed.
     pub unsafe fn of_gpu(&mut self, planes: &[DevicePlane]) -> Result<Tensors> {
         let block = self.slots.take()?;
+        let queued = self.stream.queuing();
         let begin = self.stream.begin_timing();
         // SAFETY: the planes by the caller's promise; the block has the tensor's size, and returns to the pool after the fence.
         unsafe { self.kernel.launch(&self.stream, planes, block.address()) }?;
         self.stream.end_timing(begin);
-        Ok(Tensors::new(vec![Tensor::on_device(self.desc.clone(), block)], Some(self.stream.record()?), None))
+        let ready = queued.record()?;
+        Ok(Tensors::new(vec![Tensor::on_device(self.desc.clone(), block)], Some(ready), None))
     }
 
     /// The planes of a frame as the GPU sees them where they are; `None` where it does not, and need not.
@@ -202,5 +205,33 @@ impl DevicePreprocessor {
             Ok(DevicePlane { address: to, stride: plane.stride })
         };
         frame.planes.iter().zip(offsets).map(upload).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::cuda::driver::faults;
+
+    #[test]
+    fn work_of_a_frame_that_fails_is_waited_for() {
+        let Some(context) = crate::test::gpu() else { return };
+        let spec: InputSpec = "cuda f32 1x3x32x32 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
+        let color = Colorimetry::default();
+        let mut maker = DevicePreprocessor::new(&context, PixelFormat::Nv12, (64, 48), color, &spec).unwrap();
+        let bytes = vec![128; 64 * 48 * 3 / 2];
+        let (luma, chroma) = bytes.split_at(64 * 48);
+        let planes = [luma, chroma].map(|data| Plane { data, stride: 64 });
+        let frame = Frame { format: PixelFormat::Nv12, width: 64, height: 48, planes: planes.into_iter().collect() };
+        maker.of_host(&frame).unwrap();
+        assert_eq!(faults::take_synchronized(), 0);
+        // The copy of the second plane; the fence of the copies; the kernel; its fence.
+        for (call, after) in [("upload", 1), ("record", 0), ("launch", 0), ("record", 1)] {
+            faults::fail(call, after);
+            let error = maker.of_host(&frame).err().unwrap();
+            assert!(error.message().contains("The test lets"), "{error}");
+            assert_eq!(faults::take_synchronized(), 1, "{call} {after}");
+            maker.of_host(&frame).unwrap();
+        }
     }
 }

@@ -30,6 +30,17 @@ impl HostMemory {
 }
 
 impl Runtime {
+    pub fn set_dla_core(&mut self, core: i32) {
+        // SAFETY: takes a number; nobody else uses the runtime meanwhile.
+        unsafe { self.set_dla_core_number(core) }
+    }
+
+    /// Version-compatible plans carry code for the host, which runs then.
+    pub fn set_engine_host_code_allowed(&mut self, allowed: bool) {
+        // SAFETY: takes a flag; nobody else uses the runtime meanwhile.
+        unsafe { self.set_host_code_allowed(allowed) }
+    }
+
     /// # Safety
     /// The runtime outlives the engine. Plans hold code: this one comes from somebody the user trusts.
     pub unsafe fn deserialize(&self, plan: &[u8]) -> Option<Engine> {
@@ -184,9 +195,12 @@ impl Builder {
             .map(|object| Profile(object, PhantomData))
     }
 
-    /// Takes seconds to many minutes.
+    /// Takes seconds to many minutes. `None` also where one of them is of another family.
     pub fn build(&mut self, network: &mut Network, config: &mut Config) -> Option<HostMemory> {
-        // SAFETY: both are alive; the plan becomes ours.
+        if [network.family(), config.family()] != [self.family(); 2] {
+            return None;
+        }
+        // SAFETY: both are alive and of this family; the plan becomes ours.
         unsafe { HostMemory::from_raw(self.build_serialized_network(network.as_raw(), config.as_raw()), self.family()) }
     }
 }
@@ -222,9 +236,12 @@ impl Config {
         unsafe { self.get_memory_pool_limit(WORKSPACE) }
     }
 
-    /// The number of the profile, `None` where it is not valid.
+    /// The number of the profile, `None` where it is not valid, or of another family.
     pub fn add_profile(&mut self, profile: &Profile<'_>) -> Option<i32> {
-        // SAFETY: the profile is alive.
+        if profile.family() != self.family() {
+            return None;
+        }
+        // SAFETY: the profile is alive and of this family.
         let number = unsafe { self.add_optimization_profile(profile.as_raw()) };
         (number >= 0).then_some(number)
     }
@@ -255,7 +272,7 @@ impl Config {
     /// False where the cache is of another GPU or version.
     ///
     /// # Safety
-    /// The cache outlives all builds with this configuration.
+    /// The cache is of this family, and outlives all builds with this configuration.
     #[must_use]
     pub unsafe fn set_timing_cache(&mut self, cache: &TimingCache) -> bool {
         // SAFETY: as the caller says.

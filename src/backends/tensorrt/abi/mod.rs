@@ -110,7 +110,10 @@ impl Object {
     }
 }
 
-/// Calls a virtual function: the only place in this crate that does. Some of them may throw, hence `C-unwind`.
+/// Calls a virtual function: the only place in this crate that does. TensorRT catches exceptions itself and reports errors by its logger
+/// and by what functions return. `C-unwind` makes it defined what happens should one get out nevertheless, of a plugin perhaps: it
+/// unwinds up to the next `catch_unwind`, or to the C or GStreamer function that called us, and the process is aborted there, for
+/// Rust cannot catch exceptions of C++. To make errors of them would take a part in C++, and so a C++ compiler to build this crate.
 macro_rules! call {
     ($this:expr, $slot:expr, ($($type:ty),*) -> $result:ty, $($arg:expr),*) => {{
         let this: *mut c_void = $this;
@@ -211,11 +214,10 @@ class! {
 class! {
     /// Makes engines of plans.
     Runtime by implementation;
-    safe {
-        set_dla_core(core: i32) -> () = [3, 5, 4, 5, 4];
-        set_engine_host_code_allowed(allowed: bool) -> () = [20, 21, 20, 21, 20];
-    }
+    safe {}
     raw {
+        set_dla_core_number(core: i32) -> () = [3, 5, 4, 5, 4];
+        set_host_code_allowed(allowed: bool) -> () = [20, 21, 20, 21, 20];
         // The third argument is read by 8 only: an IPluginFactory, null.
         deserialize_cuda_engine(plan: *const u8, size: usize, factory: *mut c_void) -> *mut c_void = [2, 3, 3, 3, 3];
     }
@@ -419,14 +421,33 @@ owned! {
 }
 
 // Non-modifying calls, deserializing and making contexts are safe from several threads at once.
-// SAFETY: so NVIDIA's documentation on thread safety says, of these two classes; nothing else is called on a shared one.
+// SAFETY: so NVIDIA's documentation on thread safety says, of these two classes. What changes a runtime takes `&mut`, so on a shared one
+// only deserializing can be called.
 unsafe impl Sync for Runtime {}
-// SAFETY: as above.
+// SAFETY: as above; of an engine, all that can be called asks, or makes a context.
 unsafe impl Sync for Engine {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever gives an object of one release to another one's gets a no instead of a call of whatever function has that number.
+    #[test]
+    fn objects_of_two_families_are_not_mixed() {
+        use std::mem::ManuallyDrop;
+        let pointer = std::ptr::without_provenance_mut(FIRST_PAGE);
+        // SAFETY: nothing is called on these, as they are refused, and they are not deleted.
+        let (mut builder, mut network, mut config, profile) = unsafe {
+            (
+                ManuallyDrop::new(Builder::from_raw(pointer, AbiVersion::V10).unwrap()),
+                ManuallyDrop::new(Network::from_raw(pointer, AbiVersion::V8).unwrap()),
+                ManuallyDrop::new(Config::from_raw(pointer, AbiVersion::V10).unwrap()),
+                Profile(Object::new(pointer, AbiVersion::V11).unwrap(), PhantomData),
+            )
+        };
+        assert!(builder.build(&mut network, &mut config).is_none());
+        assert!(config.add_profile(&profile).is_none());
+    }
 
     /// A wrong number would call another function, so what can be checked without TensorRT is.
     #[test]

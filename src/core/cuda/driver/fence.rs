@@ -87,6 +87,8 @@ impl Context {
     /// # Safety
     /// `stream` is a stream of this context and alive.
     unsafe fn record(&self, kind: EventKind, stream: *mut c_void) -> Result<Recorded> {
+        #[cfg(test)]
+        super::faults::check("record")?;
         let recorded = Recorded { event: self.event(kind)?, context: self.clone() };
         let _entered = self.enter()?;
         // SAFETY: the event is of this context and nobody else's; the stream is as the caller says.
@@ -177,19 +179,26 @@ fn next_look(waited: Duration, expected: Duration) -> Duration {
     }
 }
 
-/// Sleeps as long as that. Linux lets other timers have 50 µs more, to wake up for several at once.
+/// Sleeps as long as that. By default Linux ends a sleep up to 50 µs late, to wake up for several timers at once; that slack is taken
+/// away for this sleep only, and the thread then has its own again: it may be the application's, which chose another one.
+#[cfg(target_os = "linux")]
 fn nap(time: Duration) {
-    #[cfg(target_os = "linux")]
-    // SAFETY: a number that the thread has.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1);
+    // SAFETY: these read and write a number that the thread has.
+    let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
+    if slack > 0 {
+        // SAFETY: as above.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
     }
     thread::sleep(time);
-    #[cfg(target_os = "linux")]
-    // SAFETY: as above; 0 is the one that it began with.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 0);
+    if slack > 0 {
+        // SAFETY: as above.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack as libc::c_ulong) };
     }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn nap(time: Duration) {
+    thread::sleep(time);
 }
 
 /// How long somebody's waits last, which says whether to sleep through the next one.
@@ -264,6 +273,16 @@ mod tests {
         assert_eq!(naps(800, 900), [0, 700, 787, 836, 888, 943]);
         assert_eq!(naps(0, 40), [0, 10, 20, 30, 40], "nothing is known");
         assert_eq!(next_look(Duration::from_secs(1), micros(800)), Duration::from_millis(1), "something hangs");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_keeps_the_timer_slack_that_it_chose() {
+        // SAFETY: these read and write a number that the thread has.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 123_456 as libc::c_ulong) };
+        nap(Duration::from_nanos(1));
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }, 123_456);
     }
 
     #[test]

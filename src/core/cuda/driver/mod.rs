@@ -2,12 +2,15 @@
 //!
 //! Small safe types on cudarc's `sys` and `result` floors. cudarc's own safe types do not do, because they make contexts of
 //! their own, and ours must be the one that GStreamer's decoder works in. Every function makes its context current for as
-//! long as it needs it; only foreign code that wants a current context (TensorRT) asks for [`Context::enter`].
+//! long as it needs it; only foreign code that wants a current context (TensorRT) is called within [`Context::with`].
 //!
 //! Nothing here may be called before [`available`] has said yes; [`Context`] sees to it.
 
+#[cfg(test)]
+pub(crate) mod faults;
 mod fence;
 mod pointers;
+mod queued;
 mod stream;
 
 use std::any::Any;
@@ -20,6 +23,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use cudarc::driver::{DriverError, result, sys};
 
+use crate::core::counters;
 use crate::core::error::{Error, ErrorKind, Result};
 use fence::{Event, EventKind};
 pub use fence::{Fence, TimedEvent, Timing, WaitHistory};
@@ -141,7 +145,7 @@ struct Inner {
     /// Events that nobody uses; making one takes longer than recording it.
     events: Mutex<HashMap<EventKind, Vec<Event>>>,
     /// By the address of their text.
-    modules: Mutex<HashMap<usize, Arc<Module>>>,
+    modules: Mutex<HashMap<usize, RawModule>>,
     /// Those that are shared.
     streams: Mutex<HashMap<StreamRole, Vec<Weak<RawStream>>>>,
 }
@@ -214,11 +218,28 @@ impl Context {
         self.0.raw.cast()
     }
 
-    /// Makes this the calling thread's context until the guard is dropped. Guards nest.
-    pub fn enter(&self) -> Result<Entered<'_>> {
+    /// Does some work with this as the calling thread's context.
+    ///
+    /// # Errors
+    /// `Run`, where the context cannot be used any more; the work is not done then.
+    pub fn with<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        let _entered = self.enter()?;
+        Ok(work())
+    }
+
+    /// Waits on the host until all is done that was queued in this context, on any stream.
+    pub fn synchronize(&self) -> Result<()> {
+        let _entered = self.enter()?;
+        // SAFETY: the context is current.
+        counters::waiting(|| unsafe { sys::cuCtxSynchronize() }).result().or_fail("GPU work failed")
+    }
+
+    /// Makes this the calling thread's context until the guard is dropped. Guards nest, and each must be dropped before the one
+    /// that was made before it. So they are only ever local variables, and for this crate alone; others have [`Context::with`].
+    pub(crate) fn enter(&self) -> Result<Entered<'_>> {
         // SAFETY: the context is alive.
         unsafe { sys::cuCtxPushCurrent_v2(self.0.raw) }.result().or_fail("Cannot enter the CUDA context")?;
-        Ok(Entered { _context: self, _of_this_thread: PhantomData })
+        Ok(Entered { context: self, _of_this_thread: PhantomData })
     }
 
     /// Lets threads sleep that CUDA has wait for this context's work, unless somebody chose how they wait. CUDA's own choice is to
@@ -273,17 +294,16 @@ impl Context {
     }
 
     /// The module of that PTX, loaded on the first call; the driver compiles it then, and keeps the outcome on disk.
-    pub fn module(&self, ptx: &'static CStr) -> Result<Arc<Module>> {
+    pub fn module(&self, ptx: &'static CStr) -> Result<Module> {
         let mut modules = self.0.modules.lock().unwrap();
         if let Some(module) = modules.get(&(ptx.as_ptr() as usize)) {
-            return Ok(module.clone());
+            return Ok(Module { raw: module.0, context: self.clone() });
         }
         let _entered = self.enter()?;
         // SAFETY: PTX is text that ends with NUL.
         let raw = unsafe { result::module::load_data(ptx.as_ptr().cast()) }.or_fail("Cannot load GPU kernels")?;
-        let module = Arc::new(Module { raw });
-        modules.insert(ptx.as_ptr() as usize, module.clone());
-        Ok(module)
+        modules.insert(ptx.as_ptr() as usize, RawModule(raw));
+        Ok(Module { raw, context: self.clone() })
     }
 }
 
@@ -335,7 +355,7 @@ impl Drop for Inner {
                 let _ = result::event::destroy(event.raw);
             }
             for (_, module) in self.modules.get_mut().unwrap().drain() {
-                let _ = result::module::unload(module.raw);
+                let _ = result::module::unload(module.0);
             }
             let mut popped = ptr::null_mut();
             let _ = sys::cuCtxPopCurrent_v2(&mut popped);
@@ -347,22 +367,28 @@ impl Drop for Inner {
 }
 
 /// The calling thread works in a context.
-pub struct Entered<'a> {
-    _context: &'a Context,
+pub(crate) struct Entered<'a> {
+    context: &'a Context,
     _of_this_thread: PhantomData<*const ()>,
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let mut popped = ptr::null_mut();
-        // SAFETY: pops what `enter` pushed; guards are dropped in the reverse order of a thread's entering.
-        let _ = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };
+        // SAFETY: takes the thread's current context off its stack, and writes which one it was.
+        let done = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) }.result();
+        debug_assert!(done.is_err() || popped == self.context.0.raw, "guards are dropped in the reverse order");
     }
 }
 
-/// Kernels that were loaded into a context. Lives as long as the context does.
+/// As a context keeps it, until it is dropped itself.
+struct RawModule(sys::CUmodule);
+
+/// Kernels that were loaded into a context, which this keeps alive.
+#[derive(Clone)]
 pub struct Module {
     raw: sys::CUmodule,
+    context: Context,
 }
 
 // SAFETY: CUDA modules may be used by any thread.
@@ -370,20 +396,20 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    pub fn function(self: &Arc<Self>, name: &str) -> Result<Function> {
+    pub fn function(&self, name: &str) -> Result<Function> {
         let symbol = CString::new(name).expect("kernel names are ours");
-        // SAFETY: the module is loaded.
+        // SAFETY: the module stays loaded as long as its context is there, which this keeps.
         let raw = unsafe { result::module::get_function(self.raw, symbol) };
         let raw = raw.or_fail(&format!("Cannot find the GPU kernel {name}"))?;
-        Ok(Function { raw, _module: self.clone() })
+        Ok(Function { raw, _context: self.context.clone() })
     }
 }
 
-/// A kernel, to be launched on streams of the context that its module was loaded into.
+/// A kernel, to be launched on streams of the context that its module was loaded into. Keeps that context, and so the module.
 #[derive(Clone)]
 pub struct Function {
     pub(in crate::core::cuda) raw: sys::CUfunction,
-    _module: Arc<Module>,
+    _context: Context,
 }
 
 // SAFETY: CUDA functions may be used by any thread.
@@ -405,6 +431,34 @@ mod tests {
             }
             (status, Ok(())) => panic!("{status:?}"),
         }
+    }
+
+    /// The module is unloaded with its context, and a kernel could be launched after that.
+    #[test]
+    fn a_kernel_keeps_its_context() {
+        const PTX: &CStr = c".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+        let Some(context) = crate::test::gpu() else { return };
+        let weak = context.downgrade();
+        let kernel = context.module(PTX).unwrap().function("nothing").unwrap();
+        drop(context);
+        assert!(weak.upgrade().is_some());
+        drop(kernel);
+        assert!(weak.upgrade().is_none(), "and no longer");
+    }
+
+    #[test]
+    fn work_in_a_context_is_nested() {
+        let Some(context) = crate::test::gpu() else { return };
+        let current = || {
+            let mut current = ptr::null_mut();
+            // SAFETY: writes a handle.
+            unsafe { sys::cuCtxGetCurrent(&mut current) }.result().unwrap();
+            current
+        };
+        let before = current();
+        let within = context.with(|| (current(), context.with(current).unwrap(), current())).unwrap();
+        assert_eq!(within, (context.0.raw, context.0.raw, context.0.raw));
+        assert_eq!(current(), before);
     }
 
     #[test]

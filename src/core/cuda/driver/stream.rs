@@ -30,7 +30,7 @@ pub struct Stream {
 }
 
 /// A stream of CUDA; gone with the last who shares it.
-pub(super) struct RawStream {
+pub(crate) struct RawStream {
     raw: sys::CUstream,
     /// The priority that our kernels have on any stream.
     ours: i32,
@@ -101,6 +101,10 @@ impl Stream {
     /// See [`Stream::of`].
     pub const MOST_OF_A_PURPOSE: usize = 16;
 
+    pub(super) fn shared(&self) -> Arc<RawStream> {
+        self.shared.clone()
+    }
+
     fn handle(&self) -> sys::CUstream {
         self.shared.raw
     }
@@ -157,7 +161,7 @@ impl Stream {
     /// # Safety
     /// `other` is a stream of this context and alive.
     pub unsafe fn wait_for(&self, other: *mut c_void) -> Result<()> {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller says: it is of this context, and alive.
         self.wait(&unsafe { self.context.fence_on(other) }?)
     }
 
@@ -171,7 +175,7 @@ impl Stream {
     /// Queues setting bytes to 0.
     ///
     /// # Safety
-    /// There are so many at that address, which stay so until that is done.
+    /// There are so many at that address, which stay so, and which nobody else uses, until that is done.
     pub unsafe fn clear(&self, address: u64, bytes: usize) -> Result<()> {
         let _entered = self.context.enter()?;
         // SAFETY: as the caller says.
@@ -181,8 +185,11 @@ impl Stream {
     /// Queues a copy from the host. From pageable memory it is read during the call, from pinned memory later.
     ///
     /// # Safety
-    /// There is as much memory at `to`; it and pinned bytes stay so until the copy is done.
+    /// There is as much memory at `to`. Until the copy is done it and pinned bytes stay so, nobody else uses that memory, and nobody
+    /// writes pinned bytes.
     pub unsafe fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
+        #[cfg(test)]
+        super::faults::check("upload")?;
         let _entered = self.context.enter()?;
         counters::uploaded(bytes.len());
         // SAFETY: as the caller says.
@@ -192,8 +199,10 @@ impl Stream {
     /// Queues a copy from an address of a context, this one or another, to one of this.
     ///
     /// # Safety
-    /// There are so many bytes at both places, which stay so until the copy is done.
+    /// There are so many bytes at both places, which stay so, and which nobody else uses, until the copy is done.
     pub unsafe fn copy(&self, (owner, from): (&Context, u64), to: u64, bytes: usize) -> Result<()> {
+        #[cfg(test)]
+        super::faults::check("copy")?;
         let _entered = self.context.enter()?;
         let (theirs, ours) = (owner.0.raw, self.context.0.raw);
         // SAFETY: as the caller says.
@@ -208,7 +217,7 @@ impl Stream {
     /// Queues a copy of `rows` rows of `row` bytes from one place of the GPU's memory to another: addresses and strides.
     ///
     /// # Safety
-    /// Both places have such rows, and stay so until the copy is done.
+    /// Both places have such rows, which stay so, and which nobody else uses, until the copy is done.
     pub unsafe fn copy_rows(&self, from: (u64, usize), to: (u64, usize), row: usize, rows: usize) -> Result<()> {
         let _entered = self.context.enter()?;
         let device = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
@@ -243,8 +252,11 @@ impl Stream {
     /// for [batches](Stream::of_batches): it is short, and one that waited for them would keep others waiting.
     ///
     /// # Safety
-    /// The kernel takes exactly a `P`, and every address in it stays valid until the kernel is done.
+    /// The kernel takes exactly a `P`. Until it is done every address in it stays valid, nobody else writes what it reads, and nobody
+    /// else uses what it writes.
     pub unsafe fn launch<P: Copy>(&self, function: &Function, shape: Launch, parameters: &P) -> Result<()> {
+        #[cfg(test)]
+        super::faults::check("launch")?;
         let _entered = self.context.enter()?;
         let Launch { grid: (gx, gy, gz), block: (bx, by, bz), shared } = shape;
         let mut pointers = [ptr::from_ref(parameters).cast_mut().cast::<c_void>()];
@@ -308,10 +320,9 @@ mod tests {
         assert_eq!([(0, -5), (0, -1), (0, 0)].map(ours), [-4, -1, 0]);
     }
 
-    /// Nothing to see without a GPU; the GPU machine runs this too.
     #[test]
     fn many_pipelines_share_some_streams() {
-        let Ok(context) = Context::primary(0).map_err(|error| println!("SKIP: {error}")) else { return };
+        let Some(context) = crate::test::gpu() else { return };
         let boxes: Vec<Stream> = (0..64).map(|_| Stream::of(&context, StreamRole::Boxes).unwrap()).collect();
         let paint = Stream::of(&context, StreamRole::Paint).unwrap();
         let count = |streams: &[Stream]| {

@@ -1,0 +1,42 @@
+//! What unit tests share.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::core::cuda::driver::Context;
+
+/// A GPU for a test; where there is none, the test says that it is left out, and fails if there has to be one (`REQUIRE_GPU`).
+pub(crate) fn gpu() -> Option<Context> {
+    Context::primary(0).map_err(|error| skip(&error)).ok()
+}
+
+/// Says that a test, or a part of it, is left out.
+pub(crate) fn skip(why: &dyn std::fmt::Display) {
+    assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "{why}");
+    println!("SKIP: {why}");
+}
+
+/// Threads that wait, for tests that want them to: counted up under the lock that the wait gives up, so that whoever has seen the count
+/// and then gets the lock knows that they wait.
+#[derive(Default)]
+pub(crate) struct Waiters(AtomicUsize);
+
+impl Waiters {
+    /// The thread waits as long as the result is there.
+    pub fn enter(&self) -> impl Drop + '_ {
+        struct Waiting<'a>(&'a Waiters);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Waiting(self)
+    }
+
+    /// Returns once so many wait.
+    pub fn wait_for(&self, count: usize) {
+        while self.0.load(Ordering::SeqCst) < count {
+            std::thread::yield_now();
+        }
+    }
+}
