@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use prost::Message;
 
-use crate::error::{Error, Kind, Result};
+use crate::core::error::{Error, ErrorKind, Result};
 
 /// A file beside a model that holds weights of it.
 pub struct ExternalFile<'a> {
@@ -35,7 +35,7 @@ pub fn external_files<'a>(
         if plain && (ending.starts_with("data") || ending.starts_with("onnx_data")) {
             return Ok(ExternalFile { name, path: model.with_file_name(name) });
         }
-        Err(Error::new(Kind::Model, format!("the file “{name}”, which holds weights, may not be read"))
+        Err(Error::new(ErrorKind::Model, format!("the file “{name}”, which holds weights, may not be read"))
             .cause("weights must be in a file beside the model, whose name ends in .data or .onnx_data")
             .remedy("Export the model as one file, or with a name like model.onnx_data for its weights"))
     };
@@ -45,7 +45,7 @@ pub fn external_files<'a>(
 /// Weights of a model that are not there, or cannot be read.
 pub fn unreadable(file: &Path, model: &Path, error: io::Error) -> Error {
     let what = format!("Cannot read {}, which holds weights of {}", file.display(), model.display());
-    Error::new(Kind::Model, what).cause(error).remedy("Copy it beside the model, or export the model as one file")
+    Error::new(ErrorKind::Model, what).cause(error).remedy("Copy it beside the model, or export the model as one file")
 }
 
 /// `TensorProto.DataType`.

@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use common::onnx::{F32, Graph, I64, int, ints};
 use common::random::Random;
 use common::{scratch, shapes};
-use gsttrt::backend::{self, Runner};
-use gsttrt::dlpack::{self, DataType, Device, Managed, View};
-use gsttrt::error::Result;
-use gsttrt::memory::Pool;
-use gsttrt::model::Model;
+use gsttrt::backends::tensorrt::header::Header;
+use gsttrt::backends::{self, Backend};
+use gsttrt::core::dlpack::{self, DataType, Device, Managed, View};
+use gsttrt::core::error::Result;
+use gsttrt::core::memory::Pool;
+use gsttrt::core::tensor::{Tensor, Tensors};
+use gsttrt::model::ModelInfo;
 use gsttrt::session::{Detector, parse_options};
-use gsttrt::tensor::{Tensor, Tensors};
-use gsttrt::tensorrt::header::Header;
 
 fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
@@ -93,11 +93,11 @@ fn metadata_of_models() {
             }
         }
         graph.save(&file);
-        if let Ok(model) = Model::read(&file) {
+        if let Ok(model) = ModelInfo::read(&file) {
             model.hints((8, 8));
-            let _ = model.input_spec(None, 1, Runner::Cpu.place());
+            let _ = model.input_spec(None, 1, Backend::Cpu.place());
         } else {
-            assert!(Model::read(&file).unwrap_err().message().len() < 10_000);
+            assert!(ModelInfo::read(&file).unwrap_err().message().len() < 10_000);
         }
     });
 }
@@ -114,9 +114,9 @@ fn headers_of_engines() {
         damage(random, &mut bytes);
         if let Ok(header) = Header::read(&bytes) {
             assert!(header.plan.end <= bytes.len());
-            let _ = Model::of_engine(Path::new("x"), Vec::new(), Vec::new(), header.metadata.as_deref());
+            let _ = ModelInfo::of_engine(Path::new("x"), Vec::new(), Vec::new(), header.metadata.as_deref());
         }
-        let _ = Model::of_engine(Path::new("x"), Vec::new(), Vec::new(), Some(&text(random, &LITERALS)));
+        let _ = ModelInfo::of_engine(Path::new("x"), Vec::new(), Vec::new(), Some(&text(random, &LITERALS)));
     });
 }
 
@@ -262,8 +262,8 @@ fn hostile(random: &mut Random) -> Vec<u8> {
 }
 
 fn run_once(file: &Path) -> Result<Vec<Tensor>> {
-    let model = Model::read(file)?;
-    let spec = model.input_spec(None, 1, Runner::Cpu.place())?;
+    let model = ModelInfo::read(file)?;
+    let spec = model.input_spec(None, 1, Backend::Cpu.place())?;
     let mut backend = backend::open_on_cpu(model.into(), &spec, 1)?;
     let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok(()))?;
     backend.run(&[Arc::new(Tensors::new(vec![picture], None, None))])?.remove(0).into_ready()

@@ -2,44 +2,44 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use super::opening::{Opening, Seat};
+use super::opening::{ModelHandle, ModelLoader};
 use super::settings::Settings;
-use crate::backend::{Loading, Plan};
-use crate::error::{Error, Kind, Result};
-use crate::memory::Slots;
+use crate::backends::{LoadContext, LoadRequest};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::memory::BatchPool;
 
 /// A model and how its loading goes, of one element or of several.
-pub struct Model {
-    pub plan: Plan,
+pub struct SharedModel {
+    pub plan: LoadRequest,
     /// Where pictures lie, those of a batch side by side.
-    pub slots: Option<Slots>,
-    pub opening: Arc<Opening>,
-    /// As for [`Loading`].
+    pub slots: Option<BatchPool>,
+    pub opening: Arc<ModelLoader>,
+    /// As for [`LoadContext`].
     pub lanes: usize,
 }
 
 struct Shared {
     /// Of the element that came first.
     settings: Settings,
-    model: Weak<Model>,
+    model: Weak<SharedModel>,
 }
 
 static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
-impl Model {
+impl SharedModel {
     /// Of one element.
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: LoadRequest) -> Self {
         let slots = plan.cuda.as_ref().map(|cuda| {
             let bytes = plan.spec.desc.bytes().expect("the specification has fixed dimensions");
-            Slots::new(cuda, bytes, plan.batch)
+            BatchPool::new(cuda, bytes, plan.batch)
         });
-        Model { plan, slots, opening: Arc::default(), lanes: 1 }
+        SharedModel { plan, slots, opening: Arc::default(), lanes: 1 }
     }
 
     /// Of all that name it.
-    fn shared(plan: Plan) -> Self {
-        let lanes = if plan.batch == 1 { Loading::SHARED_LANES } else { 1 };
-        Model { lanes, ..Model::new(plan) }
+    fn shared(plan: LoadRequest) -> Self {
+        let lanes = if plan.batch == 1 { LoadContext::SHARED_LANES } else { 1 };
+        SharedModel { lanes, ..SharedModel::new(plan) }
     }
 }
 
@@ -50,7 +50,7 @@ impl Settings {
 }
 
 /// The model that these settings name, if some element has it.
-pub fn find(settings: &Settings) -> Option<Arc<Model>> {
+pub fn find(settings: &Settings) -> Option<Arc<SharedModel>> {
     let shared = SHARED.lock().unwrap();
     shared.iter().find(|shared| shared.settings.names_the_same(settings))?.model.upgrade()
 }
@@ -59,20 +59,23 @@ pub fn find(settings: &Settings) -> Option<Arc<Model>> {
 ///
 /// # Errors
 /// `Settings`, where the first one's settings are others; else as `open`.
-pub fn join(settings: &Settings, open: impl FnOnce() -> Result<Plan>) -> Result<(Arc<Model>, Seat, bool)> {
-    let first = |model: Model| {
+pub fn join(
+    settings: &Settings,
+    open: impl FnOnce() -> Result<LoadRequest>,
+) -> Result<(Arc<SharedModel>, ModelHandle, bool)> {
+    let first = |model: SharedModel| {
         let model = Arc::new(model);
-        let seat = Seat::take(&model.opening).expect("nobody has left it");
+        let seat = ModelHandle::take(&model.opening).expect("nobody has left it");
         (model, seat, true)
     };
     if settings.shared_model.is_empty() {
-        return Ok(first(Model::new(open()?)));
+        return Ok(first(SharedModel::new(open()?)));
     }
     // Reading the file may take long and must not hold up other models. Of two elements that start together, both read it then.
     if let Some(joined) = seat(&SHARED.lock().unwrap(), settings)? {
         return Ok(joined);
     }
-    let model = Model::shared(open()?);
+    let model = SharedModel::shared(open()?);
     let mut all = SHARED.lock().unwrap();
     if let Some(joined) = seat(&all, settings)? {
         return Ok(joined);
@@ -84,18 +87,18 @@ pub fn join(settings: &Settings, open: impl FnOnce() -> Result<Plan>) -> Result<
 }
 
 /// A seat in a model that another element has loaded or is loading.
-fn seat(all: &[Shared], settings: &Settings) -> Result<Option<(Arc<Model>, Seat, bool)>> {
+fn seat(all: &[Shared], settings: &Settings) -> Result<Option<(Arc<SharedModel>, ModelHandle, bool)>> {
     let found = all.iter().find(|shared| shared.settings.names_the_same(settings));
     let joined = found.and_then(|shared| {
         let model = shared.model.upgrade()?;
-        let seat = Seat::take(&model.opening)?;
+        let seat = ModelHandle::take(&model.opening)?;
         Some((shared.settings.difference(settings), model, seat))
     });
     match joined {
         None => Ok(None),
         Some((None, model, seat)) => Ok(Some((model, seat, false))),
         Some((Some((property, first, this)), ..)) => Err(Error::new(
-            Kind::Settings,
+            ErrorKind::Settings,
             format!("The shared model “{}” is in use with {property}={first}, not {this}", settings.shared_model),
         )
         .remedy("Give elements that share a model the same properties, or another name in shared-model")),
@@ -118,7 +121,7 @@ mod tests {
         thread::spawn(move || {
             let joined = join(&named("sharing-slow"), || {
                 assert!(find(&named("sharing-other")).is_none());
-                Err(Error::new(Kind::Model, "It cannot be read"))
+                Err(Error::new(ErrorKind::SharedModel, "It cannot be read"))
             });
             sender.send(joined.is_err())
         });

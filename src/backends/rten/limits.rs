@@ -1,0 +1,396 @@
+//! Refuses models that would take the process down: rten aborts it where an allocation fails, and its planner calls itself for
+//! each node of a path.
+//!
+//! A static look: what a graph's constants say of sizes is a lower bound, and what only shows while it runs is not found.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+
+use bytes::Bytes;
+use prost::Message;
+
+use crate::core::error::{Error, ErrorKind, Result};
+
+/// Nodes of a graph, those in branches and loops included. Detectors have hundreds to some thousands, and the time that rten
+/// takes to load a graph grows with the square: 20,000 take 7 s.
+const MAX_NODES: usize = 20_000;
+
+/// Elements of a tensor; 2 GiB in f32.
+const MAX_ELEMENTS: f64 = (1u64 << 29) as f64;
+
+/// What a resize may enlarge a tensor by; 64 in both directions.
+const MAX_SCALE: f64 = 4096.0;
+
+/// Padding at one end of an axis, where a window is not larger.
+const MAX_PAD: i64 = 64;
+
+/// Sides of windows of pooling, and what is added to an axis: pictures have no longer sides.
+const MAX_WINDOW: i64 = 16384;
+
+/// Numbers in a constant that is looked at: more are no shape.
+const MAX_CONSTANT: usize = 64;
+
+/// Looks at a whole ONNX file; the number of nodes in it. Errors carry a cause; the caller says which file.
+pub fn check(bytes: Bytes) -> Result<usize> {
+    let model = ModelProto::decode(bytes)
+        .map_err(|error| Error::new(ErrorKind::Model, "the graph cannot be read").cause(error))?;
+    let graph = model.graph.unwrap_or_default();
+    let nodes = graph.count();
+    if nodes > MAX_NODES {
+        return Err(Error::new(
+            ErrorKind::Model,
+            format!("its graph has {nodes} nodes, and the CPU takes {MAX_NODES}"),
+        )
+        .remedy("Export the model with its loops kept as loops, or run it with TensorRT"));
+    }
+    Scope::default().check(&graph)?;
+    Ok(nodes)
+}
+
+/// What is known of the values of a graph.
+#[derive(Clone, Default)]
+struct Scope {
+    constants: HashMap<String, Vec<f64>>,
+    /// Elements, at least.
+    sizes: HashMap<String, f64>,
+}
+
+fn refused(what: impl Display) -> Error {
+    Error::new(ErrorKind::Model, format!("it asks for more memory than a detector needs: {what}"))
+        .remedy("Export the model again; this file is damaged, or made to exhaust the memory")
+}
+
+impl Scope {
+    fn check(&mut self, graph: &GraphProto) -> Result<()> {
+        for tensor in &graph.initializer {
+            self.constant(&tensor.name, tensor)?;
+        }
+        for value in graph.input.iter().chain(&graph.output).chain(&graph.value_info) {
+            let Some(elements) = value.elements() else { continue };
+            if elements > MAX_ELEMENTS {
+                return Err(refused(format!("the tensor {} has {elements:e} elements", value.name)));
+            }
+            if graph.input.iter().any(|input| input.name == value.name) {
+                self.sizes.entry(value.name.clone()).or_insert(elements);
+            }
+        }
+        for node in &graph.node {
+            let elements = self.node(node)?;
+            if elements > MAX_ELEMENTS {
+                let what = format!("{} (“{}” in its graph) makes {elements:e} elements", node.op_type, node.name);
+                return Err(refused(what));
+            }
+            self.sizes.extend(node.output.iter().map(|name| (name.clone(), elements)));
+            for inner in node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs)) {
+                self.clone().check(inner)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn constant(&mut self, name: &str, tensor: &TensorProto) -> Result<()> {
+        let elements = product(tensor.dims.iter().map(|&dim| dim as f64));
+        if elements > 4.0 * MAX_ELEMENTS {
+            return Err(refused(format!("the weight {name} has {elements:e} elements")));
+        }
+        self.sizes.insert(name.into(), elements);
+        if elements <= MAX_CONSTANT as f64 {
+            self.constants.insert(name.into(), tensor.numbers());
+        }
+        Ok(())
+    }
+
+    /// The elements of each of a node's outputs, at least.
+    fn node(&mut self, node: &NodeProto) -> Result<f64> {
+        let name = |i: usize| node.input.get(i).map(String::as_str).unwrap_or_default();
+        let attribute = |name: &str| node.attribute.iter().find(|attribute| attribute.name == name);
+        let numbers = |name: &str| attribute(name).map(Attribute::numbers).unwrap_or_default();
+        if node.op_type == "Constant" {
+            let value = attribute("value").and_then(|value| value.t.as_ref());
+            if let (Some(tensor), Some(output)) = (value, node.output.first()) {
+                self.constant(output, tensor)?;
+            } else if let Some(output) = node.output.first() {
+                let values = ["value_int", "value_ints", "value_float", "value_floats"].map(&numbers);
+                self.constants.insert(output.clone(), values.concat());
+            }
+        }
+        let constant = |i: usize| self.constants.get(name(i)).map(Vec::as_slice).unwrap_or_default();
+        let size = |i: usize| self.sizes.get(name(i)).copied().unwrap_or(1.0);
+        let largest = || (0..node.input.len()).map(size).fold(0.0, f64::max);
+        let of = |i: usize| product(constant(i).iter().copied());
+        let too_much = |what: String| Err(refused(format!("{} (“{}” in its graph) {what}", node.op_type, node.name)));
+
+        Ok(match node.op_type.as_str() {
+            "ConstantOfShape" => of(0),
+            "Expand" => of(1).max(size(0)),
+            "Tile" => of(1) * size(0),
+            "Range" => match (constant(0), constant(1), constant(2)) {
+                ([start, ..], [limit, ..], [delta, ..]) => ((limit - start) / delta).max(0.0),
+                _ => 1.0,
+            },
+            "OneHot" => size(0) * constant(1).first().copied().unwrap_or(1.0),
+            "TopK" => match constant(1).first().copied().or_else(|| numbers("k").first().copied()) {
+                Some(k) => k.max(1.0),
+                None => 1.0,
+            },
+            "Resize" | "Upsample" => {
+                let scales = if node.op_type == "Resize" && node.input.len() > 2 { of(2) } else { of(1) };
+                let scales = if numbers("scales").is_empty() { scales } else { product(numbers("scales")) };
+                if scales > MAX_SCALE {
+                    return too_much(format!("enlarges a tensor {scales:e} times"));
+                }
+                if node.op_type == "Resize" && !name(3).is_empty() { of(3) } else { size(0) * scales }
+            }
+            "Pad" => {
+                let pads = if node.input.len() > 1 { constant(1).to_vec() } else { numbers("pads") };
+                if pads.iter().any(|&pad| pad > MAX_WINDOW as f64) {
+                    return too_much(format!("pads by {pads:?}"));
+                }
+                let half = pads.len() / 2;
+                let grown = (0..half).map(|i| 1.0 + (pads[i] + pads[i + half]).max(0.0));
+                product(grown).max(size(0) + pads.iter().sum::<f64>().max(0.0))
+            }
+            "Conv" | "ConvTranspose" | "MaxPool" | "AveragePool" | "LpPool" | "ConvInteger" => {
+                let kernel = numbers("kernel_shape");
+                let pools = node.op_type.ends_with("Pool");
+                if pools && kernel.iter().any(|&side| side > MAX_WINDOW as f64) {
+                    return too_much(format!("has a window of {kernel:?}"));
+                }
+                let pads = numbers("pads");
+                let dilations = numbers("dilations");
+                let half = pads.len() / 2;
+                for i in 0..half {
+                    let dilation = dilations.get(i).copied().unwrap_or(1.0);
+                    let window = kernel.get(i).map_or(1.0, |side| (side - 1.0) * dilation + 1.0);
+                    // With no more than that, the result is hardly larger than what comes in.
+                    let most = (MAX_PAD * 2) as f64;
+                    let pad = pads[i].max(0.0) + pads[i + half].max(0.0);
+                    if pad > most.max(window.min(MAX_WINDOW as f64)) {
+                        return too_much(format!("pads by {pads:?}"));
+                    }
+                }
+                if node.op_type == "ConvTranspose"
+                    && numbers("strides").iter().chain(&numbers("output_padding")).any(|&side| side > MAX_PAD as f64)
+                {
+                    return too_much("has strides or output padding out of all proportion".into());
+                }
+                1.0
+            }
+            "Concat" => (0..node.input.len()).map(size).sum(),
+            "Identity" | "Relu" | "LeakyRelu" | "Sigmoid" | "Tanh" | "Exp" | "Sqrt" | "Neg" | "Abs" | "Cast"
+            | "Add" | "Sub" | "Mul" | "Div" | "Transpose" | "Reshape" | "Flatten" | "Unsqueeze" | "Squeeze"
+            | "Softmax" | "Clip" => {
+                let shaped = matches!(node.op_type.as_str(), "Reshape" | "Unsqueeze" | "Squeeze" | "Clip");
+                if shaped { size(0) } else { largest() }
+            }
+            "Constant" => node.output.first().and_then(|name| self.sizes.get(name)).copied().unwrap_or(1.0),
+            // Their results are smaller than what they are made of, or that is not known.
+            _ => 1.0,
+        })
+    }
+}
+
+/// Of dimensions; those that are open count as 1.
+fn product(dims: impl IntoIterator<Item = f64>) -> f64 {
+    dims.into_iter().map(|dim| if dim < 0.0 { 1.0 } else { dim }).product()
+}
+
+// Field numbers are those of onnx.proto3. Weights are not copied.
+
+#[derive(Clone, PartialEq, Message)]
+struct ModelProto {
+    #[prost(message, optional, tag = "7")]
+    graph: Option<GraphProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct GraphProto {
+    #[prost(message, repeated, tag = "1")]
+    node: Vec<NodeProto>,
+    #[prost(message, repeated, tag = "5")]
+    initializer: Vec<TensorProto>,
+    #[prost(message, repeated, tag = "11")]
+    input: Vec<ValueInfo>,
+    #[prost(message, repeated, tag = "12")]
+    output: Vec<ValueInfo>,
+    #[prost(message, repeated, tag = "13")]
+    value_info: Vec<ValueInfo>,
+}
+
+impl GraphProto {
+    fn count(&self) -> usize {
+        let inner = |node: &NodeProto| {
+            let graphs = node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs));
+            1 + graphs.map(GraphProto::count).sum::<usize>()
+        };
+        self.node.iter().map(inner).sum()
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NodeProto {
+    #[prost(string, repeated, tag = "1")]
+    input: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    output: Vec<String>,
+    #[prost(string, tag = "3")]
+    name: String,
+    #[prost(string, tag = "4")]
+    op_type: String,
+    #[prost(message, repeated, tag = "5")]
+    attribute: Vec<Attribute>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Attribute {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(float, optional, tag = "2")]
+    f: Option<f32>,
+    #[prost(int64, optional, tag = "3")]
+    i: Option<i64>,
+    #[prost(message, optional, tag = "5")]
+    t: Option<TensorProto>,
+    #[prost(message, optional, tag = "6")]
+    g: Option<GraphProto>,
+    #[prost(float, repeated, tag = "7")]
+    floats: Vec<f32>,
+    #[prost(int64, repeated, tag = "8")]
+    ints: Vec<i64>,
+    #[prost(message, repeated, tag = "11")]
+    graphs: Vec<GraphProto>,
+}
+
+impl Attribute {
+    fn numbers(&self) -> Vec<f64> {
+        let ints = self.i.iter().chain(&self.ints).map(|&int| int as f64);
+        ints.chain(self.f.iter().chain(&self.floats).map(|&float| float.into())).collect()
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TensorProto {
+    #[prost(int64, repeated, tag = "1")]
+    dims: Vec<i64>,
+    #[prost(int32, tag = "2")]
+    data_type: i32,
+    #[prost(float, repeated, tag = "4")]
+    float_data: Vec<f32>,
+    #[prost(int32, repeated, tag = "5")]
+    int32_data: Vec<i32>,
+    #[prost(int64, repeated, tag = "7")]
+    int64_data: Vec<i64>,
+    #[prost(string, tag = "8")]
+    name: String,
+    #[prost(bytes = "bytes", tag = "9")]
+    raw_data: Bytes,
+}
+
+impl TensorProto {
+    fn numbers(&self) -> Vec<f64> {
+        let (words, _) = self.raw_data.as_chunks::<4>();
+        let (doubles, _) = self.raw_data.as_chunks::<8>();
+        match self.data_type {
+            1 if !self.float_data.is_empty() => self.float_data.iter().map(|&value| value.into()).collect(),
+            6 if !self.int32_data.is_empty() => self.int32_data.iter().map(|&value| value.into()).collect(),
+            7 if !self.int64_data.is_empty() => self.int64_data.iter().map(|&value| value as f64).collect(),
+            1 => words.iter().map(|word| f32::from_le_bytes(*word).into()).collect(),
+            6 => words.iter().map(|word| i32::from_le_bytes(*word).into()).collect(),
+            7 => doubles.iter().map(|word| i64::from_le_bytes(*word) as f64).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ValueInfo {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, optional, tag = "2")]
+    r#type: Option<crate::onnx::TypeProto>,
+}
+
+impl ValueInfo {
+    fn elements(&self) -> Option<f64> {
+        let dims = &self.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref()?.dim;
+        Some(product(dims.iter().map(|dim| dim.dim_value.map_or(1.0, |dim| dim as f64))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ints(name: &str, values: &[i64]) -> Attribute {
+        Attribute { name: name.into(), ints: values.into(), ..Default::default() }
+    }
+
+    fn weight(name: &str, values: &[i64]) -> TensorProto {
+        let (dims, int64_data) = (vec![values.len() as i64], values.to_vec());
+        TensorProto { name: name.into(), data_type: 7, dims, int64_data, ..Default::default() }
+    }
+
+    fn node(op_type: &str, input: &[&str], output: &str, attribute: Vec<Attribute>) -> NodeProto {
+        let input = input.iter().map(|name| name.to_string()).collect();
+        NodeProto { op_type: op_type.into(), input, output: vec![output.into()], attribute, name: "n".into() }
+    }
+
+    fn checked(node: Vec<NodeProto>, initializer: Vec<TensorProto>) -> Result<usize> {
+        let graph = GraphProto { node, initializer, ..Default::default() };
+        check(ModelProto { graph: Some(graph) }.encode_to_vec().into())
+    }
+
+    #[test]
+    fn constants_that_ask_for_memory_are_refused() {
+        let huge = 1i64 << 40;
+        for (op, input, attributes, weights) in [
+            ("ConstantOfShape", &["w"][..], vec![], vec![weight("w", &[huge])]),
+            ("Expand", &["x", "w"], vec![], vec![weight("w", &[1 << 20, 1 << 20])]),
+            ("Tile", &["x", "w"], vec![], vec![weight("w", &[huge])]),
+            ("Range", &["z", "w", "one"], vec![], vec![weight("z", &[0]), weight("w", &[huge]), weight("one", &[1])]),
+            ("OneHot", &["x", "w", "v"], vec![], vec![weight("w", &[huge])]),
+            ("TopK", &["x", "w"], vec![], vec![weight("w", &[huge])]),
+            ("Resize", &["x", "", "", "w"], vec![], vec![weight("w", &[1, 1, 1 << 20, 1 << 20])]),
+            ("Resize", &["x", "", "w"], vec![], vec![weight("w", &[1, 1, 99, 99])]),
+            ("Tile", &["r", "w"], vec![], vec![weight("w", &[huge])]),
+            ("Pad", &["x", "w"], vec![], vec![weight("w", &[0, 0, 1 << 20, 0, 0, 1 << 20])]),
+            ("Conv", &["x", "w"], vec![ints("pads", &[70, 0, 70, 0])], vec![]),
+            ("MaxPool", &["x"], vec![ints("kernel_shape", &[3, 3]), ints("pads", &[1 << 20; 4])], vec![]),
+            ("MaxPool", &["x"], vec![ints("kernel_shape", &[1 << 30, 1])], vec![]),
+            ("ConvTranspose", &["x", "w"], vec![ints("strides", &[1 << 20, 1])], vec![]),
+        ] {
+            // What comes in from an operator that is not looked into has one element at least.
+            let nodes = vec![node("Gather", &["x"], "r", vec![]), node(op, input, "y", attributes)];
+            let error = checked(nodes, weights).unwrap_err();
+            assert!(error.message().contains(op) && error.message().contains("Export the model again"), "{error}");
+        }
+        // Each doubles what is there.
+        let doubled = (0..40).map(|i| {
+            let (from, to) = (format!("c{i}"), format!("c{}", i + 1));
+            node("Concat", &[&from, &from], &to, vec![ints("axis", &[0])])
+        });
+        let error = checked(doubled.collect(), vec![weight("c0", &[1, 2])]).unwrap_err();
+        assert!(error.message().contains("Concat"), "{error}");
+    }
+
+    #[test]
+    fn usual_graphs_pass() {
+        let pool = vec![ints("kernel_shape", &[13, 13]), ints("pads", &[6; 4])];
+        let nodes = vec![
+            node("MaxPool", &["x"], "y", pool),
+            node("Conv", &["y", "k"], "z", vec![ints("kernel_shape", &[3, 3]), ints("pads", &[1; 4])]),
+            node("Resize", &["z", "", "scales"], "u", vec![]),
+            node("Tile", &["u", "tiles"], "t", vec![]),
+            node("TopK", &["t", "k"], "v", vec![]),
+        ];
+        let weights = vec![weight("scales", &[1, 1, 2, 2]), weight("tiles", &[1, 8400, 4]), weight("k", &[300])];
+        assert_eq!(checked(nodes, weights).unwrap(), 5);
+    }
+
+    #[test]
+    fn the_number_of_nodes_is_limited() {
+        let chain = |count: usize| checked(vec![node("Relu", &["x"], "x", vec![]); count], Vec::new());
+        assert_eq!(chain(MAX_NODES).unwrap(), MAX_NODES);
+        assert!(chain(MAX_NODES + 1).unwrap_err().message().contains("20001 nodes"));
+    }
+}
