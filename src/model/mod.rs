@@ -380,12 +380,11 @@ fn as_u32(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|integer| integer.try_into().ok()).or_else(|| whole().map(|value| value as u32))
 }
 
-/// One number, or one for each level of the head: the largest counts.
+/// One number, or one for each level of the head: the largest counts. 0 says that there is none.
 fn parse_stride(value: Value) -> Option<u32> {
-    let positive = |value: &Value| as_u32(value).filter(|&stride| stride > 0);
     match value {
-        Value::Array(strides) => strides.iter().map(positive).collect::<Option<Vec<_>>>()?.into_iter().max(),
-        value => positive(&value),
+        Value::Array(strides) => strides.iter().map(as_u32).collect::<Option<Vec<_>>>()?.into_iter().max(),
+        value => as_u32(&value),
     }
 }
 
@@ -446,7 +445,7 @@ mod tests {
     fn strides_and_sizes_are_numbers() {
         let stride = |text: &str| literal::parse(text).and_then(parse_stride);
         assert_eq!((stride("32"), stride("32.0"), stride("[8, 16, 32]")), (Some(32), Some(32), Some(32)));
-        for text in ["-1", "0", "nan", "'32'", "1+1+1", "0x20", "[]", "[8, 0]", "1.5", "[[[1]]]"] {
+        for text in ["-1", "nan", "'32'", "1+1+1", "0x20", "[]", "[8, -1]", "1.5", "[[[1]]]"] {
             assert_eq!(stride(text), None, "{text}");
         }
         let size = |text: &str| literal::parse(text).and_then(parse_size);

@@ -110,7 +110,7 @@ impl Scope {
             if let (Some(tensor), Some(output)) = (value, node.output.first()) {
                 self.constant(output, tensor)?;
             } else if let Some(output) = node.output.first() {
-                let values = ["value_int", "value_ints", "value_float", "value_floats"].map(|name| numbers(name));
+                let values = ["value_int", "value_ints", "value_float", "value_floats"].map(&numbers);
                 self.constants.insert(output.clone(), values.concat());
             }
         }
@@ -139,7 +139,7 @@ impl Scope {
                 if scales > MAX_SCALE {
                     return too_much(format!("enlarges a tensor {scales:e} times"));
                 }
-                if node.op_type == "Resize" && name(3) != "" { of(3) } else { size(0) * scales }
+                if node.op_type == "Resize" && !name(3).is_empty() { of(3) } else { size(0) * scales }
             }
             "Pad" => {
                 let pads = if node.input.len() > 1 { constant(1).to_vec() } else { numbers("pads") };
@@ -183,8 +183,9 @@ impl Scope {
                 let shaped = matches!(node.op_type.as_str(), "Reshape" | "Unsqueeze" | "Squeeze" | "Clip");
                 if shaped { size(0) } else { largest() }
             }
+            "Constant" => node.output.first().and_then(|name| self.sizes.get(name)).copied().unwrap_or(1.0),
             // Their results are smaller than what they are made of, or that is not known.
-            _ => 0.0,
+            _ => 1.0,
         })
     }
 }
@@ -351,13 +352,16 @@ mod tests {
             ("TopK", &["x", "w"], vec![], vec![weight("w", &[huge])]),
             ("Resize", &["x", "", "", "w"], vec![], vec![weight("w", &[1, 1, 1 << 20, 1 << 20])]),
             ("Resize", &["x", "", "w"], vec![], vec![weight("w", &[1, 1, 99, 99])]),
+            ("Tile", &["r", "w"], vec![], vec![weight("w", &[huge])]),
             ("Pad", &["x", "w"], vec![], vec![weight("w", &[0, 0, 1 << 20, 0, 0, 1 << 20])]),
             ("Conv", &["x", "w"], vec![ints("pads", &[70, 0, 70, 0])], vec![]),
             ("MaxPool", &["x"], vec![ints("kernel_shape", &[3, 3]), ints("pads", &[1 << 20; 4])], vec![]),
             ("MaxPool", &["x"], vec![ints("kernel_shape", &[1 << 30, 1])], vec![]),
             ("ConvTranspose", &["x", "w"], vec![ints("strides", &[1 << 20, 1])], vec![]),
         ] {
-            let error = checked(vec![node(op, input, "y", attributes)], weights).unwrap_err();
+            // What comes in from an operator that is not looked into has one element at least.
+            let nodes = vec![node("Gather", &["x"], "r", vec![]), node(op, input, "y", attributes)];
+            let error = checked(nodes, weights).unwrap_err();
             assert!(error.message().contains(op) && error.message().contains("Export the model again"), "{error}");
         }
         // Each doubles what is there.
