@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::cuda::driver::Context;
+use crate::core::cuda::driver::Context;
 
 /// A GPU for a test; where there is none, the test says that it is left out, and fails if there has to be one (`REQUIRE_GPU`).
 pub(crate) fn gpu() -> Option<Context> {

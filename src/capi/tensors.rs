@@ -5,12 +5,12 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::{SessionHandle, contained, done, find, give, null, wrong};
-use crate::backend::batcher::Lost;
-use crate::dlpack::{self, Consumer};
-use crate::error::Result;
-use crate::memory::Pool;
-use crate::meta::tensor::{Payload, TensorMeta};
-use crate::tensor::{Tensor, Tensors};
+use crate::backends::batcher::Lost;
+use crate::core::dlpack::{self, Consumer};
+use crate::core::error::Result;
+use crate::core::memory::Pool;
+use crate::core::tensor::{Tensor, Tensors};
+use crate::gst::meta::tensor::{Payload, TensorMeta};
 
 /// See `gsttrt.h`.
 ///

@@ -1,0 +1,254 @@
+//! Work that is queued again and again: recorded once, then queued by one call instead of one for each kernel.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ptr;
+
+use cudarc::driver::{result, sys};
+
+use super::driver::{Check, Context, Function, Launch, Stream};
+use crate::core::error::Result;
+
+/// What a stream was given once, to be given again. Addresses are those of then.
+pub struct Graph {
+    context: Context,
+    raw: sys::CUgraphExec,
+}
+
+// SAFETY: CUDA graphs may be used by any thread, one at a time; launching takes the exclusive reference that says so.
+unsafe impl Send for Graph {}
+
+impl Stream {
+    /// Records what `queue` queues on this stream, and runs none of it.
+    ///
+    /// # Errors
+    /// `queue`'s own, or `Run` where something in it cannot be recorded: memory that is allocated, a wait of the host. The
+    /// stream is as before then.
+    pub fn capture(&self, queue: impl FnOnce() -> Result<()>) -> Result<Graph> {
+        let context = self.context().clone();
+        let _entered = context.enter()?;
+        let capture = Capture::begin(self)?;
+        queue()?;
+        let captured = capture.end()?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: the captured graph is alive, and not needed once it is instantiated.
+        unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, captured.0, 0) }.result().or_fail(RECORDING)?;
+        Ok(Graph { context: context.clone(), raw })
+    }
+}
+
+const RECORDING: &str = "Cannot record GPU work";
+
+/// A stream that records, in the context that is current. Dropping this ends it, after an error or a panic of what is recorded too, and
+/// destroys what was recorded.
+struct Capture<'a>(&'a Stream);
+
+/// What was recorded; destroyed when dropped.
+struct Captured(sys::CUgraph);
+
+impl<'a> Capture<'a> {
+    fn begin(stream: &'a Stream) -> Result<Self> {
+        // Thread-local: what other threads do meanwhile is no matter of ours.
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is alive, as it is borrowed. The recording is ended by `end` or by the drop.
+        unsafe { result::stream::begin_capture(stream.raw().cast(), mode) }.or_fail(RECORDING)?;
+        Ok(Capture(stream))
+    }
+
+    fn end(self) -> Result<Captured> {
+        let stream = std::mem::ManuallyDrop::new(self).0;
+        // SAFETY: the stream is alive and records; what it recorded is ours.
+        unsafe { result::stream::end_capture(stream.raw().cast()) }.map(Captured).or_fail(RECORDING)
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        // SAFETY: as in `end`, which was not called. Why recording failed is told already.
+        let _ = unsafe { result::stream::end_capture(self.0.raw().cast()) }.map(Captured);
+    }
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        // SAFETY: it is ours. Where nothing was recorded there is none, which CUDA refuses.
+        let _ = unsafe { sys::cuGraphDestroy(self.0) };
+    }
+}
+
+impl Graph {
+    /// Queues all of it.
+    ///
+    /// # Safety
+    /// Everything that it was recorded with is still there, and stays until it is done.
+    pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
+        // SAFETY: the stream is alive; the rest says the caller.
+        unsafe { self.launch_on(stream.raw()) }
+    }
+
+    /// The same on a stream that somebody else made; NULL is the default one.
+    ///
+    /// # Safety
+    /// As for [`Graph::launch`]; `stream` is a stream of the graph's context, and alive.
+    pub unsafe fn launch_on(&mut self, stream: *mut c_void) -> Result<()> {
+        let _entered = self.context.enter()?;
+        // SAFETY: the graph is alive; the rest says the caller.
+        unsafe { sys::cuGraphLaunch(self.raw, stream.cast()) }.result().or_fail("Cannot start recorded GPU work")
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.context.enter() {
+            // SAFETY: ours, and not used after this; work of it that is still queued is not affected.
+            let _ = unsafe { sys::cuGraphExecDestroy(self.raw) };
+        }
+    }
+}
+
+/// A kernel with what it is told.
+pub struct KernelNode<'a> {
+    function: &'a Function,
+    shape: Launch,
+    parameters: *const c_void,
+    told: PhantomData<&'a ()>,
+}
+
+impl<'a> KernelNode<'a> {
+    /// `parameters` is the one structure that the kernel takes by value.
+    pub fn new<P: Copy>(function: &'a Function, shape: Launch, parameters: &'a P) -> Self {
+        KernelNode { function, shape, parameters: ptr::from_ref(parameters).cast(), told: PhantomData }
+    }
+
+    /// Has CUDA copy it all.
+    fn tell(&self, take: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> sys::CUresult) -> Result<()> {
+        let Launch { grid, block, shared } = self.shape;
+        let mut parameters = [self.parameters.cast_mut()];
+        let node = sys::CUDA_KERNEL_NODE_PARAMS {
+            func: self.function.raw,
+            gridDimX: grid.0,
+            gridDimY: grid.1,
+            gridDimZ: grid.2,
+            blockDimX: block.0,
+            blockDimY: block.1,
+            blockDimZ: block.2,
+            sharedMemBytes: shared,
+            kernelParams: parameters.as_mut_ptr(),
+            extra: ptr::null_mut(),
+            kern: ptr::null_mut(),
+            ctx: ptr::null_mut(),
+        };
+        take(&node).result().or_fail("Cannot make a chain of GPU kernels")
+    }
+}
+
+/// Kernels one after the other, of which each may be told something else before the next launch. Unlike a recording it does
+/// not depend on where tensors lie. They have the [priority](Stream::launch) that kernels have on a stream.
+pub struct LaunchList {
+    graph: Graph,
+    /// What `graph` was made from, which the nodes belong to.
+    plan: sys::CUgraph,
+    nodes: Vec<sys::CUgraphNode>,
+}
+
+// SAFETY: as for graphs.
+unsafe impl Send for LaunchList {}
+
+impl LaunchList {
+    /// # Safety
+    /// Each kernel takes exactly what it is told.
+    pub unsafe fn new<'a>(stream: &Stream, calls: impl IntoIterator<Item = KernelNode<'a>>) -> Result<Self> {
+        const WHAT: &str = "Cannot make a chain of GPU kernels";
+        const BY_NODE: sys::CUgraphInstantiate_flags =
+            sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+        let (context, priority) = (stream.context(), stream.priority());
+        let _entered = context.enter()?;
+        let (mut plan, mut raw) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: writes a handle.
+        unsafe { sys::cuGraphCreate(&mut plan, 0) }.result().or_fail(WHAT)?;
+        let mut nodes: Vec<sys::CUgraphNode> = Vec::new();
+        let add = |call: KernelNode| {
+            let (before, mut node) = (nodes.last().copied(), ptr::null_mut());
+            let (first, count) = before.as_ref().map_or((ptr::null(), 0), |before| (ptr::from_ref(before), 1));
+            // SAFETY: writes a handle; the graph and the node before are alive, the rest says the caller.
+            call.tell(|told| unsafe { sys::cuGraphAddKernelNode_v2(&mut node, plan, first, count, told) })?;
+            nodes.push(node);
+            let id = sys::CUkernelNodeAttrID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+            // SAFETY: the node is alive, and the value that of this attribute.
+            unsafe { sys::cuGraphKernelNodeSetAttribute(node, id, &priority) }.result().or_fail(WHAT)
+        };
+        // SAFETY: as above.
+        let made = calls.into_iter().try_for_each(add).and_then(|()| {
+            unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, plan, BY_NODE.0.into()) }.result().or_fail(WHAT)
+        });
+        if made.is_err() {
+            // SAFETY: it is ours, and nobody has seen it.
+            let _ = unsafe { sys::cuGraphDestroy(plan) };
+        }
+        made.map(|()| LaunchList { graph: Graph { context: context.clone(), raw }, plan, nodes })
+    }
+
+    /// Tells one of the kernels something else, from the next launch on. It must be the same kernel.
+    ///
+    /// # Safety
+    /// As for [`LaunchList::new`].
+    pub unsafe fn tell(&mut self, index: usize, call: &KernelNode) -> Result<()> {
+        let _entered = self.graph.context.enter()?;
+        let (raw, node) = (self.graph.raw, self.nodes[index]);
+        // SAFETY: graph and node are alive; what was launched before keeps what it was told. The rest says the caller.
+        call.tell(|told| unsafe { sys::cuGraphExecKernelNodeSetParams_v2(raw, node, told) })
+    }
+
+    /// Queues all of them.
+    ///
+    /// # Safety
+    /// Every address that they were told stays valid until they are done.
+    pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { self.graph.launch(stream) }
+    }
+}
+
+impl Drop for LaunchList {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.graph.context.enter() {
+            // SAFETY: it is ours; `graph` does not need it.
+            let _ = unsafe { sys::cuGraphDestroy(self.plan) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::core::error::{Error, ErrorKind};
+
+    #[test]
+    fn a_stream_works_on_after_a_recording_that_failed() {
+        let Some(context) = crate::test::gpu() else { return };
+        let stream = Stream::new(&context).unwrap();
+        let block = crate::core::memory::DevicePool::new(&context).take(16).unwrap();
+        // SAFETY: the block has so many bytes, and stays until the stream is idle.
+        let clear = || unsafe { stream.clear(block.address(), 16) };
+        let failed = stream.capture(|| {
+            clear()?;
+            Err(Error::new(ErrorKind::Run, "It fails"))
+        });
+        assert_eq!(failed.err().unwrap().message(), "It fails.");
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            stream.capture(|| {
+                clear().unwrap();
+                panic!("It panics")
+            })
+        }));
+        assert!(panicked.is_err());
+        // Neither a wait of the host nor another recording could be while the stream still records.
+        stream.synchronize().unwrap();
+        let mut graph = stream.capture(clear).unwrap();
+        // SAFETY: the block stays until the stream is idle.
+        unsafe { graph.launch(&stream) }.unwrap();
+        stream.synchronize().unwrap();
+    }
+}
