@@ -205,13 +205,15 @@ impl DeviceBlock {
     /// The same into `bytes`. No more than there are.
     pub fn read_into(&self, bytes: &mut [u8]) -> Result<()> {
         assert!(bytes.len() <= self.bytes);
-        raw::read(self.context(), self.address, bytes)
+        // SAFETY: the block has as many bytes, which its owner keeps.
+        unsafe { raw::read(self.context(), self.address, bytes) }
     }
 
     /// Copies from the host and waits for that. No more bytes than there are.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         assert!(bytes.len() <= self.bytes);
-        raw::write(self.context(), self.address, bytes)
+        // SAFETY: the block has as many bytes, which its owner keeps; whoever has queued work on them waits first.
+        unsafe { raw::write(self.context(), self.address, bytes) }
     }
 }
 

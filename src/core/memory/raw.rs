@@ -58,12 +58,14 @@ impl Device {
 
     /// Copies from the host; the caller has checked that there is room.
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
-        write(&self.context, self.address + at as u64, bytes)
+        // SAFETY: allocated, with as many bytes, as the caller has checked; borrowed alone.
+        unsafe { write(&self.context, self.address + at as u64, bytes) }
     }
 
     /// Copies to the host; the caller has checked that there are as many.
     pub fn read(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
-        read(&self.context, self.address + at as u64, bytes)
+        // SAFETY: allocated, with as many bytes, as the caller has checked.
+        unsafe { read(&self.context, self.address + at as u64, bytes) }
     }
 
     /// Copies from a GPU, this one or another; the caller has checked that both have as many.
@@ -92,20 +94,26 @@ impl Drop for Device {
     }
 }
 
-/// Copies from the host to GPU memory, of which there is enough, and waits for that.
-pub(super) fn write(context: &Context, address: u64, bytes: &[u8]) -> Result<()> {
+/// Copies from the host to GPU memory, and waits for that.
+///
+/// # Safety
+/// There are as many bytes of that context's GPU at the address, which nobody else uses meanwhile.
+pub(super) unsafe fn write(context: &Context, address: u64, bytes: &[u8]) -> Result<()> {
     let _entered = context.enter()?;
     counters::uploaded(bytes.len());
-    // SAFETY: as the callers say. The null stream is the one that copies, and of pageable memory the call only waits until all
+    // SAFETY: there is room, as the caller says. The null stream is the one that copies, and of pageable memory the call only waits until all
     // is staged.
     unsafe { result::memcpy_htod_sync(address, bytes).and_then(|()| result::stream::synchronize(ptr::null_mut())) }
         .or_fail("Cannot write GPU memory")
 }
 
-/// Copies GPU memory, of which there is enough, to the host, and waits for that.
-pub(super) fn read(context: &Context, address: u64, bytes: &mut [u8]) -> Result<()> {
+/// Copies GPU memory to the host, and waits for that.
+///
+/// # Safety
+/// There are as many bytes of that context's GPU at the address.
+pub(super) unsafe fn read(context: &Context, address: u64, bytes: &mut [u8]) -> Result<()> {
     let _entered = context.enter()?;
-    // SAFETY: as the callers say.
+    // SAFETY: there are as many, as the caller says.
     unsafe { result::memcpy_dtoh_sync(bytes, address) }.or_fail("Cannot read GPU memory")?;
     counters::downloaded(bytes.len());
     Ok(())
