@@ -59,7 +59,7 @@ check_headers() {
 }
 
 clippy() {
-    cargo clippy --locked --all-targets "$@" -- --deny warnings
+    cargo clippy --locked --workspace --all-targets "$@" -- --deny warnings
 }
 
 lint() {
@@ -73,7 +73,7 @@ lint() {
 # From nothing, or pages of items that were removed would stay.
 document() {
     rm -rf "${CARGO_TARGET_DIR:-target}/doc"
-    RUSTDOCFLAGS=--deny=warnings cargo doc --locked --no-deps --quiet
+    RUSTDOCFLAGS=--deny=warnings cargo doc --locked --workspace --no-deps --quiet
 }
 
 # detect_and_score NAME CLIP TRUTH: the main job on a clip, its boxes compared with the true ones.
@@ -105,7 +105,7 @@ setup_tests
 cd "$ROOT"
 mkdir -p "$SCRATCH"
 
-step "format" cargo fmt --check
+step "format" cargo fmt --all --check
 step "shell scripts" check_scripts
 step "Python scripts" check_python
 step "dependencies" tests/dependencies.py
@@ -114,9 +114,9 @@ step "dependencies" tests/dependencies.py
 step "kernels are what their sources give" kernels/build.sh --check
 lint
 # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.
-step "build" cargo build --locked --lib --examples
-step "tests" cargo nextest run --locked
-step "examples in the documentation" cargo test --locked --doc --quiet
+step "build" cargo build --locked --workspace --lib --examples
+step "tests" cargo nextest run --locked --workspace
+step "examples in the documentation" cargo test --locked --workspace --doc --quiet
 step "documentation" document
 step "public API" tests/api.py
 step "detect.sh on the sample clip" detect_sample
