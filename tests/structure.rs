@@ -194,8 +194,9 @@ fn a_name_is_one_type() {
             places.entry(name).or_default().push(module.clone());
         }
     }
-    // A GObject class and its implementation have one name, as in all of gstreamer-rs.
-    let is_class = |modules: &[String]| matches!(modules, [class, imp] if *imp == format!("{class}::imp"));
+    // A GObject class or a meta and its implementation have one name, as in all of gstreamer-rs.
+    let is_class =
+        |modules: &[String]| matches!(modules, [class, imp] if imp == class || *imp == format!("{class}::imp"));
     let twice: Vec<_> = places.iter().filter(|(_, modules)| modules.len() > 1 && !is_class(modules)).collect();
     assert!(twice.is_empty(), "names of several types:\n{twice:#?}");
 }

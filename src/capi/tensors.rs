@@ -123,7 +123,7 @@ pub unsafe extern "C" fn gst_trt_buffer_tensor_versioned(
     buffer: *const gst::ffi::GstBuffer,
     index: usize,
     stream: *mut c_void,
-    tensor: *mut *mut dlpack::Versioned,
+    tensor: *mut *mut dlpack::DlManagedVersioned,
 ) -> c_int {
     done(contained(|| {
         // SAFETY: as the header says, there is room.

@@ -15,7 +15,7 @@ use crate::core::tensor::{DType, Dims, Tensor, TensorDesc};
 /// `DLDevice`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Device {
+pub struct DlDevice {
     /// `DLDeviceType`
     pub kind: c_int,
     pub id: c_int,
@@ -31,7 +31,7 @@ pub const CUDA_HOST: c_int = 3;
 /// `DLDataType`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct DataType {
+pub struct DlDataType {
     /// `DLDataTypeCode`
     pub code: u8,
     pub bits: u8,
@@ -41,11 +41,11 @@ pub struct DataType {
 /// `DLTensor`
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct View {
+pub struct DlTensor {
     pub data: *mut c_void,
-    pub device: Device,
+    pub device: DlDevice,
     pub rank: c_int,
-    pub dtype: DataType,
+    pub dtype: DlDataType,
     pub shape: *mut i64,
     /// In elements; NULL where the last dimension is innermost and nothing is between elements.
     pub strides: *mut i64,
@@ -56,13 +56,13 @@ pub struct View {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Managed {
-    pub view: View,
+    pub view: DlTensor,
     /// The exporter's own.
     pub context: *mut c_void,
     pub deleter: Option<unsafe extern "C" fn(*mut Managed)>,
 }
 
-fn data_type(dtype: DType) -> DataType {
+fn data_type(dtype: DType) -> DlDataType {
     let (code, bits) = match dtype {
         DType::I8 => (0, 8),
         DType::I32 => (0, 32),
@@ -72,20 +72,20 @@ fn data_type(dtype: DType) -> DataType {
         DType::F32 => (2, 32),
         DType::Bool => (6, 8),
     };
-    DataType { code, bits, lanes: 1 }
+    DlDataType { code, bits, lanes: 1 }
 }
 
 /// `DLManagedTensorVersioned` of DLPack 1.0 and later
 #[derive(Debug)]
 #[repr(C)]
-pub struct Versioned {
+pub struct DlManagedVersioned {
     /// `DLPackVersion`: the major number, which says how this structure lies, and the minor one.
     pub version: [u32; 2],
     /// The exporter's own.
     pub context: *mut c_void,
-    pub deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    pub deleter: Option<unsafe extern "C" fn(*mut DlManagedVersioned)>,
     pub flags: u64,
-    pub view: View,
+    pub view: DlTensor,
 }
 
 /// `DLPACK_FLAG_BITMASK_READ_ONLY`
@@ -93,12 +93,12 @@ pub const READ_ONLY: u64 = 1;
 
 /// One of DLPack's two structures, around a view.
 trait Manager: Sized {
-    fn new(view: View, read_only: bool) -> Self;
+    fn new(view: DlTensor, read_only: bool) -> Self;
     fn set_context(&mut self, context: *mut c_void);
 }
 
 impl Manager for Managed {
-    fn new(view: View, _: bool) -> Self {
+    fn new(view: DlTensor, _: bool) -> Self {
         Managed { view, context: ptr::null_mut(), deleter: Some(free) }
     }
 
@@ -107,10 +107,10 @@ impl Manager for Managed {
     }
 }
 
-impl Manager for Versioned {
-    fn new(view: View, read_only: bool) -> Self {
+impl Manager for DlManagedVersioned {
+    fn new(view: DlTensor, read_only: bool) -> Self {
         let flags = if read_only { READ_ONLY } else { 0 };
-        Versioned { version: [1, 0], context: ptr::null_mut(), deleter: Some(free_versioned), flags, view }
+        DlManagedVersioned { version: [1, 0], context: ptr::null_mut(), deleter: Some(free_versioned), flags, view }
     }
 
     fn set_context(&mut self, context: *mut c_void) {
@@ -156,7 +156,7 @@ pub unsafe fn export_versioned(
     keep: Box<dyn Send + Sync>,
     consumer: Consumer,
     read_only: bool,
-) -> NonNull<Versioned> {
+) -> NonNull<DlManagedVersioned> {
     give_away(tensor, keep, consumer, read_only)
 }
 
@@ -167,15 +167,15 @@ fn give_away<M: Manager>(
     read_only: bool,
 ) -> NonNull<M> {
     let (data, device) = match (tensor.bytes(), tensor.device()) {
-        (Some(bytes), _) => (bytes.as_ptr().cast_mut().cast(), Device { kind: CPU, id: 0 }),
+        (Some(bytes), _) => (bytes.as_ptr().cast_mut().cast(), DlDevice { kind: CPU, id: 0 }),
         (_, Some(block)) => {
-            let device = Device { kind: CUDA, id: block.context().device() };
+            let device = DlDevice { kind: CUDA, id: block.context().device() };
             (ptr::without_provenance_mut(block.address() as usize), device)
         }
         (None, None) => unreachable!("a tensor is somewhere"),
     };
     let mut shape = tensor.desc().dims.to_vec();
-    let view = View {
+    let view = DlTensor {
         data,
         device,
         rank: shape.len() as c_int,
@@ -219,10 +219,10 @@ unsafe extern "C" fn free(managed: *mut Managed) {
 }
 
 /// The deleter of what [`export_versioned`] gave away.
-unsafe extern "C" fn free_versioned(managed: *mut Versioned) {
+unsafe extern "C" fn free_versioned(managed: *mut DlManagedVersioned) {
     if !managed.is_null() {
         // SAFETY: as above.
-        drop(unsafe { Box::from_raw((*managed).context.cast::<Exported<Versioned>>()) });
+        drop(unsafe { Box::from_raw((*managed).context.cast::<Exported<DlManagedVersioned>>()) });
     }
 }
 

@@ -29,7 +29,7 @@ pub const MEMORY_FEATURE: &str = "memory:CUDAMemory";
 const MAP_CUDA: ffi::GstMapFlags = 0x20000;
 
 /// What is used of libgstcuda.
-struct Library {
+struct GstCudaLibrary {
     context_new: unsafe extern "C" fn(device: c_uint) -> *mut ffi::GstObject,
     context_get_handle: unsafe extern "C" fn(context: *mut ffi::GstObject) -> *mut c_void,
     context_new_cuda_context: unsafe extern "C" fn(context: *mut ffi::GstObject) -> *mut ffi::GstContext,
@@ -45,8 +45,8 @@ struct Streams {
 }
 
 /// Opens it, once. Where it fails nothing of it may be called: it would end the process.
-fn library() -> Result<&'static Library> {
-    static LIBRARY: OnceLock<std::result::Result<Library, String>> = OnceLock::new();
+fn library() -> Result<&'static GstCudaLibrary> {
+    static LIBRARY: OnceLock<std::result::Result<GstCudaLibrary, String>> = OnceLock::new();
     driver::available()?;
     LIBRARY.get_or_init(open).as_ref().map_err(|cause| {
         Error::new(ErrorKind::Library, "Cannot use CUDA memory of GStreamer")
@@ -55,7 +55,7 @@ fn library() -> Result<&'static Library> {
     })
 }
 
-fn open() -> std::result::Result<Library, String> {
+fn open() -> std::result::Result<GstCudaLibrary, String> {
     use libloading::os::unix;
     const NODELETE: c_int = 0x1000; // its types can never be taken back from GLib
     // SAFETY: GStreamer's own library, which registers types when loaded and no more.
@@ -70,7 +70,7 @@ fn open() -> std::result::Result<Library, String> {
     }
     let load: unsafe extern "C" fn() -> glib::ffi::gboolean = symbol!(b"gst_cuda_load_library\0")?;
     let init_memory: unsafe extern "C" fn() = symbol!(b"gst_cuda_memory_init_once\0")?;
-    let found = Library {
+    let found = GstCudaLibrary {
         context_new: symbol!(b"gst_cuda_context_new\0")?,
         context_get_handle: symbol!(b"gst_cuda_context_get_handle\0")?,
         context_new_cuda_context: symbol!(b"gst_context_new_cuda_context\0")?,
@@ -93,13 +93,13 @@ fn open() -> std::result::Result<Library, String> {
 /// Whether frames in CUDA memory can be used on this machine.
 ///
 /// # Errors
-/// `Library`, with what is missing.
+/// `GstCudaLibrary`, with what is missing.
 pub fn available() -> Result<()> {
     library().map(drop)
 }
 
 /// A GstCudaContext, as the owner of our [`Context`].
-struct Owner(gst::Object);
+struct ContextOwner(gst::Object);
 
 /// Contexts that stand for GstCudaContexts.
 static KNOWN: Mutex<Vec<WeakContext>> = Mutex::new(Vec::new());
@@ -109,7 +109,7 @@ fn context_of(object: &gst::Object) -> Result<Context> {
     let library = library()?;
     let mut known = KNOWN.lock().unwrap();
     known.retain(|context| context.upgrade().is_some());
-    let same = |context: &Context| context.owner::<Owner>().is_some_and(|owner| owner.0 == *object);
+    let same = |context: &Context| context.owner::<ContextOwner>().is_some_and(|owner| owner.0 == *object);
     if let Some(context) = known.iter().filter_map(WeakContext::upgrade).find(same) {
         return Ok(context);
     }
@@ -117,7 +117,7 @@ fn context_of(object: &gst::Object) -> Result<Context> {
     // SAFETY: the object is a GstCudaContext, whose CUcontext lives as long as the object, which the owner keeps.
     let context = unsafe {
         let raw = (library.context_get_handle)(object.as_ptr());
-        Context::wrap(raw, device, Box::new(Owner(object.clone())))?
+        Context::wrap(raw, device, Box::new(ContextOwner(object.clone())))?
     };
     let _ = context.let_waits_sleep(); // all works without it
     known.push(context.downgrade());
@@ -132,7 +132,7 @@ fn known(device: i32) -> Option<Context> {
 }
 
 /// A new one.
-fn make(library: &Library, device: i32) -> Result<Context> {
+fn make(library: &GstCudaLibrary, device: i32) -> Result<Context> {
     // A wrong number would be answered with a log line only.
     let count = driver::device_count()?;
     if device >= count {
@@ -171,7 +171,7 @@ impl CudaContextSlot {
     /// that is then everybody's. `device` is the user's wish, -1 for none.
     ///
     /// # Errors
-    /// `Library` without CUDA, `Settings` for a device that is not there.
+    /// `GstCudaLibrary` without CUDA, `Settings` for a device that is not there.
     pub fn ensure(&self, element: &impl IsA<gst::Element>, device: i32) -> Result<Context> {
         driver::available()?;
         if let Some(context) = self.fitting(device) {
@@ -207,7 +207,7 @@ impl CudaContextSlot {
     }
 
     /// Another pipeline's, or a new one.
-    fn join_or_make(&self, library: &Library, element: &gst::Element, device: i32) -> Result<Context> {
+    fn join_or_make(&self, library: &GstCudaLibrary, element: &gst::Element, device: i32) -> Result<Context> {
         let context = match known(device.max(0)) {
             Some(context) => context,
             None => make(library, device)?,
@@ -322,7 +322,7 @@ impl CudaContextSlot {
 
 /// As others take it over; `None` for contexts that are not GStreamer's.
 fn share(context: &Context) -> Option<gst::Context> {
-    let Owner(object) = context.owner()?;
+    let ContextOwner(object) = context.owner()?;
     // SAFETY: the object is a GstCudaContext; the result is ours.
     library().ok().map(|library| unsafe { from_glib_full((library.context_new_cuda_context)(object.as_ptr())) })
 }
@@ -335,21 +335,21 @@ struct CudaMemory {
 }
 
 /// The one CUDA memory that a buffer consists of, if it does. Never asks a machine without CUDA.
-pub fn memory(buffer: &gst::BufferRef) -> Option<Memory<'_>> {
+pub fn memory(buffer: &gst::BufferRef) -> Option<CudaMemoryRef<'_>> {
     let library = library().ok().filter(|_| buffer.n_memory() == 1)?;
     let memory = buffer.peek_memory(0);
     // SAFETY: any memory may be asked.
     let is_cuda = unsafe { (library.is_cuda_memory)(memory.as_mut_ptr()) } != glib::ffi::GFALSE;
-    is_cuda.then_some(Memory { memory, library })
+    is_cuda.then_some(CudaMemoryRef { memory, library })
 }
 
 /// Memory on the GPU, of GStreamer.
-pub struct Memory<'a> {
+pub struct CudaMemoryRef<'a> {
     memory: &'a gst::MemoryRef,
-    library: &'static Library,
+    library: &'static GstCudaLibrary,
 }
 
-impl<'a> Memory<'a> {
+impl<'a> CudaMemoryRef<'a> {
     pub fn context(&self) -> Result<Context> {
         // SAFETY: it is a GstCudaMemory, which keeps its context.
         let object: gst::Object = unsafe { from_glib_none((*self.memory.as_ptr().cast::<CudaMemory>()).context) };
@@ -357,7 +357,7 @@ impl<'a> Memory<'a> {
     }
 
     /// Maps it for the GPU. `write` needs memory that nobody else sees.
-    pub fn map(&self, write: bool) -> Result<Mapped<'a>> {
+    pub fn map(&self, write: bool) -> Result<MappedCudaMemory<'a>> {
         let flags = MAP_CUDA | if write { ffi::GST_MAP_READ | ffi::GST_MAP_WRITE } else { ffi::GST_MAP_READ };
         let mut info = std::mem::MaybeUninit::<ffi::GstMapInfo>::zeroed();
         // SAFETY: known to be CUDA memory; `info` is written on success.
@@ -373,7 +373,12 @@ impl<'a> Memory<'a> {
                 let stream = (streams.memory_get_stream)(self.memory.as_mut_ptr());
                 (!stream.is_null()).then(|| (streams.stream_get_handle)(stream))
             });
-            Ok(Mapped { address: info.data as u64, stream: stream.and_then(NonNull::new), info, _memory: PhantomData })
+            Ok(MappedCudaMemory {
+                address: info.data as u64,
+                stream: stream.and_then(NonNull::new),
+                info,
+                _memory: PhantomData,
+            })
         }
     }
 }
@@ -388,7 +393,7 @@ impl<'a> Memory<'a> {
 ///     Ok(())
 /// }
 /// ```
-pub struct Mapped<'a> {
+pub struct MappedCudaMemory<'a> {
     pub address: u64,
     /// On which its last writer may still be at work.
     stream: Option<NonNull<c_void>>,
@@ -397,7 +402,7 @@ pub struct Mapped<'a> {
     _memory: PhantomData<&'a gst::MemoryRef>,
 }
 
-impl Mapped<'_> {
+impl MappedCudaMemory<'_> {
     /// Lets `ours` wait until what wrote the memory is done.
     pub fn order(&self, ours: &driver::Stream) -> Result<()> {
         match self.stream {
@@ -408,7 +413,7 @@ impl Mapped<'_> {
     }
 }
 
-impl Drop for Mapped<'_> {
+impl Drop for MappedCudaMemory<'_> {
     fn drop(&mut self) {
         // SAFETY: mapped in Memory::map; the memory is still borrowed.
         unsafe { ffi::gst_memory_unmap(self.info.memory, &mut self.info) }
@@ -423,7 +428,9 @@ pub fn pool(context: &Context, caps: &gst::Caps, size: u32, least: u32) -> Resul
             .remedy("Check the size of the frames and the GPU's free memory")
     };
     let library = library()?;
-    let Some(Owner(object)) = context.owner() else { return Err(failed("the context is not GStreamer's".into())) };
+    let Some(ContextOwner(object)) = context.owner() else {
+        return Err(failed("the context is not GStreamer's".into()));
+    };
     // SAFETY: the object is a GstCudaContext; the pool is ours.
     let pool: gst::BufferPool = unsafe { from_glib_full((library.buffer_pool_new)(object.as_ptr())) };
     let mut config = pool.config();

@@ -270,7 +270,7 @@ impl Format {
 pub struct GpuFrame<'a> {
     pub context: crate::core::cuda::driver::Context,
     pub planes: DevicePlanes,
-    mapped: cuda::Mapped<'a>,
+    mapped: cuda::MappedCudaMemory<'a>,
     _buffer: &'a gst::BufferRef,
 }
 

@@ -59,7 +59,7 @@ fn what_cannot_be_taken_is_left_alone() {
     let mut strides = [[3i64, 1], [1, 2], [6, 2]];
     let mut wide = [i64::MAX, 8];
     let mut negative = [-2i64, 3];
-    let change = |change: &mut dyn FnMut(&mut View), says: &str| {
+    let change = |change: &mut dyn FnMut(&mut DlTensor), says: &str| {
         let (drops, keep) = drops();
         let mut managed = export(&tensor, keep);
         // SAFETY: ours until it is imported, or freed.
@@ -118,14 +118,17 @@ fn memory_of_the_gpu_goes_there_and_back() {
 
 #[test]
 fn the_structure_of_dlpack_1_says_what_must_not_be_written() {
-    assert_eq!([std::mem::offset_of!(Versioned, flags), std::mem::offset_of!(Versioned, view)], [24, 32]);
+    assert_eq!(
+        [std::mem::offset_of!(DlManagedVersioned, flags), std::mem::offset_of!(DlManagedVersioned, view)],
+        [24, 32]
+    );
     let tensor = Tensor::from_slice("t", &[2], &[1f32, 2.0]);
     for (read_only, flags) in [(true, READ_ONLY), (false, 0)] {
         let (drops, keep) = drops();
         // SAFETY: no stream is used; what was just exported is there until its deleter is called, once.
         unsafe {
             let managed = export_versioned(&tensor, keep, Consumer::Unknown, read_only);
-            let Versioned { version, flags: said, view, deleter, .. } = managed.as_ref();
+            let DlManagedVersioned { version, flags: said, view, deleter, .. } = managed.as_ref();
             assert_eq!((*version, *said, view.rank), ([1, 0], flags, 1));
             assert_eq!(view.data.cast_const().cast(), tensor.bytes().unwrap().as_ptr());
             deleter.unwrap()(managed.as_ptr());

@@ -24,17 +24,17 @@ pub struct DeviceBlock {
     context: Context,
     address: u64,
     bytes: usize,
-    owner: Arc<Shared>,
+    owner: Arc<SharedBlock>,
 }
 
 /// The memory that blocks are parts of.
-struct Shared {
-    owner: Owner,
+struct SharedBlock {
+    owner: BlockOwner,
     /// Passed when work is done that nobody waits for who has a part of it.
     used: Mutex<Vec<Fence>>,
 }
 
-enum Owner {
+enum BlockOwner {
     Pool(PooledBuffer),
     /// Kept for its drop.
     Foreign {
@@ -42,13 +42,13 @@ enum Owner {
     },
 }
 
-impl Drop for Shared {
+impl Drop for SharedBlock {
     fn drop(&mut self) {
         let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..);
         match &mut self.owner {
-            Owner::Pool(lease) => used.for_each(|fence| lease.release_after(fence)),
+            BlockOwner::Pool(lease) => used.for_each(|fence| lease.release_after(fence)),
             // That the GPU failed is told by whoever asks it for something next.
-            Owner::Foreign { .. } => used.for_each(|fence| drop(fence.wait())),
+            BlockOwner::Foreign { .. } => used.for_each(|fence| drop(fence.wait())),
         }
     }
 }
@@ -126,9 +126,9 @@ impl BatchPool {
     }
 }
 
-impl Shared {
-    fn new(owner: Owner) -> Arc<Self> {
-        Arc::new(Shared { owner, used: Mutex::default() })
+impl SharedBlock {
+    fn new(owner: BlockOwner) -> Arc<Self> {
+        Arc::new(SharedBlock { owner, used: Mutex::default() })
     }
 }
 
@@ -137,7 +137,7 @@ impl DeviceBlock {
     pub(crate) fn new(lease: PooledBuffer) -> Self {
         let context = lease.context().expect("it is of a GPU").clone();
         let (address, bytes) = (lease.address().expect("it is of a GPU"), lease.bytes());
-        DeviceBlock { context, address, bytes, owner: Shared::new(Owner::Pool(lease)) }
+        DeviceBlock { context, address, bytes, owner: SharedBlock::new(BlockOwner::Pool(lease)) }
     }
 
     /// Memory of somebody else.
@@ -145,7 +145,12 @@ impl DeviceBlock {
     /// # Safety
     /// There are so many bytes of that context's GPU, as long as `owner` is there.
     pub unsafe fn foreign(context: &Context, address: u64, bytes: usize, owner: Arc<dyn Send + Sync>) -> Self {
-        DeviceBlock { context: context.clone(), address, bytes, owner: Shared::new(Owner::Foreign { _kept: owner }) }
+        DeviceBlock {
+            context: context.clone(),
+            address,
+            bytes,
+            owner: SharedBlock::new(BlockOwner::Foreign { _kept: owner }),
+        }
     }
 
     /// Work that is queued uses this until the fence is passed, so its pool gives it to nobody before, and who it is of does not get it

@@ -84,13 +84,13 @@ pub struct Pool {
 #[derive(Default)]
 struct FreeLists {
     /// By size; of each, those that came back last at the end.
-    idle: BTreeMap<usize, Vec<Idle>>,
+    idle: BTreeMap<usize, Vec<IdleBlocks>>,
     /// How often something came back.
     returns: u64,
     stats: PoolStats,
 }
 
-struct Idle {
+struct IdleBlocks {
     // Drop order: the wait first.
     after: PendingFence,
     buffer: Buffer,
@@ -158,7 +158,7 @@ impl Pool {
     pub fn take(&self, bytes: usize) -> Result<PooledBuffer> {
         let class = class(bytes);
         let mut shelves = self.shelves.lock().unwrap();
-        let idle = match shelves.take(class, Idle::is_free) {
+        let idle = match shelves.take(class, IdleBlocks::is_free) {
             Some(idle) => Some(idle),
             None if shelves.stats.in_use_bytes.saturating_add(class) > self.limits.in_use => {
                 return Err(Error::new(ErrorKind::Run, format!("The pool of {} memory is exhausted", self.place))
@@ -190,7 +190,7 @@ impl Pool {
             let freed = if pending.is_none() { shelves.clear() } else { Vec::new() };
             drop(shelves);
             match pending {
-                Some(Idle { buffer, .. }) => Ok(buffer), // once its fence is passed
+                Some(IdleBlocks { buffer, .. }) => Ok(buffer), // once its fence is passed
                 None if freed.is_empty() => Err(error),
                 None => {
                     drop(freed);
@@ -213,7 +213,7 @@ impl Default for Pool {
     }
 }
 
-impl Idle {
+impl IdleBlocks {
     fn is_free(&self) -> bool {
         self.after.0.iter().all(Fence::is_passed)
     }
@@ -221,20 +221,20 @@ impl Idle {
 
 impl FreeLists {
     /// The one that came back last is the one most likely in a cache.
-    fn take(&mut self, class: usize, suits: impl Fn(&Idle) -> bool) -> Option<Idle> {
+    fn take(&mut self, class: usize, suits: impl Fn(&IdleBlocks) -> bool) -> Option<IdleBlocks> {
         let idle = self.idle.get_mut(&class)?;
         let found = idle.iter().rposition(suits)?;
         self.stats.idle_bytes -= class;
         Some(idle.remove(found))
     }
 
-    fn clear(&mut self) -> Vec<Idle> {
+    fn clear(&mut self) -> Vec<IdleBlocks> {
         self.stats.idle_bytes = 0;
         std::mem::take(&mut self.idle).into_values().flatten().collect()
     }
 
     /// What is beyond the limit.
-    fn evict(&mut self, limit: usize) -> Vec<Idle> {
+    fn evict(&mut self, limit: usize) -> Vec<IdleBlocks> {
         let mut evicted = Vec::new();
         while self.stats.idle_bytes > limit {
             let oldest = self.idle.iter().filter_map(|(&class, idle)| Some((idle.first()?.returned, class))).min();
@@ -298,7 +298,7 @@ impl Drop for PooledBuffer {
         let mut shelves = home.lock().unwrap();
         shelves.returns += 1;
         let returned = shelves.returns;
-        shelves.idle.entry(self.class).or_default().push(Idle { after, buffer, returned });
+        shelves.idle.entry(self.class).or_default().push(IdleBlocks { after, buffer, returned });
         shelves.stats.came_back(self.class);
         shelves.stats.idle_bytes += self.class;
         let evicted = shelves.evict(self.limits.idle);

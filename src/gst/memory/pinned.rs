@@ -96,7 +96,7 @@ mod imp {
                 return Err(Error::new(ErrorKind::Run, format!("Cannot allocate {size} bytes of pinned memory")));
             };
             // Pages are more aligned than anybody asks for, and zeroed, as flags of the parameters may ask for.
-            let mut memory = gst::Memory::from_mut_slice(Bytes(Mapped::new(context, all)?));
+            let mut memory = gst::Memory::from_mut_slice(PinnedBytes(Mapped::new(context, all)?));
             let inner = memory.get_mut().expect("nobody else has it yet");
             inner.resize(params.prefix()..params.prefix() + size);
             Ok(memory)
@@ -104,9 +104,9 @@ mod imp {
     }
 
     /// What the memory owns.
-    struct Bytes(Mapped);
+    struct PinnedBytes(Mapped);
 
-    impl AsMut<[u8]> for Bytes {
+    impl AsMut<[u8]> for PinnedBytes {
         fn as_mut(&mut self) -> &mut [u8] {
             self.0.host_mut()
         }

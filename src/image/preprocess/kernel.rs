@@ -17,7 +17,7 @@ use crate::image::frame::{Colorimetry, PixelFormat};
 use crate::image::geometry::Letterbox;
 use crate::image::preprocess::HostPreprocessor as Twin;
 use crate::image::preprocess::color::{Convert, YuvToRgb};
-use crate::image::preprocess::sampler::{Axis, Sampler};
+use crate::image::preprocess::sampler::{SampleAxis, Sampler};
 use crate::image::transform::{Colors, InputSpec, TensorLayout};
 
 /// Frames of one launch.
@@ -32,7 +32,7 @@ pub struct PreprocessKernel {
     function: Function,
     /// The same for chroma in pairs that are not aligned to both samples, which it reads one by one.
     one_by_one: Option<Function>,
-    parameters: Parameters,
+    parameters: PreprocessParams,
     format: PixelFormat,
     letterbox: Letterbox,
     /// What `parameters` has the addresses of.
@@ -45,7 +45,7 @@ pub struct PreprocessKernel {
 /// `Frame` of the kernel.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
-struct View {
+struct FrameView {
     planes: [u64; 3],
     tensor: u64,
     strides: [u32; 3],
@@ -62,11 +62,11 @@ struct Position {
     others_weight: f32,
 }
 
-/// `Parameters` of the kernel.
+/// `PreprocessParams` of the kernel.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Parameters {
-    frames: [View; MAX_BATCH],
+struct PreprocessParams {
+    frames: [FrameView; MAX_BATCH],
     columns: u64,
     rows: u64,
     left: u32,
@@ -89,8 +89,8 @@ struct Parameters {
     pad: f32,
 }
 
-const _: () = assert!(size_of::<View>() == 48 && size_of::<Position>() == 16);
-const _: () = assert!(size_of::<Parameters>() == MAX_BATCH * 48 + 128);
+const _: () = assert!(size_of::<FrameView>() == 48 && size_of::<Position>() == 16);
+const _: () = assert!(size_of::<PreprocessParams>() == MAX_BATCH * 48 + 128);
 
 impl PreprocessKernel {
     /// For frames of `width` × `height` and tensors as `spec` says. `color` matters to YUV and gray formats.
@@ -121,8 +121,8 @@ impl PreprocessKernel {
         let samples_reversed = format.rgb_offsets() == Some([2, 1, 0]);
         // What one of gray repeats in three channels.
         let channel = |c: usize| twin.channels.get(c).unwrap_or(&twin.channels[0]);
-        let parameters = Parameters {
-            frames: [View::default(); MAX_BATCH],
+        let parameters = PreprocessParams {
+            frames: [FrameView::default(); MAX_BATCH],
             columns: block.address(),
             rows: block.address() + size_of_val(&columns[..]) as u64,
             left: letterbox.x,
@@ -232,7 +232,7 @@ impl PreprocessKernel {
         planes.get(1).is_some_and(is_aligned)
     }
 
-    fn view(&self, planes: &[DevicePlane], tensor: u64) -> Result<View> {
+    fn view(&self, planes: &[DevicePlane], tensor: u64) -> Result<FrameView> {
         let Letterbox { frame_width, frame_height, tensor_width, .. } = self.letterbox;
         check_planes(planes, self.format, frame_width as usize, frame_height as usize)?;
         let [first, second] = [0, 1].map(|i| planes.get(i).copied().unwrap_or_default());
@@ -240,7 +240,7 @@ impl PreprocessKernel {
         let offset = self.format.pixel_bytes() as u64;
         let behind = DevicePlane { address: second.address + offset, ..second };
         let all = [first, second, planes.get(2).copied().unwrap_or(behind)];
-        Ok(View {
+        Ok(FrameView {
             planes: all.map(|plane| plane.address),
             tensor,
             strides: all.map(|plane| plane.stride as u32),
@@ -266,11 +266,11 @@ fn step(sampler: &Sampler) -> u32 {
     if sampler.row_bytes > sampler.pixel { sampler.pixel as u32 } else { 0 }
 }
 
-fn falls_on_samples(axis: &Axis) -> bool {
+fn falls_on_samples(axis: &SampleAxis) -> bool {
     axis.weight.iter().all(|&weight| weight == 0.0)
 }
 
-fn positions(first: &Axis, others: &Axis) -> Vec<Position> {
+fn positions(first: &SampleAxis, others: &SampleAxis) -> Vec<Position> {
     let others = others.near.iter().zip(&others.weight);
     let both = first.near.iter().zip(&first.weight).zip(others);
     let position =

@@ -29,24 +29,24 @@ fn chroma(sampling: Chroma, color: Colorimetry) -> [Siting; 2] {
 }
 
 /// Where one axis is sampled: between `near` and the sample after it, which counts `weight`; 0 at the last.
-pub(crate) struct Axis {
+pub(crate) struct SampleAxis {
     pub near: Vec<u32>,
     pub weight: Vec<f32>,
 }
 
-impl Axis {
+impl SampleAxis {
     /// `scaled` positions over `samples` samples of an axis where the frame has `frame` pixels.
     fn new(frame: u32, scaled: u32, samples: u32, siting: Siting) -> Self {
         let (s, c) = match siting {
             Siting::Between(s, c) => (s, c),
-            Siting::InCommon => return Axis::new(frame, scaled, frame, Siting::Between(1, 1)).in_pairs(),
+            Siting::InCommon => return SampleAxis::new(frame, scaled, frame, Siting::Between(1, 1)).in_pairs(),
         };
         let (den, last) = (2 * s * scaled, samples - 1);
         let (near, weight) = (0..scaled)
             .map(|i| ((2 * i + 1) * frame).saturating_sub(c * scaled))
             .map(|num| if num / den < last { (num / den, (num % den) as f32 / den as f32) } else { (last, 0.0) })
             .unzip();
-        Axis { near, weight }
+        SampleAxis { near, weight }
     }
 
     /// The positions between pixels in samples that pairs of them have in common. Within a pair there is nothing to interpolate.
@@ -159,7 +159,7 @@ fn wide(word: u16) -> f32 {
 }
 
 /// What the columns need of one row of a plane: a [`Pair`] each, in memory that fits the widest.
-struct Row {
+struct SampleRow {
     index: u32,
     pairs: Vec<u64>,
 }
@@ -176,10 +176,10 @@ pub(crate) struct Sampler {
     pub row_bytes: usize,
     pub plane_rows: usize,
     /// Indices are bytes.
-    pub columns: Axis,
-    pub rows: Axis,
+    pub columns: SampleAxis,
+    pub rows: SampleAxis,
     /// The rows next to the position, kept because the next position often needs one of them.
-    around: [Row; 2],
+    around: [SampleRow; 2],
 }
 
 impl Sampler {
@@ -220,8 +220,8 @@ impl Sampler {
     ) -> Self {
         let &Letterbox { frame_width, frame_height, width, height, .. } = letterbox;
         let samples = (row_bytes / pixel) as u32;
-        let columns = Axis::new(frame_width, width, samples, x).in_bytes(samples, pixel as u32);
-        let row = || Row { index: NO_ROW, pairs: vec![0; width as usize] };
+        let columns = SampleAxis::new(frame_width, width, samples, x).in_bytes(samples, pixel as u32);
+        let row = || SampleRow { index: NO_ROW, pairs: vec![0; width as usize] };
         Sampler {
             plane,
             pixel,
@@ -230,7 +230,7 @@ impl Sampler {
             row_bytes,
             plane_rows: rows,
             columns,
-            rows: Axis::new(frame_height, height, rows as u32, y),
+            rows: SampleAxis::new(frame_height, height, rows as u32, y),
             around: [row(), row()],
         }
     }

@@ -14,10 +14,10 @@ use crate::core::error::Result;
 ///
 /// Declare it after what the work uses: variables are dropped in the reverse order, so the wait comes first.
 #[must_use]
-pub(crate) struct Queued<Q: Queue = OnStream>(Option<Q>);
+pub(crate) struct Queued<Q: WorkQueue = OnStream>(Option<Q>);
 
 /// What [`Queued`] wants of a stream.
-pub(crate) trait Queue {
+pub(crate) trait WorkQueue {
     /// Waits until it is idle. That this fails, because the GPU does, is told by what is asked for next.
     fn finish(&self);
 }
@@ -30,7 +30,7 @@ pub(crate) struct OnStream {
     _ours: Option<Arc<RawStream>>,
 }
 
-impl Queue for OnStream {
+impl WorkQueue for OnStream {
     fn finish(&self) {
         #[cfg(test)]
         super::faults::synchronized();
@@ -73,7 +73,7 @@ impl Queued {
     }
 }
 
-impl<Q: Queue> Queued<Q> {
+impl<Q: WorkQueue> Queued<Q> {
     /// Somebody else knows of the work now, if this succeeds.
     fn end<T>(mut self, record: impl FnOnce(&Q) -> Result<T>) -> Result<T> {
         let recorded = record(self.0.as_ref().expect("until drop"))?;
@@ -82,7 +82,7 @@ impl<Q: Queue> Queued<Q> {
     }
 }
 
-impl<Q: Queue> Drop for Queued<Q> {
+impl<Q: WorkQueue> Drop for Queued<Q> {
     fn drop(&mut self) {
         if let Some(queue) = &self.0 {
             queue.finish();
@@ -101,7 +101,7 @@ mod tests {
     /// Writes down what happens.
     struct Log<'a>(&'a RefCell<Vec<&'static str>>);
 
-    impl Queue for Log<'_> {
+    impl WorkQueue for Log<'_> {
         fn finish(&self) {
             self.0.borrow_mut().push("wait");
         }
