@@ -570,7 +570,7 @@ fn tensors_of_frames_cannot_be_written_by_mistake() {
         // The old structure has no such flag, so what may be written is a copy.
         let mut old = ptr::null_mut();
         assert_eq!(gst_trt_buffer_tensor(buffer.as_ptr(), 0, ptr::null_mut(), &mut old), 0);
-        let bytes = |view: &dlpack::View| std::slice::from_raw_parts_mut(view.data.cast::<u8>(), 3 * 64 * 64);
+        let bytes = |view: &dlpack::DlTensor| std::slice::from_raw_parts_mut(view.data.cast::<u8>(), 3 * 64 * 64);
         assert!(bytes(&(*old).view) == bytes(&ours.view));
         bytes(&(*old).view).fill(1);
         assert!(bytes(&ours.view).iter().all(|&byte| byte == 128));

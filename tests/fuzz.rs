@@ -17,7 +17,7 @@ use common::random::Random;
 use common::{scratch, shapes};
 use gsttrt::backends::tensorrt::header::Header;
 use gsttrt::backends::{self, Backend};
-use gsttrt::core::dlpack::{self, DataType, Device, Managed, View};
+use gsttrt::core::dlpack::{self, DlDataType, DlDevice, DlTensor, Managed};
 use gsttrt::core::error::Result;
 use gsttrt::core::memory::Pool;
 use gsttrt::core::tensor::{Tensor, Tensors};
@@ -169,11 +169,11 @@ fn tensors_of_other_frameworks() {
             (0..rank).map(|_| random.one_of(&[0, 1, 2, 3, -1, i64::MAX, i64::MIN, 1 << 33])).collect();
         let mut strides = shape.clone();
         let mut data = vec![0u64; 64];
-        let view = View {
+        let view = DlTensor {
             data: if random.below(8) == 0 { ptr::null_mut() } else { data.as_mut_ptr().cast() },
-            device: Device { kind: random.one_of(&[1, 1, 1, 2, 3, 99, -1]), id: random.one_of(&[0, -1, 7]) },
+            device: DlDevice { kind: random.one_of(&[1, 1, 1, 2, 3, 99, -1]), id: random.one_of(&[0, -1, 7]) },
             rank: random.one_of(&[rank as i32, rank as i32, rank as i32, -1, i32::MIN]),
-            dtype: DataType {
+            dtype: DlDataType {
                 code: random.one_of(&[0, 1, 2, 2, 6, 255]),
                 bits: random.one_of(&[0, 7, 8, 16, 32, 64]),
                 lanes: random.one_of(&[0, 1, 1, 1, 2]),
