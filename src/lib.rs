@@ -6,7 +6,8 @@
 //!   named arrays in such memory.
 //! * [`dlpack`]: tensors to and from other frameworks.
 //! * [`stats`]: what frames cost, noted where it happens.
-//! * [`vision`]: the image side of detection, pure: preprocess, head layouts, suppression, drawing.
+//! * [`vision`]: the image side of detection, pure: preprocess, geometry, drawing. [`heads`]: what a model's outputs mean;
+//!   [`postprocess`]: from these to results on the frame.
 //! * [`cuda`]: the GPU: driver, kernels, GStreamer's CUDA.
 //! * [`tensorrt`]: TensorRT, found at run time.
 //! * [`model`]: what a model file says about itself; [`backend`]: what runs it.
@@ -16,17 +17,19 @@
 //! * [`trtpreprocess`], [`trtinfer`], [`trtnms`]: the elements, thin: settings, caps, one call per frame.
 //!
 //! Arrows run one way: elements use everything, `session` all but elements and `video`, `backend`, `model` and `meta` use
-//! `vision`, and `vision` uses only `tensor` and `error`.
+//! `heads` and `vision`, and `vision` uses only `tensor` and `error`.
 
 pub mod backend;
 pub mod capi;
 pub mod cuda;
 pub mod dlpack;
 pub mod error;
+pub mod heads;
 pub mod memory;
 pub mod meta;
 pub mod model;
 mod onnx;
+pub mod postprocess;
 pub mod session;
 pub mod stats;
 pub mod streaming;

@@ -14,7 +14,7 @@ use gsttrt::cuda::driver::Stream;
 use gsttrt::cuda::kernels::DevicePlane;
 use gsttrt::error::Kind;
 use gsttrt::memory::{Buffer, Place};
-use gsttrt::session::{Detector, DeviceFrame, Object, Session, SessionOptions, Wishes};
+use gsttrt::session::{Detector, DeviceFrame, Object, PostprocessOptions, Session, SessionOptions};
 use gsttrt::tensor::{DType, Element};
 use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt::vision::geometry::{BBox, Fit};
@@ -114,16 +114,16 @@ fn assert_same(detector: &mut Detector, pixels: PixelFormat, infer: &str, nms: &
 
 #[test]
 fn the_detector_finds_what_the_elements_find() {
-    for (pixels, nms, wishes) in [
-        (PixelFormat::I420, "", Wishes::default()),
+    for (pixels, nms, postprocess) in [
+        (PixelFormat::I420, "", PostprocessOptions::default()),
         (PixelFormat::Nv12, "score-threshold=0.01 iou-threshold=0.9", {
-            Wishes { score_threshold: 0.01, iou_threshold: 0.9, ..Wishes::default() }
+            PostprocessOptions { score_threshold: 0.01, iou_threshold: 0.9, ..PostprocessOptions::default() }
         }),
         (PixelFormat::Bgrx, "classes=box max-detections=2", {
-            Wishes { classes: "box".into(), max_detections: 2, ..Wishes::default() }
+            PostprocessOptions { classes: "box".into(), max_detections: 2, ..PostprocessOptions::default() }
         }),
     ] {
-        let mut detector = Detector::open(shapes(), &on_cpu(), wishes).unwrap();
+        let mut detector = Detector::open(shapes(), &on_cpu(), postprocess).unwrap();
         assert_same(&mut detector, pixels, &format!("model-file={} backend=cpu", shapes()), nms);
     }
 }
@@ -137,8 +137,8 @@ fn on_the_gpu_too() {
     let Some(properties) = setting("TRT_PROPERTIES") else { return common::gpu::skip("TRT_PROPERTIES is not set.") };
     let model = setting("GPU_MODEL").unwrap_or_else(shapes);
     let texts = properties.split_whitespace().chain(["backend=tensorrt"]);
-    let (options, wishes) = gsttrt::session::parse_options(texts).unwrap();
-    let mut detector = Detector::open(&model, &options, wishes).unwrap();
+    let (options, postprocess) = gsttrt::session::parse_options(texts).unwrap();
+    let mut detector = Detector::open(&model, &options, postprocess).unwrap();
     assert_eq!(detector.session().backend(), "tensorrt");
     for pixels in [PixelFormat::Nv12, PixelFormat::Rgb] {
         assert_same(&mut detector, pixels, &format!("model-file={model} {properties} backend=tensorrt"), "");
@@ -167,7 +167,7 @@ fn one_box(folder: &Path) -> String {
 #[test]
 fn a_detector_stays_usable_after_mistakes() {
     let model = one_box(&scratch("session-mistakes"));
-    let mut detector = Detector::open(&model, &on_cpu(), Wishes::default()).unwrap();
+    let mut detector = Detector::open(&model, &on_cpu(), PostprocessOptions::default()).unwrap();
     let grey = [128; 64 * 64 * 3];
     let dog = Object { label: "dog".into(), class_id: 1, confidence: 0.9, bbox: BBox::new(0.0, 0.0, 32.0, 32.0) };
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), std::slice::from_ref(&dog));
@@ -177,12 +177,12 @@ fn a_detector_stays_usable_after_mistakes() {
     assert!(error.message().contains("12287") && error.message().contains("64 rows of 192"), "{error}");
     let error = detect(&mut detector, 0, 64, &grey).unwrap_err();
     assert!(error.message().contains("0x64"), "{error}");
-    detector.set_wishes(Wishes { classes: "bird".into(), ..Wishes::default() });
+    detector.set_options(PostprocessOptions { classes: "bird".into(), ..PostprocessOptions::default() });
     let error = detect(&mut detector, 64, 64, &grey).unwrap_err();
     assert!(error.message().contains("no class “bird”"), "{error}");
-    detector.set_wishes(Wishes { classes: "cat".into(), ..Wishes::default() });
+    detector.set_options(PostprocessOptions { classes: "cat".into(), ..PostprocessOptions::default() });
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), []);
-    detector.set_wishes(Wishes::default());
+    detector.set_options(PostprocessOptions::default());
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), std::slice::from_ref(&dog));
 
     // Of a frame of another size, the box is in its pixels.
@@ -209,7 +209,7 @@ fn only_detection_models_detect() {
     let mut scores = [0f32; 2];
     session.run(&[0f32; 192], &mut scores).unwrap();
     assert_eq!(scores, [0.25, 0.75], "any model on pictures runs");
-    let error = Detector::new(session, Wishes::default()).err().unwrap();
+    let error = Detector::new(session, PostprocessOptions::default()).err().unwrap();
     assert!(error.message().contains("classify"), "{error}");
 }
 
@@ -294,7 +294,7 @@ fn a_sessions_own_buffers_are_run_on_again_and_again() {
 #[test]
 fn without_a_gpu_there_is_nothing_to_run_on_it() {
     let model = one_box(&scratch("session-device"));
-    let mut detector = Detector::open(&model, &on_cpu(), Wishes::default()).unwrap();
+    let mut detector = Detector::open(&model, &on_cpu(), PostprocessOptions::default()).unwrap();
     let planes = [DevicePlane { address: 256, stride: 192 }].into_iter().collect();
     let frame = DeviceFrame { format: PixelFormat::Rgb, width: 64, height: 64, planes };
     // SAFETY: nothing is read.
@@ -318,8 +318,8 @@ fn memory_of_the_gpu_is_run_on_where_it_is() {
     let Some(properties) = setting("TRT_PROPERTIES") else { return common::gpu::skip("TRT_PROPERTIES is not set.") };
     let model = setting("GPU_MODEL").unwrap_or_else(shapes);
     let texts = properties.split_whitespace().chain(["backend=tensorrt"]);
-    let (options, wishes) = gsttrt::session::parse_options(texts).unwrap();
-    let mut detector = Detector::open(&model, &options, wishes).unwrap();
+    let (options, postprocess) = gsttrt::session::parse_options(texts).unwrap();
+    let mut detector = Detector::open(&model, &options, postprocess).unwrap();
     let session = detector.session_mut();
     let (bytes, outputs) = (session.input().bytes().unwrap(), session.outputs().to_vec());
     let picture: Vec<u8> = (0..bytes).map(|i| (i % 61) as u8).collect(); // any bits, of small numbers

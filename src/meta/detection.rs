@@ -14,13 +14,7 @@ use gst::meta::MetaAPIExt;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 
-use crate::vision::Detection;
-
-/// Name of a class, or its number where it has none: `person`, `#7`.
-pub fn label_text(labels: &[String], class: u32) -> String {
-    let label = labels.get(class as usize).filter(|label| !label.is_empty());
-    label.cloned().unwrap_or_else(|| format!("#{class}"))
-}
+use crate::vision::{Candidate, label_text};
 
 /// What classes are called, by GLib's numbers. To find those of a word takes a lock that all threads share: with 16 streams and 300
 /// objects a frame, that was most of what they did.
@@ -29,7 +23,7 @@ pub struct Names(HashMap<u32, Quark>);
 
 impl Names {
     fn of(&mut self, labels: &[String], class: u32) -> Quark {
-        *self.0.entry(class).or_insert_with(|| Quark::from_str(label_text(labels, class)))
+        *self.0.entry(class).or_insert_with(|| Quark::from_str(&*label_text(labels, class)))
     }
 }
 
@@ -46,7 +40,7 @@ static DETECTION: LazyLock<gst::Structure> = LazyLock::new(|| {
 });
 
 /// Left, top, width and height in whole pixels that cover the box, inside a frame of that size.
-fn pixels(detection: &Detection, (width, height): (u32, u32)) -> (u32, u32, u32, u32) {
+fn pixels(detection: &Candidate, (width, height): (u32, u32)) -> (u32, u32, u32, u32) {
     let bbox = detection.bbox.clip(width as f32, height as f32);
     let (x, y) = (bbox.x1.floor() as u32, bbox.y1.floor() as u32);
     (x, y, (bbox.x2.ceil() as u32).max(x) - x, (bbox.y2.ceil() as u32).max(y) - y)
@@ -56,7 +50,7 @@ fn pixels(detection: &Detection, (width, height): (u32, u32)) -> (u32, u32, u32,
 /// of `labels`, and empty at first.
 pub fn attach(
     buffer: &mut gst::BufferRef,
-    detections: &[Detection],
+    detections: &[Candidate],
     labels: &[String],
     names: &mut Names,
     size: (u32, u32),
@@ -106,7 +100,7 @@ const NO_PARENT: i32 = -1;
 #[cfg(feature = "v1_24")]
 fn attach_analytics(
     buffer: &mut gst::BufferRef,
-    detections: &[Detection],
+    detections: &[Candidate],
     labels: &[String],
     names: &mut Names,
     size: (u32, u32),
@@ -133,13 +127,13 @@ pub fn message(
     pts: Option<gst::ClockTime>,
     number: u64,
     size: (u32, u32),
-    detections: &[Detection],
+    detections: &[Candidate],
     labels: &[String],
 ) -> gst::Structure {
     let objects = detections.iter().map(|detection| {
         let bbox = &detection.bbox;
         gst::Structure::builder("detection")
-            .field("label", label_text(labels, detection.class))
+            .field("label", &*label_text(labels, detection.class))
             .field("class-id", detection.class)
             .field("confidence", f64::from(detection.score))
             .field("x", f64::from(bbox.x1))
@@ -163,16 +157,10 @@ mod tests {
     use crate::vision::geometry::BBox;
 
     #[test]
-    fn classes_without_a_name_are_numbers() {
-        let labels = ["person".to_string(), String::new()];
-        assert_eq!([0, 1, 2].map(|class| label_text(&labels, class)), ["person", "#1", "#2"]);
-    }
-
-    #[test]
     fn whole_pixels_cover_the_box() {
         let of = |x1, y1, x2, y2| {
             let bbox = BBox::new(x1, y1, x2, y2);
-            pixels(&Detection { bbox, score: 0.5, class: 0, anchor: 0 }, (64, 48))
+            pixels(&Candidate { bbox, score: 0.5, class: 0, row: 0, angle: 0.0 }, (64, 48))
         };
         assert_eq!(of(1.0, 2.0, 3.0, 4.0), (1, 2, 2, 2));
         assert_eq!(of(1.9, 2.9, 2.1, 3.1), (1, 2, 2, 2));

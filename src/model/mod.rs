@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use py_literal::Value;
 
 use crate::error::{Error, Kind, Result};
+use crate::heads::{self, HeadFormat, ModelHints};
 use crate::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
-use crate::vision::layout::{self, Hints, Layout};
+use crate::vision::keypoints::{KeypointModel, KeypointShape};
 use crate::vision::recipe::{Colors, InputSpec, Order, Recipe};
 
 /// Widths and heights of inputs that can be served; more would not fit into memory.
@@ -46,6 +47,8 @@ pub struct Model {
     pub stride: Option<u32>,
     /// Width and height the model was trained or exported for.
     pub image_size: Option<(u32, u32)>,
+    /// The keypoints that it finds, where it finds any.
+    pub keypoints: Option<KeypointModel>,
     /// Every key and value that the file carries.
     pub metadata: BTreeMap<String, String>,
     /// Names of the operators in the graph.
@@ -97,6 +100,7 @@ impl Model {
             producer: header.metadata.get("description").cloned().unwrap_or(header.producer),
             task: header.metadata.get("task").cloned(),
             stride: number("stride"),
+            keypoints: keypoints(&header.metadata)?,
             inputs: header.inputs,
             outputs: header.outputs,
             metadata: header.metadata,
@@ -108,14 +112,10 @@ impl Model {
         })
     }
 
-    /// Refuses models whose outputs are not boxes of a detector, by the name of their task.
+    /// Refuses models for a task that no head is for.
     pub fn check_task(&self) -> Result<()> {
-        match self.task.as_deref() {
-            None | Some("detect") => Ok(()),
-            Some(task) => Err(Error::new(Kind::Model, format!("its task is “{task}”, and only “detect” is supported"))
-                .remedy("Use the detection model of the same family")
-                .about(&unusable(&self.path))),
-        }
+        let task = self.task.as_deref().unwrap_or_default();
+        heads::check_task(task).map_err(|error| error.about(&unusable(&self.path)))
     }
 
     /// The input that takes the picture.
@@ -123,10 +123,10 @@ impl Model {
         &self.inputs[self.image]
     }
 
-    /// What helps to recognise the head's layout.
-    pub fn hints(&self, input: (u32, u32)) -> Hints {
+    /// What helps to recognise the head.
+    pub fn hints(&self, input: (u32, u32)) -> ModelHints {
         let text = |key: &str| self.metadata.get(key).cloned().unwrap_or_default();
-        Hints {
+        ModelHints {
             classes: (!self.labels.is_empty()).then_some(self.labels.len()),
             input: Some(input),
             end_to_end: text("end2end") == "True" || text("args").contains("'nms': True"),
@@ -134,6 +134,7 @@ impl Model {
             description: text("description"),
             head: text("head"),
             task: self.task.clone().unwrap_or_default(),
+            keypoints: self.keypoints.clone(),
         }
     }
 
@@ -189,24 +190,24 @@ impl Model {
 
         let mut dims = input.dims.clone();
         (dims.0[0], dims.0[h], dims.0[w]) = (1, height.into(), width.into());
-        // What fits no layout is for trtnms to complain about, with its properties; the tensors may have another reader.
+        // What fits no head is for trtnms to complain about, with its properties; the tensors may have another reader.
         let mut outputs = self.outputs.clone();
         let rows = outputs.iter_mut().filter_map(|output| output.dims.0.first_mut());
         // As trtnms gets them.
         rows.filter(|rows| batch > 1 && **rows == batches).for_each(|rows| *rows = 1);
-        let layout = layout::recognise(None, &outputs, &self.hints((width, height))).ok();
+        let head = heads::recognise(None, &outputs, &self.hints((width, height))).ok();
         Ok(InputSpec {
             place: place.to_string(),
             desc: TensorDesc { name: input.name.clone(), dtype: input.dtype, dims },
             order: self.order,
-            recipe: self.recipe(layout),
+            recipe: self.recipe(head),
         })
     }
 
-    /// How the picture is prepared for this model, should its outputs have that layout.
-    pub fn recipe(&self, layout: Option<Layout>) -> Recipe {
+    /// How the picture is prepared for this model, should it have that head.
+    pub fn recipe(&self, head: Option<&HeadFormat>) -> Recipe {
         let input = self.image_input();
-        let mut recipe = layout.map_or_else(Recipe::default, Layout::recipe);
+        let mut recipe = head.map_or_else(Recipe::default, |head| head.input);
         let channels = match self.order {
             Order::Nchw => input.dims[1],
             Order::Nhwc => input.dims[3],
@@ -336,6 +337,34 @@ fn parse_names(text: &str) -> Option<Vec<String>> {
         _ => return None,
     };
     names.into_iter().map(|name| name.as_string().cloned()).collect()
+}
+
+/// What Ultralytics' metadata say of keypoints: `kpt_shape` is `[17, 3]`, and `kpt_names` a list for each class, of which the
+/// first counts.
+fn keypoints(metadata: &BTreeMap<String, String>) -> Result<Option<KeypointModel>> {
+    let Some(text) = metadata.get("kpt_shape") else { return Ok(None) };
+    let numbers = |value: Value| match value {
+        Value::List(list) | Value::Tuple(list) => list.iter().map(as_u32).collect::<Option<Vec<_>>>(),
+        _ => None,
+    };
+    let shape = match text.parse().ok().and_then(numbers).as_deref() {
+        Some(&[count @ 1..=1000, dims @ 2..=3]) => KeypointShape { count: count as u16, dims: dims as u8 },
+        _ => {
+            return Err(Error::new(Kind::Model, "the shape of its keypoints cannot be read")
+                .cause(format!("kpt_shape = “{}”", text.chars().take(80).collect::<String>()))
+                .remedy("It should be the number of keypoints and 2 or 3 numbers for each, like [17, 3]"));
+        }
+    };
+    let texts = |list: &[Value]| list.iter().map(|value| value.as_string().cloned()).collect::<Option<Vec<_>>>();
+    let of_class = |value: Value| match value {
+        Value::Dict(entries) => entries.into_iter().next().and_then(|(_, names)| texts(names.as_list()?)),
+        Value::List(names) | Value::Tuple(names) => texts(&names),
+        _ => None,
+    };
+    let names = metadata.get("kpt_names").and_then(|text| text.parse().ok()).and_then(of_class);
+    // Names are only for people: without them, or with too many, points are numbers.
+    let names = names.filter(|names| names.len() == usize::from(shape.count)).unwrap_or_default();
+    Ok(Some(KeypointModel { shape, names }))
 }
 
 #[cfg(test)]

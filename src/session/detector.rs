@@ -4,17 +4,18 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Finder, Session, SessionOptions, Wishes};
+use super::{PostprocessOptions, Session, SessionOptions};
 use crate::cuda::kernels::DevicePlanes;
 use crate::cuda::preprocess::TensorMaker;
 use crate::error::Result;
 use crate::memory::Pool;
-use crate::meta::detection::label_text;
+use crate::postprocess::Postprocessor;
 use crate::tensor::{Tensor, TensorDesc, Tensors};
 use crate::vision::frame::{Colorimetry, Frame, PixelFormat};
 use crate::vision::geometry::{BBox, Letterbox};
 use crate::vision::preprocess::Preprocess;
 use crate::vision::recipe::Recipe;
+use crate::vision::{Candidate, label_text};
 
 /// An object in a frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,12 +32,12 @@ pub struct Object {
 /// A detection model with all around it: preprocessing, decoding, suppression.
 ///
 /// ```
-/// use gsttrt::session::{Detector, SessionOptions, Wishes};
+/// use gsttrt::session::{Detector, SessionOptions, PostprocessOptions};
 /// use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
 ///
 /// # fn main() -> gsttrt::error::Result<()> {
-/// let wishes = Wishes { score_threshold: 0.5, ..Wishes::default() };
-/// let mut detector = Detector::open("tests/models/shapes.onnx", &SessionOptions::default(), wishes)?;
+/// let options = PostprocessOptions { score_threshold: 0.5, ..PostprocessOptions::default() };
+/// let mut detector = Detector::open("tests/models/shapes.onnx", &SessionOptions::default(), options)?;
 ///
 /// let pixels = vec![128u8; 640 * 360 * 3];
 /// let planes = [Plane { data: &pixels, stride: 640 * 3 }].into_iter().collect();
@@ -49,11 +50,11 @@ pub struct Object {
 /// ```
 pub struct Detector {
     session: Session,
-    wishes: Wishes,
+    options: PostprocessOptions,
     /// Made for the frames that come.
     maker: Option<(Source, Maker)>,
     /// Made for the outputs that come.
-    finder: Option<Finder>,
+    postprocessor: Option<Postprocessor>,
 }
 
 /// A frame in GPU memory.
@@ -84,22 +85,22 @@ impl Detector {
     ///
     /// # Errors
     /// As [`Session::open`] and [`Detector::new`].
-    pub fn open(path: impl AsRef<Path>, options: &SessionOptions, wishes: Wishes) -> Result<Self> {
-        Detector::new(Session::open(path, options)?, wishes)
+    pub fn open(path: impl AsRef<Path>, options: &SessionOptions, postprocess: PostprocessOptions) -> Result<Self> {
+        Detector::new(Session::open(path, options)?, postprocess)
     }
 
     /// Detects with a model that is loaded already.
     ///
     /// # Errors
     /// `Model`, where the file says that its task is another.
-    pub fn new(session: Session, wishes: Wishes) -> Result<Self> {
+    pub fn new(session: Session, options: PostprocessOptions) -> Result<Self> {
         session.model().check_task()?;
-        Ok(Detector::unchecked(session, wishes))
+        Ok(Detector::unchecked(session, options))
     }
 
     /// For who asks for the task only when something is to be detected.
-    pub(crate) fn unchecked(session: Session, wishes: Wishes) -> Self {
-        Detector { session, wishes, maker: None, finder: None }
+    pub(crate) fn unchecked(session: Session, options: PostprocessOptions) -> Self {
+        Detector { session, options, maker: None, postprocessor: None }
     }
 
     pub fn session(&self) -> &Session {
@@ -116,15 +117,15 @@ impl Detector {
     }
 
     /// Prepares frames otherwise from the next one on, for models that do not say what they want; as the properties of
-    /// trtpreprocess do. Who forces a layout may want [`Layout::recipe`](crate::vision::layout::Layout::recipe).
+    /// trtpreprocess do. Who forces a layout may want [`HeadFormat::input`](crate::heads::HeadFormat::input).
     pub fn set_recipe(&mut self, recipe: Recipe) {
         self.session.plan.spec.recipe = recipe;
         self.maker = None;
     }
 
     /// What counts from the next frame on.
-    pub fn set_wishes(&mut self, wishes: Wishes) {
-        self.wishes = wishes;
+    pub fn set_options(&mut self, options: PostprocessOptions) {
+        self.options = options;
     }
 
     /// The objects in a frame, the best confidence first. `color` matters to YUV and gray formats.
@@ -133,7 +134,7 @@ impl Detector {
     ///
     /// # Errors
     /// `WrongType`, where the frame's planes do not hold its rows; `Negotiation`, where no tensor can be made of it;
-    /// `Settings`, where the wishes do not suit the model or its layout is not recognised; `Run`, where running failed. The
+    /// `Settings`, where the options do not suit the model or its layout is not recognised; `Run`, where running failed. The
     /// detector stays usable.
     pub fn detect(&mut self, frame: &Frame, color: Colorimetry) -> Result<Vec<Object>> {
         let maker = self.maker(Source { format: frame.format, size: (frame.width, frame.height), color })?;
@@ -186,21 +187,23 @@ impl Detector {
     fn find(&mut self, picture: Tensors, letterbox: Letterbox) -> Result<Vec<Object>> {
         let outputs = self.session.infer(Arc::new(picture))?;
         let model = self.session.plan.model().clone();
-        let finder = match &mut self.finder {
-            Some(finder) if finder.suits(&model, &outputs) && finder.is_of(&self.wishes) => finder,
-            other => other.insert(Finder::new(self.wishes.clone(), &model, &outputs, &letterbox)?),
+        let processor = match &mut self.postprocessor {
+            Some(processor) if processor.matches(&model, &outputs) && processor.has_same_head(&self.options) => {
+                processor
+            }
+            other => other.insert(Postprocessor::new(self.options.clone(), &model, &outputs, &letterbox)?),
         };
-        if *finder.wishes() != self.wishes {
-            finder.adjust(self.wishes.clone())?;
+        if *processor.options() != self.options {
+            processor.adjust(self.options.clone())?;
         }
-        finder.find(&outputs, &letterbox)?;
-        let object = |detection: &crate::vision::Detection| Object {
-            label: label_text(&finder.labels, detection.class),
-            class_id: detection.class,
-            confidence: detection.score,
-            bbox: detection.bbox,
+        processor.find(&outputs, &letterbox)?;
+        let object = |candidate: &Candidate| Object {
+            label: label_text(&processor.labels, candidate.class).into_owned(),
+            class_id: candidate.class,
+            confidence: candidate.score,
+            bbox: candidate.bbox,
         };
-        Ok(finder.detections().iter().map(object).collect())
+        Ok(processor.instances().boxes.iter().map(object).collect())
     }
 }
 

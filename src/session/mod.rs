@@ -1,12 +1,10 @@
 //! The elements' chain without a pipeline: [`Session`] runs a model on host data, [`Detector`] finds objects in frames.
 //!
 //! The elements are thin users of the same parts, so boxes and errors are the same. Errors name properties of the
-//! elements, which are the fields of [`SessionOptions`] and [`Wishes`] under the same names. `gst::init()` is not needed.
+//! elements, which are the fields of [`SessionOptions`] and [`PostprocessOptions`] under the same names. `gst::init()` is not needed.
 
-mod classes;
 mod detector;
 mod device;
-mod finder;
 mod options;
 
 use std::fmt;
@@ -23,11 +21,9 @@ use crate::memory::{DevicePool, Pool};
 use crate::model::Model;
 use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
 
-pub(crate) use classes::read_labels;
+pub use crate::postprocess::PostprocessOptions;
 pub use detector::{Detector, DeviceFrame, Object};
 pub use device::Buffers;
-pub(crate) use finder::Finder;
-pub use finder::Wishes;
 pub use options::parse_options;
 
 /// What to run a model with; the default is what trtinfer does by default.

@@ -89,8 +89,7 @@ impl TrtInfer {
         let open = || {
             let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
             let batch = settings.batch_size as usize;
-            let plan = Plan::new(path, settings.backend, size, batch, settings.tensorrt(), cuda)?;
-            plan.model().check_task().map(|()| plan)
+            Plan::new(path, settings.backend, size, batch, settings.tensorrt(), cuda)
         };
         let (model, seat, loads) = sharing::join(&settings, open)?;
         self.share_context(&model, &settings);

@@ -8,16 +8,16 @@ use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::prelude::*;
 
-use super::LayoutChoice;
 use super::drawing::{Drawing, Painted, is_drawable};
 use crate::backend::batcher::{Lost, Ticket};
 use crate::cuda;
 use crate::cuda::gst::Slot;
 use crate::error::{Error, Kind, Result};
+use crate::heads::{self, HeadFormat};
 use crate::meta::detection;
 use crate::meta::tensor::{Payload, TensorMeta};
 use crate::model::Model;
-use crate::session::{Finder, Wishes};
+use crate::postprocess::{PostprocessOptions, Postprocessor, read_labels};
 use crate::stats::{self, Stage, Stats};
 use crate::tensor::{Tensor, Tensors};
 use crate::video::{self, Format};
@@ -28,10 +28,15 @@ use crate::vision::recipe::Recipe;
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtnms", gst::DebugColorFlags::empty(), Some("Model outputs to boxes")));
 
+/// The value of `layout` that leaves the choice to the model.
+const AUTO: &str = "auto";
+
 /// What the user typed.
 #[derive(Clone)]
 struct Settings {
-    wishes: Wishes,
+    /// The name of a head; `None` where that is to be recognised. Looked up when the element starts.
+    layout: Option<String>,
+    options: PostprocessOptions,
     draw: bool,
     style: Style,
     post_messages: bool,
@@ -44,7 +49,8 @@ struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            wishes: Wishes::default(),
+            layout: None,
+            options: PostprocessOptions::default(),
             draw: true,
             style: Style::default(),
             post_messages: false,
@@ -56,8 +62,8 @@ impl Default for Settings {
 
 /// What set_caps() and the first frame made.
 struct State {
-    finder: Option<Finder>,
-    /// Of the finder's labels.
+    postprocessor: Option<Postprocessor>,
+    /// Of the postprocessor's labels.
     names: detection::Names,
     drawing: Drawing,
     /// Frames since the start, those without objects and those that trtinfer let pass included.
@@ -150,21 +156,21 @@ impl TrtNms {
         if let Some(memory) = tensors.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         }
-        let State { finder, names, drawing, .. } = state;
-        let finder = match finder {
-            Some(finder) if finder.suits(model, tensors) => {
-                self.adjust(finder, settings.wishes);
-                finder
+        let State { postprocessor, names, drawing, .. } = state;
+        let postprocessor = match postprocessor {
+            Some(postprocessor) if postprocessor.matches(model, tensors) => {
+                self.adjust(postprocessor, settings.options);
+                postprocessor
             }
             other => {
                 *names = detection::Names::default();
                 drawing.labels_change();
-                other.insert(self.finder(settings.wishes, model, tensors, letterbox, recipe)?)
+                other.insert(self.postprocessor(settings.options, model, tensors, letterbox, recipe)?)
             }
         };
         let style = settings.draw.then_some(settings.style);
-        let painted = drawing.find(finder, tensors, letterbox, buffer, ours, style.as_ref())?;
-        let count = finder.detections().len();
+        let painted = drawing.find(postprocessor, tensors, letterbox, buffer, ours, style.as_ref())?;
+        let count = postprocessor.instances().len();
         gst::trace!(CAT, imp = self, "frame {frame}: {count} objects");
         let (draw, painted) = match painted {
             Painted::No => (style.filter(|_| count > 0), None),
@@ -173,18 +179,18 @@ impl TrtNms {
         Ok(Some(Task { stage, frame, draw, painted, post_message: settings.post_messages }))
     }
 
-    fn finder(
+    fn postprocessor(
         &self,
-        wishes: Wishes,
+        options: PostprocessOptions,
         model: &Arc<Model>,
         tensors: &[Tensor],
         letterbox: &Letterbox,
         recipe: &Recipe,
-    ) -> Result<Finder> {
-        let finder = Finder::new(wishes, model, tensors, letterbox)?;
-        let layout = finder.decoder.layout();
+    ) -> Result<Postprocessor> {
+        let postprocessor = Postprocessor::new(options, model, tensors, letterbox)?;
+        let layout = postprocessor.decoder.format();
         gst::info!(CAT, imp = self, "{} is {layout}: {}", model.path.display(), layout.expects());
-        if let Some(usual) = finder.doubted(recipe) {
+        if let Some(usual) = postprocessor.recipe_mismatch(recipe) {
             gst::element_imp_warning!(
                 self,
                 gst::StreamError::Format,
@@ -192,19 +198,19 @@ impl TrtNms {
                 ["usual: {usual:?}, here: {recipe:?}"]
             );
         }
-        Ok(finder)
+        Ok(postprocessor)
     }
 
-    /// Lets the finder have what changed while playing. A slip of the hand must not end a running pipeline: it is said
+    /// Lets the postprocessor have what changed while playing. A slip of the hand must not end a running pipeline: it is said
     /// once, and the properties say again what is in force.
-    fn adjust(&self, finder: &mut Finder, wishes: Wishes) {
-        if *finder.wishes() == wishes {
+    fn adjust(&self, postprocessor: &mut Postprocessor, options: PostprocessOptions) {
+        if *postprocessor.options() == options {
             return;
         }
-        let Err(error) = finder.adjust(wishes.clone()) else { return };
+        let Err(error) = postprocessor.adjust(options.clone()) else { return };
         let mut settings = self.settings.lock().unwrap();
-        if settings.wishes == wishes {
-            settings.wishes = finder.wishes().clone();
+        if settings.options == options {
+            settings.options = postprocessor.options().clone();
         }
         drop(settings);
         gst::element_imp_warning!(self, gst::ResourceError::Settings, ("{error} The settings stay as they were."));
@@ -212,8 +218,8 @@ impl TrtNms {
 
     /// Draws, attaches and tells what was found.
     fn finish(&self, state: &mut State, task: Task, buffer: &mut gst::BufferRef) -> Result<()> {
-        let State { finder: Some(finder), names, drawing, .. } = state else { return Ok(()) };
-        let (detections, labels, size) = (finder.detections(), &finder.labels, drawing.size());
+        let State { postprocessor: Some(postprocessor), names, drawing, .. } = state else { return Ok(()) };
+        let (detections, labels, size) = (&postprocessor.instances().boxes, &postprocessor.labels, drawing.size());
         if let Some(style) = task.draw {
             drawing.draw(buffer, detections, labels, &style)?;
         }
@@ -224,6 +230,15 @@ impl TrtNms {
         }
         self.stats.add(task.stage, detections.len());
         Ok(())
+    }
+
+    /// Checks what can be checked without a model.
+    fn prepare(&self) -> Result<()> {
+        let mut settings = self.settings.lock().unwrap();
+        let Settings { layout, options, .. } = &mut *settings;
+        options.layout = layout.as_deref().map(HeadFormat::of_name).transpose()?;
+        // The labels are read again with the model, whose classes they must match.
+        options.label_file.as_deref().map_or(Ok(()), |path| read_labels(path).map(drop))
     }
 
     fn report(&self, error: Error) -> gst::FlowError {
@@ -250,9 +265,13 @@ impl ObjectImpl for TrtNms {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
             let default = Settings::default();
             vec![
-                glib::ParamSpecEnum::builder_with_default("layout", LayoutChoice::from(default.wishes.layout))
+                glib::ParamSpecString::builder("layout")
                     .nick("Layout")
-                    .blurb("How the model writes its boxes")
+                    .blurb(&format!(
+                        "Output format of the model's detection head: auto (from names, shapes and metadata), {}",
+                        heads::names().join(", ")
+                    ))
+                    .default_value(AUTO)
                     .mutable_ready()
                     .build(),
                 glib::ParamSpecString::builder("label-file")
@@ -265,7 +284,7 @@ impl ObjectImpl for TrtNms {
                     .blurb("Boxes with a lower score are dropped")
                     .minimum(0.0)
                     .maximum(1.0)
-                    .default_value(default.wishes.score_threshold)
+                    .default_value(default.options.score_threshold)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecString::builder("class-thresholds")
@@ -283,7 +302,7 @@ impl ObjectImpl for TrtNms {
                     .blurb("Overlap (intersection over union) above which the weaker of two boxes is dropped")
                     .minimum(0.0)
                     .maximum(1.0)
-                    .default_value(default.wishes.iou_threshold)
+                    .default_value(default.options.iou_threshold)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecUInt::builder("max-detections")
@@ -291,13 +310,13 @@ impl ObjectImpl for TrtNms {
                     .blurb("Most boxes kept in a frame, best scores first")
                     .minimum(1)
                     .maximum(65536)
-                    .default_value(default.wishes.max_detections)
+                    .default_value(default.options.max_detections)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecBoolean::builder("class-agnostic")
                     .nick("Class agnostic")
                     .blurb("Let boxes of different classes suppress each other")
-                    .default_value(default.wishes.class_agnostic)
+                    .default_value(default.options.class_agnostic)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecBoolean::builder("draw")
@@ -338,17 +357,17 @@ impl ObjectImpl for TrtNms {
     fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
         let mut settings = self.settings.lock().unwrap();
-        let Settings { wishes, draw, style, post_messages, cuda_device_id, measure } = &mut *settings;
+        let Settings { layout, options, draw, style, post_messages, cuda_device_id, measure } = &mut *settings;
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
         match pspec.name() {
-            "layout" => wishes.layout = value.get::<LayoutChoice>().expect("checked by GObject").into(),
-            "label-file" => wishes.label_file = value.get::<Option<PathBuf>>().expect("checked by GObject"),
-            "score-threshold" => wishes.score_threshold = value.get().expect("checked by GObject"),
-            "class-thresholds" => wishes.class_thresholds = text(),
-            "classes" => wishes.classes = text(),
-            "iou-threshold" => wishes.iou_threshold = value.get().expect("checked by GObject"),
-            "max-detections" => wishes.max_detections = value.get().expect("checked by GObject"),
-            "class-agnostic" => wishes.class_agnostic = value.get().expect("checked by GObject"),
+            "layout" => *layout = Some(text()).filter(|name| !name.is_empty() && name != AUTO),
+            "label-file" => options.label_file = value.get::<Option<PathBuf>>().expect("checked by GObject"),
+            "score-threshold" => options.score_threshold = value.get().expect("checked by GObject"),
+            "class-thresholds" => options.class_thresholds = text(),
+            "classes" => options.classes = text(),
+            "iou-threshold" => options.iou_threshold = value.get().expect("checked by GObject"),
+            "max-detections" => options.max_detections = value.get().expect("checked by GObject"),
+            "class-agnostic" => options.class_agnostic = value.get().expect("checked by GObject"),
             "draw" => *draw = value.get().expect("checked by GObject"),
             "draw-labels" => style.labels = value.get().expect("checked by GObject"),
             "line-width" => style.line_width = value.get().expect("checked by GObject"),
@@ -367,17 +386,18 @@ impl ObjectImpl for TrtNms {
                 .structure([("frames", frames), ("skipped", skipped), ("objects", totals.objects)])
                 .to_value();
         }
-        let Settings { wishes, draw, style, post_messages, cuda_device_id, measure } = &*self.settings.lock().unwrap();
+        let Settings { layout, options, draw, style, post_messages, cuda_device_id, measure } =
+            &*self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
         match pspec.name() {
-            "layout" => LayoutChoice::from(wishes.layout).to_value(),
-            "label-file" => wishes.label_file.as_deref().to_value(),
-            "score-threshold" => wishes.score_threshold.to_value(),
-            "class-thresholds" => text(&wishes.class_thresholds),
-            "classes" => text(&wishes.classes),
-            "iou-threshold" => wishes.iou_threshold.to_value(),
-            "max-detections" => wishes.max_detections.to_value(),
-            "class-agnostic" => wishes.class_agnostic.to_value(),
+            "layout" => layout.as_deref().unwrap_or(AUTO).to_value(),
+            "label-file" => options.label_file.as_deref().to_value(),
+            "score-threshold" => options.score_threshold.to_value(),
+            "class-thresholds" => text(&options.class_thresholds),
+            "classes" => text(&options.classes),
+            "iou-threshold" => options.iou_threshold.to_value(),
+            "max-detections" => options.max_detections.to_value(),
+            "class-agnostic" => options.class_agnostic.to_value(),
             "draw" => draw.to_value(),
             "draw-labels" => style.labels.to_value(),
             "line-width" => style.line_width.to_value(),
@@ -437,9 +457,7 @@ impl BaseTransformImpl for TrtNms {
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
         self.stats.reset();
         *self.awaited.lock().unwrap() = Awaited::Nothing;
-        // Only to fail early: it is read again with the model, whose classes it must match.
-        let label_file = self.settings.lock().unwrap().wishes.label_file.clone();
-        label_file.map_or(Ok(()), |path| crate::session::read_labels(&path).map(drop)).map_err(|error| error.to_gst())
+        self.prepare().map_err(|error| error.to_gst())
     }
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
@@ -470,9 +488,9 @@ impl BaseTransformImpl for TrtNms {
             gst::loggable_error!(CAT, "{error}")
         })?;
         let mut state = self.state.lock().unwrap();
-        let (finder, frames) = state.take().map_or((None, 0), |old| (old.finder, old.frames));
+        let (postprocessor, frames) = state.take().map_or((None, 0), |old| (old.postprocessor, old.frames));
         let (names, drawing) = (detection::Names::default(), Drawing::new(format));
-        *state = Some(State { finder, names, drawing, frames, task: None });
+        *state = Some(State { postprocessor, names, drawing, frames, task: None });
         Ok(())
     }
 
@@ -498,10 +516,10 @@ impl BaseTransformImpl for TrtNms {
         if let Some(painted) = state.task.as_mut().and_then(|task| task.painted.take()) {
             return Ok(PrepareOutputBufferSuccess::Buffer(painted));
         }
-        let State { finder, drawing, task, .. } = state;
-        match (task, finder) {
-            (Some(Task { draw: Some(_), .. }), Some(finder)) if !ours => {
-                let copy = drawing.copy(buffer, &finder.labels).map_err(|error| {
+        let State { postprocessor, drawing, task, .. } = state;
+        match (task, postprocessor) {
+            (Some(Task { draw: Some(_), .. }), Some(postprocessor)) if !ours => {
+                let copy = drawing.copy(buffer, &postprocessor.labels).map_err(|error| {
                     drawing.settle();
                     self.report(error)
                 })?;

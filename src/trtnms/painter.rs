@@ -1,11 +1,11 @@
 //! Drawing on frames in GPU memory.
 
 use crate::cuda::driver::{Context, Purpose, Stream};
-use crate::cuda::kernels::boxes::Found;
 use crate::cuda::kernels::overlay::Overlay;
 use crate::error::Result;
+use crate::postprocess::suppress::device::DeviceDetections;
 use crate::video::{Format, FramePool, GpuFrame};
-use crate::vision::Detection;
+use crate::vision::Candidate;
 use crate::vision::geometry::Letterbox;
 use crate::vision::overlay::Style;
 
@@ -34,7 +34,7 @@ impl GpuPainter {
         &mut self,
         stream: &Stream,
         frame: &GpuFrame,
-        found: Found,
+        found: DeviceDetections,
         letterbox: &Letterbox,
         style: &Style,
     ) -> Result<()> {
@@ -47,7 +47,7 @@ impl GpuPainter {
     }
 
     /// Paints what the host found on a frame, or on a copy of it, and waits for that.
-    pub fn paint(&mut self, frame: &GpuFrame, detections: &[Detection], style: &Style) -> Result<()> {
+    pub fn paint(&mut self, frame: &GpuFrame, detections: &[Candidate], style: &Style) -> Result<()> {
         let stream = stream_in(&mut self.stream, &self.context)?;
         frame.order(stream)?;
         let begin = stream.begin_timing();

@@ -15,17 +15,17 @@ use cudarc::driver::result;
 use gsttrt::backend::tensorrt;
 use gsttrt::cuda::driver::{self, Patience, Stream};
 use gsttrt::cuda::graph::Graph;
-use gsttrt::cuda::kernels::boxes::Boxes;
 use gsttrt::cuda::kernels::preprocess::Preprocess;
 use gsttrt::cuda::kernels::{DevicePlane, DevicePlanes};
 use gsttrt::error::Result;
+use gsttrt::heads::{Decoder, ModelHints, Thresholds};
 use gsttrt::memory::{DeviceBlock, DevicePool, Mapped};
+use gsttrt::postprocess::suppress::Nms;
+use gsttrt::postprocess::suppress::device::DeviceDecoder;
 use gsttrt::tensor::{Dims, Tensor, TensorDesc};
 use gsttrt::tensorrt::engine::{Context, Engine, Options};
 use gsttrt::tensorrt::header::Header;
 use gsttrt::vision::frame::{Colorimetry, Matrix, PixelFormat};
-use gsttrt::vision::layout::{Decoder, Hints, Thresholds};
-use gsttrt::vision::nms::Nms;
 use gsttrt::vision::recipe::InputSpec;
 
 const REPEATS: usize = 501;
@@ -174,9 +174,9 @@ fn main() -> Result<()> {
         .collect();
     let descs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
     let [.., height, width] = desc.dims[..] else { panic!("a picture has two dimensions") };
-    let hints = Hints { input: Some((width as u32, height as u32)), ..Hints::default() };
+    let hints = ModelHints { input: Some((width as u32, height as u32)), ..ModelHints::default() };
     let decoder = Decoder::new(None, &descs, &hints)?;
-    let mut boxes = Boxes::new(&cuda, &decoder)?;
+    let mut boxes = DeviceDecoder::new(&cuda, &decoder)?;
     let (thresholds, nms) = (Thresholds::uniform(0.25), Nms::new(0.45, 300, false));
 
     let enqueued = time(|| {

@@ -3,7 +3,6 @@
 //! A kernel takes one structure by value, mirrored here field by field. The sources are in `kernels/`; `kernels/build.sh`
 //! compiles them to the PTX that is embedded here.
 
-pub mod boxes;
 pub mod overlay;
 pub mod preprocess;
 
@@ -22,8 +21,8 @@ const fn text(ptx: &'static str) -> &'static CStr {
     }
 }
 
-static DECODE: &CStr = text(concat!(include_str!("../../../kernels/ptx/decode.ptx"), "\0"));
-static NMS: &CStr = text(concat!(include_str!("../../../kernels/ptx/nms.ptx"), "\0"));
+pub(crate) static DECODE: &CStr = text(concat!(include_str!("../../../kernels/ptx/decode.ptx"), "\0"));
+pub(crate) static NMS: &CStr = text(concat!(include_str!("../../../kernels/ptx/nms.ptx"), "\0"));
 static OVERLAY: &CStr = text(concat!(include_str!("../../../kernels/ptx/overlay.ptx"), "\0"));
 static PLAN: &CStr = text(concat!(include_str!("../../../kernels/ptx/plan.ptx"), "\0"));
 static PREPROCESS: &CStr = text(concat!(include_str!("../../../kernels/ptx/preprocess.ptx"), "\0"));

@@ -5,13 +5,13 @@
 
 use bytemuck::cast_slice;
 
-use super::boxes::{Found, found_bytes};
 use super::{DevicePlane, OVERLAY, PLAN, check_planes};
 use crate::cuda::driver::{Context, Function, Launch, Stream};
 use crate::error::Result;
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
+use crate::postprocess::suppress::device::{DeviceDetections, found_bytes};
 use crate::stats;
-use crate::vision::Detection;
+use crate::vision::Candidate;
 use crate::vision::frame::PixelFormat;
 use crate::vision::geometry::Letterbox;
 use crate::vision::overlay::{Font, Mark, Style, Target};
@@ -177,7 +177,7 @@ impl Overlay {
         &mut self,
         stream: &Stream,
         planes: &[DevicePlane],
-        found: Found,
+        found: DeviceDetections,
         letterbox: Option<&Letterbox>,
         style: &Style,
     ) -> Result<()> {
@@ -236,7 +236,7 @@ impl Overlay {
         &mut self,
         stream: &Stream,
         planes: &[DevicePlane],
-        detections: &[Detection],
+        detections: &[Candidate],
         style: &Style,
     ) -> Result<()> {
         let bytes = found_bytes(detections);
@@ -247,7 +247,7 @@ impl Overlay {
         let staging = self.staging.as_mut().expect("just put there");
         staging.host_mut()[..bytes.len()].copy_from_slice(&bytes);
         stats::uploaded(bytes.len());
-        let found = Found { address: staging.address(), limit: detections.len() };
+        let found = DeviceDetections { address: staging.address(), limit: detections.len() };
         // SAFETY: as the caller says.
         unsafe { self.launch(stream, planes, found, None, style) }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::error::{Error, Kind, Result};
-use crate::vision::layout::Thresholds;
+use crate::heads::Thresholds;
 
 /// One name a line; empty lines at the end and a byte order mark do not count.
 pub fn read_labels(path: &Path) -> Result<Vec<String>> {

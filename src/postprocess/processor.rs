@@ -3,30 +3,30 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::Instances;
 use super::classes::{read_labels, thresholds};
+use super::suppress::Nms;
+use super::suppress::device::{DeviceDecoder, DeviceDetections};
 use crate::cuda::driver::{Context, Purpose, Stream};
-use crate::cuda::kernels::boxes::{Boxes, Found};
 use crate::error::Result;
+use crate::heads::{Decoder, HeadFormat, Thresholds};
 use crate::model::Model;
 use crate::tensor::{Tensor, TensorDesc, Tensors};
-use crate::vision::Detection;
 use crate::vision::geometry::Letterbox;
-use crate::vision::layout::{Decoder, Layout, Thresholds};
-use crate::vision::nms::Nms;
 use crate::vision::recipe::Recipe;
 
-/// What the user says about boxes: the properties of trtnms, with the same defaults.
+/// What the user says about results: the properties of trtnms, with the same defaults.
 ///
 /// ```
-/// use gsttrt::session::Wishes;
+/// use gsttrt::session::PostprocessOptions;
 ///
-/// let wishes = Wishes { classes: "person,car".into(), score_threshold: 0.5, ..Wishes::default() };
-/// assert_eq!((wishes.iou_threshold, wishes.max_detections), (0.45, 300));
+/// let options = PostprocessOptions { classes: "person,car".into(), score_threshold: 0.5, ..PostprocessOptions::default() };
+/// assert_eq!((options.iou_threshold, options.max_detections), (0.45, 300));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wishes {
-    /// How the model writes them; `None` where that is to be recognised.
-    pub layout: Option<Layout>,
+pub struct PostprocessOptions {
+    /// The model's head; `None` where that is to be recognised.
+    pub layout: Option<&'static HeadFormat>,
     /// UTF-8 text with one class name a line; `None` for the names in the model file.
     pub label_file: Option<PathBuf>,
     /// 0..1; boxes with a lower score are dropped.
@@ -43,9 +43,9 @@ pub struct Wishes {
     pub class_agnostic: bool,
 }
 
-impl Default for Wishes {
+impl Default for PostprocessOptions {
     fn default() -> Self {
-        Wishes {
+        PostprocessOptions {
             layout: None,
             label_file: None,
             score_threshold: 0.25,
@@ -59,79 +59,85 @@ impl Default for Wishes {
 }
 
 /// Made for one model; made again when its outputs change.
-pub struct Finder {
+pub struct Postprocessor {
     model: Arc<Model>,
     outputs: Vec<TensorDesc>,
     pub labels: Vec<String>,
     pub decoder: Decoder,
-    wishes: Wishes,
+    options: PostprocessOptions,
     thresholds: Thresholds,
     nms: Nms,
-    detections: Vec<Detection>,
+    instances: Instances,
     /// What finds the objects where the model's outputs are in GPU memory.
-    boxes: Option<Boxes>,
+    device: Option<DeviceDecoder>,
     /// Where it does that, if not behind the model itself.
     stream: Option<Arc<Stream>>,
 }
 
-impl Finder {
-    pub fn new(wishes: Wishes, model: &Arc<Model>, tensors: &[Tensor], letterbox: &Letterbox) -> Result<Self> {
-        let labels = match &wishes.label_file {
+impl Postprocessor {
+    pub fn new(
+        options: PostprocessOptions,
+        model: &Arc<Model>,
+        tensors: &[Tensor],
+        letterbox: &Letterbox,
+    ) -> Result<Self> {
+        let labels = match &options.label_file {
             Some(path) => read_labels(path)?,
             None => model.labels.clone(),
         };
         let mut hints = model.hints((letterbox.tensor_width, letterbox.tensor_height));
         hints.classes = (!labels.is_empty()).then_some(labels.len());
         let outputs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
-        let decoder = Decoder::new(wishes.layout, &outputs, &hints)?;
-        let mut finder = Finder {
+        model.check_task()?;
+        let decoder = Decoder::new(options.layout, &outputs, &hints)?;
+        let mut processor = Postprocessor {
             model: model.clone(),
             outputs,
             labels,
             decoder,
-            thresholds: Thresholds::uniform(wishes.score_threshold),
-            nms: Nms::new(wishes.iou_threshold, wishes.max_detections as usize, wishes.class_agnostic),
-            detections: Vec::new(),
-            boxes: None,
+            thresholds: Thresholds::uniform(options.score_threshold),
+            nms: Nms::new(options.iou_threshold, options.max_detections as usize, options.class_agnostic),
+            instances: Instances::default(),
+            device: None,
             stream: None,
-            wishes: wishes.clone(),
+            options: options.clone(),
         };
-        finder.adjust(wishes)?;
-        Ok(finder)
+        processor.adjust(options)?;
+        Ok(processor)
     }
 
     /// Whether this was made for such outputs of that model.
-    pub fn suits(&self, model: &Arc<Model>, tensors: &[Tensor]) -> bool {
+    pub fn matches(&self, model: &Arc<Model>, tensors: &[Tensor]) -> bool {
         Arc::ptr_eq(&self.model, model)
             && self.outputs.len() == tensors.len()
             && self.outputs.iter().zip(tensors).all(|(desc, tensor)| desc == tensor.desc())
     }
 
-    /// Takes over wishes that changed while playing. What cannot be taken over leaves everything as it was.
-    pub fn adjust(&mut self, wishes: Wishes) -> Result<()> {
+    /// Takes over options that changed while playing. What cannot be taken over leaves everything as it was.
+    pub fn adjust(&mut self, options: PostprocessOptions) -> Result<()> {
         let count = self.decoder.classes();
         self.thresholds =
-            thresholds(wishes.score_threshold, &wishes.classes, &wishes.class_thresholds, &self.labels, count)?;
-        self.nms.iou_threshold = wishes.iou_threshold;
-        self.nms.max_detections = wishes.max_detections as usize;
-        self.nms.class_agnostic = wishes.class_agnostic;
-        self.wishes = wishes;
+            thresholds(options.score_threshold, &options.classes, &options.class_thresholds, &self.labels, count)?;
+        self.nms.iou_threshold = options.iou_threshold;
+        self.nms.max_detections = options.max_detections as usize;
+        self.nms.class_agnostic = options.class_agnostic;
+        self.options = options;
         Ok(())
     }
 
-    /// Whether layout and labels are those of the wishes; [`Finder::adjust`] can change the rest.
-    pub fn is_of(&self, wishes: &Wishes) -> bool {
-        (wishes.layout, &wishes.label_file) == (self.wishes.layout, &self.wishes.label_file)
+    /// Whether head and labels are those of the options; [`Postprocessor::adjust`] can change the rest.
+    pub fn has_same_head(&self, options: &PostprocessOptions) -> bool {
+        (options.layout, &options.label_file) == (self.options.layout, &self.options.label_file)
     }
 
-    pub fn wishes(&self) -> &Wishes {
-        &self.wishes
+    pub fn options(&self) -> &PostprocessOptions {
+        &self.options
     }
 
-    /// The recipe that models of the forced layout usually want, if this one's input was made otherwise.
-    pub fn doubted(&self, recipe: &Recipe) -> Option<Recipe> {
-        let usual = self.model.recipe(Some(self.decoder.layout()));
-        (self.wishes.layout.is_some() && usual != *recipe).then_some(usual)
+    /// The recipe that models of the forced head usually want, if this one's input was made otherwise.
+    pub fn recipe_mismatch(&self, recipe: &Recipe) -> Option<Recipe> {
+        let usual = self.model.recipe(Some(self.decoder.format()));
+        (self.options.layout.is_some() && usual != *recipe).then_some(usual)
     }
 
     /// Finds the objects of a frame; they stay here until the next one's. Where the tensors are in GPU memory, the host waits
@@ -144,13 +150,15 @@ impl Finder {
                 self.finish(letterbox)
             }
             None => {
-                self.detections.clear();
-                self.decoder.decode(tensors, &self.thresholds, &mut self.detections)?;
-                match self.decoder.needs_nms() {
-                    true => self.nms.suppress(&mut self.detections),
-                    false => self.nms.rank(&mut self.detections),
+                self.instances.clear();
+                let boxes = &mut self.instances.boxes;
+                self.decoder.decode(tensors, &self.thresholds, boxes)?;
+                if self.decoder.needs_nms() {
+                    self.nms.suppress(boxes);
+                } else {
+                    self.nms.rank(boxes);
                 }
-                self.place(letterbox);
+                self.instances.map_to_frame(letterbox);
                 Ok(())
             }
         }
@@ -169,40 +177,32 @@ impl Finder {
     }
 
     /// Queues the search there, and says where to find what was found once the stream has come so far.
-    pub fn queue(&mut self, tensors: &Tensors, stream: &Arc<Stream>) -> Result<Found> {
-        let boxes = match &mut self.boxes {
-            Some(boxes) if boxes.context() == stream.context() => boxes,
-            other => other.insert(Boxes::new(stream.context(), &self.decoder)?),
+    pub fn queue(&mut self, tensors: &Tensors, stream: &Arc<Stream>) -> Result<DeviceDetections> {
+        let device = match &mut self.device {
+            Some(device) if device.context() == stream.context() => device,
+            other => other.insert(DeviceDecoder::new(stream.context(), &self.decoder)?),
         };
         if !tensors.stream().is_some_and(|made_on| Arc::ptr_eq(made_on, stream)) {
             tensors.ready().map_or(Ok(()), |ready| stream.wait(ready))?;
         }
         let begin = stream.begin_timing();
-        boxes.launch(stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
+        device.launch(stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
         stream.end_timing(begin);
-        Ok(boxes.found())
+        Ok(device.found())
     }
 
     /// Waits for what was queued on the stream, and takes over the objects.
     pub fn finish(&mut self, letterbox: &Letterbox) -> Result<()> {
-        self.detections.clear();
-        if let Some(boxes) = &mut self.boxes {
-            self.detections.extend_from_slice(boxes.detections()?);
+        self.instances.clear();
+        if let Some(device) = &mut self.device {
+            self.instances.boxes.extend_from_slice(device.detections()?);
         }
-        self.place(letterbox);
+        self.instances.map_to_frame(letterbox);
         Ok(())
     }
 
-    /// From the tensor to the frame. What lies in the padding alone is no object of it.
-    fn place(&mut self, letterbox: &Letterbox) {
-        self.detections.retain_mut(|detection| {
-            detection.bbox = letterbox.to_frame(&detection.bbox);
-            detection.bbox.is_valid()
-        });
-    }
-
     /// The objects in pixels of the frame, the best score first.
-    pub fn detections(&self) -> &[Detection] {
-        &self.detections
+    pub fn instances(&self) -> &Instances {
+        &self.instances
     }
 }

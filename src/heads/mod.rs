@@ -1,0 +1,450 @@
+//! Detection heads: what a model's outputs mean.
+//!
+//! A head is one file that says in data what its outputs hold: typed columns, how boxes are encoded, how the input is usually
+//! prepared, and whether boxes still repeat each other. From that follow recognition ([`recognise`]), decoding on the host
+//! (`decode.rs`), decoding on a GPU (`kernels/decode.cu`), and what is gathered for the boxes that are kept.
+//!
+//! A new head is a file with its gold case, its line in [`HEADS`], and its row in the README. Only arithmetic that no head had
+//! before needs more: a [`BoxEncoding`] in `decode.rs` and `decode.cu`.
+//!
+//! Sources: the exporters and post-processing of each family (Ultralytics, YOLOv5/6/7, YOLOX, RT-DETR, D-FINE, TensorRT's
+//! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo).
+
+mod decode;
+pub mod deepstream_yolo;
+pub mod detr;
+pub mod detr_topk;
+pub mod detr_ultralytics;
+pub mod efficientnms;
+pub mod end_to_end;
+mod recognise;
+pub mod ssd;
+mod thresholds;
+pub mod yolov5;
+pub mod yolov8;
+pub mod yolov8_transposed;
+pub mod yolox;
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::error::{Error, Kind, Result};
+use crate::tensor::{DType, Tensor, TensorDesc};
+use crate::vision::Candidate;
+use crate::vision::geometry::Fit;
+use crate::vision::keypoints::KeypointShape;
+use crate::vision::recipe::{Colors, Recipe};
+
+use decode::Sink;
+pub(crate) use decode::{ID_COLUMNS, is_count};
+pub(crate) use recognise::check_task;
+use recognise::{Confidence, HeadCandidate};
+pub use recognise::{ModelHints, recognise};
+pub use thresholds::Thresholds;
+
+/// All heads, in the order in which they are offered to users.
+pub static HEADS: &[&HeadFormat] = &[
+    &yolov5::HEAD,
+    &yolov8::HEAD,
+    &yolov8_transposed::HEAD,
+    &end_to_end::HEAD,
+    &yolox::HEAD,
+    &efficientnms::HEAD,
+    &detr::HEAD,
+    &detr_ultralytics::HEAD,
+    &detr_topk::HEAD,
+    &ssd::HEAD,
+    &deepstream_yolo::HEAD,
+];
+
+/// Everything about a head.
+pub struct HeadFormat {
+    /// The value of the property `layout`; stable.
+    pub name: &'static str,
+    /// Which models have it, in one line.
+    pub about: &'static str,
+    pub task: Task,
+    pub outputs: &'static [OutputSpec],
+    /// Units and order of the columns, in words.
+    pub holds: &'static str,
+    /// How the input of such models is prepared, unless the model or the user says otherwise.
+    pub input: Recipe,
+    /// Whether the boxes still repeat each other.
+    pub needs_nms: bool,
+    /// What speaks for this head where the outputs fit. Asked only of heads with one output; names decide the others.
+    likely: fn(&HeadCandidate) -> Option<Confidence>,
+    /// A case computed by hand.
+    #[cfg(test)]
+    gold: fn(tests::MakeTensor) -> tests::Gold,
+}
+
+/// What a model is for, as the key `task` of Ultralytics' metadata says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    Detect,
+    Pose,
+}
+
+/// A tensor that a head consists of.
+#[derive(Debug)]
+pub struct OutputSpec {
+    /// Empty where any name will do.
+    pub name: &'static str,
+    pub class: ElementClass,
+    /// A trailing dimension of 1 more than these is accepted too.
+    pub dims: &'static [Dim],
+    /// What the elements of a row are, in order.
+    pub columns: &'static [Column],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementClass {
+    /// f32 or f16.
+    Float,
+    /// Those, and integers: counts and class ids.
+    Any,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dim {
+    Batch,
+    /// Anchors, queries or boxes; the same number in all outputs of a head.
+    Rows,
+    /// As many as the columns have elements.
+    Columns,
+}
+
+/// What some elements of a row say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// Four numbers.
+    Box(BoxEncoding),
+    Objectness,
+    /// A score for each class.
+    Classes,
+    /// The score of the one class that the row names.
+    Score,
+    /// The class that the row names; class 0 is called `first`.
+    ClassId {
+        first: u8,
+    },
+    /// For each keypoint of the model's `kpt_shape`: x and y in pixels of the input and, where it has three numbers, visibility.
+    Keypoints,
+    /// How many rows count; one number for all of them.
+    Count,
+}
+
+/// What four numbers of a row say about its box; `BoxEncoding` in `kernels/decode.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoxEncoding {
+    /// Left, top, right, bottom in pixels.
+    Corners,
+    /// Centre x, centre y, width, height in pixels.
+    Center,
+    /// The same in 0..1 of the input's size.
+    CenterShares,
+    /// Centre in cells of the grid from the row's own cell on, and the logarithm of the size in cells.
+    CenterCells,
+    /// Top, left, bottom, right in 0..1.
+    CornersYxShares,
+}
+
+/// The kernel that decodes a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeKernel {
+    /// `[rows][columns]` with a score for each class.
+    Rows { objectness: bool },
+    /// `[columns][rows]` with a score for each class.
+    Columns,
+    /// Rows that name their class.
+    Ids,
+}
+
+/// Where some columns lie: element `i` of row `r` is element `first + r * row_stride + i * column_stride` of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorView {
+    /// The place among the outputs that the head consists of.
+    pub output: usize,
+    pub first: usize,
+    pub row_stride: usize,
+    pub column_stride: usize,
+    /// Elements of a row.
+    pub count: usize,
+}
+
+/// Letterboxed RGB in 0..1, as the YOLO family wants it.
+const YOLO: Recipe =
+    Recipe { colors: Colors::Rgb, fit: Fit::Letterbox, pad: 114, scale: 1.0 / 255.0, mean: [0.0; 3], std: [1.0; 3] };
+/// RGB in 0..1 without regard to aspect, as transformers want it.
+const STRETCH: Recipe = Recipe { fit: Fit::Stretch, ..YOLO };
+
+const ROWS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Columns];
+const COLUMNS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Columns, Dim::Rows];
+const ROWS: &[Dim] = &[Dim::Batch, Dim::Rows];
+
+const fn floats(name: &'static str, dims: &'static [Dim], columns: &'static [Column]) -> OutputSpec {
+    OutputSpec { name, class: ElementClass::Float, dims, columns }
+}
+
+const fn numbers(name: &'static str, dims: &'static [Dim], columns: &'static [Column]) -> OutputSpec {
+    OutputSpec { name, class: ElementClass::Any, dims, columns }
+}
+
+impl Task {
+    pub fn name(self) -> &'static str {
+        match self {
+            Task::Detect => "detect",
+            Task::Pose => "pose",
+        }
+    }
+}
+
+impl HeadFormat {
+    /// The head of that name.
+    ///
+    /// # Errors
+    /// `Settings`, with the names that there are.
+    pub fn of_name(name: &str) -> Result<&'static HeadFormat> {
+        HEADS.iter().copied().find(|format| format.name == name).ok_or_else(|| {
+            Error::new(Kind::Settings, format!("There is no layout “{name}”"))
+                .remedy(format!("Use one of auto, {}", names().join(", ")))
+        })
+    }
+
+    /// The outputs of such a head: `f32 or f16 NxAx5+classes: centre x, …`.
+    pub fn expects(&self) -> String {
+        let outputs: Vec<String> = self.outputs.iter().map(OutputSpec::to_string).collect();
+        format!("{}: {}", outputs.join(", "), self.holds)
+    }
+
+    pub fn kernel(&self) -> DecodeKernel {
+        let has = |column| self.outputs.iter().any(|output| output.columns.contains(&column));
+        if !has(Column::Classes) {
+            DecodeKernel::Ids
+        } else if self.outputs[0].dims == COLUMNS_OF_ROWS {
+            DecodeKernel::Columns
+        } else {
+            DecodeKernel::Rows { objectness: has(Column::Objectness) }
+        }
+    }
+
+    /// How its boxes are encoded.
+    pub fn encoding(&self) -> BoxEncoding {
+        let encoding = |column: &Column| if let Column::Box(encoding) = column { Some(*encoding) } else { None };
+        let mut columns = self.outputs.iter().flat_map(|output| output.columns);
+        columns.find_map(encoding).expect("a head has boxes")
+    }
+
+    /// What class 0 is called where rows name their class.
+    pub fn first_class(&self) -> u8 {
+        let first = |column: &Column| if let Column::ClassId { first } = column { Some(*first) } else { None };
+        self.outputs.iter().flat_map(|output| output.columns).find_map(first).unwrap_or(0)
+    }
+}
+
+/// The names of all heads.
+pub fn names() -> Vec<&'static str> {
+    HEADS.iter().map(|format| format.name).collect()
+}
+
+/// A name is one head's only.
+impl PartialEq for HeadFormat {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl std::fmt::Debug for HeadFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl std::fmt::Display for HeadFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl std::fmt::Display for OutputSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if self.class == ElementClass::Float { "f32 or f16" } else { "numbers" };
+        let fixed: usize = self.columns.iter().filter_map(|column| column.width(0, None)).sum();
+        let counted = |wanted, text: &'static str| self.columns.contains(&wanted).then(|| text.to_string());
+        let columns = [(fixed > 0).then(|| fixed.to_string())]
+            .into_iter()
+            .chain([counted(Column::Classes, "classes"), counted(Column::Keypoints, "keypoints")])
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("+");
+        let dims: Vec<&str> = (self.dims.iter())
+            .map(|dim| match dim {
+                Dim::Batch => "N",
+                Dim::Rows => "A",
+                Dim::Columns => &columns,
+            })
+            .collect();
+        let space = if self.name.is_empty() { "" } else { " " };
+        write!(f, "{}{space}{kind} {}", self.name, dims.join("x"))
+    }
+}
+
+impl Column {
+    /// Elements of a row, for so many classes and keypoints of that shape; `None` where their shape is not known.
+    fn width(self, classes: usize, keypoints: Option<KeypointShape>) -> Option<usize> {
+        match self {
+            Column::Box(_) => Some(4),
+            Column::Objectness | Column::Score | Column::ClassId { .. } | Column::Count => Some(1),
+            Column::Classes => Some(classes),
+            Column::Keypoints => keypoints.map(|shape| shape.numbers()),
+        }
+    }
+}
+
+/// A model's head, with its numbers.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub format: &'static HeadFormat,
+    pub rows: usize,
+    /// Elements of a row of the last output that has several.
+    pub columns: usize,
+    /// Class scores of a row, where it has them.
+    pub classes: usize,
+    pub keypoints: Option<KeypointShape>,
+    /// Width and height of the model's input.
+    pub input: (u32, u32),
+}
+
+impl Head {
+    /// Where the columns lie that `is_it` says.
+    pub fn view(&self, is_it: impl Fn(Column) -> bool) -> Option<TensorView> {
+        self.format.outputs.iter().enumerate().find_map(|(output, spec)| {
+            let place = spec.columns.iter().position(|&column| is_it(column))?;
+            let width = |column: &Column| column.width(self.classes, self.keypoints).unwrap_or(0);
+            let before: usize = spec.columns[..place].iter().map(width).sum();
+            let all: usize = spec.columns.iter().map(width).sum();
+            let (row_stride, column_stride) = match spec.dims {
+                COLUMNS_OF_ROWS => (1, self.rows),
+                ROWS_OF_COLUMNS => (all, 1),
+                dims if dims.contains(&Dim::Rows) => (1, 1),
+                _ => (0, 1),
+            };
+            let count = width(&spec.columns[place]);
+            Some(TensorView { output, first: before * column_stride, row_stride, column_stride, count })
+        })
+    }
+
+    /// Of a row of one output, where these elements are.
+    fn range(&self, is_it: impl Fn(Column) -> bool) -> Range<usize> {
+        let view = self.view(is_it);
+        view.map_or(0..0, |view| view.first / view.column_stride..view.first / view.column_stride + view.count)
+    }
+}
+
+/// Reads candidates from a model's outputs.
+pub struct Decoder {
+    /// Which outputs are read, and what they were when this was made.
+    outputs: SmallVec<[(usize, TensorDesc); 4]>,
+    head: Head,
+    classes: Option<usize>,
+}
+
+impl Decoder {
+    /// For tensors as described by `outputs`, the descriptions of a first inference; `choice` is the user's.
+    ///
+    /// # Errors
+    /// As [`recognise`]; also where the input's size is unknown, or a dimension is open.
+    pub fn new(choice: Option<&'static HeadFormat>, outputs: &[TensorDesc], hints: &ModelHints) -> Result<Self> {
+        let found = recognise::find(choice, outputs, hints)?;
+        let format = found.format;
+        let outputs: SmallVec<[_; 4]> = found.outputs.iter().map(|&i| (i, outputs[i].clone())).collect();
+        if let Some((_, open)) = outputs.iter().find(|(_, desc)| desc.bytes().is_none()) {
+            return Err(Error::new(Kind::WrongType, format!("The size of the output {open} is still open")));
+        }
+        let unknown = || {
+            Error::new(Kind::Settings, format!("The layout {format} needs the size of the model's input"))
+                .remedy("Export the model with a fixed input size, or set input-size")
+        };
+        let head = Head {
+            format,
+            rows: found.rows as usize,
+            columns: found.columns as usize,
+            classes: found.classes.unwrap_or(0),
+            keypoints: hints.keypoints.as_ref().map(|keypoints| keypoints.shape),
+            input: hints.input.ok_or_else(unknown)?,
+        };
+        if format.encoding() == BoxEncoding::CenterCells && head.grid().is_none() {
+            let (width, height) = head.input;
+            let what = format!("{} rows are no YOLOX grid over an input of {width}x{height}", head.rows);
+            return Err(Error::new(Kind::Settings, what).remedy("Choose another layout on trtnms"));
+        }
+        Ok(Decoder { outputs, head, classes: found.classes.or(hints.classes) })
+    }
+
+    pub fn format(&self) -> &'static HeadFormat {
+        self.head.format
+    }
+
+    /// How many classes there are: what the outputs have room for, else what the hints say.
+    pub fn classes(&self) -> Option<usize> {
+        self.classes
+    }
+
+    /// Whether the boxes still repeat each other.
+    pub fn needs_nms(&self) -> bool {
+        self.format().needs_nms
+    }
+
+    /// The keypoints that each row has, and where they lie.
+    pub fn keypoints(&self) -> Option<(KeypointShape, TensorView)> {
+        Some((self.head.keypoints?, self.head.view(|column| column == Column::Keypoints)?))
+    }
+
+    /// Appends the candidates of the batch's first item whose score reaches the threshold of their class.
+    ///
+    /// Boxes are in pixels of the model's input, not clipped. Of independent class scores the best counts, the first of
+    /// equals, and only it is compared with its threshold: a filter never promotes a second best class. That is what
+    /// Ultralytics' predict does. Boxes without width or height or with a number that is not finite are left out, as are class
+    /// ids below 0 or beyond the classes; smaller than a pixel is no reason.
+    ///
+    /// # Errors
+    /// [`Kind::WrongType`] where an output is not what [`Decoder::new`] was shown.
+    pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> Result<()> {
+        let read = self.pick(outputs)?;
+        decode::decode(&self.head, &read, &mut Sink { thresholds, classes: self.class_limit(), out });
+        Ok(())
+    }
+
+    /// Of a model's outputs those that this head consists of, in its own order.
+    ///
+    /// # Errors
+    /// [`Kind::WrongType`] where one is not what [`Decoder::new`] was shown.
+    pub fn pick<'a>(&self, outputs: &'a [Tensor]) -> Result<SmallVec<[&'a Tensor; 4]>> {
+        let pick = |(index, wanted): &(usize, TensorDesc)| {
+            let tensor = outputs.get(*index).filter(|tensor| tensor.desc() == wanted);
+            tensor.ok_or_else(|| {
+                let have = outputs.get(*index).map_or("nothing".into(), |tensor| tensor.desc().to_string());
+                Error::new(Kind::WrongType, format!("The model's output is {have} now, and was {wanted} at first"))
+            })
+        };
+        self.outputs.iter().map(pick).collect()
+    }
+
+    /// The element types of those outputs.
+    pub(crate) fn dtypes(&self) -> impl Iterator<Item = DType> {
+        self.outputs.iter().map(|(_, desc)| desc.dtype)
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Class ids that a head names are below this.
+    pub(crate) fn class_limit(&self) -> usize {
+        self.classes.unwrap_or(decode::ANY_CLASS)
+    }
+}
+
+#[cfg(test)]
+mod tests;

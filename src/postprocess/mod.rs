@@ -1,0 +1,13 @@
+//! From a model's outputs to results on the frame: [`Postprocessor`] decodes them by the model's [head](crate::heads), drops boxes
+//! that repeat better ones ([`suppress`]), and maps what is left to the frame as [`Instances`]. [`fields`] says what results are
+//! called wherever they are written.
+
+mod classes;
+pub mod fields;
+mod processor;
+mod results;
+pub mod suppress;
+
+pub(crate) use classes::read_labels;
+pub use processor::{PostprocessOptions, Postprocessor};
+pub use results::{Instances, Keypoints};
