@@ -15,6 +15,7 @@ use gsttrt::heads::{
     deepstream_yolo, end_to_end, yolox,
 };
 use gsttrt::memory::DevicePool;
+use gsttrt::postprocess::gather;
 use gsttrt::postprocess::suppress::Nms;
 use gsttrt::postprocess::suppress::device::DeviceDecoder;
 use gsttrt::tensor::{DType, Element, Tensor};
@@ -73,6 +74,14 @@ impl Pair {
         for (place, (have, wanted)) in have.iter().zip(&wanted).enumerate() {
             let same = bytemuck::bytes_of(have) == bytemuck::bytes_of(wanted);
             assert!(same, "{}: box {place} is {have:?} instead of {wanted:?}", about());
+        }
+        if let Some((_, view)) = self.decoder.keypoints() {
+            let mut expected = Vec::new();
+            gather(&view, self.decoder.pick(tensors).unwrap()[view.output], &wanted, &mut expected);
+            let have = self.boxes.gathered().unwrap();
+            let same =
+                |(have, wanted): (&f32, &f32)| have.to_bits() == wanted.to_bits() || have.is_nan() && wanted.is_nan();
+            assert!(have.len() == expected.len() && have.iter().zip(&expected).all(same), "{}: keypoints", about());
         }
         wanted.len()
     }

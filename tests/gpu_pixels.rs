@@ -345,7 +345,8 @@ impl Gpu {
 
                 let block = self.upload(&picture.bytes);
                 let planes = picture.on_device(&block);
-                let found = DeviceDetections { address: on_gpu.address(), limit: detections.len() + room };
+                let found =
+                    DeviceDetections { address: on_gpu.address(), limit: detections.len() + room, gathered: None };
                 // SAFETY: the block has the picture, and lives until the work is done, as does what was found.
                 unsafe {
                     match what {

@@ -150,7 +150,7 @@ macro_rules! float {
 }
 
 /// Element `index` as f32: exact for floats, and for integers up to 2²⁴, which is beyond any count or class id.
-fn number(tensor: &Tensor, index: usize) -> f32 {
+pub(crate) fn number(tensor: &Tensor, index: usize) -> f32 {
     fn get<T: Element>(tensor: &Tensor, index: usize) -> Option<f32> {
         item::<T>(tensor)?.get(index).map(|value| value.to_f32())
     }

@@ -37,7 +37,7 @@ use crate::vision::keypoints::KeypointShape;
 use crate::vision::recipe::{Colors, Recipe};
 
 use decode::Sink;
-pub(crate) use decode::{ID_COLUMNS, is_count};
+pub(crate) use decode::{ID_COLUMNS, is_count, number};
 pub(crate) use recognise::check_task;
 use recognise::{Confidence, HeadCandidate};
 pub use recognise::{ModelHints, recognise};

@@ -5,9 +5,11 @@
 mod classes;
 pub mod fields;
 mod processor;
+mod refine;
 mod results;
 pub mod suppress;
 
 pub(crate) use classes::read_labels;
 pub use processor::{PostprocessOptions, Postprocessor};
-pub use results::{Instances, Keypoints};
+pub use refine::gather;
+pub use results::Instances;

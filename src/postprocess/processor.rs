@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Instances;
 use super::classes::{read_labels, thresholds};
+use super::refine::gather;
 use super::suppress::Nms;
 use super::suppress::device::{DeviceDecoder, DeviceDetections};
 use crate::cuda::driver::{Context, Purpose, Stream};
@@ -13,6 +14,7 @@ use crate::heads::{Decoder, HeadFormat, Thresholds};
 use crate::model::Model;
 use crate::tensor::{Tensor, TensorDesc, Tensors};
 use crate::vision::geometry::Letterbox;
+use crate::vision::keypoints::Keypoints;
 use crate::vision::recipe::Recipe;
 
 /// What the user says about results: the properties of trtnms, with the same defaults.
@@ -90,6 +92,11 @@ impl Postprocessor {
         let outputs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
         model.check_task()?;
         let decoder = Decoder::new(options.layout, &outputs, &hints)?;
+        let keypoints = match (decoder.keypoints(), &model.keypoints) {
+            (Some(_), Some(keypoints)) => Some(Keypoints { model: Arc::new(keypoints.clone()), values: Vec::new() }),
+            _ => None,
+        };
+        let instances = Instances { keypoints, ..Instances::default() };
         let mut processor = Postprocessor {
             model: model.clone(),
             outputs,
@@ -97,7 +104,7 @@ impl Postprocessor {
             decoder,
             thresholds: Thresholds::uniform(options.score_threshold),
             nms: Nms::new(options.iou_threshold, options.max_detections as usize, options.class_agnostic),
-            instances: Instances::default(),
+            instances,
             device: None,
             stream: None,
             options: options.clone(),
@@ -158,6 +165,9 @@ impl Postprocessor {
                 } else {
                     self.nms.rank(boxes);
                 }
+                if let (Some((_, view)), Some(keypoints)) = (self.decoder.keypoints(), &mut self.instances.keypoints) {
+                    gather(&view, self.decoder.pick(tensors)?[view.output], boxes, &mut keypoints.values);
+                }
                 self.instances.map_to_frame(letterbox);
                 Ok(())
             }
@@ -196,6 +206,9 @@ impl Postprocessor {
         self.instances.clear();
         if let Some(device) = &mut self.device {
             self.instances.boxes.extend_from_slice(device.detections()?);
+            if let Some(keypoints) = &mut self.instances.keypoints {
+                keypoints.values.extend_from_slice(device.gathered()?);
+            }
         }
         self.instances.map_to_frame(letterbox);
         Ok(())

@@ -1,10 +1,8 @@
 //! What was found on a frame.
 
-use std::sync::Arc;
-
 use crate::vision::Candidate;
 use crate::vision::geometry::Letterbox;
-use crate::vision::keypoints::KeypointModel;
+use crate::vision::keypoints::Keypoints;
 
 /// The objects of a frame, the best score first. What every model tells of an object is in one array, as GPUs write it; what only
 /// some tell is in an array of its own, as long.
@@ -12,22 +10,6 @@ use crate::vision::keypoints::KeypointModel;
 pub struct Instances {
     pub boxes: Vec<Candidate>,
     pub keypoints: Option<Keypoints>,
-}
-
-/// The keypoints of all objects of a frame.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Keypoints {
-    pub model: Arc<KeypointModel>,
-    /// `[objects][count][dims]`, x and y in pixels of the frame, inside it.
-    pub values: Vec<f32>,
-}
-
-impl Keypoints {
-    /// Those of an object.
-    pub fn of(&self, object: usize) -> &[f32] {
-        let numbers = self.model.shape.numbers();
-        &self.values[object * numbers..][..numbers]
-    }
 }
 
 impl Instances {
@@ -56,18 +38,14 @@ impl Instances {
                 continue;
             }
             boxes[kept] = Candidate { bbox, ..boxes[object] };
-            if let Some(Keypoints { model, values }) = keypoints {
-                let numbers = model.shape.numbers();
-                values.copy_within(object * numbers..(object + 1) * numbers, kept * numbers);
-                for point in values[kept * numbers..][..numbers].chunks_exact_mut(usize::from(model.shape.dims)) {
-                    (point[0], point[1]) = letterbox.point_to_frame((point[0], point[1]));
-                }
+            if let Some(keypoints) = keypoints {
+                keypoints.map_to_frame(object, kept, letterbox);
             }
             kept += 1;
         }
         boxes.truncate(kept);
-        if let Some(Keypoints { model, values }) = keypoints {
-            values.truncate(kept * model.shape.numbers());
+        if let Some(keypoints) = keypoints {
+            keypoints.values.truncate(kept * keypoints.model.shape.numbers());
         }
     }
 }

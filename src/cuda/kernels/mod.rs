@@ -23,6 +23,7 @@ const fn text(ptx: &'static str) -> &'static CStr {
 
 pub(crate) static DECODE: &CStr = text(concat!(include_str!("../../../kernels/ptx/decode.ptx"), "\0"));
 pub(crate) static NMS: &CStr = text(concat!(include_str!("../../../kernels/ptx/nms.ptx"), "\0"));
+pub(crate) static GATHER: &CStr = text(concat!(include_str!("../../../kernels/ptx/gather.ptx"), "\0"));
 static OVERLAY: &CStr = text(concat!(include_str!("../../../kernels/ptx/overlay.ptx"), "\0"));
 static PLAN: &CStr = text(concat!(include_str!("../../../kernels/ptx/plan.ptx"), "\0"));
 static PREPROCESS: &CStr = text(concat!(include_str!("../../../kernels/ptx/preprocess.ptx"), "\0"));

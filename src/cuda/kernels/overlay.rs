@@ -247,7 +247,7 @@ impl Overlay {
         let staging = self.staging.as_mut().expect("just put there");
         staging.host_mut()[..bytes.len()].copy_from_slice(&bytes);
         stats::uploaded(bytes.len());
-        let found = DeviceDetections { address: staging.address(), limit: detections.len() };
+        let found = DeviceDetections { address: staging.address(), limit: detections.len(), gathered: None };
         // SAFETY: as the caller says.
         unsafe { self.launch(stream, planes, found, None, style) }
     }

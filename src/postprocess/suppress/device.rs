@@ -14,6 +14,7 @@ use crate::cuda::kernels::{DECODE, NMS};
 use crate::error::{Error, Kind, Result};
 use crate::heads::{BoxEncoding, DecodeKernel, Decoder, ID_COLUMNS, TensorView, Thresholds, is_count};
 use crate::memory::{DeviceBlock, DevicePool, Mapped};
+use crate::postprocess::refine::{DeviceGather, GatherParams};
 use crate::stats;
 use crate::tensor::{DType, Tensor};
 use crate::vision::Candidate;
@@ -42,6 +43,8 @@ pub struct DeviceDecoder {
     rank: Kernel,
     /// `None` where boxes do not repeat.
     suppress: Option<Kernel>,
+    /// Where rows say more than their boxes.
+    gather: Option<DeviceGather>,
     views: [Option<TensorView>; 4],
     decode_params: DecodeParams,
     nms_params: NmsParams,
@@ -71,6 +74,7 @@ struct FrameKernels {
     chain: Chain,
     decode: DecodeParams,
     nms: NmsParams,
+    gather: Option<GatherParams>,
 }
 
 /// `per_class` of thresholds, on the GPU.
@@ -155,6 +159,8 @@ pub struct DeviceDetections {
     pub address: u64,
     /// No more than that.
     pub limit: usize,
+    /// Where the numbers are that were gathered for them.
+    pub gathered: Option<u64>,
 }
 
 /// In front of the detections: how many there are.
@@ -267,7 +273,16 @@ impl DeviceDecoder {
                 *level = GridLevel { stride, columns, cells: columns * rows };
             }
         }
+        let limit = USUAL_DETECTIONS.min(head.rows);
+        let gather = match decoder.keypoints() {
+            Some((_, view)) => {
+                let view = (view, dtypes[view.output]);
+                Some(DeviceGather::new(context, &pool, view, nms_params.found, limit)?)
+            }
+            None => None,
+        };
         Ok(DeviceDecoder {
+            gather,
             decode,
             rank,
             suppress,
@@ -277,7 +292,7 @@ impl DeviceDecoder {
             is_clean: false,
             counts: [base + counters, base + counters + 4],
             thresholds: None,
-            results: Mapped::new(context, found_size(USUAL_DETECTIONS.min(head.rows)))?,
+            results: Mapped::new(context, found_size(limit))?,
             chains: [None, None],
             pending: None,
             patience: Patience::default(),
@@ -316,6 +331,10 @@ impl DeviceDecoder {
                 source.data = address(outputs[view.output], stream.context())?;
             }
         }
+        if let Some(gather) = &mut self.gather {
+            let data = address(outputs[gather.view.output], stream.context())?;
+            gather.prepare(stream.context(), &self.pool, data, limit)?;
+        }
         if self.thresholds.as_ref().is_none_or(|table| table.of != *thresholds) {
             self.upload(stream, thresholds)?;
         }
@@ -347,7 +366,8 @@ impl DeviceDecoder {
     /// # Safety
     /// The addresses in the parameters stay valid until the kernels are done.
     unsafe fn start(&mut self, stream: &Stream) -> Result<()> {
-        let DeviceDecoder { decode, rank, suppress, decode_params, nms_params, chains, .. } = self;
+        let DeviceDecoder { decode, rank, suppress, gather, decode_params, nms_params, chains, .. } = self;
+        let gather = gather.as_ref();
         let first = decode.call(decode_params);
         let others = || [Some(&*rank), suppress.as_ref()].into_iter().flatten().map(|kernel| kernel.call(nms_params));
         chains.swap(0, 1);
@@ -362,11 +382,17 @@ impl DeviceDecoder {
                     others().enumerate().try_for_each(|(i, call)| told.chain.tell(1 + i, &call))?;
                     told.nms = *nms_params;
                 }
+                if let Some(gather) = gather.filter(|gather| told.gather.as_ref() != Some(gather.params())) {
+                    told.chain.tell(1 + others().count(), &gather.call())?;
+                    told.gather = Some(*gather.params());
+                }
                 told
             },
             none => {
-                let chain = unsafe { Chain::new(stream, [first].into_iter().chain(others())) }?;
-                none.insert(FrameKernels { chain, decode: *decode_params, nms: *nms_params })
+                let calls = [first].into_iter().chain(others()).chain(gather.map(DeviceGather::call));
+                let chain = unsafe { Chain::new(stream, calls) }?;
+                let gather = gather.map(|gather| *gather.params());
+                none.insert(FrameKernels { chain, decode: *decode_params, nms: *nms_params, gather })
             }
         };
         // SAFETY: as the caller says.
@@ -375,7 +401,8 @@ impl DeviceDecoder {
 
     /// Where the detections of the last frame are once the stream has come so far, until the next one is launched.
     pub fn found(&self) -> DeviceDetections {
-        DeviceDetections { address: self.nms_params.found, limit: self.nms_params.limit as usize }
+        let gathered = self.gather.as_ref().map(DeviceGather::address);
+        DeviceDetections { address: self.nms_params.found, limit: self.nms_params.limit as usize, gathered }
     }
 
     /// What was found on the last frame, in pixels of the model's input. Waits for it, and for all that was queued since.
@@ -384,11 +411,28 @@ impl DeviceDecoder {
     /// `Run`, where work on the GPU failed.
     pub fn detections(&mut self) -> Result<&[Candidate]> {
         self.finish()?;
+        let detections = self.kept();
+        stats::downloaded(HEADER + size_of_val(detections));
+        Ok(detections)
+    }
+
+    fn kept(&self) -> &[Candidate] {
         let (header, detections) = self.results.host().split_at(HEADER);
         let count: u32 = bytemuck::pod_read_unaligned(&header[..4]);
-        let detections = &detections[..count as usize * size_of::<Candidate>()];
-        stats::downloaded(HEADER + detections.len());
-        Ok(bytemuck::cast_slice(detections))
+        bytemuck::cast_slice(&detections[..count as usize * size_of::<Candidate>()])
+    }
+
+    /// What was gathered for them: of each all numbers that its row has beside the box. Waits too.
+    ///
+    /// # Errors
+    /// As [`DeviceDecoder::detections`].
+    pub fn gathered(&mut self) -> Result<&[f32]> {
+        self.finish()?;
+        let kept = self.kept().len();
+        let Some(gather) = &self.gather else { return Ok(&[]) };
+        let numbers = gather.numbers(kept);
+        stats::downloaded(size_of_val(numbers));
+        Ok(numbers)
     }
 
     /// Waits for the last frame.
