@@ -85,6 +85,7 @@ fn objects_of_the_elements(frames: &[(gst_video::VideoInfo, gst::Buffer)], infer
                 confidence: confidence as f32,
                 // Width and height are differences; kept as they came.
                 bbox: BBox::new(x as f32, y as f32, w as f32, h as f32),
+                keypoints: Vec::new(),
             })
             .collect()
     };
@@ -169,7 +170,13 @@ fn a_detector_stays_usable_after_mistakes() {
     let model = one_box(&scratch("session-mistakes"));
     let mut detector = Detector::open(&model, &on_cpu(), PostprocessOptions::default()).unwrap();
     let grey = [128; 64 * 64 * 3];
-    let dog = Object { label: "dog".into(), class_id: 1, confidence: 0.9, bbox: BBox::new(0.0, 0.0, 32.0, 32.0) };
+    let dog = Object {
+        label: "dog".into(),
+        class_id: 1,
+        confidence: 0.9,
+        bbox: BBox::new(0.0, 0.0, 32.0, 32.0),
+        keypoints: Vec::new(),
+    };
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), std::slice::from_ref(&dog));
 
     let error = detect(&mut detector, 64, 64, &grey[1..]).unwrap_err();

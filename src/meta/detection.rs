@@ -14,6 +14,8 @@ use gst::meta::MetaAPIExt;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 
+use crate::postprocess::Instances;
+use crate::postprocess::fields::{self, FieldVisitor};
 use crate::vision::{Candidate, label_text};
 
 /// What classes are called, by GLib's numbers. To find those of a word takes a lock that all threads share: with 16 streams and 300
@@ -46,18 +48,18 @@ fn pixels(detection: &Candidate, (width, height): (u32, u32)) -> (u32, u32, u32,
     (x, y, (bbox.x2.ceil() as u32).max(x) - x, (bbox.y2.ceil() as u32).max(y) - y)
 }
 
-/// Hangs `detections`, in pixels of a frame of that size, on the frame's buffer, beside those of other models. `names` are those
+/// Hangs objects, in pixels of a frame of that size, on the frame's buffer, beside those of other models. `names` are those
 /// of `labels`, and empty at first.
 pub fn attach(
     buffer: &mut gst::BufferRef,
-    detections: &[Candidate],
+    instances: &Instances,
     labels: &[String],
     names: &mut Names,
     size: (u32, u32),
 ) {
     let (width, height) = (f64::from(size.0), f64::from(size.1));
     let taken = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| meta.id() + 1).max();
-    for (id, detection) in (taken.unwrap_or(0)..).zip(detections) {
+    for (object, detection) in instances.boxes.iter().enumerate() {
         let bbox = &detection.bbox;
         let confidence = f64::from(detection.score);
         let edges = [(bbox.x1, width), (bbox.y1, height), (bbox.x2, width), (bbox.y2, height)];
@@ -71,12 +73,48 @@ pub fn attach(
             ControlFlow::Continue(())
         });
         let mut meta = add_region(buffer, names.of(labels, detection.class), pixels(detection, size));
-        meta.set_id(id);
+        meta.set_id(taken.unwrap_or(0) + object as i32);
         meta.set_parent_id(NO_PARENT);
         meta.add_param(params);
+        if let Some(params) = keypoints(instances, object) {
+            meta.add_param(params);
+        }
     }
     #[cfg(feature = "v1_24")]
-    attach_analytics(buffer, detections, labels, names, size);
+    attach_analytics(buffer, &instances.boxes, labels, names, size);
+}
+
+/// A structure with the keypoints of an object, where its model finds any.
+fn keypoints(instances: &Instances, object: usize) -> Option<gst::Structure> {
+    instances.keypoints.as_ref()?;
+    let mut fields = Fields(gst::Structure::new_empty("keypoints"));
+    fields::visit_optional(instances, object, &mut fields);
+    Some(fields.0)
+}
+
+/// Fields of objects in a structure.
+struct Fields(gst::Structure);
+
+impl FieldVisitor for Fields {
+    fn text(&mut self, name: &'static str, value: &str) {
+        self.0.set(name, value);
+    }
+
+    fn integer(&mut self, name: &'static str, value: u32) {
+        self.0.set(name, value);
+    }
+
+    fn number(&mut self, name: &'static str, value: f32) {
+        self.0.set(name, f64::from(value));
+    }
+
+    fn numbers(&mut self, name: &'static str, values: &[f32]) {
+        self.0.set(name, gst::Array::new(values.iter().map(|&value| f64::from(value))));
+    }
+
+    fn texts(&mut self, name: &'static str, values: &[String]) {
+        self.0.set(name, gst::Array::new(values));
+    }
 }
 
 /// [`VideoRegionOfInterestMeta::add`] takes a text, whose number it then looks for.
@@ -127,20 +165,13 @@ pub fn message(
     pts: Option<gst::ClockTime>,
     number: u64,
     size: (u32, u32),
-    detections: &[Candidate],
+    instances: &Instances,
     labels: &[String],
 ) -> gst::Structure {
-    let objects = detections.iter().map(|detection| {
-        let bbox = &detection.bbox;
-        gst::Structure::builder("detection")
-            .field("label", &*label_text(labels, detection.class))
-            .field("class-id", detection.class)
-            .field("confidence", f64::from(detection.score))
-            .field("x", f64::from(bbox.x1))
-            .field("y", f64::from(bbox.y1))
-            .field("w", f64::from(bbox.width()))
-            .field("h", f64::from(bbox.height()))
-            .build()
+    let objects = (0..instances.len()).map(|object| {
+        let mut fields = Fields(gst::Structure::new_empty("detection"));
+        fields::visit(instances, object, labels, &mut fields);
+        fields.0
     });
     gst::Structure::builder("trt-detections")
         .field("pts", pts)

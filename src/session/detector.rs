@@ -27,6 +27,18 @@ pub struct Object {
     pub confidence: f32,
     /// In pixels of the frame, inside it.
     pub bbox: BBox,
+    /// In the order of the model's keypoints; empty where it finds none.
+    pub keypoints: Vec<Keypoint>,
+}
+
+/// A keypoint of an object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Keypoint {
+    /// In pixels of the frame, inside it.
+    pub x: f32,
+    pub y: f32,
+    /// 0..1; `None` where the model does not say.
+    pub visibility: Option<f32>,
 }
 
 /// A detection model with all around it: preprocessing, decoding, suppression.
@@ -197,13 +209,20 @@ impl Detector {
             processor.adjust(self.options.clone())?;
         }
         processor.find(&outputs, &letterbox)?;
-        let object = |candidate: &Candidate| Object {
+        let instances = processor.instances();
+        let point = |point: &[f32]| Keypoint { x: point[0], y: point[1], visibility: point.get(2).copied() };
+        let keypoints = |object: usize| match &instances.keypoints {
+            Some(points) => points.of(object).chunks_exact(points.model.shape.dims.into()).map(point).collect(),
+            None => Vec::new(),
+        };
+        let object = |(i, candidate): (usize, &Candidate)| Object {
             label: label_text(&processor.labels, candidate.class).into_owned(),
             class_id: candidate.class,
             confidence: candidate.score,
             bbox: candidate.bbox,
+            keypoints: keypoints(i),
         };
-        Ok(processor.instances().boxes.iter().map(object).collect())
+        Ok(instances.boxes.iter().enumerate().map(object).collect())
     }
 }
 

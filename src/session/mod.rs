@@ -22,7 +22,7 @@ use crate::model::Model;
 use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
 
 pub use crate::postprocess::PostprocessOptions;
-pub use detector::{Detector, DeviceFrame, Object};
+pub use detector::{Detector, DeviceFrame, Keypoint, Object};
 pub use device::Buffers;
 pub use options::parse_options;
 

@@ -4,10 +4,9 @@ use super::painter::GpuPainter;
 use crate::cuda;
 use crate::cuda::driver::Context;
 use crate::error::Result;
-use crate::postprocess::Postprocessor;
+use crate::postprocess::{Instances, Postprocessor};
 use crate::tensor::{Tensor, Tensors};
 use crate::video::{Format, FramePool};
-use crate::vision::Candidate;
 use crate::vision::geometry::Letterbox;
 use crate::vision::overlay::{Overlay, Style};
 
@@ -94,14 +93,14 @@ impl Drawing {
     pub fn draw(
         &mut self,
         buffer: &mut gst::BufferRef,
-        detections: &[Candidate],
+        instances: &Instances,
         labels: &[String],
         style: &Style,
     ) -> Result<()> {
         let Drawing { format, overlay, painter, .. } = self;
         match format.on_gpu(buffer, true)? {
-            Some(frame) => painter_in(painter, &frame.context, format, labels)?.paint(&frame, detections, style),
-            None => format.draw(buffer, |frame| overlay.draw(frame, detections, labels, style)),
+            Some(frame) => painter_in(painter, &frame.context, format, labels)?.paint(&frame, instances, style),
+            None => format.draw(buffer, |frame| overlay.draw(frame, &instances.boxes, labels, style)),
         }
     }
 

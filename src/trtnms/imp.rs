@@ -219,16 +219,16 @@ impl TrtNms {
     /// Draws, attaches and tells what was found.
     fn finish(&self, state: &mut State, task: Task, buffer: &mut gst::BufferRef) -> Result<()> {
         let State { postprocessor: Some(postprocessor), names, drawing, .. } = state else { return Ok(()) };
-        let (detections, labels, size) = (&postprocessor.instances().boxes, &postprocessor.labels, drawing.size());
+        let (instances, labels, size) = (postprocessor.instances(), &postprocessor.labels, drawing.size());
         if let Some(style) = task.draw {
-            drawing.draw(buffer, detections, labels, &style)?;
+            drawing.draw(buffer, instances, labels, &style)?;
         }
-        detection::attach(buffer, detections, labels, names, size);
+        detection::attach(buffer, instances, labels, names, size);
         if task.post_message {
-            let content = detection::message(buffer.pts(), task.frame, size, detections, labels);
+            let content = detection::message(buffer.pts(), task.frame, size, instances, labels);
             let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
         }
-        self.stats.add(task.stage, detections.len());
+        self.stats.add(task.stage, instances.len());
         Ok(())
     }
 

@@ -3,9 +3,9 @@
 use crate::cuda::driver::{Context, Purpose, Stream};
 use crate::cuda::kernels::overlay::Overlay;
 use crate::error::Result;
+use crate::postprocess::Instances;
 use crate::postprocess::suppress::device::DeviceDetections;
 use crate::video::{Format, FramePool, GpuFrame};
-use crate::vision::Candidate;
 use crate::vision::geometry::Letterbox;
 use crate::vision::overlay::Style;
 
@@ -47,12 +47,12 @@ impl GpuPainter {
     }
 
     /// Paints what the host found on a frame, or on a copy of it, and waits for that.
-    pub fn paint(&mut self, frame: &GpuFrame, detections: &[Candidate], style: &Style) -> Result<()> {
+    pub fn paint(&mut self, frame: &GpuFrame, instances: &Instances, style: &Style) -> Result<()> {
         let stream = stream_in(&mut self.stream, &self.context)?;
         frame.order(stream)?;
         let begin = stream.begin_timing();
         // SAFETY: as above; what was launched before was waited for.
-        unsafe { self.overlay.launch_for(stream, &frame.planes, detections, style) }?;
+        unsafe { self.overlay.launch_for(stream, &frame.planes, &instances.boxes, style) }?;
         stream.end_timing(begin);
         stream.record()?.wait()
     }
