@@ -128,6 +128,12 @@ GstTrtStatus gst_trt_session_detect (GstTrtSession *session, const GstTrtFrame *
 GstTrtStatus gst_trt_session_detect_device (GstTrtSession *session, const GstTrtFrame *frame, void *stream,
                                             GstTrtObject *objects, size_t capacity, size_t *found);
 
+/* The keypoints of an object of the last frame that this session detected in, objects counted from 0 as gst_trt_session_detect
+ * writes them. found is set to their number, 0 where the model finds none; of the first `capacity` x, y and visibility are
+ * written, 3 floats each: pixels of the frame and 0..1, or -1 where the model does not tell visibility. */
+GstTrtStatus gst_trt_session_keypoints (GstTrtSession *session, size_t object, float *points, size_t capacity,
+                                        size_t *found);
+
 /* How many GPUs there are. Where CUDA cannot be used this is GST_TRT_LIBRARY, the number 0, and gst_trt_last_error() why. */
 GstTrtStatus gst_trt_gpu_count (uint32_t *count);
 

@@ -1,4 +1,4 @@
-// What decode.cu and nms.cu share: candidates, as they lie in the scratch memory of cuda::kernels::Boxes. And what nms.cu gives
+// What decode.cu and nms.cu share: candidates, as they lie in the scratch memory of DeviceDecoder. And what nms.cu gives
 // to plan.cu.
 #pragma once
 
@@ -9,22 +9,23 @@ using u64 = uint64_t;
 
 // capacity = rows of the head: a row gives one candidate at most.
 struct Candidates {
-    u64* keys;      // [capacity] score and anchor: ascending is the order of the result, and no two are equal
+    u64* keys;      // [capacity] score and row: ascending is the order of the result, and no two are equal
     float4* boxes;  // [capacity] left, top, right, bottom in pixels of the model's input
     u32* classes;   // [capacity]
 };
 
-struct Detection {
+struct alignas(16) Candidate {
     float x1, y1, x2, y2, score;
-    u32 cls, anchor;
+    u32 cls, row;
+    float angle;  // 0 where boxes are upright
 };
 
-static_assert(sizeof(Detection) == 28, "mirrored by vision::Detection");
+static_assert(sizeof(Candidate) == 32, "mirrored by vision::Candidate");
 
 struct Results {
     u32 count;
     u32 unused[3];
-    Detection detections[1];  // [limit]
+    Candidate detections[1];  // [limit]
 };
 
 // Greater scores become smaller numbers, in the order of f32::total_cmp.
@@ -38,10 +39,10 @@ __device__ __forceinline__ float score_of(u64 key) {
     return __uint_as_float(high >> 31 ? high : ~high & 0x7fffffff);
 }
 
-__device__ __forceinline__ u32 anchor_of(u64 key) {
+__device__ __forceinline__ u32 row_of(u64 key) {
     return static_cast<u32>(key);
 }
 
-__device__ __forceinline__ u64 key_of(float score, u32 anchor) {
-    return static_cast<u64>(descending(score)) << 32 | anchor;
+__device__ __forceinline__ u64 key_of(float score, u32 row) {
+    return static_cast<u64>(descending(score)) << 32 | row;
 }

@@ -5,7 +5,7 @@
 //        decode_columns  32 rows in a block, each by SLICES threads, SLICES * 32 in a block
 //        decode_ids      a thread for each row, DECODE_THREADS in a block
 //   math f32, every operation rounded once and in the order of the twin; elements are widened first, which is exact
-//   twin vision/layout/decode.rs; Rust face cuda::kernels::boxes; params mirrored by DecodeParams (232 bytes)
+//   twin src/heads/decode.rs; Rust face src/postprocess/suppress/device.rs; params mirrored by DecodeParams (232 bytes)
 #include "boxes.cuh"
 
 inline constexpr u32 DECODE_THREADS = 128;
@@ -15,7 +15,7 @@ inline constexpr u32 EVERYONE = 0xffffffff;
 inline constexpr u32 NONE = 0xffffffff;
 
 // What four numbers of a row say about its box.
-enum Form : u32 { CORNERS, CENTER, CENTER_SHARES, CENTER_CELLS, CORNERS_YX_SHARES };
+enum BoxEncoding : u32 { CORNERS, CENTER, CENTER_SHARES, CENTER_CELLS, CORNERS_YX_SHARES };
 
 // Elements of a source.
 enum Type : u32 { F32, F16, U8, I32, I64 };
@@ -46,8 +46,8 @@ struct DecodeParams {
     float least;   // of all
     u32 rows;
     u32 columns;  // of dense heads
-    u32 classes;  // ids stay below
-    u32 form;
+    u32 classes;  // ids stay below; of dense heads the scores of a row
+    u32 encoding;
     u32 objectness;  // 1 where rows have it, behind the box
     u32 lanes_log2;
     float first_class;  // what the head calls class 0
@@ -56,7 +56,7 @@ struct DecodeParams {
     Level levels[4];
 };
 
-static_assert(sizeof(DecodeParams) == 232, "mirrored by DecodeParams in boxes.rs");
+static_assert(sizeof(DecodeParams) == 232, "mirrored by DecodeParams in device.rs");
 
 __device__ __forceinline__ float infinity() {
     return __int_as_float(0x7f800000);
@@ -103,7 +103,7 @@ __device__ float4 from_cell(const DecodeParams& p, u32 row, float x, float y, fl
 }
 
 __device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float a, float b, float c, float d) {
-    switch (p.form) {
+    switch (p.encoding) {
         case CORNERS: return make_float4(a, b, c, d);
         case CENTER: return from_center(a, b, c, d);
         case CENTER_SHARES: return from_center(a * p.width, b * p.height, c * p.width, d * p.height);
@@ -127,7 +127,7 @@ __device__ __forceinline__ bool is_box(float4 box) {
 }
 
 // Called by all threads of a warp: room is asked for once.
-__device__ void append(const DecodeParams& p, bool passes, u32 anchor, float4 box, float score, u32 cls) {
+__device__ void append(const DecodeParams& p, bool passes, u32 row, float4 box, float score, u32 cls) {
     const u32 passing = __ballot_sync(EVERYONE, passes), lane = threadIdx.x % 32;
     if (!passing) return;
     const int leader = __ffs(passing) - 1;
@@ -135,7 +135,7 @@ __device__ void append(const DecodeParams& p, bool passes, u32 anchor, float4 bo
     if (lane == leader) start = atomicAdd(p.count, __popc(passing));
     const u32 at = __shfl_sync(EVERYONE, start, leader) + __popc(passing & ((1u << lane) - 1));
     if (passes && at < p.rows) {
-        p.to.keys[at] = key_of(score, anchor);
+        p.to.keys[at] = key_of(score, row);
         p.to.boxes[at] = box;
         p.to.classes[at] = cls;
     }
@@ -177,7 +177,7 @@ __device__ __forceinline__ void look(Best& best, u32 first, u32 step, u32 end, N
     }
 }
 
-// [rows][box, objectness or not, a score for each class]
+// [rows][box, objectness or not, a score for each class, what is gathered later]
 template <typename T>
 __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     const u32 thread = blockIdx.x * DECODE_THREADS + threadIdx.x;
@@ -194,7 +194,7 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     float4 box = {};
     if (passes) {
         box = {widen(values[0]), widen(values[1]), widen(values[2]), widen(values[3])};
-        look(best, first + lane, lanes, p.columns, [&](u32 i) { return widen(values[i]); }, first);
+        look(best, first + lane, lanes, first + p.classes, [&](u32 i) { return widen(values[i]); }, first);
     }
     for (u32 offset = lanes / 2; offset > 0; offset /= 2) {
         Best other;
@@ -211,7 +211,7 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     append(p, passes, row, box, score, best.cls);
 }
 
-// [box, a score for each class][rows]
+// [box, a score for each class, what is gathered later][rows]
 template <typename T>
 __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     __shared__ Best slices[SLICES][32];
@@ -219,7 +219,7 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     const size_t rows = p.rows;
     const T* values = static_cast<const T*>(p.sources[0].data) + row;
     Best best = nothing();
-    if (row < rows) look(best, 4 + slice, SLICES, p.columns, [&](u32 i) { return widen(values[i * rows]); }, 4);
+    if (row < rows) look(best, 4 + slice, SLICES, 4 + p.classes, [&](u32 i) { return widen(values[i * rows]); }, 4);
     slices[slice][lane] = best;
     __syncthreads();
     if (slice) return;

@@ -1,13 +1,13 @@
 // rank_*: candidates in no order -> in the order of the result. suppress: what repeats a better box is dropped.
 //   in   from     *count candidates
 //   out  sorted   the same by key (rank_candidates), for suppress
-//        results  in mapped host memory: how many, then each Detection (28 bytes)
+//        results  in mapped host memory: how many, then each Candidate (32 bytes)
 //        found    the same in device memory, for plan.cu
 //   grid rank_*   any; a warp ranks a candidate by counting the smaller keys, which is exact and needs no room, then goes on
 //        suppress any; the blocks share the bit matrix, the last one done walks it
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add, as BBox::iou; a pair gives the same in both orders
-//   twin vision/nms.rs; Rust face cuda::kernels::boxes; params mirrored by NmsParams (120 bytes)
+//   twin src/postprocess/suppress/host.rs; Rust face device.rs beside it; params mirrored by NmsParams (120 bytes)
 //
 // Greedy suppression asks of each box in turn whether a better one that was kept repeats it. The walk takes STEP boxes at a
 // time: it settles them among each other, then marks all that the kept ones of them repeat further down. For the first
@@ -27,8 +27,8 @@ inline constexpr u32 STEP_WORDS = STEP / 64;
 inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;  // threads for each box of a step
 inline constexpr u32 GLANCE = 8;                       // kept boxes that a thread looks at at a time
 
-__device__ __forceinline__ Detection detection(u64 key, float4 box, u32 cls) {
-    return {box.x, box.y, box.z, box.w, score_of(key), cls, anchor_of(key)};
+__device__ __forceinline__ Candidate detection(u64 key, float4 box, u32 cls) {
+    return {box.x, box.y, box.z, box.w, score_of(key), cls, row_of(key), 0.0f};
 }
 
 struct NmsParams {
@@ -38,7 +38,7 @@ struct NmsParams {
     u32* next_count;  // of the next frame, to be cleared
     u32* blocks_done;  // 0 before and after
     u32* kept;         // [capacity] places of kept boxes among the sorted
-    u64* matrix;       // which boxes one repeats: a row for each of min(*count, WINDOW), see row_of
+    u64* matrix;       // which boxes one repeats: a row for each of min(*count, WINDOW), see matrix_row
     Results* results;
     Results* found;
     u32 capacity;
@@ -47,7 +47,7 @@ struct NmsParams {
     float threshold;
 };
 
-static_assert(sizeof(NmsParams) == 120, "mirrored in boxes.rs");
+static_assert(sizeof(NmsParams) == 120, "mirrored in device.rs");
 
 __device__ __forceinline__ u32 candidates(const NmsParams& p) {
     return min(*p.count, p.capacity);
@@ -127,7 +127,7 @@ struct Column {
 
 // Rows of the matrix lie one behind the other, each from the word where its own step begins: what is further up, rows there
 // say. Where word 0 of one would be.
-__device__ __forceinline__ u32 row_of(u32 box, u32 words) {
+__device__ __forceinline__ u32 matrix_row(u32 box, u32 words) {
     const u32 step = box / STEP, skipped = step * STEP_WORDS;
     return STEP * (step * words - skipped * (step - 1) / 2) + box % STEP * (words - skipped) - skipped;
 }
@@ -156,7 +156,7 @@ __device__ void fill_matrix(const NmsParams& p, u32 n) {
 #pragma unroll
             for (u32 i = 0; i < ROWS; i++) {
                 const u64 bits = column.word(p, boxes[i], classes[i]);
-                if (threadIdx.x % 32 == 0 && first + i < within) p.matrix[row_of(first + i, words) + word] = bits;
+                if (threadIdx.x % 32 == 0 && first + i < within) p.matrix[matrix_row(first + i, words) + word] = bits;
             }
         }
         job -= jobs;
@@ -171,7 +171,7 @@ struct Walk {
     u64 kept[2][STEP_WORDS];
     // The kept boxes of the step, and where their rows of the matrix are.
     u32 rows[STEP];
-    Detection detections[STEP];
+    Candidate detections[STEP];
     // Behind the window: boxes kept so far, a part at a time; which boxes of the step one of them repeats; and which
     // repeat each other.
     float4 boxes[STEP];
@@ -271,7 +271,7 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
         corners = p.sorted.boxes[box];
         cls = p.sorted.classes[box];
         if (box >= within) return;
-        const u32 row = row_of(box, words);
+        const u32 row = matrix_row(box, words);
 #pragma unroll
         for (u32 i = 0; i < STEP_WORDS; i++) {
             const u32 word = box / STEP * STEP_WORDS + i;
@@ -310,7 +310,7 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
         total = min(total, p.limit);
         if (kept && place < total) {
             p.kept[place] = box;
-            walk.rows[place - count] = row_of(box, words);
+            walk.rows[place - count] = matrix_row(box, words);
             walk.detections[place - count] = detection(key, corners, cls);
         }
         fetch(box + STEP);
@@ -339,7 +339,7 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
         // To the host in whole lines, while the walk goes on.
         u32* words = reinterpret_cast<u32*>(p.results->detections + count);
         u32* copies = reinterpret_cast<u32*>(p.found->detections + count);
-        for (u32 i = threadIdx.x; i < added * 7; i += NMS_THREADS) {
+        for (u32 i = threadIdx.x; i < added * 8; i += NMS_THREADS) {
             words[i] = copies[i] = reinterpret_cast<u32*>(walk.detections)[i];
         }
         count = total;

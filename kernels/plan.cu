@@ -133,7 +133,7 @@ struct Text {
 };
 
 // "person 87%", or "#7 87%".
-__device__ inline uint32_t describe(const Parameters &p, const Detection &detection, uint16_t *to) {
+__device__ inline uint32_t describe(const Parameters &p, const Candidate &detection, uint16_t *to) {
     Text text = {to, p.room, 0};
     const uint16_t *name = p.names + uint64_t(detection.cls) * p.name_stride;
     const uint32_t length = detection.cls < p.name_count ? __ldg(name) : 0;
@@ -162,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) plan_marks(const __grid_co
     if (i >= p.limit) return;
     // Both are loaded together, though there may be no such detection.
     const uint32_t count = min(p.found->count, p.limit);
-    const Detection detection = p.found->detections[i];
+    const Candidate detection = p.found->detections[i];
     if (i == 0) *p.count = count;
     if (i >= count) {
         p.marks[i] = {};

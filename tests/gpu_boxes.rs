@@ -12,10 +12,15 @@ use gsttrt::core::cuda::driver::{Context, Stream};
 use gsttrt::core::error::ErrorKind;
 use gsttrt::core::memory::DevicePool;
 use gsttrt::core::tensor::{DType, Element, Tensor};
-use gsttrt::heads::{Decoder, Hints, Layout, Thresholds};
-use gsttrt::image::Detection;
-use gsttrt::postprocess::kernel::Boxes;
-use gsttrt::postprocess::nms::Nms;
+use gsttrt::heads::{
+    BoxEncoding, Column, Decoder, Dim, ElementClass, HEADS, HeadFormat, ModelHints, OutputSpec, Thresholds,
+    deepstream_yolo, end_to_end, yolox,
+};
+use gsttrt::image::Candidate;
+use gsttrt::image::keypoints::{KeypointModel, KeypointShape};
+use gsttrt::postprocess::gather;
+use gsttrt::postprocess::suppress::Nms;
+use gsttrt::postprocess::suppress::device::DeviceDecoder;
 use half::f16;
 
 /// The GPU's way and the CPU's, side by side.
@@ -23,14 +28,14 @@ struct Pair {
     stream: Arc<Stream>,
     pool: DevicePool,
     decoder: Decoder,
-    boxes: Boxes,
+    boxes: DeviceDecoder,
 }
 
 impl Pair {
-    fn new(context: &Context, layout: Layout, tensors: &[Tensor], hints: &Hints) -> Self {
+    fn new(context: &Context, layout: &'static HeadFormat, tensors: &[Tensor], hints: &ModelHints) -> Self {
         let descs: Vec<_> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
         let decoder = Decoder::new(Some(layout), &descs, hints).unwrap();
-        let boxes = Boxes::new(context, &decoder).unwrap();
+        let boxes = DeviceDecoder::new(context, &decoder).unwrap();
         Pair { stream: Arc::new(Stream::new(context).unwrap()), pool: DevicePool::new(context), decoder, boxes }
     }
 
@@ -63,12 +68,20 @@ impl Pair {
             let (iou_threshold, max_detections, class_agnostic) =
                 (nms.iou_threshold, nms.max_detections, nms.class_agnostic);
             let settings = format!("iou {iou_threshold}, at most {max_detections}, agnostic {class_agnostic}");
-            format!("{what}: {} {}, {candidates} candidates, {settings}", self.decoder.layout(), tensors[0].desc())
+            format!("{what}: {} {}, {candidates} candidates, {settings}", self.decoder.format(), tensors[0].desc())
         };
         assert_eq!(have.len(), wanted.len(), "{}", about());
         for (place, (have, wanted)) in have.iter().zip(&wanted).enumerate() {
             let same = bytemuck::bytes_of(have) == bytemuck::bytes_of(wanted);
             assert!(same, "{}: box {place} is {have:?} instead of {wanted:?}", about());
+        }
+        if let Some((_, view)) = self.decoder.keypoints() {
+            let mut expected = Vec::new();
+            gather(&view, self.decoder.pick(tensors).unwrap()[view.output], &wanted, &mut expected);
+            let have = self.boxes.gathered().unwrap();
+            let same =
+                |(have, wanted): (&f32, &f32)| have.to_bits() == wanted.to_bits() || have.is_nan() && wanted.is_nan();
+            assert!(have.len() == expected.len() && have.iter().zip(&expected).all(same), "{}: keypoints", about());
         }
         wanted.len()
     }
@@ -93,16 +106,16 @@ fn score(random: &mut Random) -> f32 {
     }
 }
 
-/// Four numbers of a box in the units of the layout.
-fn numbers(layout: Layout, random: &mut Random, size: f32) -> [f32; 4] {
+/// Four numbers of a box.
+fn numbers(encoding: BoxEncoding, random: &mut Random, size: f32) -> [f32; 4] {
     let (x, y) = (random.between(0.0, size), random.between(0.0, size));
     let (w, h) = (random.between(-2.0, size * 0.5), random.between(-2.0, size * 0.5));
-    match layout {
-        Layout::Yolov5 | Layout::Yolov8 | Layout::Yolov8Transposed => [x, y, w, h],
-        Layout::DetrUltralytics | Layout::DetrTopK => [x / size, y / size, w / size, h / size],
-        Layout::Yolox => [(); 4].map(|()| random.between(-2.0, 5.0)),
-        Layout::EndToEnd | Layout::DeepstreamYolo | Layout::EfficientNms | Layout::Detr => [x, y, x + w, y + h],
-        Layout::Ssd => [y / size, x / size, (y + h) / size, (x + w) / size],
+    match encoding {
+        BoxEncoding::Center => [x, y, w, h],
+        BoxEncoding::CenterShares => [x / size, y / size, w / size, h / size],
+        BoxEncoding::CenterCells => [(); 4].map(|()| random.between(-2.0, 5.0)),
+        BoxEncoding::Corners => [x, y, x + w, y + h],
+        BoxEncoding::CornersYxShares => [y / size, x / size, (y + h) / size, (x + w) / size],
     }
 }
 
@@ -123,70 +136,81 @@ fn whole(name: &str, dims: &[i64], dtype: DType, values: &[f32]) -> Tensor {
 
 /// A head of random numbers; `floats` is the type of its boxes and scores, `ids` of its classes and its count.
 fn head(
-    layout: Layout,
+    format: &HeadFormat,
     random: &mut Random,
     (rows, classes, size): (usize, usize, u32),
     (floats, ids): (DType, DType),
     rate: usize,
 ) -> Vec<Tensor> {
-    let (count, size) = (rows as i64, size as f32);
-    let row = |random: &mut Random| -> Vec<f32> {
-        let mut row = numbers(layout, random, size).to_vec();
-        match layout {
-            Layout::Yolov5 | Layout::Yolox => row.extend((0..=classes).map(|_| score(random))),
-            Layout::Yolov8 | Layout::Yolov8Transposed | Layout::DetrUltralytics => {
-                row.extend((0..classes).map(|_| score(random)));
+    let output = |random: &mut Random, spec: &OutputSpec| {
+        let row = |random: &mut Random| -> Vec<f32> {
+            let mut row = Vec::new();
+            for column in spec.columns {
+                match column {
+                    Column::Box(encoding) => row.extend(numbers(*encoding, random, size as f32)),
+                    Column::Objectness | Column::Score => row.push(score(random)),
+                    Column::Classes => row.extend((0..classes).map(|_| score(random))),
+                    Column::ClassId { .. } => row.push(random.below(classes + 2) as f32 - 1.0),
+                    Column::Keypoints => {
+                        row.extend((0..KEYPOINTS.numbers()).map(|_| random.between(-9.0, size as f32 + 9.0)));
+                    }
+                    Column::Count => row.push(random.one_of(&[
+                        0.0,
+                        1.0,
+                        7.0,
+                        rows as f32 * 0.5,
+                        rows as f32,
+                        rows as f32 + 9.0,
+                        -3.0,
+                        f32::NAN,
+                    ])),
+                }
             }
-            _ => row.extend([score(random), random.below(classes + 2) as f32 - 1.0]),
-        }
-        row.iter_mut().for_each(|value| *value = spoil(random, rate, *value));
-        row
-    };
-    let all: Vec<Vec<f32>> = (0..rows).map(|_| row(random)).collect();
-    let columns = all[0].len();
-    let column = |range: std::ops::Range<usize>| -> Vec<f32> {
-        all.iter().flat_map(|row| row[range.clone()].to_vec()).collect()
-    };
-    let boxes = |name| whole(name, &[1, count, 4], floats, &column(0..4));
-    let scores = |name| whole(name, &[1, count], floats, &column(4..5));
-    let labels = |name| whole(name, &[1, count], ids, &column(5..6));
-    let number = random.one_of(&[0.0, 1.0, 7.0, rows as f32 * 0.5, rows as f32, rows as f32 + 9.0, -3.0, f32::NAN]);
-    match layout {
-        Layout::Yolov8 => {
+            row.iter_mut().for_each(|value| *value = spoil(random, rate, *value));
+            row
+        };
+        let count = if spec.dims.contains(&Dim::Rows) { rows } else { 1 };
+        let all: Vec<Vec<f32>> = (0..count).map(|_| row(random)).collect();
+        let columns = all[0].len();
+        let dims: Vec<i64> = (spec.dims.iter())
+            .map(|dim| match dim {
+                Dim::Batch => 1,
+                Dim::Rows => rows as i64,
+                Dim::Columns => columns as i64,
+            })
+            .collect();
+        let dtype = if spec.class == ElementClass::Any { ids } else { floats };
+        let name = if spec.name.is_empty() { "output0" } else { spec.name };
+        if matches!(spec.dims, [_, Dim::Columns, Dim::Rows]) {
             let values: Vec<f32> = (0..columns).flat_map(|c| all.iter().map(move |row| row[c])).collect();
-            vec![whole("output0", &[1, columns as i64, count], floats, &values)]
+            whole(name, &dims, dtype, &values)
+        } else {
+            whole(name, &dims, dtype, &all.concat())
         }
-        Layout::Detr => vec![labels("labels"), boxes("boxes"), scores("scores")],
-        Layout::EfficientNms => vec![
-            whole("num_dets", &[1, 1], ids, &[number]),
-            boxes("det_boxes"),
-            scores("det_scores"),
-            labels("det_classes"),
-        ],
-        Layout::Ssd => vec![
-            boxes("detection_boxes"),
-            labels("detection_classes"),
-            scores("detection_scores"),
-            whole("num_detections", &[1], ids, &[number]),
-        ],
-        _ => vec![whole("output0", &[1, count, columns as i64], floats, &all.concat())],
-    }
+    };
+    format.outputs.iter().map(|spec| output(random, spec)).collect()
 }
+
+/// Of heads that have some.
+const KEYPOINTS: KeypointShape = KeypointShape { count: 5, dims: 3 };
 
 /// Random heads of all layouts with so many rows, classes and pixels a side; how many boxes they left.
 fn layouts(context: &Context, shapes: &[(usize, usize, u32)], types: &[DType], all_ids: &[DType]) -> usize {
     let mut random = Random(1);
     let mut left = 0;
-    for layout in Layout::ALL {
-        let ids = match layout {
-            Layout::Detr | Layout::EfficientNms | Layout::Ssd => all_ids,
-            _ => &[DType::F32],
-        };
+    for &layout in HEADS {
+        let ids = if layout.outputs.len() > 1 { all_ids } else { &[DType::F32] };
         for &(rows, classes, size) in shapes {
             for &floats in types {
                 for &ids in ids {
                     let shape = (rows, classes, size);
-                    let hints = Hints { input: Some((size, size)), classes: Some(classes), ..Hints::default() };
+                    let keypoints = Some(KeypointModel { shape: KEYPOINTS, names: Vec::new() });
+                    let hints = ModelHints {
+                        input: Some((size, size)),
+                        classes: Some(classes),
+                        keypoints,
+                        ..ModelHints::default()
+                    };
                     let first = head(layout, &mut random, shape, (floats, ids), 50);
                     let mut pair = Pair::new(context, layout, &first, &hints);
                     let per_class =
@@ -230,7 +254,7 @@ fn exp_of_all_sizes() {
     // Every f16 is a log of a width, and as many f32.
     let Some(context) = gpu::context() else { return };
     let mut random = Random(2);
-    let hints = Hints { input: Some((256, 256)), ..Hints::default() };
+    let hints = ModelHints { input: Some((256, 256)), ..ModelHints::default() };
     let rows = 32 * 32 + 16 * 16 + 8 * 8;
     let mut pair = None;
     for bits in (0..=u16::MAX).step_by(rows) {
@@ -241,13 +265,13 @@ fn exp_of_all_sizes() {
             })
             .collect();
         let tensors = [Tensor::from_slice("output", &[1, rows as i64, 6], &values)];
-        let pair = pair.get_or_insert_with(|| Pair::new(&context, Layout::Yolox, &tensors, &hints));
+        let pair = pair.get_or_insert_with(|| Pair::new(&context, &yolox::HEAD, &tensors, &hints));
         pair.compare("exp", &tensors, &Thresholds::uniform(0.5), &mut Nms::new(1.0, usize::MAX, false));
     }
 }
 
 /// Any boxes at all, as a head that still needs suppression.
-fn given(detections: &[Detection], rows: usize) -> Tensor {
+fn given(detections: &[Candidate], rows: usize) -> Tensor {
     let mut values = vec![0.0; rows * 6];
     for (row, d) in values.chunks_exact_mut(6).zip(detections) {
         row.copy_from_slice(&[d.bbox.x1, d.bbox.y1, d.bbox.x2, d.bbox.y2, d.score, d.class as f32]);
@@ -255,15 +279,15 @@ fn given(detections: &[Detection], rows: usize) -> Tensor {
     Tensor::from_slice("output", &[1, rows as i64, 6], &values)
 }
 
-fn detection(x: f32, y: f32, width: f32, height: f32, score: f32, class: u32) -> Detection {
+fn detection(x: f32, y: f32, width: f32, height: f32, score: f32, class: u32) -> Candidate {
     let bbox = gsttrt::image::geometry::BBox::new(x, y, x + width, y + height);
-    Detection { bbox, score, class, anchor: 0 }
+    Candidate { bbox, score, class, row: 0, angle: 0.0 }
 }
 
 /// More than twice the window.
 const CROWD: usize = 18000;
 
-fn anywhere(random: &mut Random, count: usize, classes: usize, equal: bool) -> Vec<Detection> {
+fn anywhere(random: &mut Random, count: usize, classes: usize, equal: bool) -> Vec<Candidate> {
     let mut one = || {
         let (x, y) = (random.between(0.0, 640.0), random.between(0.0, 640.0));
         let (w, h) = (random.between(1.0, 120.0), random.between(1.0, 120.0));
@@ -286,13 +310,13 @@ const CROWD_SETTINGS: [(f32, usize, bool); 8] = [
 ];
 const ALL_SETTINGS: usize = SETTINGS.len() + CROWD_SETTINGS.len();
 
-type Crowd = (String, Vec<Detection>);
+type Crowd = (String, Vec<Candidate>);
 
 /// Each of them with so many settings, which take turns.
 fn compare_crowds(context: &Context, crowds: &[Crowd], each: usize) {
-    let hints = Hints { input: Some((640, 640)), classes: Some(80), ..Hints::default() };
+    let hints = ModelHints { input: Some((640, 640)), classes: Some(80), ..ModelHints::default() };
     let rows = crowds.iter().map(|(_, crowd)| crowd.len()).max().unwrap();
-    let mut pair = Pair::new(context, Layout::DeepstreamYolo, &[given(&[], rows)], &hints);
+    let mut pair = Pair::new(context, &deepstream_yolo::HEAD, &[given(&[], rows)], &hints);
     let mut settings = SETTINGS.into_iter().chain(CROWD_SETTINGS).cycle();
     for (what, crowd) in crowds {
         let tensors = [given(crowd, rows)];
@@ -354,16 +378,16 @@ fn each_crowd_in_short() {
 fn behind_the_window() {
     let Some(context) = gpu::context() else { return };
     const ROWS: usize = 8800;
-    let hints = Hints { input: Some((640, 640)), ..Hints::default() };
+    let hints = ModelHints { input: Some((640, 640)), ..ModelHints::default() };
     let mut random = Random(5);
-    let crowd: Vec<Detection> = (0..ROWS)
+    let crowd: Vec<Candidate> = (0..ROWS)
         .map(|_| {
             let (x, y) = (random.between(0.0, 640.0), random.between(0.0, 640.0));
             detection(x, y, random.between(1.0, 9.0), random.between(1.0, 9.0), random.between(0.1, 1.0), 0)
         })
         .collect();
     let tensors = [given(&crowd, ROWS)];
-    let mut pair = Pair::new(&context, Layout::DeepstreamYolo, &tensors, &hints);
+    let mut pair = Pair::new(&context, &deepstream_yolo::HEAD, &tensors, &hints);
     let left = pair.compare("a crowd", &tensors, &Thresholds::uniform(0.1), &mut Nms::new(0.3, usize::MAX, false));
     assert!(left > 3000, "{left}");
 }
@@ -372,12 +396,12 @@ fn behind_the_window() {
 fn ious_at_the_threshold_and_boxes_of_any_size() {
     let Some(context) = gpu::context() else { return };
     const ROWS: usize = 600;
-    let hints = Hints { input: Some((640, 640)), classes: Some(3), ..Hints::default() };
-    let mut pair = Pair::new(&context, Layout::DeepstreamYolo, &[given(&[], ROWS)], &hints);
+    let hints = ModelHints { input: Some((640, 640)), classes: Some(3), ..ModelHints::default() };
+    let mut pair = Pair::new(&context, &deepstream_yolo::HEAD, &[given(&[], ROWS)], &hints);
     let mut random = Random(4);
     for round in 0..300 {
         let iou = random.one_of(&[0.5, 0.25, 1.0 / 3.0, 0.45, 0.0]);
-        let crowd: Vec<Detection> = (0..ROWS)
+        let crowd: Vec<Candidate> = (0..ROWS)
             .map(|_| {
                 let score = random.below(4) as f32 * 0.25;
                 let class = random.below(3) as u32;
@@ -393,7 +417,7 @@ fn ious_at_the_threshold_and_boxes_of_any_size() {
                         _ => random.between(-4.0, 4.0),
                     };
                     let bbox = gsttrt::image::geometry::BBox::new(wild(), wild(), wild(), wild());
-                    Detection { bbox, score: wild(), class, anchor: 0 }
+                    Candidate { bbox, score: wild(), class, row: 0, angle: 0.0 }
                 }
             })
             .collect();
@@ -406,10 +430,10 @@ fn ious_at_the_threshold_and_boxes_of_any_size() {
 #[test]
 fn frames_do_not_disturb_each_other() {
     let Some(context) = gpu::context() else { return };
-    let hints = Hints { input: Some((640, 640)), ..Hints::default() };
-    let crowd: Vec<Detection> = (0..100).map(|i| detection(i as f32 * 6.0, 0.0, 5.0, 5.0, 0.5, i % 3)).collect();
+    let hints = ModelHints { input: Some((640, 640)), ..ModelHints::default() };
+    let crowd: Vec<Candidate> = (0..100).map(|i| detection(i as f32 * 6.0, 0.0, 5.0, 5.0, 0.5, i % 3)).collect();
     let tensors = [given(&crowd, 400)];
-    for layout in [Layout::DeepstreamYolo, Layout::EndToEnd] {
+    for layout in [&deepstream_yolo::HEAD, &end_to_end::HEAD] {
         let mut pair = Pair::new(&context, layout, &tensors, &hints);
         let mut nms = Nms::new(0.5, 300, false);
         let lists = [
@@ -440,9 +464,9 @@ fn frames_do_not_disturb_each_other() {
 #[test]
 fn tensors_elsewhere_are_refused() {
     let Some(context) = gpu::context() else { return };
-    let hints = Hints { input: Some((640, 640)), ..Hints::default() };
+    let hints = ModelHints { input: Some((640, 640)), ..ModelHints::default() };
     let tensors = [given(&[], 10)];
-    let mut pair = Pair::new(&context, Layout::EndToEnd, &tensors, &hints);
+    let mut pair = Pair::new(&context, &end_to_end::HEAD, &tensors, &hints);
     let read = pair.decoder.pick(&tensors).unwrap();
     let thresholds = Thresholds::uniform(0.5);
     let error = pair.boxes.launch(&pair.stream, &read, &thresholds, &Nms::new(0.5, 300, false)).unwrap_err();

@@ -10,7 +10,7 @@ use gsttrt::core::cuda::driver::{Context, Stream};
 use gsttrt::core::error::ErrorKind;
 use gsttrt::core::memory::{DeviceBlock, DevicePool};
 use gsttrt::core::tensor::{DType, TensorDesc};
-use gsttrt::image::Detection;
+use gsttrt::image::Candidate;
 use gsttrt::image::device::{DevicePlane, DevicePlanes};
 use gsttrt::image::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
 use gsttrt::image::geometry::{BBox, Letterbox, ResizeMode};
@@ -19,7 +19,7 @@ use gsttrt::image::overlay::{self, Style, Target};
 use gsttrt::image::preprocess::kernel::{MAX_BATCH, PreprocessKernel};
 use gsttrt::image::preprocess::{self, MAX_SIDE};
 use gsttrt::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout};
-use gsttrt::postprocess::kernel::{Found, found_bytes};
+use gsttrt::postprocess::suppress::device::{DeviceDetections, found_bytes};
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::U8];
 /// Bytes around tensors and planes, which nothing may touch.
@@ -305,13 +305,13 @@ fn other_planes_are_refused() {
     assert_eq!(error.kind(), ErrorKind::Negotiation);
 }
 
-fn detection(class: u32, score: f32, [x1, y1, x2, y2]: [f32; 4]) -> Detection {
-    Detection { bbox: BBox::new(x1, y1, x2, y2), score, class, anchor: 0 }
+fn detection(class: u32, score: f32, [x1, y1, x2, y2]: [f32; 4]) -> Candidate {
+    Candidate { bbox: BBox::new(x1, y1, x2, y2), score, class, row: 0, angle: 0.0 }
 }
 
 impl Gpu {
     /// Boxes over and beyond the frame, some of them no boxes.
-    fn detections(&mut self, count: usize, width: usize, height: usize) -> Vec<Detection> {
+    fn detections(&mut self, count: usize, width: usize, height: usize) -> Vec<Candidate> {
         let random = &mut self.random;
         let mut edge = |size: usize| match random.below(40) {
             0 => random.one_of(&[f32::NAN, f32::INFINITY, -1e30, 0.0]),
@@ -328,7 +328,7 @@ impl Gpu {
 
     /// What the host found in pixels of the frame, and the same found on the GPU in pixels of some tensor.
     #[track_caller]
-    fn compare_drawing(&mut self, picture: &Picture, detections: &[Detection], style: &Style) {
+    fn compare_drawing(&mut self, picture: &Picture, detections: &[Candidate], style: &Style) {
         let labels =
             ["person", "ünïcödé 犬", "", "a label that is longer than the narrowest of frames"].map(String::from);
         let color = self.random.colorimetry();
@@ -339,21 +339,22 @@ impl Gpu {
         // One painter for all, as in a stream whose frames have more and fewer objects.
         for count in [detections.len() / 2, detections.len(), 0] {
             let detections = &detections[..count];
-            let of_frame: Vec<Detection> = detections
+            let of_frame: Vec<Candidate> = detections
                 .iter()
-                .map(|detection| Detection { bbox: letterbox.to_frame(&detection.bbox), ..*detection })
+                .map(|detection| Candidate { bbox: letterbox.to_frame(&detection.bbox), ..*detection })
                 .filter(|detection| detection.bbox.is_valid())
                 .collect();
             // More may be found than is.
             let room = 3;
-            let on_gpu = self.upload(&[found_bytes(detections), vec![0; room * size_of::<Detection>()]].concat());
+            let on_gpu = self.upload(&[found_bytes(detections), vec![0; room * size_of::<Candidate>()]].concat());
             for (what, in_frame) in [("the host", detections), ("the GPU", &of_frame)] {
                 let (mut wanted, mut twin) = (picture.clone(), overlay::Overlay::default());
                 wanted.draw(color, |frame| twin.draw(frame, in_frame, &labels, style));
 
                 let block = self.upload(&picture.bytes);
                 let planes = picture.on_device(&block);
-                let found = Found { address: on_gpu.address(), limit: detections.len() + room };
+                let found =
+                    DeviceDetections { address: on_gpu.address(), limit: detections.len() + room, gathered: None };
                 // SAFETY: the block has the picture, and lives until the work is done, as does what was found.
                 unsafe {
                     match what {

@@ -1,18 +1,18 @@
 //! Suppression against the plain way: compare all pairs.
 
-use gsttrt::image::Detection;
+use gsttrt::image::Candidate;
 use gsttrt::image::geometry::BBox;
-use gsttrt::postprocess::nms::Nms;
+use gsttrt::postprocess::suppress::Nms;
 use proptest::prelude::*;
 
 /// What [`Nms`] promises, in as few words as possible.
-fn plain(nms: &Nms, mut detections: Vec<Detection>) -> Vec<Detection> {
+fn plain(nms: &Nms, mut detections: Vec<Candidate>) -> Vec<Candidate> {
     detections.sort_by(|a, b| {
-        b.score.total_cmp(&a.score).then(a.anchor.cmp(&b.anchor)).then(a.class.cmp(&b.class)) // stable
+        b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)).then(a.class.cmp(&b.class)) // stable
     });
-    let mut kept: Vec<Detection> = Vec::new();
+    let mut kept: Vec<Candidate> = Vec::new();
     for detection in detections {
-        let repeats = |better: &Detection| {
+        let repeats = |better: &Candidate| {
             (nms.class_agnostic || better.class == detection.class)
                 && detection.bbox.iou(&better.bbox) > nms.iou_threshold
         };
@@ -23,45 +23,52 @@ fn plain(nms: &Nms, mut detections: Vec<Detection>) -> Vec<Detection> {
     kept
 }
 
-fn compare(nms: &mut Nms, detections: Vec<Detection>) {
+fn compare(nms: &mut Nms, detections: Vec<Candidate>) {
     let wanted = plain(nms, detections.clone());
     let mut have = detections;
     nms.suppress(&mut have);
     assert_eq!(format!("{have:?}"), format!("{wanted:?}")); // as text, for NaN
 }
 
-/// Few different scores, anchors and coordinates, so that ties, identical boxes and IoUs right at the threshold happen.
-fn coarse() -> impl Strategy<Value = Detection> {
-    (0..8u8, 0..8u8, 0..6u8, 0..6u8, 0..4u8, 0..3u32, 0..4u32).prop_map(|(x, y, w, h, score, class, anchor)| {
+/// Few different scores, rows and coordinates, so that ties, identical boxes and IoUs right at the threshold happen.
+fn coarse() -> impl Strategy<Value = Candidate> {
+    (0..8u8, 0..8u8, 0..6u8, 0..6u8, 0..4u8, 0..3u32, 0..4u32).prop_map(|(x, y, w, h, score, class, row)| {
         let [x, y, w, h] = [x, y, w, h].map(|v| f32::from(v) * 10.0);
-        Detection { bbox: BBox::new(x, y, x + w, y + h), score: f32::from(score) * 0.25, class, anchor }
+        Candidate { bbox: BBox::new(x, y, x + w, y + h), score: f32::from(score) * 0.25, class, row, angle: 0.0 }
     })
 }
 
 /// A crowd: sizes from small to wide, all over a picture.
-fn crowd() -> impl Strategy<Value = Detection> {
+fn crowd() -> impl Strategy<Value = Candidate> {
     (-50.0..700f32, -50.0..700f32, 0.1..6f32, 0.1..6f32, 0.0..1f32, 0..2u32, 0..20_000u32).prop_map(
-        |(cx, cy, w, h, score, class, anchor)| Detection {
+        |(cx, cy, w, h, score, class, row)| Candidate {
             bbox: BBox::from_center(cx, cy, w.exp(), h.exp()),
             score,
             class,
-            anchor,
+            row,
+            angle: 0.0,
         },
     )
 }
 
 /// Any bits at all.
-fn wild() -> impl Strategy<Value = Detection> {
+fn wild() -> impl Strategy<Value = Candidate> {
     let number = any::<u32>().prop_map(f32::from_bits);
     let number = prop_oneof![number, -4.0..4f32, Just(0.0), Just(f32::MAX), Just(f32::MIN_POSITIVE)];
     ([number.clone(), number.clone(), number.clone(), number.clone(), number], 0..2u32, 0..4u32).prop_map(
-        |([x1, y1, x2, y2, score], class, anchor)| Detection { bbox: BBox { x1, y1, x2, y2 }, score, class, anchor },
+        |([x1, y1, x2, y2, score], class, row)| Candidate {
+            bbox: BBox { x1, y1, x2, y2 },
+            score,
+            class,
+            row,
+            angle: 0.0,
+        },
     )
 }
 
 /// Pairs whose IoU is the threshold but for rounding, in the two ways that put their centres farthest apart: equal
 /// boxes side by side, and a box in the corner of a greater one. Specks make the grid fine.
-fn edges() -> impl Strategy<Value = (f32, Vec<Detection>)> {
+fn edges() -> impl Strategy<Value = (f32, Vec<Candidate>)> {
     let pair = (0.0..640f32, 0.0..640f32, 1.0..50f32, -3i32..4, any::<bool>(), any::<bool>());
     (0.01..0.99f32, prop::collection::vec(pair, 1..20)).prop_map(|(iou, pairs)| {
         let mut detections = Vec::new();
@@ -72,8 +79,8 @@ fn edges() -> impl Strategy<Value = (f32, Vec<Detection>)> {
             let speck = BBox::new(x, y, x + 0.1, y + 0.1);
             let (a, b) = if weaker_first { (b, a) } else { (a, b) };
             for bbox in [a, b, speck, speck.clip(1.0, 1.0)] {
-                let anchor = detections.len() as u32;
-                detections.push(Detection { bbox, score: 0.5, class: 0, anchor });
+                let row = detections.len() as u32;
+                detections.push(Candidate { bbox, score: 0.5, class: 0, row, angle: 0.0 });
             }
         }
         (iou, detections)
@@ -129,11 +136,12 @@ proptest! {
 #[test]
 fn only_above_the_threshold_and_of_the_same_class() {
     // Their IoU is a third.
-    let given = [(0.0, 0, 0.9), (1.0, 0, 0.8), (1.0, 1, 0.7)].map(|(x, class, score)| Detection {
+    let given = [(0.0, 0, 0.9), (1.0, 0, 0.8), (1.0, 1, 0.7)].map(|(x, class, score)| Candidate {
         bbox: BBox::new(x, 0.0, x + 2.0, 1.0),
         score,
         class,
-        anchor: 0,
+        row: 0,
+        angle: 0.0,
     });
     let left = |iou, limit, agnostic| {
         let mut detections = given.to_vec();

@@ -18,7 +18,7 @@ use gsttrt::image::device::DevicePlane;
 use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt::image::geometry::{BBox, ResizeMode};
 use gsttrt::image::transform::{Colors, InputTransform};
-use gsttrt::session::{Detector, DeviceFrame, Object, Session, SessionOptions, Wishes};
+use gsttrt::session::{Detector, DeviceFrame, Object, PostprocessOptions, Session, SessionOptions};
 use half::f16;
 
 fn on_cpu() -> SessionOptions {
@@ -85,6 +85,7 @@ fn objects_of_the_elements(frames: &[(gst_video::VideoInfo, gst::Buffer)], infer
                 confidence: confidence as f32,
                 // Width and height are differences; kept as they came.
                 bbox: BBox::new(x as f32, y as f32, w as f32, h as f32),
+                keypoints: Vec::new(),
             })
             .collect()
     };
@@ -114,16 +115,16 @@ fn assert_same(detector: &mut Detector, pixels: PixelFormat, infer: &str, nms: &
 
 #[test]
 fn the_detector_finds_what_the_elements_find() {
-    for (pixels, nms, wishes) in [
-        (PixelFormat::I420, "", Wishes::default()),
+    for (pixels, nms, postprocess) in [
+        (PixelFormat::I420, "", PostprocessOptions::default()),
         (PixelFormat::Nv12, "score-threshold=0.01 iou-threshold=0.9", {
-            Wishes { score_threshold: 0.01, iou_threshold: 0.9, ..Wishes::default() }
+            PostprocessOptions { score_threshold: 0.01, iou_threshold: 0.9, ..PostprocessOptions::default() }
         }),
         (PixelFormat::Bgrx, "classes=box max-detections=2", {
-            Wishes { classes: "box".into(), max_detections: 2, ..Wishes::default() }
+            PostprocessOptions { classes: "box".into(), max_detections: 2, ..PostprocessOptions::default() }
         }),
     ] {
-        let mut detector = Detector::open(shapes(), &on_cpu(), wishes).unwrap();
+        let mut detector = Detector::open(shapes(), &on_cpu(), postprocess).unwrap();
         assert_same(&mut detector, pixels, &format!("model-file={} backend=cpu", shapes()), nms);
     }
 }
@@ -137,8 +138,8 @@ fn on_the_gpu_too() {
     let Some(properties) = setting("TRT_PROPERTIES") else { return common::gpu::skip("TRT_PROPERTIES is not set.") };
     let model = setting("GPU_MODEL").unwrap_or_else(shapes);
     let texts = properties.split_whitespace().chain(["backend=tensorrt"]);
-    let (options, wishes) = gsttrt::session::parse_options(texts).unwrap();
-    let mut detector = Detector::open(&model, &options, wishes).unwrap();
+    let (options, postprocess) = gsttrt::session::parse_options(texts).unwrap();
+    let mut detector = Detector::open(&model, &options, postprocess).unwrap();
     assert_eq!(detector.session().backend(), "tensorrt");
     for pixels in [PixelFormat::Nv12, PixelFormat::Rgb] {
         assert_same(&mut detector, pixels, &format!("model-file={model} {properties} backend=tensorrt"), "");
@@ -172,9 +173,15 @@ fn one_box(folder: &Path) -> String {
 #[test]
 fn a_detector_stays_usable_after_mistakes() {
     let model = one_box(&scratch("session-mistakes"));
-    let mut detector = Detector::open(&model, &on_cpu(), Wishes::default()).unwrap();
+    let mut detector = Detector::open(&model, &on_cpu(), PostprocessOptions::default()).unwrap();
     let grey = [128; 64 * 64 * 3];
-    let dog = Object { label: "dog".into(), class_id: 1, confidence: 0.9, bbox: BBox::new(0.0, 0.0, 32.0, 32.0) };
+    let dog = Object {
+        label: "dog".into(),
+        class_id: 1,
+        confidence: 0.9,
+        bbox: BBox::new(0.0, 0.0, 32.0, 32.0),
+        keypoints: Vec::new(),
+    };
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), std::slice::from_ref(&dog));
 
     let error = detect(&mut detector, 64, 64, &grey[1..]).unwrap_err();
@@ -182,12 +189,12 @@ fn a_detector_stays_usable_after_mistakes() {
     assert!(error.message().contains("12287") && error.message().contains("64 rows of 192"), "{error}");
     let error = detect(&mut detector, 0, 64, &grey).unwrap_err();
     assert!(error.message().contains("0x64"), "{error}");
-    detector.set_wishes(Wishes { classes: "bird".into(), ..Wishes::default() });
+    detector.set_options(PostprocessOptions { classes: "bird".into(), ..PostprocessOptions::default() });
     let error = detect(&mut detector, 64, 64, &grey).unwrap_err();
     assert!(error.message().contains("no class “bird”"), "{error}");
-    detector.set_wishes(Wishes { classes: "cat".into(), ..Wishes::default() });
+    detector.set_options(PostprocessOptions { classes: "cat".into(), ..PostprocessOptions::default() });
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), []);
-    detector.set_wishes(Wishes::default());
+    detector.set_options(PostprocessOptions::default());
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), std::slice::from_ref(&dog));
 
     // Of a frame of another size, the box is in its pixels.
@@ -220,7 +227,7 @@ fn a_detector_takes_the_smallest_rectangle_for_each_frame() {
     let whole = BBox::new(0.0, 0.0, 16.0, 16.0);
     let auto = Session::open(&model, &on_cpu()).unwrap();
     assert_eq!(auto.input().to_string(), "images f32 1x3x64x64", "a session by itself knows no frames");
-    let mut detector = Detector::new(auto, Wishes::default()).unwrap();
+    let mut detector = Detector::new(auto, PostprocessOptions::default()).unwrap();
     for (width, height) in [(64, 32), (32, 64), (64, 64), (64, 32)] {
         assert_eq!(detect(&mut detector, width, height, &grey).unwrap()[0].bbox, whole, "{width}x{height}");
     }
@@ -231,7 +238,7 @@ fn a_detector_takes_the_smallest_rectangle_for_each_frame() {
         "the whole input"
     );
     let square = SessionOptions { input_size: Some((64, 64)), ..on_cpu() };
-    let mut detector = Detector::open(&model, &square, Wishes::default()).unwrap();
+    let mut detector = Detector::open(&model, &square, PostprocessOptions::default()).unwrap();
     assert_eq!(detect(&mut detector, 64, 32, &grey).unwrap(), [], "all of it is in the padding");
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap()[0].bbox, whole);
 }
@@ -245,7 +252,7 @@ fn only_detection_models_detect() {
     let mut scores = [0f32; 2];
     session.run(&[0f32; 192], &mut scores).unwrap();
     assert_eq!(scores, [0.25, 0.75], "any model on pictures runs");
-    let error = Detector::new(session, Wishes::default()).err().unwrap();
+    let error = Detector::new(session, PostprocessOptions::default()).err().unwrap();
     assert!(error.message().contains("classify"), "{error}");
 }
 
@@ -330,7 +337,7 @@ fn a_sessions_own_buffers_are_run_on_again_and_again() {
 #[test]
 fn without_a_gpu_there_is_nothing_to_run_on_it() {
     let model = one_box(&scratch("session-device"));
-    let mut detector = Detector::open(&model, &on_cpu(), Wishes::default()).unwrap();
+    let mut detector = Detector::open(&model, &on_cpu(), PostprocessOptions::default()).unwrap();
     let planes = [DevicePlane { address: 256, stride: 192 }].into_iter().collect();
     let frame = DeviceFrame { format: PixelFormat::Rgb, width: 64, height: 64, planes };
     // SAFETY: nothing is read.
@@ -354,8 +361,8 @@ fn memory_of_the_gpu_is_run_on_where_it_is() {
     let Some(properties) = setting("TRT_PROPERTIES") else { return common::gpu::skip("TRT_PROPERTIES is not set.") };
     let model = setting("GPU_MODEL").unwrap_or_else(shapes);
     let texts = properties.split_whitespace().chain(["backend=tensorrt"]);
-    let (options, wishes) = gsttrt::session::parse_options(texts).unwrap();
-    let mut detector = Detector::open(&model, &options, wishes).unwrap();
+    let (options, postprocess) = gsttrt::session::parse_options(texts).unwrap();
+    let mut detector = Detector::open(&model, &options, postprocess).unwrap();
     let session = detector.session_mut();
     let (bytes, outputs) = (session.input().bytes().unwrap(), session.outputs().to_vec());
     let picture: Vec<u8> = (0..bytes).map(|i| (i % 61) as u8).collect(); // any bits, of small numbers

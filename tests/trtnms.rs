@@ -120,6 +120,7 @@ fn mistakes_end_the_pipeline_with_a_remedy() {
         (&named, "class-thresholds=a".into(), settings, &["“a” cannot be read", "person=0.5"]),
         (&named, "layout=efficientnms".into(), settings, &["layout=efficientnms", "num_dets", "output0 f32 1x4x6"]),
         (&named, "layout=yolov5".into(), settings, &["output0 f32 1x4x6", "1 class as yolov5", "3 labels"]),
+        (&named, "layout=cubist".into(), settings, &["no layout “cubist”", "auto, yolov5, yolov8"]),
         (&named, file("missing"), not_found, &["/missing", "label-file"]),
         (&named, file("empty"), settings, &["/empty is empty", "one label a line"]),
         (&named, file("latin1"), settings, &["/latin1 is not UTF-8", "line 1"]),

@@ -39,6 +39,8 @@ struct Working {
     detector: Detector,
     /// By class id; C has pointers to them.
     labels: HashMap<u32, CString>,
+    /// Of the objects in the last frame.
+    keypoints: Vec<Vec<session::Keypoint>>,
 }
 
 impl Open {
@@ -182,7 +184,11 @@ fn open(model: &str, options: &[&str]) -> Result<*mut SessionHandle> {
         reason: session.reason().map(c_string),
         input: named(session.input()),
         outputs: session.outputs().iter().map(named).collect(),
-        working: Mutex::new(Working { detector: Detector::unchecked(session, wishes), labels: HashMap::new() }),
+        working: Mutex::new(Working {
+            detector: Detector::unchecked(session, wishes),
+            labels: HashMap::new(),
+            keypoints: Vec::new(),
+        }),
     };
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     SESSIONS.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(open));
@@ -332,7 +338,8 @@ unsafe fn detect(
             return Err(null("found"));
         }
         let mut working = open.working();
-        let Working { detector, labels } = &mut *working;
+        let Working { detector, labels, keypoints } = &mut *working;
+        keypoints.clear();
         detector.session().model().check_task()?;
         let detected = detect(detector)?;
         for (i, object) in detected.iter().take(capacity).enumerate() {
@@ -340,8 +347,42 @@ unsafe fn detect(
             // SAFETY: there is room for `capacity` of them, as the caller says.
             unsafe { objects.add(i).write(Object::new(object, label)) };
         }
+        let count = detected.len();
+        keypoints.extend(detected.into_iter().map(|object| object.keypoints));
         // SAFETY: as the caller says.
-        unsafe { give("found", found, detected.len()) }
+        unsafe { give("found", found, count) }
+    }))
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// Pointers that are not NULL are to as much memory as the numbers say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_session_keypoints(
+    session: *mut SessionHandle,
+    object: usize,
+    points: *mut f32,
+    capacity: usize,
+    found: *mut usize,
+) -> c_int {
+    done(contained(|| {
+        let open = find(session)?;
+        if points.is_null() && capacity > 0 {
+            return Err(null("points"));
+        }
+        let working = open.working();
+        let keypoints = working.keypoints.get(object).ok_or_else(|| {
+            let count = working.keypoints.len();
+            wrong(format!("There is no object {object}; {count} were found in the last frame")).remedy("Count from 0")
+        })?;
+        for (i, point) in keypoints.iter().take(capacity).enumerate() {
+            let numbers = [point.x, point.y, point.visibility.unwrap_or(-1.0)];
+            // SAFETY: there is room for `capacity` points of three numbers, as the caller says.
+            unsafe { points.add(3 * i).cast::<[f32; 3]>().write_unaligned(numbers) };
+        }
+        // SAFETY: as the caller says.
+        unsafe { give("found", found, keypoints.len()) }
     }))
 }
 

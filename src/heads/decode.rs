@@ -1,4 +1,4 @@
-//! From tensors to detections: one function for each layout.
+//! From tensors to candidates.
 //!
 //! Arithmetic is f32, each operation rounded once, in the order written here, and never a fused multiply-add: CUDA
 //! kernels are compared with this bit for bit. Elements are widened to f32 first, which is exact.
@@ -11,9 +11,9 @@
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use super::Thresholds;
+use super::{BoxEncoding, Column, DecodeKernel, Head, TensorView, Thresholds};
 use crate::core::tensor::{DType, Element, Tensor};
-use crate::image::Detection;
+use crate::image::Candidate;
 use crate::image::geometry::BBox;
 
 /// Class ids stay below this where nobody knows how many classes there are.
@@ -25,32 +25,39 @@ const BLOCK: usize = 256;
 /// The sets of strides that heads have, and the rows they give.
 const STRIDES: [&[u32]; 4] = [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32], &[16, 32]];
 
-/// The numbers of a head.
-pub struct Head {
-    pub rows: usize,
-    /// Elements of a row of the only output.
-    pub columns: usize,
+/// A grid of cells over the model's input, one row for each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grid {
+    pub strides: &'static [u32],
     /// Width and height of the model's input.
-    pub input: (u32, u32),
+    input: (u32, u32),
 }
 
-impl Head {
-    /// Strides of a grid that has one row for each cell.
-    pub fn strides(&self) -> Option<&'static [u32]> {
-        STRIDES.into_iter().find(|strides| cells(strides, self.input) == self.rows as u64)
+impl Grid {
+    /// Columns and rows of the cells of a stride.
+    pub fn size(&self, stride: u32) -> (u32, u32) {
+        (self.input.0.div_ceil(stride), self.input.1.div_ceil(stride))
     }
 
-    /// Column, row and stride of the cell that a row of a grid stands for.
+    /// Column, row and stride of the cell that a row stands for.
     fn cell(&self, row: usize) -> [f32; 3] {
         let mut cell = row as u32;
-        for &stride in self.strides().unwrap_or_default() {
-            let (columns, rows) = (self.input.0.div_ceil(stride), self.input.1.div_ceil(stride));
+        for &stride in self.strides {
+            let (columns, rows) = self.size(stride);
             if cell < columns * rows {
                 return [(cell % columns) as f32, (cell / columns) as f32, stride as f32];
             }
             cell -= columns * rows;
         }
-        [0.0; 3] // no grid, so boxes of no size
+        [0.0; 3] // beyond the grid, so boxes of no size
+    }
+}
+
+impl Head {
+    /// The grid that has one cell for each row.
+    pub fn grid(&self) -> Option<Grid> {
+        let strides = STRIDES.into_iter().find(|strides| cells(strides, self.input) == self.rows as u64)?;
+        Some(Grid { strides, input: self.input })
     }
 
     fn input(&self) -> (f32, f32) {
@@ -71,26 +78,26 @@ fn cells(strides: &[u32], (width, height): (u32, u32)) -> u64 {
     strides.iter().map(|&stride| u64::from(width.div_ceil(stride)) * u64::from(height.div_ceil(stride))).sum()
 }
 
-/// Where detections go that pass.
+/// Where candidates go that pass.
 pub(super) struct Sink<'a> {
     pub thresholds: &'a Thresholds,
     /// Class ids are below this.
     pub classes: usize,
-    pub out: &'a mut Vec<Detection>,
+    pub out: &'a mut Vec<Candidate>,
 }
 
 impl Sink<'_> {
-    fn push(&mut self, anchor: usize, bbox: BBox, score: f32, class: usize) {
+    fn push(&mut self, row: usize, bbox: BBox, score: f32, class: usize) {
         // NaN reaches no threshold.
         if score >= self.thresholds.of(class as u32) && score.is_finite() && bbox.is_valid() {
-            self.out.push(Detection { bbox, score, class: class as u32, anchor: anchor as u32 });
+            self.out.push(Candidate { bbox, score, class: class as u32, row: row as u32, angle: 0.0 });
         }
     }
 
     /// For heads that name their classes. Ids are whole numbers, in f16 up to 2048; a fraction is cut off.
-    fn push_id(&mut self, anchor: usize, bbox: BBox, score: f32, id: f32) {
+    fn push_id(&mut self, row: usize, bbox: BBox, score: f32, id: f32) {
         if id >= 0.0 && id < self.classes as f32 {
-            self.push(anchor, bbox, score, id as usize);
+            self.push(row, bbox, score, id as usize);
         }
     }
 }
@@ -143,7 +150,7 @@ macro_rules! float {
 }
 
 /// Element `index` as f32: exact for floats, and for integers up to 2²⁴, which is beyond any count or class id.
-fn number(tensor: &Tensor, index: usize) -> f32 {
+pub(crate) fn number(tensor: &Tensor, index: usize) -> f32 {
     fn get<T: Element>(tensor: &Tensor, index: usize) -> Option<f32> {
         item::<T>(tensor)?.get(index).map(|value| value.to_f32())
     }
@@ -158,32 +165,33 @@ fn number(tensor: &Tensor, index: usize) -> f32 {
     .unwrap_or(f32::NAN) // which passes nowhere
 }
 
-fn box_at(tensor: &Tensor, row: usize) -> [f32; 4] {
-    std::array::from_fn(|i| number(tensor, row * 4 + i))
+/// Element `i` of what a view shows of a row.
+fn viewed(outputs: &[&Tensor], view: &TensorView, row: usize, i: usize) -> f32 {
+    number(outputs[view.output], view.first + row * view.row_stride + i * view.column_stride)
 }
 
 fn first_four<T: Element>(row: &[T]) -> [f32; 4] {
     std::array::from_fn(|i| row[i].to_f32())
 }
 
-fn from_corners([x1, y1, x2, y2]: [f32; 4]) -> BBox {
-    BBox::new(x1, y1, x2, y2)
-}
-
-fn from_center([cx, cy, w, h]: [f32; 4]) -> BBox {
-    BBox::from_center(cx, cy, w, h)
-}
-
-/// Centre and size in 0..1.
-fn from_shares(head: &Head, [cx, cy, w, h]: [f32; 4]) -> BBox {
-    let (width, height) = head.input();
-    BBox::from_center(cx * width, cy * height, w * width, h * height)
-}
-
 /// Centre in cells, size as logarithm of cells.
 fn from_cell([gx, gy, stride]: [f32; 3], [x, y, w, h]: [f32; 4]) -> BBox {
     let exp = |value: f32| f64::from(value).exp() as f32;
     BBox::from_center((x + gx) * stride, (y + gy) * stride, exp(w) * stride, exp(h) * stride)
+}
+
+/// From four numbers of a row to its box. Where the encoding is known to the compiler, so is the way.
+#[inline(always)]
+fn box_of(encoding: BoxEncoding, head: &Head, grid: Option<Grid>, row: usize, numbers: [f32; 4]) -> BBox {
+    let (width, height) = head.input();
+    let [a, b, c, d] = numbers;
+    match encoding {
+        BoxEncoding::Corners => BBox::new(a, b, c, d),
+        BoxEncoding::Center => BBox::from_center(a, b, c, d),
+        BoxEncoding::CenterShares => BBox::from_center(a * width, b * height, c * width, d * height),
+        BoxEncoding::CenterCells => from_cell(grid.map_or([0.0; 3], |grid| grid.cell(row)), numbers),
+        BoxEncoding::CornersYxShares => BBox::new(b * width, a * height, d * width, c * height),
+    }
 }
 
 /// The greatest score that is at least `least`, and the first place where it stands.
@@ -216,112 +224,94 @@ fn greater(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
 }
 
-/// Rows of a box, objectness and class scores.
-fn with_objectness<T: Float>(head: &Head, values: &[T], sink: &mut Sink, bbox: impl Fn(usize, [f32; 4]) -> BBox) {
-    let least = sink.thresholds.least();
-    for (anchor, row) in values.chunks_exact(head.columns).enumerate() {
-        let objectness = row[4].to_f32();
-        if objectness >= least
-            && let Some((class, score)) = best(&row[5..], f32::NEG_INFINITY)
+/// Appends the candidates of a head.
+pub(super) fn decode(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
+    match head.format.kernel() {
+        DecodeKernel::Rows { objectness: true } => float!(outputs[0], values => rows::<true, _>(head, values, sink)),
+        DecodeKernel::Rows { objectness: false } => float!(outputs[0], values => rows::<false, _>(head, values, sink)),
+        DecodeKernel::Columns => float!(outputs[0], values => columns(head, values, sink)),
+        DecodeKernel::Ids if outputs.len() == 1 => float!(outputs[0], values => rows_with_id(head, values, sink)),
+        DecodeKernel::Ids => apart(head, outputs, sink),
+    }
+}
+
+/// `[rows][columns]`: a box, objectness or not, and class scores.
+fn rows<const OBJECTNESS: bool, T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
+    let (encoding, grid, least) = (head.format.encoding(), head.grid(), sink.thresholds.least());
+    let scores = head.range(|column| column == Column::Classes);
+    for (at, row) in values.chunks_exact(head.columns).enumerate() {
+        let objectness = if OBJECTNESS { row[4].to_f32() } else { 1.0 };
+        // Where there is no objectness, a score below all thresholds is not looked at twice.
+        let passes = !OBJECTNESS || objectness >= least;
+        if passes
+            && let Some((class, score)) = best(&row[scores.clone()], if OBJECTNESS { f32::NEG_INFINITY } else { least })
         {
-            sink.push(anchor, bbox(anchor, first_four(row)), objectness * score, class);
+            let score = if OBJECTNESS { objectness * score } else { score };
+            sink.push(at, box_of(encoding, head, grid, at, first_four(row)), score, class);
         }
     }
 }
 
-pub(super) fn yolov5(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    float!(outputs[0], values => with_objectness(head, values, sink, |_, numbers| from_center(numbers)));
-}
-
-pub(super) fn yolox(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    let bbox = |anchor, numbers| from_cell(head.cell(anchor), numbers);
-    float!(outputs[0], values => with_objectness(head, values, sink, bbox));
-}
-
-/// Rows of a box and class scores.
-fn with_scores<T: Float>(head: &Head, values: &[T], sink: &mut Sink, bbox: impl Fn([f32; 4]) -> BBox) {
-    let least = sink.thresholds.least();
-    for (anchor, row) in values.chunks_exact(head.columns).enumerate() {
-        if let Some((class, score)) = best(&row[4..], least) {
-            sink.push(anchor, bbox(first_four(row)), score, class);
-        }
-    }
-}
-
-pub(super) fn yolov8_transposed(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    float!(outputs[0], values => with_scores(head, values, sink, from_center));
-}
-
-pub(super) fn detr_ultralytics(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    float!(outputs[0], values => with_scores(head, values, sink, |shares| from_shares(head, shares)));
-}
-
-pub(super) fn yolov8(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    float!(outputs[0], values => channels_first(head, values, sink));
-}
-
-/// All of x, then all of y, width, height and of each class's scores. The maxima of a block of anchors come first, one
-/// class after the other; only for the few that pass is it worth to ask which class that was.
-fn channels_first<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
-    let least = sink.thresholds.least();
+/// `[columns][rows]`: all of x, then all of y, width, height and of each class's scores. The maxima of a block of rows come
+/// first, one class after the other; only for the few that pass is it worth to ask which class that was.
+fn columns<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
+    let (encoding, grid, least) = (head.format.encoding(), head.grid(), sink.thresholds.least());
+    let classes = head.range(|column| column == Column::Classes);
     let (mut buffer, mut maxima) = ([0.0; BLOCK], [0.0; BLOCK]);
     for start in (0..head.rows).step_by(BLOCK) {
         let end = head.rows.min(start + BLOCK);
         let maxima = &mut maxima[..end - start];
         maxima.fill(f32::NEG_INFINITY);
-        for scores in values.chunks_exact(head.rows).skip(4) {
+        for scores in values.chunks_exact(head.rows).skip(classes.start).take(classes.len()) {
             for (maximum, &score) in maxima.iter_mut().zip(T::widen(&scores[start..end], &mut buffer)) {
                 *maximum = greater(score, *maximum);
             }
         }
-        for (anchor, &score) in (start..).zip(&*maxima).filter(|(_, score)| **score >= least) {
-            let mut column = values[anchor..].iter().step_by(head.rows);
+        for (row, &score) in (start..).zip(&*maxima).filter(|(_, score)| **score >= least) {
+            let mut column = values[row..].iter().step_by(head.rows);
             let mut next = || column.next().map_or(f32::NAN, |value| value.to_f32());
-            let bbox = BBox::from_center(next(), next(), next(), next());
+            let numbers = [next(), next(), next(), next()];
             let wanted = T::narrow(score);
-            if let Some(class) = column.position(|value| *value == wanted) {
-                sink.push(anchor, bbox, score, class);
+            if let Some(class) = column.take(classes.len()).position(|value| *value == wanted) {
+                sink.push(row, box_of(encoding, head, grid, row, numbers), score, class);
             }
         }
     }
 }
 
-/// Rows of a box, its score and its class.
-fn with_id<T: Float>(values: &[T], sink: &mut Sink, bbox: impl Fn([f32; 4]) -> BBox) {
-    for (anchor, row) in values.as_chunks().0.iter().enumerate() {
-        let [a, b, c, d, score, id] = row.map(T::to_f32);
-        sink.push_id(anchor, bbox([a, b, c, d]), score, id);
+/// `[rows][columns]`: a box, its score, its class, and what is gathered later.
+fn rows_with_id<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
+    let encoding = head.format.encoding();
+    let first_class = f32::from(head.format.first_class());
+    for (at, row) in values.chunks_exact(head.columns).enumerate() {
+        let [a, b, c, d, score, id] = std::array::from_fn(|i| row[i].to_f32());
+        sink.push_id(at, box_of(encoding, head, None, at, [a, b, c, d]), score, id - first_class);
     }
 }
 
-pub(super) fn end_to_end(_: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    float!(outputs[0], values => with_id(values, sink, from_corners));
-}
-
-pub(super) fn detr_topk(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    float!(outputs[0], values => with_id(values, sink, |shares| from_shares(head, shares)));
-}
-
-pub(super) fn detr(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    let [labels, boxes, scores] = [0, 1, 2].map(|i| outputs[i]);
-    for row in 0..head.rows {
-        sink.push_id(row, from_corners(box_at(boxes, row)), number(scores, row), number(labels, row));
+/// Boxes, scores and classes in outputs of their own, and how many of them count.
+fn apart(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
+    let encoding = head.format.encoding();
+    let first_class = f32::from(head.format.first_class());
+    let [boxes, scores, classes] = ID_COLUMNS.map(|is_it| head.view(is_it).expect("a head of ids has them"));
+    let rows = head.view(is_count).map_or(head.rows, |view| {
+        head.rows.min(viewed(outputs, &view, 0, 0) as usize) // the cast takes NaN and what is below 0 to 0
+    });
+    for row in 0..rows {
+        let numbers = std::array::from_fn(|i| viewed(outputs, &boxes, row, i));
+        let (score, id) = (viewed(outputs, &scores, row, 0), viewed(outputs, &classes, row, 0));
+        sink.push_id(row, box_of(encoding, head, None, row, numbers), score, id - first_class);
     }
 }
 
-pub(super) fn efficientnms(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    let [count, boxes, scores, classes] = [0, 1, 2, 3].map(|i| outputs[i]);
-    for row in 0..head.rows.min(number(count, 0) as usize) {
-        sink.push_id(row, from_corners(box_at(boxes, row)), number(scores, row), number(classes, row));
-    }
-}
+/// Boxes, scores and classes of a head whose rows name their class, in the order in which the kernel takes them.
+pub(crate) const ID_COLUMNS: [fn(Column) -> bool; 3] = [
+    |column| matches!(column, Column::Box(_)),
+    |column| column == Column::Score,
+    |column| matches!(column, Column::ClassId { .. }),
+];
 
-pub(super) fn ssd(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
-    let [boxes, classes, scores, count] = [0, 1, 2, 3].map(|i| outputs[i]);
-    let (width, height) = head.input();
-    for row in 0..head.rows.min(number(count, 0) as usize) {
-        let [y1, x1, y2, x2] = box_at(boxes, row);
-        let bbox = BBox::new(x1 * width, y1 * height, x2 * width, y2 * height);
-        sink.push_id(row, bbox, number(scores, row), number(classes, row) - 1.0);
-    }
+/// How many rows count.
+pub(crate) fn is_count(column: Column) -> bool {
+    column == Column::Count
 }

@@ -1,360 +1,295 @@
-//! How a head writes its boxes: recognise it, decode it.
+//! Detection heads: what a model's outputs mean.
 //!
-//! Layouts are data. A new one is a variant of [`Layout`], its row in `TABLE`, a function in `decode.rs` and a gold case
-//! beside it, and for the GPU an arm in `cuda/kernels/boxes.rs`. The row says which outputs the layout reads,
-//! what makes it likely, how its input is prepared, and whether its boxes still repeat each other.
+//! A head is one file that says in data what its outputs hold: typed columns, how boxes are encoded, how the input is usually
+//! prepared, and whether boxes still repeat each other. From that follow recognition ([`recognise`]), decoding on the host
+//! (`decode.rs`), decoding on a GPU (`kernels/decode.cu`), and what is gathered for the boxes that are kept.
 //!
-//! [`recognise`] lays the rows over a model's outputs, whose dimensions may still be open; [`Decoder::new`] does the same
-//! with those of the first inference and then turns tensors into [`Detection`]s.
+//! A new head is a file with its gold case, its line in [`HEADS`], and its row in the README. Only arithmetic that no head had
+//! before needs more: a [`BoxEncoding`] in `decode.rs` and `decode.cu`.
 //!
 //! Sources: the exporters and post-processing of each family (Ultralytics, YOLOv5/6/7, YOLOX, RT-DETR, D-FINE, TensorRT's
 //! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo).
 
 mod decode;
+pub mod deepstream_yolo;
+pub mod detr;
+pub mod detr_topk;
+pub mod detr_ultralytics;
+pub mod efficientnms;
+pub mod end_to_end;
 mod recognise;
+pub mod ssd;
 mod thresholds;
+pub mod yolov5;
+pub mod yolov8;
+pub mod yolov8_transposed;
+pub mod yolox;
+
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Tensor, TensorDesc};
-use crate::image::Detection;
+use crate::image::Candidate;
 use crate::image::geometry::ResizeMode;
+use crate::image::keypoints::KeypointShape;
 use crate::image::transform::{Chroma, Colors, InputTransform};
 
-use Dim::{Batch, Classes, Is, Rows};
-pub(crate) use decode::Head;
 use decode::Sink;
-use recognise::{Cells, Evidence, Sight};
-pub use recognise::{Hints, recognise};
+pub(crate) use decode::{ID_COLUMNS, is_count, number};
+pub(crate) use recognise::check_task;
+use recognise::{Confidence, HeadCandidate};
+pub use recognise::{ModelHints, recognise};
 pub use thresholds::Thresholds;
 
-/// How a head writes its boxes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Layout {
-    Yolov5,
-    Yolov8,
-    Yolov8Transposed,
-    EndToEnd,
-    Yolox,
-    EfficientNms,
-    Detr,
-    DetrUltralytics,
-    DetrTopK,
-    Ssd,
-    DeepstreamYolo,
+/// All heads, in the order in which they are offered to users.
+pub static HEADS: &[&HeadFormat] = &[
+    &yolov5::HEAD,
+    &yolov8::HEAD,
+    &yolov8_transposed::HEAD,
+    &end_to_end::HEAD,
+    &yolox::HEAD,
+    &efficientnms::HEAD,
+    &detr::HEAD,
+    &detr_ultralytics::HEAD,
+    &detr_topk::HEAD,
+    &ssd::HEAD,
+    &deepstream_yolo::HEAD,
+];
+
+/// Everything about a head.
+pub struct HeadFormat {
+    /// The value of the property `layout`; stable.
+    pub name: &'static str,
+    /// Which models have it, in one line.
+    pub about: &'static str,
+    pub task: Task,
+    pub outputs: &'static [OutputSpec],
+    /// Units and order of the columns, in words.
+    pub holds: &'static str,
+    /// How the input of such models is prepared, unless the model or the user says otherwise.
+    pub input: InputTransform,
+    /// Whether the boxes still repeat each other.
+    pub needs_nms: bool,
+    /// What speaks for this head where the outputs fit. Asked only of heads with one output; names decide the others.
+    likely: fn(&HeadCandidate) -> Option<Confidence>,
+    /// A case computed by hand.
+    #[cfg(test)]
+    gold: fn(tests::MakeTensor) -> tests::Gold,
 }
 
-/// Everything about a layout.
-struct Row {
-    layout: Layout,
-    name: &'static str,
-    description: &'static str,
-    outputs: &'static [Output],
-    /// What a row of the outputs holds, in order.
-    holds: &'static str,
-    recipe: InputTransform,
-    needs_nms: bool,
-    /// What speaks for this layout where the outputs fit; asked only of layouts with one output, names decide the others.
-    likely: fn(&Sight) -> Option<Evidence>,
-    decode: fn(&Head, &[&Tensor], &mut Sink),
+/// What a model is for, as the key `task` of Ultralytics' metadata says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    Detect,
+    Pose,
 }
 
-/// A tensor that a layout reads.
-struct Output {
+/// A tensor that a head consists of.
+#[derive(Debug)]
+pub struct OutputSpec {
     /// Empty where any name will do.
-    name: &'static str,
-    numbers: Numbers,
-    /// A trailing dimension of 1 more than these is no harm.
-    dims: &'static [Dim],
+    pub name: &'static str,
+    pub class: ElementClass,
+    /// A trailing dimension of 1 more than these is accepted too.
+    pub dims: &'static [Dim],
+    /// What the elements of a row are, in order.
+    pub columns: &'static [Column],
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Numbers {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementClass {
     /// f32 or f16.
     Float,
     /// Those, and integers: counts and class ids.
     Any,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Dim {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dim {
     Batch,
-    /// Anchors, queries or boxes; the same number in all outputs of a layout.
+    /// Anchors, queries or boxes; the same number in all outputs of a head.
     Rows,
-    /// So many more than there are classes.
-    Classes(i64),
-    Is(i64),
+    /// As many as the columns have elements.
+    Columns,
+}
+
+/// What some elements of a row say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// Four numbers.
+    Box(BoxEncoding),
+    Objectness,
+    /// A score for each class.
+    Classes,
+    /// The score of the one class that the row names.
+    Score,
+    /// The class that the row names; class 0 is called `first`.
+    ClassId {
+        first: u8,
+    },
+    /// For each keypoint of the model's `kpt_shape`: x and y in pixels of the input and, where it has three numbers, visibility.
+    Keypoints,
+    /// How many rows count; one number for all of them.
+    Count,
+}
+
+/// What four numbers of a row say about its box; `BoxEncoding` in `kernels/decode.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoxEncoding {
+    /// Left, top, right, bottom in pixels.
+    Corners,
+    /// Centre x, centre y, width, height in pixels.
+    Center,
+    /// The same in 0..1 of the input's size.
+    CenterShares,
+    /// Centre in cells of the grid from the row's own cell on, and the logarithm of the size in cells.
+    CenterCells,
+    /// Top, left, bottom, right in 0..1.
+    CornersYxShares,
+}
+
+/// The kernel that decodes a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeKernel {
+    /// `[rows][columns]` with a score for each class.
+    Rows { objectness: bool },
+    /// `[columns][rows]` with a score for each class.
+    Columns,
+    /// Rows that name their class.
+    Ids,
+}
+
+/// Where some columns lie: element `i` of row `r` is element `first + r * row_stride + i * column_stride` of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorView {
+    /// The place among the outputs that the head consists of.
+    pub output: usize,
+    pub first: usize,
+    pub row_stride: usize,
+    pub column_stride: usize,
+    /// Elements of a row.
+    pub count: usize,
 }
 
 /// Letterboxed RGB in 0..1, as the YOLO family wants it.
 const YOLO: InputTransform = InputTransform {
     colors: Colors::Rgb,
-    chroma: Chroma::Nearest,
     fit: ResizeMode::Letterbox,
     pad: 114,
     scale: 1.0 / 255.0,
     mean: [0.0; 3],
     std: [1.0; 3],
+    chroma: Chroma::Nearest,
 };
 /// RGB in 0..1 without regard to aspect, as transformers want it.
 const STRETCH: InputTransform = InputTransform { fit: ResizeMode::Stretch, ..YOLO };
 
-const fn floats(name: &'static str, dims: &'static [Dim]) -> Output {
-    Output { name, numbers: Numbers::Float, dims }
+const ROWS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Columns];
+const COLUMNS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Columns, Dim::Rows];
+const ROWS: &[Dim] = &[Dim::Batch, Dim::Rows];
+
+const fn floats(name: &'static str, dims: &'static [Dim], columns: &'static [Column]) -> OutputSpec {
+    OutputSpec { name, class: ElementClass::Float, dims, columns }
 }
 
-const fn numbers(name: &'static str, dims: &'static [Dim]) -> Output {
-    Output { name, numbers: Numbers::Any, dims }
+const fn numbers(name: &'static str, dims: &'static [Dim], columns: &'static [Column]) -> OutputSpec {
+    OutputSpec { name, class: ElementClass::Any, dims, columns }
 }
 
-/// In the order of [`Layout`].
-static TABLE: [Row; Layout::ALL.len()] = [
-    Row {
-        layout: Layout::Yolov5,
-        name: "yolov5",
-        description: "YOLOv5, YOLOv6 and YOLOv7: rows with objectness",
-        outputs: &[floats("", &[Batch, Rows, Classes(5)])],
-        holds: "centre x, centre y, width, height in pixels, objectness, class scores",
-        recipe: YOLO,
-        needs_nms: true,
-        likely: |sight| match sight.cells {
-            _ if sight.hints.ultralytics => None,
-            Cells::Three => Some(Evidence::Sign),
-            Cells::One if sight.name == "output" => None, // YOLOX
-            Cells::One if sight.name == "outputs" => Some(Evidence::Sign), // YOLOv6
-            Cells::One | Cells::Unknown => Some(Evidence::Shape),
-            Cells::Few | Cells::Other => None,
-        },
-        decode: decode::yolov5,
-    },
-    Row {
-        layout: Layout::Yolov8,
-        name: "yolov8",
-        description: "YOLOv8, 9, 10, 11, 12, 26 and YOLOv5u by Ultralytics: columns without objectness",
-        outputs: &[floats("", &[Batch, Classes(4), Rows])],
-        holds: "centre x, centre y, width, height in pixels, class scores",
-        recipe: YOLO,
-        needs_nms: true,
-        likely: |sight| match sight.cells {
-            Cells::One | Cells::Unknown if sight.hints.ultralytics => Some(Evidence::Sign),
-            Cells::One | Cells::Three | Cells::Unknown => Some(Evidence::Shape),
-            Cells::Few | Cells::Other => None,
-        },
-        decode: decode::yolov8,
-    },
-    Row {
-        layout: Layout::Yolov8Transposed,
-        name: "yolov8-transposed",
-        description: "YOLOv8 and later with a transpose at the end: rows without objectness",
-        outputs: &[floats("", &[Batch, Rows, Classes(4)])],
-        holds: "centre x, centre y, width, height in pixels, class scores",
-        recipe: YOLO,
-        needs_nms: true,
-        likely: |sight| match sight.cells {
-            _ if sight.hints.ultralytics => None,
-            Cells::One | Cells::Unknown => Some(Evidence::Shape),
-            Cells::Three | Cells::Few | Cells::Other => None,
-        },
-        decode: decode::yolov8_transposed,
-    },
-    Row {
-        layout: Layout::EndToEnd,
-        name: "end-to-end",
-        description: "YOLOv10 and YOLO26 without NMS, or any Ultralytics model with NMS in the graph",
-        outputs: &[floats("", &[Batch, Rows, Is(6)])],
-        holds: "left, top, right, bottom in pixels, score, class; zeros where there are fewer boxes",
-        recipe: YOLO,
-        needs_nms: false,
-        likely: |sight| match sight.cells {
-            _ if sight.hints.rtdetr() => None,
-            _ if sight.hints.end_to_end || sight.hints.ultralytics => Some(Evidence::Sign),
-            Cells::Few | Cells::Unknown => Some(Evidence::Shape),
-            Cells::One | Cells::Three | Cells::Other => None,
-        },
-        decode: decode::end_to_end,
-    },
-    Row {
-        layout: Layout::Yolox,
-        name: "yolox",
-        description: "YOLOX as exported by default, undecoded; with --decode_in_inference it is yolov5",
-        outputs: &[floats("", &[Batch, Rows, Classes(5)])],
-        holds: "centre x, centre y, log width, log height in grid cells, objectness, class scores",
-        recipe: InputTransform { colors: Colors::Bgr, fit: ResizeMode::LetterboxTopLeft, scale: 1.0, ..YOLO },
-        needs_nms: true,
-        likely: |sight| {
-            (sight.cells == Cells::One && sight.name == "output" && !sight.hints.ultralytics).then_some(Evidence::Sign)
-        },
-        decode: decode::yolox,
-    },
-    Row {
-        layout: Layout::EfficientNms,
-        name: "efficientnms",
-        description: "Models with TensorRT's EfficientNMS plugin at the end",
-        outputs: &[
-            numbers("num_dets", &[Batch]),
-            floats("det_boxes", &[Batch, Rows, Is(4)]),
-            floats("det_scores", &[Batch, Rows]),
-            numbers("det_classes", &[Batch, Rows]),
-        ],
-        holds: "boxes are left, top, right, bottom in pixels",
-        recipe: YOLO,
-        needs_nms: false,
-        likely: |_| None,
-        decode: decode::efficientnms,
-    },
-    Row {
-        layout: Layout::Detr,
-        name: "detr",
-        description: "RT-DETR, D-FINE and DEIM by their own exporters",
-        outputs: &[
-            numbers("labels", &[Batch, Rows]),
-            floats("boxes", &[Batch, Rows, Is(4)]),
-            floats("scores", &[Batch, Rows]),
-        ],
-        holds: "boxes are left, top, right, bottom in the units of orig_target_sizes, which must be the input's size",
-        recipe: STRETCH,
-        needs_nms: false,
-        likely: |_| None,
-        decode: decode::detr,
-    },
-    Row {
-        layout: Layout::DetrUltralytics,
-        name: "detr-ultralytics",
-        description: "RT-DETR by Ultralytics until 8.4: a score for each class",
-        outputs: &[floats("", &[Batch, Rows, Classes(4)])],
-        holds: "centre x, centre y, width, height in 0..1, class scores",
-        recipe: STRETCH,
-        needs_nms: false,
-        likely: |sight| match sight.cells {
-            // Releases that write only the best class say which head they have.
-            _ if sight.hints.rtdetr() && sight.hints.head.is_empty() => Some(Evidence::Sign),
-            _ if sight.hints.rtdetr() => Some(Evidence::Shape),
-            _ if sight.hints.ultralytics || sight.columns == 6 || sight.columns >= sight.rows => None,
-            Cells::Few => Some(Evidence::Shape),
-            _ => None,
-        },
-        decode: decode::detr_ultralytics,
-    },
-    Row {
-        layout: Layout::DetrTopK,
-        name: "detr-topk",
-        description: "RT-DETR by Ultralytics since 8.4: the best class only",
-        outputs: &[floats("", &[Batch, Rows, Is(6)])],
-        holds: "centre x, centre y, width, height in 0..1, score, class",
-        recipe: STRETCH,
-        needs_nms: false,
-        likely: |sight| match sight.hints.rtdetr() {
-            true if sight.hints.head.is_empty() => Some(Evidence::Shape),
-            true => Some(Evidence::Sign),
-            false => None,
-        },
-        decode: decode::detr_topk,
-    },
-    Row {
-        layout: Layout::Ssd,
-        name: "ssd",
-        description: "SSD and the like from TensorFlow's detection zoo",
-        outputs: &[
-            floats("detection_boxes", &[Batch, Rows, Is(4)]),
-            numbers("detection_classes", &[Batch, Rows]),
-            floats("detection_scores", &[Batch, Rows]),
-            numbers("num_detections", &[Batch]),
-        ],
-        holds: "boxes are top, left, bottom, right in 0..1; classes count from 1, so the first label is class 1",
-        recipe: InputTransform { scale: 1.0, ..STRETCH },
-        needs_nms: false,
-        likely: |_| None,
-        decode: decode::ssd,
-    },
-    Row {
-        layout: Layout::DeepstreamYolo,
-        name: "deepstream-yolo",
-        description: "Any family re-exported by DeepStream-Yolo",
-        outputs: &[floats("", &[Batch, Rows, Is(6)])],
-        holds: "left, top, right, bottom in pixels, score, class; boxes repeat",
-        recipe: YOLO,
-        needs_nms: true,
-        likely: |sight| {
-            (matches!(sight.cells, Cells::One | Cells::Three) && sight.name == "output").then_some(Evidence::Sign)
-        },
-        decode: decode::end_to_end,
-    },
-];
-
-impl Layout {
-    pub const ALL: [Layout; 11] = [
-        Layout::Yolov5,
-        Layout::Yolov8,
-        Layout::Yolov8Transposed,
-        Layout::EndToEnd,
-        Layout::Yolox,
-        Layout::EfficientNms,
-        Layout::Detr,
-        Layout::DetrUltralytics,
-        Layout::DetrTopK,
-        Layout::Ssd,
-        Layout::DeepstreamYolo,
-    ];
-
-    fn row(self) -> &'static Row {
-        &TABLE[self as usize]
-    }
-
-    /// The value of the property `layout`; stable.
+impl Task {
     pub fn name(self) -> &'static str {
-        self.row().name
-    }
-
-    /// Which models write it, in one line.
-    pub fn description(self) -> &'static str {
-        self.row().description
-    }
-
-    /// The outputs it reads: `float [N,A,5+classes]: centre x, …`.
-    pub fn expects(self) -> String {
-        let outputs: Vec<String> = self.row().outputs.iter().map(Output::to_string).collect();
-        format!("{}: {}", outputs.join(", "), self.row().holds)
-    }
-
-    /// How the input of such models is prepared, unless the model or the user says otherwise.
-    pub fn recipe(self) -> InputTransform {
-        self.row().recipe
-    }
-
-    /// Whether the boxes still repeat each other.
-    pub fn needs_nms(self) -> bool {
-        self.row().needs_nms
+        match self {
+            Task::Detect => "detect",
+            Task::Pose => "pose",
+        }
     }
 }
 
-impl std::fmt::Display for Layout {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl std::str::FromStr for Layout {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Layout::ALL.into_iter().find(|layout| layout.name() == text).ok_or_else(|| {
-            let names: Vec<_> = Layout::ALL.iter().map(|layout| layout.name()).collect();
-            Error::new(ErrorKind::Settings, format!("There is no layout “{text}”"))
-                .remedy(format!("Use one of {}", names.join(", ")))
+impl HeadFormat {
+    /// The head of that name.
+    ///
+    /// # Errors
+    /// `Settings`, with the names that there are.
+    pub fn of_name(name: &str) -> Result<&'static HeadFormat> {
+        HEADS.iter().copied().find(|format| format.name == name).ok_or_else(|| {
+            Error::new(ErrorKind::Settings, format!("There is no layout “{name}”"))
+                .remedy(format!("Use one of auto, {}", names().join(", ")))
         })
     }
+
+    /// The outputs of such a head: `f32 or f16 NxAx5+classes: centre x, …`.
+    pub fn expects(&self) -> String {
+        let outputs: Vec<String> = self.outputs.iter().map(OutputSpec::to_string).collect();
+        format!("{}: {}", outputs.join(", "), self.holds)
+    }
+
+    pub fn kernel(&self) -> DecodeKernel {
+        let has = |column| self.outputs.iter().any(|output| output.columns.contains(&column));
+        if !has(Column::Classes) {
+            DecodeKernel::Ids
+        } else if self.outputs[0].dims == COLUMNS_OF_ROWS {
+            DecodeKernel::Columns
+        } else {
+            DecodeKernel::Rows { objectness: has(Column::Objectness) }
+        }
+    }
+
+    /// How its boxes are encoded.
+    pub fn encoding(&self) -> BoxEncoding {
+        let encoding = |column: &Column| if let Column::Box(encoding) = column { Some(*encoding) } else { None };
+        let mut columns = self.outputs.iter().flat_map(|output| output.columns);
+        columns.find_map(encoding).expect("a head has boxes")
+    }
+
+    /// What class 0 is called where rows name their class.
+    pub fn first_class(&self) -> u8 {
+        let first = |column: &Column| if let Column::ClassId { first } = column { Some(*first) } else { None };
+        self.outputs.iter().flat_map(|output| output.columns).find_map(first).unwrap_or(0)
+    }
 }
 
-impl std::fmt::Display for Output {
+/// The names of all heads.
+pub fn names() -> Vec<&'static str> {
+    HEADS.iter().map(|format| format.name).collect()
+}
+
+/// A name is one head's only.
+impl PartialEq for HeadFormat {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl std::fmt::Debug for HeadFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = if self.numbers == Numbers::Float { "f32 or f16" } else { "numbers" };
-        let dims: Vec<String> = (self.dims.iter())
+        f.write_str(self.name)
+    }
+}
+
+impl std::fmt::Display for HeadFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl std::fmt::Display for OutputSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if self.class == ElementClass::Float { "f32 or f16" } else { "numbers" };
+        let fixed: usize = self.columns.iter().filter_map(|column| column.width(0, None)).sum();
+        let counted = |wanted, text: &'static str| self.columns.contains(&wanted).then(|| text.to_string());
+        let columns = [(fixed > 0).then(|| fixed.to_string())]
+            .into_iter()
+            .chain([counted(Column::Classes, "classes"), counted(Column::Keypoints, "keypoints")])
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("+");
+        let dims: Vec<&str> = (self.dims.iter())
             .map(|dim| match dim {
-                Batch => "N".into(),
-                Rows => "A".into(),
-                Classes(more) => format!("{more}+classes"),
-                Is(size) => size.to_string(),
+                Dim::Batch => "N",
+                Dim::Rows => "A",
+                Dim::Columns => &columns,
             })
             .collect();
         let space = if self.name.is_empty() { "" } else { " " };
@@ -362,9 +297,60 @@ impl std::fmt::Display for Output {
     }
 }
 
-/// Reads detections from a model's outputs.
+impl Column {
+    /// Elements of a row, for so many classes and keypoints of that shape; `None` where their shape is not known.
+    fn width(self, classes: usize, keypoints: Option<KeypointShape>) -> Option<usize> {
+        match self {
+            Column::Box(_) => Some(4),
+            Column::Objectness | Column::Score | Column::ClassId { .. } | Column::Count => Some(1),
+            Column::Classes => Some(classes),
+            Column::Keypoints => keypoints.map(|shape| shape.numbers()),
+        }
+    }
+}
+
+/// A model's head, with its numbers.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub format: &'static HeadFormat,
+    pub rows: usize,
+    /// Elements of a row of the last output that has several.
+    pub columns: usize,
+    /// Class scores of a row, where it has them.
+    pub classes: usize,
+    pub keypoints: Option<KeypointShape>,
+    /// Width and height of the model's input.
+    pub input: (u32, u32),
+}
+
+impl Head {
+    /// Where the columns lie that `is_it` says.
+    pub fn view(&self, is_it: impl Fn(Column) -> bool) -> Option<TensorView> {
+        self.format.outputs.iter().enumerate().find_map(|(output, spec)| {
+            let place = spec.columns.iter().position(|&column| is_it(column))?;
+            let width = |column: &Column| column.width(self.classes, self.keypoints).unwrap_or(0);
+            let before: usize = spec.columns[..place].iter().map(width).sum();
+            let all: usize = spec.columns.iter().map(width).sum();
+            let (row_stride, column_stride) = match spec.dims {
+                COLUMNS_OF_ROWS => (1, self.rows),
+                ROWS_OF_COLUMNS => (all, 1),
+                dims if dims.contains(&Dim::Rows) => (1, 1),
+                _ => (0, 1),
+            };
+            let count = width(&spec.columns[place]);
+            Some(TensorView { output, first: before * column_stride, row_stride, column_stride, count })
+        })
+    }
+
+    /// Of a row of one output, where these elements are.
+    fn range(&self, is_it: impl Fn(Column) -> bool) -> Range<usize> {
+        let view = self.view(is_it);
+        view.map_or(0..0, |view| view.first / view.column_stride..view.first / view.column_stride + view.count)
+    }
+}
+
+/// Reads candidates from a model's outputs.
 pub struct Decoder {
-    row: &'static Row,
     /// Which outputs are read, and what they were when this was made.
     outputs: SmallVec<[(usize, TensorDesc); 4]>,
     head: Head,
@@ -376,32 +362,35 @@ impl Decoder {
     ///
     /// # Errors
     /// As [`recognise`]; also where the input's size is unknown, or a dimension is open.
-    pub fn new(choice: Option<Layout>, outputs: &[TensorDesc], hints: &Hints) -> Result<Self> {
+    pub fn new(choice: Option<&'static HeadFormat>, outputs: &[TensorDesc], hints: &ModelHints) -> Result<Self> {
         let found = recognise::find(choice, outputs, hints)?;
-        let row = found.row;
+        let format = found.format;
         let outputs: SmallVec<[_; 4]> = found.outputs.iter().map(|&i| (i, outputs[i].clone())).collect();
         if let Some((_, open)) = outputs.iter().find(|(_, desc)| desc.bytes().is_none()) {
             return Err(Error::new(ErrorKind::WrongType, format!("The size of the output {open} is still open")));
         }
         let unknown = || {
-            Error::new(ErrorKind::Settings, format!("The layout {} needs the size of the model's input", row.name))
+            Error::new(ErrorKind::Settings, format!("The layout {format} needs the size of the model's input"))
                 .remedy("Export the model with a fixed input size, or set input-size")
         };
         let head = Head {
+            format,
             rows: found.rows as usize,
             columns: found.columns as usize,
+            classes: found.classes.unwrap_or(0),
+            keypoints: hints.keypoints.as_ref().map(|keypoints| keypoints.shape),
             input: hints.input.ok_or_else(unknown)?,
         };
-        if row.layout == Layout::Yolox && head.strides().is_none() {
+        if format.encoding() == BoxEncoding::CenterCells && head.grid().is_none() {
             let (width, height) = head.input;
             let what = format!("{} rows are no YOLOX grid over an input of {width}x{height}", head.rows);
             return Err(Error::new(ErrorKind::Settings, what).remedy("Choose another layout on trtnms"));
         }
-        Ok(Decoder { row, outputs, head, classes: found.classes.or(hints.classes) })
+        Ok(Decoder { outputs, head, classes: found.classes.or(hints.classes) })
     }
 
-    pub fn layout(&self) -> Layout {
-        self.row.layout
+    pub fn format(&self) -> &'static HeadFormat {
+        self.head.format
     }
 
     /// How many classes there are: what the outputs have room for, else what the hints say.
@@ -409,26 +398,32 @@ impl Decoder {
         self.classes
     }
 
+    /// Whether the boxes still repeat each other.
     pub fn needs_nms(&self) -> bool {
-        self.row.needs_nms
+        self.format().needs_nms
     }
 
-    /// Appends the detections of the batch's first item whose score reaches the threshold of their class.
+    /// The keypoints that each row has, and where they lie.
+    pub fn keypoints(&self) -> Option<(KeypointShape, TensorView)> {
+        Some((self.head.keypoints?, self.head.view(|column| column == Column::Keypoints)?))
+    }
+
+    /// Appends the candidates of the batch's first item whose score reaches the threshold of their class.
     ///
-    /// Boxes are in pixels of the model's input, not clipped. `anchor` is the row. Of independent class scores the best
-    /// counts, the first of equals, and only it is compared with its threshold: a filter never promotes a second best
-    /// class. That is what Ultralytics' predict does. Boxes without width or height or with a number that is not finite
-    /// are left out, as are class ids below 0 or beyond the classes; smaller than a pixel is no reason.
+    /// Boxes are in pixels of the model's input, not clipped. Of independent class scores the best counts, the first of
+    /// equals, and only it is compared with its threshold: a filter never promotes a second best class. That is what
+    /// Ultralytics' predict does. Boxes without width or height or with a number that is not finite are left out, as are class
+    /// ids below 0 or beyond the classes; smaller than a pixel is no reason.
     ///
     /// # Errors
     /// [`ErrorKind::WrongType`] where an output is not what [`Decoder::new`] was shown.
-    pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Detection>) -> Result<()> {
+    pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> Result<()> {
         let read = self.pick(outputs)?;
-        (self.row.decode)(&self.head, &read, &mut Sink { thresholds, classes: self.class_limit(), out });
+        decode::decode(&self.head, &read, &mut Sink { thresholds, classes: self.class_limit(), out });
         Ok(())
     }
 
-    /// Of a model's outputs those that this layout reads, in its own order.
+    /// Of a model's outputs those that this head consists of, in its own order.
     ///
     /// # Errors
     /// [`ErrorKind::WrongType`] where one is not what [`Decoder::new`] was shown.

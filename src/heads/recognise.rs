@@ -1,22 +1,23 @@
-//! Which layout a model's outputs have.
+//! Which head a model has.
 //!
-//! Names decide where a layout has names. Else every row of the table whose dimensions fit is asked what speaks for it;
-//! a class count that agrees with the labels decides between those left, then the stronger evidence. A guess between
+//! Names decide where a head's outputs have names. Else every head of the model's task whose dimensions fit is asked what speaks
+//! for it; a class count that agrees with the labels decides between those left, then the stronger confidence. A guess between
 //! equals is never made: the error names them.
 
 use smallvec::SmallVec;
 
 use super::decode::rows_per_cell;
-use super::{Batch, Classes, Is, Layout, Numbers, Output, Row, Rows, TABLE};
+use super::{Column, Dim, ElementClass, HEADS, HeadFormat, OutputSpec};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Dims, TensorDesc, list};
+use crate::image::keypoints::KeypointModel;
 
 /// Most boxes that heads choose themselves; 300 is usual.
 const MOST_CHOSEN: u64 = 1000;
 
 /// What is known about a model beside its outputs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Hints {
+pub struct ModelHints {
     /// Number of labels, from a label file or the model's metadata.
     pub classes: Option<usize>,
     /// Width and height of the model's input.
@@ -29,28 +30,30 @@ pub struct Hints {
     pub description: String,
     pub head: String,
     pub task: String,
+    /// Of models that find keypoints.
+    pub keypoints: Option<KeypointModel>,
 }
 
-impl Hints {
+impl ModelHints {
     pub(super) fn rtdetr(&self) -> bool {
         self.head == "RTDETRDecoder" || self.description.to_ascii_lowercase().contains("rtdetr")
     }
 }
 
-/// An output that has the dimensions of a layout.
-pub(super) struct Sight<'a> {
+/// An output that has the dimensions of a head.
+pub(super) struct HeadCandidate<'a> {
     pub name: &'a str,
-    pub cells: Cells,
+    pub grid: AnchorGrid,
     /// -1 where that is open.
     pub rows: i64,
     /// Elements of a row.
     pub columns: i64,
-    pub hints: &'a Hints,
+    pub hints: &'a ModelHints,
 }
 
 /// How many rows there are for each cell of a grid over the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cells {
+pub(super) enum AnchorGrid {
     One,
     Three,
     /// These are no anchors, but as few as the boxes of a head that chooses some itself.
@@ -61,53 +64,80 @@ pub(super) enum Cells {
     Unknown,
 }
 
-/// What speaks for a layout, the weaker first.
+/// What speaks for a head, the weaker first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Evidence {
+pub(super) enum Confidence {
     Shape,
-    /// A name, metadata, or a number that no other layout has.
+    /// A name, metadata, or a number that no other head has.
     Sign,
 }
 
-/// A layout laid over the outputs.
-pub(super) struct Found {
-    pub row: &'static Row,
-    /// In the order of the row's.
+/// A head laid over the outputs.
+pub(super) struct HeadMatch {
+    pub format: &'static HeadFormat,
+    /// In the order of the head's.
     pub outputs: SmallVec<[usize; 4]>,
     pub rows: i64,
     pub columns: i64,
     /// `None` for heads that name class ids.
     pub classes: Option<usize>,
-    evidence: Evidence,
+    confidence: Confidence,
 }
 
-/// The layout of a model with these outputs, whose dimensions may be open; `choice` is the user's.
+/// The head of a model with these outputs, whose dimensions may be open; `choice` is the user's.
 ///
 /// An open number of rows tells nothing: what is ambiguous then need not be at the first inference, when
-/// [`Decoder::new`](super::Decoder::new) asks again. Until then only [`Layout::recipe`] depends on it.
+/// [`Decoder::new`](super::Decoder::new) asks again. Until then only [`HeadFormat::input`] depends on it.
 ///
 /// # Errors
-/// Tasks other than detection, outputs that fit no layout or (with neither labels nor names to tell) more than one,
-/// outputs that do not fit the choice, and class counts that are not the number of labels.
-pub fn recognise(choice: Option<Layout>, outputs: &[TensorDesc], hints: &Hints) -> Result<Layout> {
-    find(choice, outputs, hints).map(|found| found.row.layout)
+/// Tasks that no head is for, outputs that fit no head or (with neither labels nor names to tell) more than one, outputs that do
+/// not fit the choice, and class counts that are not the number of labels.
+pub fn recognise(
+    choice: Option<&'static HeadFormat>,
+    outputs: &[TensorDesc],
+    hints: &ModelHints,
+) -> Result<&'static HeadFormat> {
+    find(choice, outputs, hints).map(|found| found.format)
 }
 
-pub(super) fn find(choice: Option<Layout>, outputs: &[TensorDesc], hints: &Hints) -> Result<Found> {
-    if !matches!(hints.task.as_str(), "" | "detect") {
-        return Err(Error::new(ErrorKind::Model, format!("This is a model for the task “{}”", hints.task))
-            .remedy("Use one for “detect”; trtnms finds boxes only"));
+/// Refuses models for a task that no head is for.
+pub(crate) fn check_task(task: &str) -> Result<()> {
+    if is_for(task).next().is_some() {
+        return Ok(());
     }
+    let mut tasks: Vec<String> = Vec::new();
+    for format in HEADS {
+        let name = format!("“{}”", format.task.name());
+        if !tasks.contains(&name) {
+            tasks.push(name);
+        }
+    }
+    let verb = if tasks.len() == 1 { "is" } else { "are" };
+    let what = format!("Its task is “{task}”, and only {} {verb} supported", join(tasks.into_iter(), "and"));
+    Err(Error::new(ErrorKind::Model, what).remedy("Use the detection model of the same family"))
+}
+
+/// The heads for a task; all where the model does not say.
+fn is_for(task: &str) -> impl Iterator<Item = &'static HeadFormat> {
+    HEADS.iter().copied().filter(move |format| task.is_empty() || format.task.name() == task)
+}
+
+pub(super) fn find(
+    choice: Option<&'static HeadFormat>,
+    outputs: &[TensorDesc],
+    hints: &ModelHints,
+) -> Result<HeadMatch> {
+    check_task(&hints.task)?;
     let found = match choice {
-        Some(layout) => forced(layout, outputs)?,
+        Some(format) => forced(format, outputs, hints)?,
         None => guessed(outputs, hints)?,
     };
     match (found.classes, hints.classes) {
         (Some(classes), Some(labels)) if classes != labels => {
-            let (output, layout) = (&outputs[found.outputs[0]], found.row.name);
+            let (output, format) = (&outputs[found.outputs[0]], found.format);
             let classes = counted(classes, "class", "classes");
             let what =
-                format!("Output {output} has {classes} as {layout}, against {}", counted(labels, "label", "labels"));
+                format!("Output {output} has {classes} as {format}, against {}", counted(labels, "label", "labels"));
             Err(Error::new(ErrorKind::Settings, what).remedy(
                 "Use the label file that belongs to the model, one line for each class, or set another layout on trtnms",
             ))
@@ -116,34 +146,57 @@ pub(super) fn find(choice: Option<Layout>, outputs: &[TensorDesc], hints: &Hints
     }
 }
 
-fn forced(layout: Layout, outputs: &[TensorDesc]) -> Result<Found> {
-    let row = layout.row();
-    let named = || named(row, outputs);
-    let in_order = || fit(row, outputs, (0..row.outputs.len()).collect());
-    let any = || (0..outputs.len()).rev().find_map(|i| fit(row, outputs, [i].into_iter().collect()));
-    let found = if row.outputs.len() == 1 { any() } else { named().or_else(in_order) };
+fn forced(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Result<HeadMatch> {
+    if !is_for(&hints.task).any(|other| other == format) {
+        let what =
+            format!("layout={format} is for the task “{}”, and the model's is “{}”", format.task.name(), hints.task);
+        return Err(Error::new(ErrorKind::Settings, what).remedy("Set layout=auto on trtnms"));
+    }
+    let named = || named(format, outputs, hints);
+    let in_order = || fit(format, outputs, hints, (0..format.outputs.len()).collect());
+    let any = || (0..outputs.len()).rev().find_map(|i| fit(format, outputs, hints, [i].into_iter().collect()));
+    let found = if format.outputs.len() == 1 { any() } else { named().or_else(in_order) };
     found.ok_or_else(|| {
-        Error::new(ErrorKind::Settings, format!("The model's outputs do not fit layout={layout}"))
-            .cause(format!("it reads {}, and there is {}", layout.expects(), list(outputs)))
+        Error::new(ErrorKind::Settings, format!("The model's outputs do not fit layout={format}"))
+            .cause(format!(
+                "it reads {}, and there is {}{}",
+                format.expects(),
+                list(outputs),
+                keypoints_of(format, hints)
+            ))
             .remedy("Set layout=auto on trtnms, or the layout that the model has")
     })
 }
 
-fn guessed(outputs: &[TensorDesc], hints: &Hints) -> Result<Found> {
-    let by_name = TABLE.iter().filter(|row| row.outputs.len() > 1).find_map(|row| named(row, outputs));
+/// What the model says of its keypoints, where a head asks for that.
+fn keypoints_of(format: &HeadFormat, hints: &ModelHints) -> String {
+    if !format.outputs.iter().any(|output| output.columns.contains(&Column::Keypoints)) {
+        return String::new();
+    }
+    match &hints.keypoints {
+        Some(model) => {
+            format!(", with kpt_shape [{}, {}] in the model's metadata", model.shape.count, model.shape.dims)
+        }
+        None => ", without kpt_shape in the model's metadata".into(),
+    }
+}
+
+fn guessed(outputs: &[TensorDesc], hints: &ModelHints) -> Result<HeadMatch> {
+    let heads = || is_for(&hints.task);
+    let by_name = heads().filter(|head| head.outputs.len() > 1).find_map(|head| named(head, outputs, hints));
     if let Some(found) = by_name {
         return Ok(found);
     }
-    let mut found: Vec<Found> =
-        TABLE.iter().filter(|row| row.outputs.len() == 1).filter_map(|row| alone(row, outputs, hints)).collect();
+    let mut found: Vec<HeadMatch> =
+        heads().filter(|head| head.outputs.len() == 1).filter_map(|head| alone(head, outputs, hints)).collect();
     if let Some(labels) = hints.classes {
-        let agrees = |found: &Found| found.classes.is_none_or(|classes| classes == labels);
+        let agrees = |found: &HeadMatch| found.classes.is_none_or(|classes| classes == labels);
         if found.iter().any(agrees) {
             found.retain(agrees);
         }
     }
-    let strongest = found.iter().map(|found| found.evidence).max();
-    found.retain(|found| Some(found.evidence) == strongest);
+    let strongest = found.iter().map(|found| found.confidence).max();
+    found.retain(|found| Some(found.confidence) == strongest);
     match found.len() {
         1 => Ok(found.remove(0)),
         0 => Err(unknown(outputs, hints)),
@@ -151,19 +204,19 @@ fn guessed(outputs: &[TensorDesc], hints: &Hints) -> Result<Found> {
     }
 }
 
-/// A layout of several outputs, found by their names.
-fn named(row: &'static Row, outputs: &[TensorDesc]) -> Option<Found> {
+/// A head of several outputs, found by their names.
+fn named(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
     // TensorFlow's tensors are called `detection_boxes:0`.
     let plain = |name: &'_ str| name.split_once(':').map_or(name, |(plain, _)| plain).to_string();
-    let index = |output: &Output| outputs.iter().position(|desc| plain(&desc.name) == output.name);
-    fit(row, outputs, row.outputs.iter().map(index).collect::<Option<_>>()?)
+    let index = |output: &OutputSpec| outputs.iter().position(|desc| plain(&desc.name) == output.name);
+    fit(format, outputs, hints, format.outputs.iter().map(index).collect::<Option<_>>()?)
 }
 
-/// A layout of one output, if one fits and something speaks for it. Of two alike the last is taken: YOLOv9's auxiliary
+/// A head of one output, if it fits and something speaks for it. Of two alike the last is taken: YOLOv9's auxiliary
 /// head comes first.
-fn alone(row: &'static Row, outputs: &[TensorDesc], hints: &Hints) -> Option<Found> {
+fn alone(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
     (0..outputs.len()).rev().find_map(|index| {
-        let mut found = fit(row, outputs, [index].into_iter().collect())?;
+        let mut found = fit(format, outputs, hints, [index].into_iter().collect())?;
         let desc = &outputs[index];
         // Boxes and scores apart, for the same rows: this is one half of something else.
         let halved = outputs.iter().any(|other| {
@@ -173,73 +226,84 @@ fn alone(row: &'static Row, outputs: &[TensorDesc], hints: &Hints) -> Option<Fou
         if halved || found.columns == Dims::DYNAMIC {
             return None;
         }
-        let cells = match (hints.input, u64::try_from(found.rows)) {
+        let grid = match (hints.input, u64::try_from(found.rows)) {
             (Some(input), Ok(rows)) => match rows_per_cell(rows, input) {
-                Some(1) => Cells::One,
-                Some(_) => Cells::Three,
-                None if rows <= MOST_CHOSEN => Cells::Few,
-                None => Cells::Other,
+                Some(1) => AnchorGrid::One,
+                Some(_) => AnchorGrid::Three,
+                None if rows <= MOST_CHOSEN => AnchorGrid::Few,
+                None => AnchorGrid::Other,
             },
             (None, Ok(_)) if found.rows <= found.columns => return None,
-            _ => Cells::Unknown,
+            _ => AnchorGrid::Unknown,
         };
-        let Found { rows, columns, .. } = found;
-        found.evidence = (row.likely)(&Sight { name: &desc.name, cells, rows, columns, hints })?;
+        let HeadMatch { rows, columns, .. } = found;
+        found.confidence = (format.likely)(&HeadCandidate { name: &desc.name, grid, rows, columns, hints })?;
         Some(found)
     })
 }
 
-/// Lays a row of the table over these outputs. Open dimensions take anything.
-fn fit(row: &'static Row, outputs: &[TensorDesc], indices: SmallVec<[usize; 4]>) -> Option<Found> {
+/// Lays a head over these outputs. Open dimensions take anything.
+fn fit(
+    format: &'static HeadFormat,
+    outputs: &[TensorDesc],
+    hints: &ModelHints,
+    indices: SmallVec<[usize; 4]>,
+) -> Option<HeadMatch> {
+    let keypoints = hints.keypoints.as_ref().map(|keypoints| keypoints.shape);
     let (mut rows, mut columns, mut classes) = (Dims::DYNAMIC, Dims::DYNAMIC, None);
-    for (output, &index) in row.outputs.iter().zip(&indices) {
+    for (output, &index) in format.outputs.iter().zip(&indices) {
         let desc = outputs.get(index)?;
-        let number = match desc.dtype {
+        let is_number = match desc.dtype {
             DType::F32 | DType::F16 => true,
-            DType::U8 | DType::I32 | DType::I64 => output.numbers == Numbers::Any,
+            DType::U8 | DType::I32 | DType::I64 => output.class == ElementClass::Any,
             DType::I8 | DType::Bool => false,
         };
         let (dims, beyond) = desc.dims.split_at_checked(output.dims.len())?;
-        if !number || beyond.iter().any(|&dim| dim != 1) {
+        if !is_number || beyond.iter().any(|&dim| dim != 1) {
             return None;
         }
+        // Elements of a row beside the scores of the classes.
+        let widths = output.columns.iter().map(|column| column.width(0, keypoints));
+        let others = i64::try_from(widths.sum::<Option<usize>>()?).ok()?;
+        let has_classes = output.columns.contains(&Column::Classes);
         for (wanted, &dim) in output.dims.iter().zip(dims) {
             let known = dim != Dims::DYNAMIC;
             match *wanted {
                 _ if dim == 0 => return None,
-                Batch => {}
-                Rows if known && rows != Dims::DYNAMIC && dim != rows => return None,
-                Rows if known => rows = dim,
-                Is(size) if known && dim != size => return None,
-                Classes(more) if known && dim <= more => return None,
-                Classes(more) if known => classes = Some((dim - more) as usize),
-                Rows | Is(_) | Classes(_) => {}
+                Dim::Rows if known && rows != Dims::DYNAMIC && dim != rows => return None,
+                Dim::Rows if known => rows = dim,
+                Dim::Columns if known && has_classes && dim <= others => return None,
+                Dim::Columns if known && !has_classes && dim != others => return None,
+                Dim::Columns if known && has_classes => classes = Some((dim - others) as usize),
+                Dim::Batch | Dim::Rows | Dim::Columns => {}
             }
-            if matches!(wanted, Is(_) | Classes(_)) {
+            if *wanted == Dim::Columns {
                 columns = dim;
             }
         }
     }
-    Some(Found { row, outputs: indices, rows, columns, classes, evidence: Evidence::Sign })
+    Some(HeadMatch { format, outputs: indices, rows, columns, classes, confidence: Confidence::Sign })
 }
 
-fn unknown(outputs: &[TensorDesc], hints: &Hints) -> Error {
+fn unknown(outputs: &[TensorDesc], hints: &ModelHints) -> Error {
     let input = hints.input.map_or(String::new(), |(width, height)| format!(" for an input of {width}x{height}"));
-    let layouts = Layout::ALL.iter().map(|layout| layout.name().to_string());
-    Error::new(ErrorKind::Model, format!("No layout fits the model's outputs {}{input}", list(outputs)))
+    let layouts = is_for(&hints.task).map(|format| format.name.to_string());
+    let keypoints = is_for(&hints.task).map(|format| keypoints_of(format, hints)).filter(|_| !hints.task.is_empty());
+    let keypoints = keypoints.max().unwrap_or_default();
+    Error::new(ErrorKind::Model, format!("No layout fits the model's outputs {}{input}{keypoints}", list(outputs)))
         .remedy(format!("If it has one of these, set it as layout on trtnms: {}", join(layouts, "or")))
 }
 
-fn ambiguous(found: &[Found], outputs: &[TensorDesc], hints: &Hints) -> Error {
+fn ambiguous(found: &[HeadMatch], outputs: &[TensorDesc], hints: &ModelHints) -> Error {
     let readings = found.iter().map(|found| match found.classes {
-        Some(classes) => format!("{} with {}", found.row.name, counted(classes, "class", "classes")),
-        None => found.row.name.to_string(),
+        Some(classes) => format!("{} with {}", found.format.name, counted(classes, "class", "classes")),
+        None => found.format.name.to_string(),
     });
     let output = &outputs[found[0].outputs[0]];
     let count = ["two", "three", "four"].get(found.len() - 2).unwrap_or(&"several");
     let labels = hints.classes.map_or(String::new(), |labels| format!(", for {}", counted(labels, "label", "labels")));
     let what = format!("Output {output} fits {count} layouts: {}{labels}", join(readings, "and"));
-    let choices = found.iter().map(|found| format!("layout={}", found.row.name));
+    let choices = found.iter().map(|found| format!("layout={}", found.format.name));
     Error::new(ErrorKind::Settings, what).remedy(format!("Set {} on trtnms", join(choices, "or")))
 }
 

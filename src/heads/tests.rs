@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::tensor::{DType, Element};
+use crate::core::tensor::DType;
 use crate::image::geometry::BBox;
 use half::f16;
 
@@ -14,115 +14,78 @@ fn descs(tensors: &[Tensor]) -> Vec<TensorDesc> {
 }
 
 /// An input of 32x32 has cells of 8 (16 of them), 16 (4) and 32 (1): 21 rows, or 63.
-fn small() -> Hints {
-    Hints { input: Some((32, 32)), ..Hints::default() }
+pub fn small() -> ModelHints {
+    ModelHints { input: Some((32, 32)), ..ModelHints::default() }
 }
 
-fn decoded(layout: Layout, tensors: &[Tensor], hints: &Hints, thresholds: &Thresholds) -> Vec<Detection> {
-    let decoder = Decoder::new(Some(layout), &descs(tensors), hints).unwrap();
+fn decoded(
+    format: &'static HeadFormat,
+    tensors: &[Tensor],
+    hints: &ModelHints,
+    thresholds: &Thresholds,
+) -> Vec<Candidate> {
+    let decoder = Decoder::new(Some(format), &descs(tensors), hints).unwrap();
     let mut out = Vec::new();
     decoder.decode(tensors, thresholds, &mut out).unwrap();
     out
 }
 
-fn detection(anchor: u32, class: u32, score: f32, bbox: [f32; 4]) -> Detection {
-    Detection { bbox: BBox::new(bbox[0], bbox[1], bbox[2], bbox[3]), score, class, anchor }
+pub fn candidate(row: u32, class: u32, score: f32, bbox: [f32; 4]) -> Candidate {
+    Candidate { bbox: BBox::new(bbox[0], bbox[1], bbox[2], bbox[3]), score, class, row, angle: 0.0 }
+}
+
+/// The one that most gold cases find, in that row.
+pub fn centered(row: u32) -> Candidate {
+    candidate(row, 1, 0.375, [6.0, 4.0, 14.0, 16.0])
+}
+
+/// Makes a tensor of f32 or f16 of numbers that both hold exactly.
+pub type MakeTensor = fn(&str, &[i64], &[f32]) -> Tensor;
+/// The outputs of a model with an input of [`small`], and what is to be found there.
+pub type Gold = (Vec<Tensor>, Vec<Candidate>);
+
+pub fn f32s(name: &str, dims: &[i64], values: &[f32]) -> Tensor {
+    Tensor::from_slice(name, dims, values)
+}
+
+pub fn f16s(name: &str, dims: &[i64], values: &[f32]) -> Tensor {
+    Tensor::from_slice(name, dims, &values.iter().map(|&value| f16::from_f32(value)).collect::<Vec<_>>())
 }
 
 /// Zeros but for some rows.
-fn rows<T: Element>(from: fn(f32) -> T, count: usize, given: &[(usize, &[f32])]) -> Tensor {
+pub fn rows(make: MakeTensor, count: usize, given: &[(usize, &[f32])]) -> Tensor {
     let columns = given[0].1.len();
-    let mut values = vec![from(0.0); count * columns];
+    let mut values = vec![0.0; count * columns];
     for (at, row) in given {
-        values[at * columns..][..columns].copy_from_slice(&row.iter().map(|&v| from(v)).collect::<Vec<_>>());
+        values[at * columns..][..columns].copy_from_slice(row);
     }
-    Tensor::from_slice("output0", &[1, count as i64, columns as i64], &values)
+    make("output0", &[1, count as i64, columns as i64], &values)
 }
 
 /// The same, channels first.
-fn columns<T: Element>(from: fn(f32) -> T, count: usize, given: &[(usize, &[f32])]) -> Tensor {
+pub fn columns(make: MakeTensor, count: usize, given: &[(usize, &[f32])]) -> Tensor {
     let columns = given[0].1.len();
-    let mut values = vec![from(0.0); count * columns];
+    let mut values = vec![0.0; count * columns];
     for (at, row) in given {
         for (c, &value) in row.iter().enumerate() {
-            values[c * count + at] = from(value);
+            values[c * count + at] = value;
         }
     }
-    Tensor::from_slice("output0", &[1, columns as i64, count as i64], &values)
-}
-
-/// Each layout's gold case, computed by hand; all numbers are exact in f16.
-fn gold<T: Element>(layout: Layout, from: fn(f32) -> T) -> (Vec<Tensor>, Vec<Detection>) {
-    let boxes = |name: &str, values: &[f32]| {
-        let values: Vec<T> = values.iter().map(|&v| from(v)).collect();
-        Tensor::from_slice(name, &[1, 2, 4], &values)
-    };
-    let scores = |name: &str, values: [f32; 2]| Tensor::from_slice(name, &[1, 2], &values.map(from));
-    let centered = detection(5, 1, 0.375, [6.0, 4.0, 14.0, 16.0]);
-    match layout {
-        Layout::Yolov5 => {
-            let head = rows(from, 63, &[(5, &[10.0, 10.0, 8.0, 12.0, 0.5, 0.25, 0.75])]);
-            (vec![head], vec![centered])
-        }
-        Layout::Yolov8 => (vec![columns(from, 21, &[(5, &[10.0, 10.0, 8.0, 12.0, 0.25, 0.375])])], vec![centered]),
-        Layout::Yolov8Transposed => {
-            (vec![rows(from, 21, &[(5, &[10.0, 10.0, 8.0, 12.0, 0.25, 0.375])])], vec![centered])
-        }
-        Layout::EndToEnd | Layout::DeepstreamYolo => {
-            (vec![rows(from, 21, &[(5, &[6.0, 4.0, 14.0, 16.0, 0.375, 1.0])])], vec![centered])
-        }
-        Layout::Yolox => {
-            // Row 6 is column 2, row 1 of the cells of 8; row 17 is column 1, row 0 of those of 16; e⁰ = 1.
-            let (eight, sixteen) = ([0.5, 0.25, 0.0, 0.0, 0.5, 0.25, 0.5], [0.5, 0.5, 0.0, 0.0, 1.0, 0.5, 0.5]);
-            (
-                vec![rows(from, 21, &[(6, &eight), (17, &sixteen)])],
-                vec![detection(6, 1, 0.25, [16.0, 6.0, 24.0, 14.0]), detection(17, 0, 0.5, [16.0, 0.0, 32.0, 16.0])],
-            )
-        }
-        Layout::EfficientNms => (
-            vec![
-                Tensor::from_slice("num_dets", &[1, 1], &[1i32]),
-                boxes("det_boxes", &[6.0, 4.0, 14.0, 16.0, 1.0, 1.0, 2.0, 2.0]),
-                scores("det_scores", [0.375, 0.5]),
-                Tensor::from_slice("det_classes", &[1, 2], &[1i32, 0]),
-            ],
-            vec![Detection { anchor: 0, ..centered }],
-        ),
-        Layout::Detr => (
-            vec![
-                Tensor::from_slice("labels", &[1, 2], &[0i64, 1]),
-                boxes("boxes", &[1.0, 1.0, 2.0, 2.0, 6.0, 4.0, 14.0, 16.0]),
-                scores("scores", [0.0, 0.375]),
-            ],
-            vec![Detection { anchor: 1, ..centered }],
-        ),
-        Layout::DetrUltralytics => {
-            (vec![rows(from, 10, &[(5, &[0.3125, 0.3125, 0.25, 0.375, 0.25, 0.375])])], vec![centered])
-        }
-        Layout::DetrTopK => (vec![rows(from, 10, &[(5, &[0.3125, 0.3125, 0.25, 0.375, 0.375, 1.0])])], vec![centered]),
-        Layout::Ssd => (
-            vec![
-                boxes("detection_boxes:0", &[0.125, 0.1875, 0.5, 0.4375, 0.0, 0.0, 1.0, 1.0]),
-                scores("detection_classes:0", [2.0, 1.0]),
-                scores("detection_scores:0", [0.375, 0.5]),
-                Tensor::from_slice("num_detections:0", &[1], &[from(1.0)]),
-            ],
-            vec![Detection { anchor: 0, ..centered }],
-        ),
-    }
+    make("output0", &[1, columns as i64, count as i64], &values)
 }
 
 #[test]
-fn every_layout_has_its_row_and_its_gold_case() {
-    for (index, layout) in Layout::ALL.into_iter().enumerate() {
-        assert_eq!(TABLE[index].layout, layout);
-        assert_eq!(layout as usize, index);
-        assert_eq!(layout.name().parse::<Layout>().unwrap(), layout);
-        for (tensors, wanted) in [gold(layout, |v| v), gold(layout, f16::from_f32)] {
-            let found = decoded(layout, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
-            assert_eq!(found, wanted, "{layout} {:?}", tensors[0]);
+fn every_head_finds_its_gold_case() {
+    for &format in HEADS {
+        assert_eq!(HeadFormat::of_name(format.name).unwrap(), format);
+        assert_eq!(HEADS.iter().filter(|&&other| other == format).count(), 1, "{format} is the name of two heads");
+        for (tensors, wanted) in [(format.gold)(f32s), (format.gold)(f16s)] {
+            let found = decoded(format, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
+            assert_eq!(found, wanted, "{format} {:?}", tensors[0]);
         }
     }
+    let error = HeadFormat::of_name("yolov4").unwrap_err();
+    assert!(error.message().contains("auto, yolov5, yolov8,"), "{error}");
 }
 
 #[test]
@@ -132,16 +95,16 @@ fn only_the_first_item_of_a_batch_is_read() {
     values[..6].copy_from_slice(&row);
     values[21 * 6..][..6].copy_from_slice(&row);
     let tensors = [Tensor::from_slice("output0", &[2, 21, 6], &values)];
-    let found = decoded(Layout::Yolov8Transposed, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
-    assert_eq!(found, [detection(0, 0, 0.5, [8.0, 8.0, 12.0, 12.0])]);
+    let found = decoded(&yolov8_transposed::HEAD, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
+    assert_eq!(found, [candidate(0, 0, 0.5, [8.0, 8.0, 12.0, 12.0])]);
 }
 
 #[test]
 fn the_first_of_equal_classes_wins() {
     let scores = [10.0, 10.0, 4.0, 4.0, 0.25, 0.5, 0.5];
     for (layout, tensor) in [
-        (Layout::Yolov8, columns(|v| v, 21, &[(0, &scores)])),
-        (Layout::Yolov8Transposed, rows(|v| v, 21, &[(0, &scores)])),
+        (&yolov8::HEAD, columns(f32s, 21, &[(0, &scores)])),
+        (&yolov8_transposed::HEAD, rows(f32s, 21, &[(0, &scores)])),
     ] {
         assert_eq!(decoded(layout, &[tensor], &small(), &Thresholds::uniform(ALL_PASS))[0].class, 1);
     }
@@ -164,21 +127,21 @@ fn many_classes_and_anchors_cross_blocks() {
         })
         .collect();
     for (layout, tensors) in [
-        (Layout::Yolov8, [columns(|v| v, anchors, &given)]),
-        (Layout::Yolov8, [columns(f16::from_f32, anchors, &given)]),
-        (Layout::Yolov8Transposed, [rows(|v| v, anchors, &given)]),
-        (Layout::Yolov8Transposed, [rows(f16::from_f32, anchors, &given)]),
+        (&yolov8::HEAD, [columns(f32s, anchors, &given)]),
+        (&yolov8::HEAD, [columns(f16s, anchors, &given)]),
+        (&yolov8_transposed::HEAD, [rows(f32s, anchors, &given)]),
+        (&yolov8_transposed::HEAD, [rows(f16s, anchors, &given)]),
     ] {
         let found = decoded(layout, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
-        let found: Vec<_> = found.iter().map(|d| (d.anchor, d.class, d.score)).collect();
+        let found: Vec<_> = found.iter().map(|d| (d.row, d.class, d.score)).collect();
         assert_eq!(found, wanted, "{layout}");
     }
 }
 
 #[test]
 fn thresholds_are_inclusive_and_never_promote_another_class() {
-    let tensors = [rows(|v| v, 21, &[(0, &[10.0, 10.0, 4.0, 4.0, 0.5, 0.25])])];
-    let passes = |thresholds| !decoded(Layout::Yolov8Transposed, &tensors, &small(), &thresholds).is_empty();
+    let tensors = [rows(f32s, 21, &[(0, &[10.0, 10.0, 4.0, 4.0, 0.5, 0.25])])];
+    let passes = |thresholds| !decoded(&yolov8_transposed::HEAD, &tensors, &small(), &thresholds).is_empty();
     assert!(passes(Thresholds::uniform(0.5)));
     assert!(!passes(Thresholds::uniform(0.500_001)));
     assert!(passes(Thresholds::new(vec![0.5, 0.9], 0.9)));
@@ -188,11 +151,11 @@ fn thresholds_are_inclusive_and_never_promote_another_class() {
 
 #[test]
 fn exp_of_sizes() {
-    let tensors = [rows(|v| v, 21, &[(0, &[1.0, 1.0, 1.0, -1.0, 1.0, 1.0])])];
-    let found = decoded(Layout::Yolox, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
+    let tensors = [rows(f32s, 21, &[(0, &[1.0, 1.0, 1.0, -1.0, 1.0, 1.0])])];
+    let found = decoded(&yolox::HEAD, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
     let (half_width, half_height) = (std::f32::consts::E * 8.0 * 0.5, (-1f64).exp() as f32 * 8.0 * 0.5);
     let wanted = [8.0 - half_width, 8.0 - half_height, 8.0 + half_width, 8.0 + half_height];
-    assert_eq!(found, [detection(0, 0, 1.0, wanted)]);
+    assert_eq!(found, [candidate(0, 0, 1.0, wanted)]);
 }
 
 /// Rows that must never become a detection.
@@ -216,12 +179,12 @@ fn what_is_no_box_is_left_out() {
         [5.0, 5.0, 9.0, 9.0, 0.5, INF],  // no class at all
         [5.0, 5.0, 9.0, 9.0, -INF, 0.0], // below every threshold
     ];
-    let hints = Hints { classes: Some(2), ..small() };
+    let hints = ModelHints { classes: Some(2), ..small() };
     for row in corners {
-        let tensors = [rows(|v| v, 10, &[(3, row)])];
-        assert_eq!(decoded(Layout::EndToEnd, &tensors, &hints, &Thresholds::uniform(0.0)), [], "{row:?}");
-        let tensors = [rows(f16::from_f32, 10, &[(3, row)])];
-        assert_eq!(decoded(Layout::EndToEnd, &tensors, &hints, &Thresholds::uniform(0.0)), [], "f16 {row:?}");
+        let tensors = [rows(f32s, 10, &[(3, row)])];
+        assert_eq!(decoded(&end_to_end::HEAD, &tensors, &hints, &Thresholds::uniform(0.0)), [], "{row:?}");
+        let tensors = [rows(f16s, 10, &[(3, row)])];
+        assert_eq!(decoded(&end_to_end::HEAD, &tensors, &hints, &Thresholds::uniform(0.0)), [], "f16 {row:?}");
     }
 
     let centers: &[[f32; 6]] = &[
@@ -234,15 +197,15 @@ fn what_is_no_box_is_left_out() {
         [9.0, 9.0, 4.0, 4.0, -INF, -INF],
     ];
     for row in centers {
-        let tall = [columns(|v| v, 21, &[(3, row)])];
-        assert_eq!(decoded(Layout::Yolov8, &tall, &hints, &Thresholds::uniform(0.1)), [], "{row:?}");
-        let wide = [rows(f16::from_f32, 21, &[(3, row)])];
-        assert_eq!(decoded(Layout::Yolov8Transposed, &wide, &hints, &Thresholds::uniform(0.1)), [], "{row:?}");
+        let tall = [columns(f32s, 21, &[(3, row)])];
+        assert_eq!(decoded(&yolov8::HEAD, &tall, &hints, &Thresholds::uniform(0.1)), [], "{row:?}");
+        let wide = [rows(f16s, 21, &[(3, row)])];
+        assert_eq!(decoded(&yolov8_transposed::HEAD, &wide, &hints, &Thresholds::uniform(0.1)), [], "{row:?}");
     }
     // NaN beside a real score does not hide it.
-    let tensors = [columns(|v| v, 21, &[(3, &[9.0, 9.0, 4.0, 4.0, NAN, 0.25])])];
-    let found = decoded(Layout::Yolov8, &tensors, &hints, &Thresholds::uniform(0.1));
-    assert_eq!(found, [detection(3, 1, 0.25, [7.0, 7.0, 11.0, 11.0])]);
+    let tensors = [columns(f32s, 21, &[(3, &[9.0, 9.0, 4.0, 4.0, NAN, 0.25])])];
+    let found = decoded(&yolov8::HEAD, &tensors, &hints, &Thresholds::uniform(0.1));
+    assert_eq!(found, [candidate(3, 1, 0.25, [7.0, 7.0, 11.0, 11.0])]);
 }
 
 #[test]
@@ -254,15 +217,15 @@ fn counts_are_clamped() {
             Tensor::from_slice("det_scores", &[1, 2], &[0.5f32, 0.5]),
             Tensor::from_slice("det_classes", &[1, 2], &[0i32, 1]),
         ];
-        let found = decoded(Layout::EfficientNms, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
+        let found = decoded(&efficientnms::HEAD, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
         assert_eq!(found.len(), wanted, "{count}");
     }
 }
 
 #[test]
 fn tensors_that_changed_are_an_error() {
-    let (tensors, _) = gold(Layout::Yolov5, |v| v);
-    let decoder = Decoder::new(Some(Layout::Yolov5), &descs(&tensors), &small()).unwrap();
+    let (tensors, _) = (yolov5::HEAD.gold)(f32s);
+    let decoder = Decoder::new(Some(&yolov5::HEAD), &descs(&tensors), &small()).unwrap();
     let others = [
         vec![],
         vec![Tensor::from_slice("output0", &[1, 1, 7], &[0f32; 7])],
@@ -287,14 +250,14 @@ fn model(outputs: &[&str]) -> Vec<TensorDesc> {
     outputs.iter().map(|text| parse(text)).collect()
 }
 
-fn at(size: u32) -> Hints {
-    Hints { input: Some((size, size)), ..Hints::default() }
+fn at(size: u32) -> ModelHints {
+    ModelHints { input: Some((size, size)), ..ModelHints::default() }
 }
 
 /// What Ultralytics' metadata say.
-fn ultralytics(classes: usize, head: &str) -> Hints {
+fn ultralytics(classes: usize, head: &str) -> ModelHints {
     let name = if head == "RTDETRDecoder" { "rtdetr-l" } else { "YOLO11n" };
-    Hints {
+    ModelHints {
         classes: Some(classes),
         ultralytics: true,
         description: format!("Ultralytics {name} model"),
@@ -304,74 +267,74 @@ fn ultralytics(classes: usize, head: &str) -> Hints {
     }
 }
 
-fn labelled(classes: usize, size: u32) -> Hints {
-    Hints { classes: Some(classes), ..at(size) }
+fn labelled(classes: usize, size: u32) -> ModelHints {
+    ModelHints { classes: Some(classes), ..at(size) }
 }
 
 #[test]
 fn models_are_recognised() {
-    let e2e = Hints { end_to_end: true, ..ultralytics(80, "v10Detect") };
-    let old_rtdetr = |classes| Hints { head: String::new(), ..ultralytics(classes, "RTDETRDecoder") };
-    let wide = Hints { input: Some((448, 256)), ..ultralytics(80, "Detect") };
-    let open = Hints { input: None, ..ultralytics(80, "Detect") };
-    let table: &[(Layout, &[&str], Hints)] = &[
+    let e2e = ModelHints { end_to_end: true, ..ultralytics(80, "v10Detect") };
+    let old_rtdetr = |classes| ModelHints { head: String::new(), ..ultralytics(classes, "RTDETRDecoder") };
+    let wide = ModelHints { input: Some((448, 256)), ..ultralytics(80, "Detect") };
+    let open = ModelHints { input: None, ..ultralytics(80, "Detect") };
+    let table: &[(&'static HeadFormat, &[&str], ModelHints)] = &[
         // Ultralytics, as exported by 8.4.190 and (without head) 8.4.0.
-        (Layout::Yolov8, &["output0 f32 1x84x2100"], ultralytics(80, "Detect")),
-        (Layout::Yolov8, &["output0 f16 1x84x2100"], ultralytics(80, "")),
-        (Layout::Yolov8, &["output0 f32 1x5x2100"], ultralytics(1, "Detect")),
-        (Layout::Yolov8, &["output0 f32 1x6x2100"], ultralytics(2, "Detect")),
-        (Layout::Yolov8, &["output0 f32 1x84x2352"], wide),
-        (Layout::Yolov8, &["output0 f32 ?x84x?"], ultralytics(80, "Detect")),
-        (Layout::Yolov8, &["output0 f32 ?x84x?"], open),
-        (Layout::Yolov8, &["output0 f32 1x84x84"], Hints { input: Some((64, 64)), ..ultralytics(80, "Detect") }),
-        (Layout::EndToEnd, &["output0 f32 1x300x6"], ultralytics(80, "Detect")), // args.nms alone
-        (Layout::EndToEnd, &["output0 f32 1x300x6"], e2e.clone()),
-        (Layout::EndToEnd, &["output0 f32 1x2100x6"], e2e),
-        (Layout::DetrTopK, &["output0 f32 1x300x6"], ultralytics(80, "RTDETRDecoder")),
-        (Layout::DetrTopK, &["output0 f32 1x300x6"], ultralytics(2, "RTDETRDecoder")),
-        (Layout::DetrUltralytics, &["output0 f32 1x300x84"], old_rtdetr(80)),
-        (Layout::DetrUltralytics, &["output0 f32 1x300x6"], old_rtdetr(2)),
+        (&yolov8::HEAD, &["output0 f32 1x84x2100"], ultralytics(80, "Detect")),
+        (&yolov8::HEAD, &["output0 f16 1x84x2100"], ultralytics(80, "")),
+        (&yolov8::HEAD, &["output0 f32 1x5x2100"], ultralytics(1, "Detect")),
+        (&yolov8::HEAD, &["output0 f32 1x6x2100"], ultralytics(2, "Detect")),
+        (&yolov8::HEAD, &["output0 f32 1x84x2352"], wide),
+        (&yolov8::HEAD, &["output0 f32 ?x84x?"], ultralytics(80, "Detect")),
+        (&yolov8::HEAD, &["output0 f32 ?x84x?"], open),
+        (&yolov8::HEAD, &["output0 f32 1x84x84"], ModelHints { input: Some((64, 64)), ..ultralytics(80, "Detect") }),
+        (&end_to_end::HEAD, &["output0 f32 1x300x6"], ultralytics(80, "Detect")), // args.nms alone
+        (&end_to_end::HEAD, &["output0 f32 1x300x6"], e2e.clone()),
+        (&end_to_end::HEAD, &["output0 f32 1x2100x6"], e2e),
+        (&detr_topk::HEAD, &["output0 f32 1x300x6"], ultralytics(80, "RTDETRDecoder")),
+        (&detr_topk::HEAD, &["output0 f32 1x300x6"], ultralytics(2, "RTDETRDecoder")),
+        (&detr_ultralytics::HEAD, &["output0 f32 1x300x84"], old_rtdetr(80)),
+        (&detr_ultralytics::HEAD, &["output0 f32 1x300x6"], old_rtdetr(2)),
         // The same without metadata, as in an engine by trtexec.
-        (Layout::Yolov8, &["output0 f32 1x84x8400"], at(640)),
-        (Layout::Yolov8, &["output0 f32 1x84x8400"], Hints::default()),
-        (Layout::Yolov8, &["output0 f32 1x84x34000"], at(640)), // strides from 4
-        (Layout::EndToEnd, &["output0 f32 1x300x6"], at(640)),
-        (Layout::DetrUltralytics, &["output0 f32 1x300x84"], at(640)),
-        (Layout::Yolov8Transposed, &["output0 f32 1x8400x84"], labelled(80, 640)),
-        (Layout::Yolov8Transposed, &["output f32 1x8400x84"], labelled(80, 640)),
+        (&yolov8::HEAD, &["output0 f32 1x84x8400"], at(640)),
+        (&yolov8::HEAD, &["output0 f32 1x84x8400"], ModelHints::default()),
+        (&yolov8::HEAD, &["output0 f32 1x84x34000"], at(640)), // strides from 4
+        (&end_to_end::HEAD, &["output0 f32 1x300x6"], at(640)),
+        (&detr_ultralytics::HEAD, &["output0 f32 1x300x84"], at(640)),
+        (&yolov8_transposed::HEAD, &["output0 f32 1x8400x84"], labelled(80, 640)),
+        (&yolov8_transposed::HEAD, &["output f32 1x8400x84"], labelled(80, 640)),
         // Originals.
-        (Layout::Yolov5, &["output0 f32 1x25200x85"], at(640)),
-        (Layout::Yolov5, &["output f32 1x25200x85"], at(640)),
-        (Layout::Yolov5, &["output0 f32 1x16128x7"], at(512)),
-        (Layout::Yolov5, &["output0 f32 1x16128x7"], labelled(2, 512)),
-        (Layout::Yolov5, &["output0 f32 1x102000x85"], at(1280)), // strides to 64
+        (&yolov5::HEAD, &["output0 f32 1x25200x85"], at(640)),
+        (&yolov5::HEAD, &["output f32 1x25200x85"], at(640)),
+        (&yolov5::HEAD, &["output0 f32 1x16128x7"], at(512)),
+        (&yolov5::HEAD, &["output0 f32 1x16128x7"], labelled(2, 512)),
+        (&yolov5::HEAD, &["output0 f32 1x102000x85"], at(1280)), // strides to 64
         (
-            Layout::Yolov5,
+            &yolov5::HEAD,
             &["output f32 1x25200x85", "340 f32 1x3x80x80x85", "378 f32 1x3x40x40x85", "416 f32 1x3x20x20x85"],
             at(640),
         ),
-        (Layout::Yolov5, &["outputs f32 1x8400x85"], at(640)), // YOLOv6
-        (Layout::Yolov5, &["output0 f32 1x8400x85"], labelled(80, 640)),
-        (Layout::Yolov5, &["output0 f32 1x25200x6"], labelled(1, 640)),
-        (Layout::Yolov8, &["output0 f32 1x84x8400", "3547 f32 1x84x8400"], at(640)), // YOLOv9, two heads
-        (Layout::Yolox, &["output f32 1x8400x85"], at(640)),
-        (Layout::Yolox, &["output f32 1x3549x85"], at(416)),
-        (Layout::DeepstreamYolo, &["output f32 1x8400x6"], labelled(80, 640)),
-        (Layout::DeepstreamYolo, &["output f32 1x25200x6"], labelled(80, 640)),
+        (&yolov5::HEAD, &["outputs f32 1x8400x85"], at(640)), // YOLOv6
+        (&yolov5::HEAD, &["output0 f32 1x8400x85"], labelled(80, 640)),
+        (&yolov5::HEAD, &["output0 f32 1x25200x6"], labelled(1, 640)),
+        (&yolov8::HEAD, &["output0 f32 1x84x8400", "3547 f32 1x84x8400"], at(640)), // YOLOv9, two heads
+        (&yolox::HEAD, &["output f32 1x8400x85"], at(640)),
+        (&yolox::HEAD, &["output f32 1x3549x85"], at(416)),
+        (&deepstream_yolo::HEAD, &["output f32 1x8400x6"], labelled(80, 640)),
+        (&deepstream_yolo::HEAD, &["output f32 1x25200x6"], labelled(80, 640)),
         // By their names.
         (
-            Layout::EfficientNms,
+            &efficientnms::HEAD,
             &["num_dets i32 1x1", "det_boxes f32 1x100x4", "det_scores f32 1x100", "det_classes i32 1x100"],
             at(640),
         ),
         (
-            Layout::EfficientNms,
+            &efficientnms::HEAD,
             &["det_classes i32 ?x?", "det_scores f16 ?x?", "det_boxes f16 ?x?x4", "num_dets i32 ?x1"],
-            Hints::default(),
+            ModelHints::default(),
         ),
-        (Layout::Detr, &["labels i64 1x300", "boxes f32 1x300x4", "scores f32 1x300"], at(640)),
+        (&detr::HEAD, &["labels i64 1x300", "boxes f32 1x300x4", "scores f32 1x300"], at(640)),
         (
-            Layout::Ssd,
+            &ssd::HEAD,
             &[
                 "detection_boxes:0 f32 1x100x4",
                 "detection_classes:0 f32 1x100",
@@ -383,7 +346,7 @@ fn models_are_recognised() {
         ),
     ];
     for (layout, outputs, hints) in table {
-        assert_eq!(recognise(None, &model(outputs), hints).as_ref(), Ok(layout), "{outputs:?} {hints:?}");
+        assert_eq!(recognise(None, &model(outputs), hints), Ok(*layout), "{outputs:?} {hints:?}");
     }
 }
 
@@ -391,20 +354,20 @@ fn models_are_recognised() {
 #[test]
 fn of_two_heads_the_last_is_read() {
     let tensors = [
-        columns(|v| v, 21, &[(0, &[10.0, 10.0, 4.0, 4.0, 0.5])]),
-        columns(|v| v, 21, &[(1, &[10.0, 10.0, 4.0, 4.0, 0.5])]),
+        columns(f32s, 21, &[(0, &[10.0, 10.0, 4.0, 4.0, 0.5])]),
+        columns(f32s, 21, &[(1, &[10.0, 10.0, 4.0, 4.0, 0.5])]),
     ];
     let decoder = Decoder::new(None, &descs(&tensors), &labelled(1, 32)).unwrap();
     let mut out = Vec::new();
     decoder.decode(&tensors, &Thresholds::uniform(ALL_PASS), &mut out).unwrap();
-    assert_eq!(out.iter().map(|d| d.anchor).collect::<Vec<_>>(), [1]);
+    assert_eq!(out.iter().map(|d| d.row).collect::<Vec<_>>(), [1]);
 }
 
 /// What cannot be told, or cannot be: and each error says what would help.
 #[test]
 fn models_that_are_not_recognised() {
-    let task = |task: &str| Hints { task: task.into(), ..ultralytics(80, "Segment") };
-    let table: &[(&[&str], Hints, &str)] = &[
+    let task = |task: &str| ModelHints { task: task.into(), ..ultralytics(80, "Segment") };
+    let table: &[(&[&str], ModelHints, &str)] = &[
         (
             &["output0 f32 1x8400x6"],
             at(640),
@@ -424,8 +387,8 @@ fn models_that_are_not_recognised() {
         ),
         (&["output0 f32 1x8400x85"], labelled(3, 640), "yolov8-transposed with 81 classes, for 3 labels."),
         (&["output0 f32 1x84x8400"], labelled(91, 640), "has 80 classes as yolov8, against 91 labels."),
-        (&["output0 f32 1x84x2100"], task("segment"), "This is a model for the task “segment”."),
-        (&["output0 f32 1x1000"], task("classify"), "This is a model for the task “classify”."),
+        (&["output0 f32 1x84x2100"], task("segment"), "Its task is “segment”, and only “detect” is supported."),
+        (&["output0 f32 1x1000"], task("classify"), "Its task is “classify”, and only “detect” is supported."),
         (&[], at(640), "No layout fits"),
         (
             &["output0 f32 1x1000"],
@@ -454,19 +417,19 @@ fn models_that_are_not_recognised() {
 
 #[test]
 fn a_choice_must_fit() {
-    let table: &[(Layout, &[&str], bool)] = &[
-        (Layout::Yolov5, &["output0 f32 1x8400x6"], true),
-        (Layout::Yolov8, &["output0 f32 ?x?x?"], true),
-        (Layout::DetrUltralytics, &["a f32 1x300x4", "b f32 1x300x84"], true),
+    let table: &[(&'static HeadFormat, &[&str], bool)] = &[
+        (&yolov5::HEAD, &["output0 f32 1x8400x6"], true),
+        (&yolov8::HEAD, &["output0 f32 ?x?x?"], true),
+        (&detr_ultralytics::HEAD, &["a f32 1x300x4", "b f32 1x300x84"], true),
         // Other names will do, in the order of the layout.
-        (Layout::Detr, &["a i64 1x300", "b f32 1x300x4", "c f32 1x300"], true),
-        (Layout::Detr, &["b f32 1x300x4", "a i64 1x300", "c f32 1x300"], false),
-        (Layout::Detr, &["a i64 1x300"], false),
-        (Layout::Yolov5, &["output0 f32 1x8400x5"], false), // no class
-        (Layout::Yolov5, &["output0 f32 1x0x7"], false),    // no row
-        (Layout::EndToEnd, &["output0 f32 1x300x7"], false),
-        (Layout::EndToEnd, &["output0 bool 1x300x6"], false),
-        (Layout::Ssd, &[], false),
+        (&detr::HEAD, &["a i64 1x300", "b f32 1x300x4", "c f32 1x300"], true),
+        (&detr::HEAD, &["b f32 1x300x4", "a i64 1x300", "c f32 1x300"], false),
+        (&detr::HEAD, &["a i64 1x300"], false),
+        (&yolov5::HEAD, &["output0 f32 1x8400x5"], false), // no class
+        (&yolov5::HEAD, &["output0 f32 1x0x7"], false),    // no row
+        (&end_to_end::HEAD, &["output0 f32 1x300x7"], false),
+        (&end_to_end::HEAD, &["output0 bool 1x300x6"], false),
+        (&ssd::HEAD, &[], false),
     ];
     for (layout, outputs, fits) in table {
         let outputs = model(outputs);
@@ -484,35 +447,35 @@ fn a_choice_must_fit() {
 #[test]
 fn a_decoder_needs_sizes() {
     let outputs = [desc("output0", DType::F32, &[1, 84, 8400])];
-    let error = Decoder::new(None, &outputs, &Hints::default()).err().unwrap();
+    let error = Decoder::new(None, &outputs, &ModelHints::default()).err().unwrap();
     assert!(error.message().contains("needs the size of the model's input"), "{error}");
     let error = Decoder::new(None, &[desc("output0", DType::F32, &[1, 84, -1])], &at(640)).err().unwrap();
     assert!(error.message().contains("is still open"), "{error}");
     let outputs = [desc("output", DType::F32, &[1, 8401, 85])];
-    let error = Decoder::new(Some(Layout::Yolox), &outputs, &at(640)).err().unwrap();
+    let error = Decoder::new(Some(&yolox::HEAD), &outputs, &at(640)).err().unwrap();
     assert!(error.message().contains("8401 rows are no YOLOX grid over an input of 640x640"), "{error}");
     let huge = [desc("output", DType::F32, &[1, i64::MAX, 85])];
-    assert!(Decoder::new(Some(Layout::Yolov5), &huge, &at(640)).is_err());
+    assert!(Decoder::new(Some(&yolov5::HEAD), &huge, &at(640)).is_err());
 }
 
 #[test]
 fn a_decoder_says_what_it_knows() {
     let dense = Decoder::new(None, &model(&["output0 f32 1x84x8400"]), &at(640)).unwrap();
-    assert_eq!((dense.layout(), dense.classes(), dense.needs_nms()), (Layout::Yolov8, Some(80), true));
+    assert_eq!((dense.format(), dense.classes(), dense.needs_nms()), (&yolov8::HEAD, Some(80), true));
     let ids = Decoder::new(None, &model(&["output0 f32 1x300x6"]), &at(640)).unwrap();
-    assert_eq!((ids.layout(), ids.classes(), ids.needs_nms()), (Layout::EndToEnd, None, false));
+    assert_eq!((ids.format(), ids.classes(), ids.needs_nms()), (&end_to_end::HEAD, None, false));
     let ids = Decoder::new(None, &model(&["output0 f32 1x300x6"]), &labelled(3, 640)).unwrap();
     assert_eq!(ids.classes(), Some(3));
 }
 
 #[test]
-fn layouts_say_how_their_input_is_prepared() {
-    assert_eq!(Layout::Yolov8.recipe(), InputTransform::default());
-    let yolox = Layout::Yolox.recipe();
+fn heads_say_how_their_input_is_prepared() {
+    assert_eq!(yolov8::HEAD.input, InputTransform::default());
+    let yolox = yolox::HEAD.input;
     assert_eq!((yolox.colors, yolox.fit, yolox.scale), (Colors::Bgr, ResizeMode::LetterboxTopLeft, 1.0));
-    assert_eq!(Layout::Detr.recipe().fit, ResizeMode::Stretch);
+    assert_eq!(detr::HEAD.input.fit, ResizeMode::Stretch);
     assert_eq!(
-        Layout::Detr.expects(),
+        detr::HEAD.expects(),
         "labels numbers NxA, boxes f32 or f16 NxAx4, scores f32 or f16 NxA: boxes are left, top, right, bottom in the \
          units of orig_target_sizes, which must be the input's size"
     );
@@ -532,8 +495,8 @@ mod any_model {
         (prop::sample::select(names.to_vec()), dtype, dims).prop_map(|(name, dtype, dims)| desc(name, dtype, &dims))
     }
 
-    fn choice() -> impl Strategy<Value = Option<Layout>> {
-        prop::option::of(prop::sample::select(Layout::ALL.to_vec()))
+    fn choice() -> impl Strategy<Value = Option<&'static HeadFormat>> {
+        prop::option::of(prop::sample::select(HEADS.to_vec()))
     }
 
     proptest! {
@@ -548,10 +511,10 @@ mod any_model {
             size in prop::option::of(1..70u32),
             bytes in prop::collection::vec(any::<u8>(), 64),
         ) {
-            let hints = Hints { classes, input: size.map(|size| (size, size)), ..Hints::default() };
+            let hints = ModelHints { classes, input: size.map(|size| (size, size)), ..ModelHints::default() };
             let early = recognise(choice, &outputs, &hints);
             let Ok(decoder) = Decoder::new(choice, &outputs, &hints) else { return Ok(()) };
-            prop_assert_eq!(early, Ok(decoder.layout()));
+            prop_assert_eq!(early, Ok(decoder.format()));
             if outputs.iter().any(|desc| desc.bytes().is_none_or(|bytes| bytes > 1 << 20)) {
                 return Ok(());
             }

@@ -123,6 +123,13 @@ impl Letterbox {
         (self.frame_width as f32 / self.width as f32, self.frame_height as f32 / self.height as f32)
     }
 
+    /// The same for a point.
+    pub fn point_to_frame(&self, (x, y): (f32, f32)) -> (f32, f32) {
+        let (scale_x, scale_y) = self.scale();
+        let (x, y) = ((x - self.x as f32) * scale_x, (y - self.y as f32) * scale_y);
+        (x.clamp(0.0, self.frame_width as f32), y.clamp(0.0, self.frame_height as f32))
+    }
+
     /// From pixels of the tensor to pixels of the frame, clipped to it.
     pub fn to_frame(&self, bbox: &BBox) -> BBox {
         let (scale_x, scale_y) = self.scale();

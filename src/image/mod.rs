@@ -7,21 +7,47 @@
 pub mod device;
 pub mod frame;
 pub mod geometry;
+pub mod keypoints;
 pub mod overlay;
 pub mod preprocess;
 pub mod transform;
+
+use std::borrow::Cow;
 
 use geometry::BBox;
 
 /// One object: first in pixels of the model's input, then, mapped, in pixels of the frame.
 ///
-/// Plain memory of seven words, as GPU kernels write it.
+/// Plain memory of eight words, as GPU kernels write it.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub struct Detection {
+pub struct Candidate {
     pub bbox: BBox,
     pub score: f32,
     pub class: u32,
-    /// Index of the head's row it came from; breaks ties between equal scores.
-    pub anchor: u32,
+    /// Index of the head's row it came from: breaks ties between equal scores, and leads to what else the row says.
+    pub row: u32,
+    /// Radians, clockwise, about the centre; 0 where boxes are upright.
+    pub angle: f32,
+}
+
+const _: () = assert!(size_of::<Candidate>() == 32);
+
+/// Name of a class, or its number where it has none: `person`, `#7`.
+pub fn label_text(labels: &[String], class: u32) -> Cow<'_, str> {
+    match labels.get(class as usize) {
+        Some(label) if !label.is_empty() => label.into(),
+        _ => format!("#{class}").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_without_a_name_are_numbers() {
+        let labels = ["person".to_string(), String::new()];
+        assert_eq!([0, 1, 2].map(|class| label_text(&labels, class)), ["person", "#1", "#2"]);
+    }
 }

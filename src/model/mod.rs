@@ -17,7 +17,8 @@ use serde_json::Value;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::files;
 use crate::core::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
-use crate::heads::{self, Hints, Layout};
+use crate::heads::{self, HeadFormat, ModelHints};
+use crate::image::keypoints::{KeypointModel, KeypointShape};
 use crate::image::transform::{Colors, InputSpec, InputTransform, TensorLayout};
 
 /// Widths and heights of inputs that can be served.
@@ -58,6 +59,8 @@ pub struct ModelInfo {
     pub stride: Option<u32>,
     /// Width and height the model was trained or exported for.
     pub image_size: Option<(u32, u32)>,
+    /// The keypoints that it finds, where it finds any.
+    pub keypoints: Option<KeypointModel>,
     /// Every key and value that the file carries.
     pub metadata: BTreeMap<String, String>,
     /// Names of the operators in the graph.
@@ -99,6 +102,7 @@ impl ModelInfo {
             producer: header.metadata.get("description").cloned().unwrap_or(header.producer),
             task: header.metadata.get("task").cloned(),
             stride,
+            keypoints: keypoints(&header.metadata)?,
             inputs: header.inputs,
             outputs: header.outputs,
             metadata: header.metadata,
@@ -110,16 +114,10 @@ impl ModelInfo {
         })
     }
 
-    /// Refuses models whose outputs are not boxes of a detector, by the name of their task.
+    /// Refuses models for a task that no head is for.
     pub fn check_task(&self) -> Result<()> {
-        match self.task.as_deref() {
-            None | Some("detect") => Ok(()),
-            Some(task) => {
-                Err(Error::new(ErrorKind::Model, format!("its task is “{task}”, and only “detect” is supported"))
-                    .remedy("Use the detection model of the same family")
-                    .about(&unusable(&self.path)))
-            }
-        }
+        let task = self.task.as_deref().unwrap_or_default();
+        heads::check_task(task).map_err(|error| error.about(&unusable(&self.path)))
     }
 
     /// The input that takes the picture.
@@ -127,12 +125,12 @@ impl ModelInfo {
         &self.inputs[self.image]
     }
 
-    /// What helps to recognise the head's layout.
-    pub fn hints(&self, input: (u32, u32)) -> Hints {
+    /// What helps to recognise the head.
+    pub fn hints(&self, input: (u32, u32)) -> ModelHints {
         let text = |key: &str| self.metadata.get(key).cloned().unwrap_or_default();
         let literal = |key: &str| self.metadata.get(key).and_then(|text| literal::parse(text));
         let suppressed = literal("args").is_some_and(|args| args["nms"] == true);
-        Hints {
+        ModelHints {
             classes: (!self.labels.is_empty()).then_some(self.labels.len()),
             input: Some(input),
             end_to_end: suppressed || literal("end2end") == Some(true.into()),
@@ -140,6 +138,7 @@ impl ModelInfo {
             description: text("description"),
             head: text("head"),
             task: self.task.clone().unwrap_or_default(),
+            keypoints: self.keypoints.clone(),
         }
     }
 
@@ -201,17 +200,17 @@ impl ModelInfo {
 
         let mut dims = input.dims.clone();
         (dims.0[0], dims.0[h], dims.0[w]) = (1, height.into(), width.into());
-        // What fits no layout is for trtnms to complain about, with its properties; the tensors may have another reader.
+        // What fits no head is for trtnms to complain about, with its properties; the tensors may have another reader.
         let mut outputs = self.outputs.clone();
         let rows = outputs.iter_mut().filter_map(|output| output.dims.0.first_mut());
         // As trtnms gets them.
         rows.filter(|rows| batch > 1 && **rows == batches).for_each(|rows| *rows = 1);
-        let layout = heads::recognise(None, &outputs, &self.hints((width, height))).ok();
+        let head = heads::recognise(None, &outputs, &self.hints((width, height))).ok();
         Ok(InputSpec {
             place: place.to_string(),
             desc: TensorDesc { name: input.name.clone(), dtype: input.dtype, dims },
             order: self.order,
-            recipe: self.recipe(layout),
+            recipe: self.recipe(head),
         })
     }
 
@@ -224,10 +223,10 @@ impl ModelInfo {
         self.stride.filter(|&stride| open && stride > 0)
     }
 
-    /// How the picture is prepared for this model, should its outputs have that layout.
-    pub fn recipe(&self, layout: Option<Layout>) -> InputTransform {
+    /// How the picture is prepared for this model, should it have that head.
+    pub fn recipe(&self, head: Option<&HeadFormat>) -> InputTransform {
         let input = self.image_input();
-        let mut recipe = layout.map_or_else(InputTransform::default, Layout::recipe);
+        let mut recipe = head.map_or_else(InputTransform::default, |head| head.input);
         let channels = match self.order {
             TensorLayout::Nchw => input.dims[1],
             TensorLayout::Nhwc => input.dims[3],
@@ -418,6 +417,35 @@ fn parse_names(value: Value) -> Option<Vec<String>> {
         _ => None,
     };
     names.into_iter().map(name).collect()
+}
+
+/// What Ultralytics' metadata say of keypoints: `kpt_shape` is `[17, 3]`, and `kpt_names` a list for each class, of which the
+/// first counts.
+fn keypoints(metadata: &BTreeMap<String, String>) -> Result<Option<KeypointModel>> {
+    let Some(text) = metadata.get("kpt_shape") else { return Ok(None) };
+    let numbers = |value: Value| match value {
+        Value::Array(list) => list.iter().map(as_u32).collect::<Option<Vec<_>>>(),
+        _ => None,
+    };
+    let shape = match literal::parse(text).and_then(numbers).as_deref() {
+        Some(&[count @ 1..=1000, dims @ 2..=3]) => KeypointShape { count: count as u16, dims: dims as u8 },
+        _ => {
+            return Err(Error::new(ErrorKind::Model, "the shape of its keypoints cannot be read")
+                .cause(format!("kpt_shape = “{}”", text.chars().take(80).collect::<String>()))
+                .remedy("It should be the number of keypoints and 2 or 3 numbers for each, like [17, 3]"));
+        }
+    };
+    let texts =
+        |list: &[Value]| list.iter().map(|value| value.as_str().map(str::to_string)).collect::<Option<Vec<_>>>();
+    let of_class = |value: Value| match value {
+        Value::Object(entries) => entries.into_iter().next().and_then(|(_, names)| texts(names.as_array()?)),
+        Value::Array(names) => texts(&names),
+        _ => None,
+    };
+    let names = metadata.get("kpt_names").and_then(|text| literal::parse(text)).and_then(of_class);
+    // Names are only for people: without them, or with too many, points are numbers.
+    let names = names.filter(|names| names.len() == usize::from(shape.count)).unwrap_or_default();
+    Ok(Some(KeypointModel { shape, names }))
 }
 
 #[cfg(test)]

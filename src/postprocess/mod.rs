@@ -1,10 +1,15 @@
-//! From a head's rows to the objects of a frame: thresholds, suppression, mapping.
+//! From a model's outputs to results on the frame: [`Postprocessor`] decodes them by the model's [head](crate::heads), drops boxes
+//! that repeat better ones ([`suppress`]), and maps what is left to the frame as [`Instances`]. [`fields`] says what results are
+//! called wherever they are written.
 
 mod classes;
-mod finder;
-pub mod kernel;
-pub mod nms;
+pub mod fields;
+mod processor;
+mod refine;
+mod results;
+pub mod suppress;
 
 pub(crate) use classes::read_labels;
-pub(crate) use finder::Finder;
-pub use finder::Wishes;
+pub use processor::{PostprocessOptions, Postprocessor};
+pub use refine::gather;
+pub use results::Instances;

@@ -4,17 +4,18 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Finder, Session, SessionOptions, Wishes};
+use super::{PostprocessOptions, Session, SessionOptions};
 use crate::core::error::Result;
 use crate::core::memory::Pool;
 use crate::core::tensor::{Tensor, TensorDesc, Tensors};
-use crate::gst::meta::detection::label_text;
 use crate::image::device::DevicePlanes;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::{BBox, Letterbox};
 use crate::image::preprocess::device::DevicePreprocessor;
 use crate::image::preprocess::{HostPreprocessor, MAX_SIDE};
 use crate::image::transform::{InputSpec, InputTransform};
+use crate::image::{Candidate, label_text};
+use crate::postprocess::Postprocessor;
 
 /// An object in a frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,17 +27,29 @@ pub struct Object {
     pub confidence: f32,
     /// In pixels of the frame, inside it.
     pub bbox: BBox,
+    /// In the order of the model's keypoints; empty where it finds none.
+    pub keypoints: Vec<Keypoint>,
+}
+
+/// A keypoint of an object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Keypoint {
+    /// In pixels of the frame, inside it.
+    pub x: f32,
+    pub y: f32,
+    /// 0..1; `None` where the model does not say.
+    pub visibility: Option<f32>,
 }
 
 /// A detection model with all around it: preprocessing, decoding, suppression.
 ///
 /// ```
-/// use gsttrt::session::{Detector, SessionOptions, Wishes};
+/// use gsttrt::session::{Detector, SessionOptions, PostprocessOptions};
 /// use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 ///
 /// # fn main() -> gsttrt::core::error::Result<()> {
-/// let wishes = Wishes { score_threshold: 0.5, ..Wishes::default() };
-/// let mut detector = Detector::open("tests/models/shapes.onnx", &SessionOptions::default(), wishes)?;
+/// let options = PostprocessOptions { score_threshold: 0.5, ..PostprocessOptions::default() };
+/// let mut detector = Detector::open("tests/models/shapes.onnx", &SessionOptions::default(), options)?;
 ///
 /// let pixels = vec![128u8; 640 * 360 * 3];
 /// let planes = [Plane { data: &pixels, stride: 640 * 3 }].into_iter().collect();
@@ -51,11 +64,11 @@ pub struct Detector {
     session: Session,
     /// The one that runs the model where frames want another size of its input.
     fitted: Option<Session>,
-    wishes: Wishes,
+    options: PostprocessOptions,
     /// Made for the frames that come.
     maker: Option<(Source, Preprocessor)>,
     /// Made for the outputs that come.
-    finder: Option<Finder>,
+    postprocessor: Option<Postprocessor>,
 }
 
 /// A frame in GPU memory.
@@ -86,22 +99,22 @@ impl Detector {
     ///
     /// # Errors
     /// As [`Session::open`] and [`Detector::new`].
-    pub fn open(path: impl AsRef<Path>, options: &SessionOptions, wishes: Wishes) -> Result<Self> {
-        Detector::new(Session::open(path, options)?, wishes)
+    pub fn open(path: impl AsRef<Path>, options: &SessionOptions, postprocess: PostprocessOptions) -> Result<Self> {
+        Detector::new(Session::open(path, options)?, postprocess)
     }
 
     /// Detects with a model that is loaded already.
     ///
     /// # Errors
     /// `Model`, where the file says that its task is another.
-    pub fn new(session: Session, wishes: Wishes) -> Result<Self> {
+    pub fn new(session: Session, options: PostprocessOptions) -> Result<Self> {
         session.model().check_task()?;
-        Ok(Detector::unchecked(session, wishes))
+        Ok(Detector::unchecked(session, options))
     }
 
     /// For who asks for the task only when something is to be detected.
-    pub(crate) fn unchecked(session: Session, wishes: Wishes) -> Self {
-        Detector { session, fitted: None, wishes, maker: None, finder: None }
+    pub(crate) fn unchecked(session: Session, options: PostprocessOptions) -> Self {
+        Detector { session, fitted: None, options, maker: None, postprocessor: None }
     }
 
     pub fn session(&self) -> &Session {
@@ -118,15 +131,15 @@ impl Detector {
     }
 
     /// Prepares frames otherwise from the next one on, for models that do not say what they want; as the properties of
-    /// trtpreprocess do. Who forces a layout may want [`Layout::recipe`](crate::heads::Layout::recipe).
+    /// trtpreprocess do. Who forces a layout may want [`HeadFormat::input`](crate::heads::HeadFormat::input).
     pub fn set_recipe(&mut self, recipe: InputTransform) {
         self.session.plan.spec.recipe = recipe;
         (self.maker, self.fitted) = (None, None);
     }
 
     /// What counts from the next frame on.
-    pub fn set_wishes(&mut self, wishes: Wishes) {
-        self.wishes = wishes;
+    pub fn set_options(&mut self, options: PostprocessOptions) {
+        self.options = options;
     }
 
     /// The objects in a frame, the best confidence first. `color` matters to YUV and gray formats.
@@ -135,7 +148,7 @@ impl Detector {
     ///
     /// # Errors
     /// `WrongType`, where the frame's planes do not hold its rows; `Negotiation`, where no tensor can be made of it;
-    /// `Settings`, where the wishes do not suit the model or its layout is not recognised; `Run`, where running failed. The
+    /// `Settings`, where the options do not suit the model or its layout is not recognised; `Run`, where running failed. The
     /// detector stays usable.
     pub fn detect(&mut self, frame: &Frame, color: Colorimetry) -> Result<Vec<Object>> {
         let maker = self.maker(Source { format: frame.format, size: (frame.width, frame.height), color })?;
@@ -205,21 +218,32 @@ impl Detector {
     fn find(&mut self, picture: Tensors, letterbox: Letterbox) -> Result<Vec<Object>> {
         let outputs = self.fitted.as_mut().unwrap_or(&mut self.session).infer(Arc::new(picture))?;
         let model = self.session.plan.model().clone();
-        let finder = match &mut self.finder {
-            Some(finder) if finder.suits(&model, &outputs, &letterbox) && finder.is_of(&self.wishes) => finder,
-            other => other.insert(Finder::new(self.wishes.clone(), &model, &outputs, &letterbox)?),
+        let processor = match &mut self.postprocessor {
+            Some(processor)
+                if processor.matches(&model, &outputs, &letterbox) && processor.has_same_head(&self.options) =>
+            {
+                processor
+            }
+            other => other.insert(Postprocessor::new(self.options.clone(), &model, &outputs, &letterbox)?),
         };
-        if *finder.wishes() != self.wishes {
-            finder.adjust(self.wishes.clone())?;
+        if *processor.options() != self.options {
+            processor.adjust(self.options.clone())?;
         }
-        finder.find(&outputs, &letterbox)?;
-        let object = |detection: &crate::image::Detection| Object {
-            label: label_text(&finder.labels, detection.class),
-            class_id: detection.class,
-            confidence: detection.score,
-            bbox: detection.bbox,
+        processor.find(&outputs, &letterbox)?;
+        let instances = processor.instances();
+        let point = |point: &[f32]| Keypoint { x: point[0], y: point[1], visibility: point.get(2).copied() };
+        let keypoints = |object: usize| match &instances.keypoints {
+            Some(points) => points.of(object).chunks_exact(points.model.shape.dims.into()).map(point).collect(),
+            None => Vec::new(),
         };
-        Ok(finder.detections().iter().map(object).collect())
+        let object = |(i, candidate): (usize, &Candidate)| Object {
+            label: label_text(&processor.labels, candidate.class).into_owned(),
+            class_id: candidate.class,
+            confidence: candidate.score,
+            bbox: candidate.bbox,
+            keypoints: keypoints(i),
+        };
+        Ok(instances.boxes.iter().enumerate().map(object).collect())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The elements' chain without a pipeline: [`Session`] runs a model on host data, [`Detector`] finds objects in frames.
 //!
 //! The elements are thin users of the same parts, so boxes and errors are the same. Errors name properties of the
-//! elements, which are the fields of [`SessionOptions`] and [`Wishes`] under the same names. `gst::init()` is not needed.
+//! elements, which are the fields of [`SessionOptions`] and [`PostprocessOptions`] under the same names. `gst::init()` is not needed.
 
 mod detector;
 mod device;
@@ -22,9 +22,8 @@ use crate::image::preprocess::device::Upload;
 use crate::image::transform::{Chroma, InputSpec};
 use crate::model::ModelInfo;
 
-pub use crate::postprocess::Wishes;
-pub(crate) use crate::postprocess::{Finder, read_labels};
-pub use detector::{Detector, DeviceFrame, Object};
+pub use crate::postprocess::PostprocessOptions;
+pub use detector::{Detector, DeviceFrame, Keypoint, Object};
 pub use device::Buffers;
 pub use options::parse_options;
 

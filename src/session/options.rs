@@ -4,11 +4,12 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::{SessionOptions, Wishes};
+use super::{PostprocessOptions, SessionOptions};
 use crate::backends::BackendPreference;
 use crate::backends::tensorrt::GraphMode;
 use crate::backends::tensorrt::builder::Precision;
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::heads::HeadFormat;
 use crate::image::preprocess::device::Upload;
 use crate::image::transform::{Chroma, parse_input_size};
 
@@ -42,26 +43,26 @@ const NAMES: [&str; 23] = [
 /// Reads options from texts like `backend=cpu`.
 ///
 /// ```
-/// let (options, wishes) = gsttrt::session::parse_options(["input-size=640x480", "classes=person,car"]).unwrap();
+/// let (options, postprocess) = gsttrt::session::parse_options(["input-size=640x480", "classes=person,car"]).unwrap();
 /// assert_eq!(options.input_size, Some((640, 480)));
-/// assert_eq!(wishes.classes, "person,car");
+/// assert_eq!(postprocess.classes, "person,car");
 /// ```
 ///
 /// # Errors
 /// `Settings`, where there is no such option, or its value cannot be read or is out of range.
-pub fn parse_options<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<(SessionOptions, Wishes)> {
-    let (mut options, mut wishes) = (SessionOptions::default(), Wishes::default());
+pub fn parse_options<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<(SessionOptions, PostprocessOptions)> {
+    let (mut options, mut postprocess) = (SessionOptions::default(), PostprocessOptions::default());
     for text in texts {
         let (name, value) = text.split_once('=').ok_or_else(|| {
             Error::new(ErrorKind::Settings, format!("The option “{text}” has no value"))
                 .remedy("Write name=value, like backend=cpu")
         })?;
-        set(&mut options, &mut wishes, name, value)?;
+        set(&mut options, &mut postprocess, name, value)?;
     }
-    Ok((options, wishes))
+    Ok((options, postprocess))
 }
 
-fn set(options: &mut SessionOptions, wishes: &mut Wishes, name: &str, value: &str) -> Result<()> {
+fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name: &str, value: &str) -> Result<()> {
     let path = || Some(PathBuf::from(value)).filter(|path| !path.as_os_str().is_empty());
     let (engine, build) = (&mut options.tensorrt.engine, &mut options.tensorrt.build);
     match name {
@@ -98,14 +99,14 @@ fn set(options: &mut SessionOptions, wishes: &mut Wishes, name: &str, value: &st
             options.upload =
                 one_of(name, value, &["auto", "copy", "mapped"], &[Upload::Auto, Upload::Copy, Upload::Mapped])?
         }
-        "layout" => wishes.layout = if value == "auto" { None } else { Some(value.parse()?) },
-        "label-file" => wishes.label_file = path(),
-        "score-threshold" => wishes.score_threshold = number(name, value, 0.0, 1.0)?,
-        "class-thresholds" => wishes.class_thresholds = value.into(),
-        "classes" => wishes.classes = value.into(),
-        "iou-threshold" => wishes.iou_threshold = number(name, value, 0.0, 1.0)?,
-        "max-detections" => wishes.max_detections = number(name, value, 1, 65536)?,
-        "class-agnostic" => wishes.class_agnostic = boolean(name, value)?,
+        "layout" => postprocess.layout = if value == "auto" { None } else { Some(HeadFormat::of_name(value)?) },
+        "label-file" => postprocess.label_file = path(),
+        "score-threshold" => postprocess.score_threshold = number(name, value, 0.0, 1.0)?,
+        "class-thresholds" => postprocess.class_thresholds = value.into(),
+        "classes" => postprocess.classes = value.into(),
+        "iou-threshold" => postprocess.iou_threshold = number(name, value, 0.0, 1.0)?,
+        "max-detections" => postprocess.max_detections = number(name, value, 1, 65536)?,
+        "class-agnostic" => postprocess.class_agnostic = boolean(name, value)?,
         _ => {
             return Err(Error::new(ErrorKind::Settings, format!("There is no option “{name}”"))
                 .remedy(format!("Use {}", NAMES.join(", "))));
@@ -135,7 +136,7 @@ fn unreadable(name: &str, value: &str, remedy: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heads::Layout;
+    use crate::heads::yolox;
 
     #[test]
     fn each_option_shows() {
@@ -143,17 +144,17 @@ mod tests {
             "cpu", "64x32", "1", "/lib", "fp16", "/table", "never", "/cache", "2", "100", "true", "1", "off", "sited",
             "copy", "yolox", "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true",
         ];
-        let defaults = format!("{:?}", (SessionOptions::default(), Wishes::default()));
+        let defaults = format!("{:?}", (SessionOptions::default(), PostprocessOptions::default()));
         for (name, value) in NAMES.iter().zip(values) {
             let set = parse_options([format!("{name}={value}").as_str()]).unwrap();
             assert_ne!(format!("{set:?}"), defaults, "{name}");
         }
         let texts: Vec<String> = NAMES.iter().zip(values).map(|(name, value)| format!("{name}={value}")).collect();
-        let (options, wishes) = parse_options(texts.iter().map(String::as_str)).unwrap();
+        let (options, postprocess) = parse_options(texts.iter().map(String::as_str)).unwrap();
         assert_eq!((options.backend, options.input_size), (BackendPreference::Cpu, Some((64, 32))));
         assert_eq!((options.tensorrt.build.level, options.tensorrt.never_build), (Some(2), true));
-        assert_eq!((wishes.layout, wishes.class_thresholds.as_str()), (Some(Layout::Yolox), "a=0.1"));
-        assert_eq!((wishes.iou_threshold, wishes.max_detections, wishes.class_agnostic), (0.6, 7, true));
+        assert_eq!((postprocess.layout, postprocess.class_thresholds.as_str()), (Some(&yolox::HEAD), "a=0.1"));
+        assert_eq!((postprocess.iou_threshold, postprocess.max_detections, postprocess.class_agnostic), (0.6, 7, true));
     }
 
     #[test]

@@ -101,7 +101,6 @@ impl TrtInfer {
             let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
             let batch = settings.batch_size as usize;
             let plan = LoadRequest::new(path, settings.backend, size, batch, settings.tensorrt(), cuda)?;
-            plan.model().check_task()?;
             // Frames of several streams are batched, so their tensors have one size whatever the frames have.
             Ok(if settings.shared_model.is_empty() { plan } else { plan.with_one_size() })
         };

@@ -6,10 +6,9 @@ use crate::core::error::Result;
 use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::cuda;
 use crate::gst::video::{Format, FramePool};
-use crate::image::Detection;
 use crate::image::geometry::Letterbox;
 use crate::image::overlay::{Overlay, Style};
-use crate::session::Finder;
+use crate::postprocess::{Instances, Postprocessor};
 
 /// Made for one format.
 pub struct Drawing {
@@ -45,7 +44,7 @@ impl Drawing {
     /// once for both: on the frame if it is `ours`, else on a copy.
     pub fn find(
         &mut self,
-        finder: &mut Finder,
+        processor: &mut Postprocessor,
         tensors: &Tensors,
         letterbox: &Letterbox,
         buffer: &gst::BufferRef,
@@ -54,11 +53,11 @@ impl Drawing {
     ) -> Result<Painted> {
         let context = shared_context(buffer, tensors)?;
         let (Some(context), Some(style)) = (context, style) else {
-            return finder.find(tensors, letterbox).map(|()| Painted::No);
+            return processor.find(tensors, letterbox).map(|()| Painted::No);
         };
         let Drawing { format, painter, pool, .. } = self;
-        let painter = painter_in(painter, &context, format, &finder.labels)?;
-        let stream = finder.stream(tensors, &context)?;
+        let painter = painter_in(painter, &context, format, &processor.labels)?;
+        let stream = processor.stream(tensors, &context)?;
         let mut copy = None;
         let mut find_and_paint = || {
             if !ours {
@@ -67,15 +66,15 @@ impl Drawing {
                 copy = Some(unsafe { pool_in(pool, Some(&context), format)?.queue_copy(buffer, &stream) }?);
             }
             let frame = format.on_gpu(copy.as_deref().unwrap_or(buffer), true)?.expect("it is in CUDA memory");
-            let found = finder.queue(tensors, &stream)?;
+            let found = processor.queue(tensors, &stream)?;
             painter.queue(&stream, &frame, found, letterbox, style)?;
-            finder.finish(letterbox)
+            processor.finish(letterbox)
         };
         if let Err(error) = find_and_paint() {
             let _ = stream.synchronize(); // nobody may be at work on frames that go back to their pools
             return Err(error);
         }
-        Ok(Painted::Yes(copy.filter(|_| !finder.detections().is_empty())))
+        Ok(Painted::Yes(copy.filter(|_| !processor.instances().is_empty())))
     }
 
     /// A copy of a frame in memory of the same kind.
@@ -94,15 +93,15 @@ impl Drawing {
     pub fn draw(
         &mut self,
         buffer: &mut gst::BufferRef,
-        detections: &[Detection],
+        instances: &Instances,
         labels: &[String],
         style: &Style,
     ) -> Result<()> {
         let Drawing { format, overlay, painter, .. } = self;
         if let Some(frame) = format.on_gpu(buffer, true)? {
-            return painter_in(painter, &frame.context, format, labels)?.paint(&frame, detections, style);
+            return painter_in(painter, &frame.context, format, labels)?.paint(&frame, instances, style);
         }
-        format.draw(buffer, |frame| overlay.draw(frame, detections, labels, style))
+        format.draw(buffer, |frame| overlay.draw(frame, &instances.boxes, labels, style))
     }
 
     /// Frames go back to their pools after a failure; nobody may be at work on them then.

@@ -9,7 +9,6 @@ use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess};
 use gst_base::subclass::prelude::*;
 
-use super::LayoutChoice;
 use super::drawing::{Drawing, Painted, is_drawable};
 use crate::backends::batcher::{Lost, PendingOutput};
 use crate::core::counters::{Span, Stats};
@@ -23,19 +22,25 @@ use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
 use crate::gst::video::{self, Format};
+use crate::heads::{self, HeadFormat};
 use crate::image::geometry::Letterbox;
 use crate::image::overlay::Style;
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;
-use crate::session::{Finder, Wishes};
+use crate::postprocess::{PostprocessOptions, Postprocessor, read_labels};
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtnms", gst::DebugColorFlags::empty(), Some("Model outputs to boxes")));
 
+/// The value of `layout` that leaves the choice to the model.
+const AUTO: &str = "auto";
+
 /// What the user typed.
 #[derive(Clone)]
 struct Settings {
-    wishes: Wishes,
+    /// The name of a head; `None` where that is to be recognised. Looked up when the element starts.
+    layout: Option<String>,
+    options: PostprocessOptions,
     draw: bool,
     style: Style,
     /// Repeats the last detections on frames that are skipped.
@@ -50,7 +55,8 @@ struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            wishes: Wishes::default(),
+            layout: None,
+            options: PostprocessOptions::default(),
             draw: true,
             style: Style::default(),
             hold_detections: true,
@@ -63,8 +69,8 @@ impl Default for Settings {
 
 /// What set_caps() and the first frame made.
 struct State {
-    finder: Option<Finder>,
-    /// Of the finder's labels.
+    postprocessor: Option<Postprocessor>,
+    /// Of the postprocessor's labels.
     names: detection::LabelQuarks,
     drawing: Drawing,
     way: Way,
@@ -161,7 +167,8 @@ impl TrtNms {
                 let held = Task {
                     stage,
                     frame,
-                    draw: draw.filter(|_| state.finder.as_ref().is_some_and(|finder| !finder.detections().is_empty())),
+                    draw: draw
+                        .filter(|_| state.postprocessor.as_ref().is_some_and(|found| !found.instances().is_empty())),
                     painted: None,
                     post_message: settings.post_messages,
                     is_held: true,
@@ -176,21 +183,21 @@ impl TrtNms {
         if let Some(memory) = tensors.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         }
-        let State { finder, names, drawing, .. } = state;
-        let finder = match finder {
-            Some(finder) if finder.suits(model, tensors, &letterbox) => {
-                self.adjust(finder, settings.wishes);
-                finder
+        let State { postprocessor, names, drawing, .. } = state;
+        let postprocessor = match postprocessor {
+            Some(postprocessor) if postprocessor.matches(model, tensors, &letterbox) => {
+                self.adjust(postprocessor, settings.options);
+                postprocessor
             }
             other => {
                 *names = detection::LabelQuarks::default();
                 drawing.labels_change();
-                other.insert(self.finder(settings.wishes, model, tensors, &letterbox, recipe)?)
+                other.insert(self.postprocessor(settings.options, model, tensors, &letterbox, recipe)?)
             }
         };
         let style = settings.draw.then_some(settings.style);
-        let painted = drawing.find(finder, tensors, &letterbox, buffer, ours, style.as_ref())?;
-        let count = finder.detections().len();
+        let painted = drawing.find(postprocessor, tensors, &letterbox, buffer, ours, style.as_ref())?;
+        let count = postprocessor.instances().len();
         gst::trace!(CAT, imp = self, "frame {frame}: {count} objects");
         let (draw, painted) = match painted {
             Painted::No => (style.filter(|_| count > 0), None),
@@ -200,18 +207,18 @@ impl TrtNms {
         Ok(Some(Task { stage, frame, draw, painted, post_message: settings.post_messages, is_held: false }))
     }
 
-    fn finder(
+    fn postprocessor(
         &self,
-        wishes: Wishes,
+        options: PostprocessOptions,
         model: &Arc<ModelInfo>,
         tensors: &[Tensor],
         letterbox: &Letterbox,
         recipe: &InputTransform,
-    ) -> Result<Finder> {
-        let finder = Finder::new(wishes, model, tensors, letterbox)?;
-        let layout = finder.decoder.layout();
+    ) -> Result<Postprocessor> {
+        let postprocessor = Postprocessor::new(options, model, tensors, letterbox)?;
+        let layout = postprocessor.decoder.format();
         gst::info!(CAT, imp = self, "{} is {layout}: {}", model.path.display(), layout.expects());
-        if let Some(usual) = finder.doubted(recipe) {
+        if let Some(usual) = postprocessor.recipe_mismatch(recipe) {
             let warning = Error::new(
                 ErrorKind::WrongType,
                 format!("Models of layout {layout} usually want another input than this one got"),
@@ -220,19 +227,19 @@ impl TrtNms {
             .with_debug(format!("usual: {usual:?}, here: {recipe:?}"));
             self.obj().post_warning(&warning);
         }
-        Ok(finder)
+        Ok(postprocessor)
     }
 
-    /// Lets the finder have what changed while playing. A slip of the hand must not end a running pipeline: it is said
+    /// Lets the postprocessor have what changed while playing. A slip of the hand must not end a running pipeline: it is said
     /// once, and the properties say again what is in force.
-    fn adjust(&self, finder: &mut Finder, wishes: Wishes) {
-        if *finder.wishes() == wishes {
+    fn adjust(&self, postprocessor: &mut Postprocessor, options: PostprocessOptions) {
+        if *postprocessor.options() == options {
             return;
         }
-        let Err(error) = finder.adjust(wishes.clone()) else { return };
+        let Err(error) = postprocessor.adjust(options.clone()) else { return };
         let mut settings = self.settings.lock().unwrap();
-        if settings.wishes == wishes {
-            settings.wishes = finder.wishes().clone();
+        if settings.options == options {
+            settings.options = postprocessor.options().clone();
         }
         drop(settings);
         self.obj().post_warning(&error.and_remedy("The settings stay as they were"));
@@ -240,23 +247,32 @@ impl TrtNms {
 
     /// Draws, attaches and tells what was found.
     fn finish(&self, state: &mut State, task: Task, buffer: &mut gst::BufferRef) -> Result<()> {
-        let State { finder: Some(finder), names, drawing, .. } = state else { return Ok(()) };
-        let (detections, labels, size) = (finder.detections(), &finder.labels, drawing.size());
+        let State { postprocessor: Some(postprocessor), names, drawing, .. } = state else { return Ok(()) };
+        let (instances, labels, size) = (postprocessor.instances(), &postprocessor.labels, drawing.size());
         if let Some(style) = task.draw {
-            drawing.draw(buffer, detections, labels, &style)?;
+            drawing.draw(buffer, instances, labels, &style)?;
         }
-        detection::attach(buffer, detections, labels, names, size, task.is_held);
+        detection::attach(buffer, instances, labels, names, size, task.is_held);
         if task.post_message {
             let segment = self.obj().segment();
             let stream_time =
                 segment.downcast_ref::<gst::ClockTime>().and_then(|time| time.to_stream_time(buffer.pts()));
-            let content = detection::message(stream_time, task.frame, size, detections, labels, task.is_held);
+            let content = detection::message(stream_time, task.frame, size, instances, labels, task.is_held);
             let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
         }
         if !task.is_held {
-            self.stats.add(task.stage, detections.len());
+            self.stats.add(task.stage, instances.len());
         }
         Ok(())
+    }
+
+    /// Checks what can be checked without a model.
+    fn prepare(&self) -> Result<()> {
+        let mut settings = self.settings.lock().unwrap();
+        let Settings { layout, options, .. } = &mut *settings;
+        options.layout = layout.as_deref().map(HeadFormat::of_name).transpose()?;
+        // The labels are read again with the model, whose classes they must match.
+        options.label_file.as_deref().map_or(Ok(()), |path| read_labels(path).map(drop))
     }
 
     fn report(&self, error: Error) -> gst::FlowError {
@@ -289,9 +305,13 @@ impl ObjectImpl for TrtNms {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
             let default = Settings::default();
             vec![
-                glib::ParamSpecEnum::builder_with_default("layout", LayoutChoice::from(default.wishes.layout))
+                glib::ParamSpecString::builder("layout")
                     .nick("Layout")
-                    .blurb("Output format of the model's head (auto = from names, shapes and metadata)")
+                    .blurb(&format!(
+                        "Output format of the model's detection head: auto (from names, shapes and metadata), {}",
+                        heads::names().join(", ")
+                    ))
+                    .default_value(AUTO)
                     .mutable_ready()
                     .build(),
                 glib::ParamSpecString::builder("label-file")
@@ -304,7 +324,7 @@ impl ObjectImpl for TrtNms {
                     .blurb("Boxes with a lower score are dropped")
                     .minimum(0.0)
                     .maximum(1.0)
-                    .default_value(default.wishes.score_threshold)
+                    .default_value(default.options.score_threshold)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecString::builder("class-thresholds")
@@ -322,7 +342,7 @@ impl ObjectImpl for TrtNms {
                     .blurb("Overlap (intersection over union) above which the weaker of two boxes is dropped")
                     .minimum(0.0)
                     .maximum(1.0)
-                    .default_value(default.wishes.iou_threshold)
+                    .default_value(default.options.iou_threshold)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecUInt::builder("max-detections")
@@ -330,13 +350,13 @@ impl ObjectImpl for TrtNms {
                     .blurb("Maximum boxes of a frame; those with the best scores are kept")
                     .minimum(1)
                     .maximum(65536)
-                    .default_value(default.wishes.max_detections)
+                    .default_value(default.options.max_detections)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecBoolean::builder("class-agnostic")
                     .nick("Class agnostic")
                     .blurb("Let boxes of different classes suppress each other")
-                    .default_value(default.wishes.class_agnostic)
+                    .default_value(default.options.class_agnostic)
                     .mutable_playing()
                     .build(),
                 glib::ParamSpecBoolean::builder("draw")
@@ -386,17 +406,18 @@ impl ObjectImpl for TrtNms {
         }
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
         let mut settings = self.settings.lock().unwrap();
-        let Settings { wishes, draw, style, hold_detections, post_messages, cuda_device_id, measure } = &mut *settings;
+        let Settings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
+            &mut *settings;
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
         match pspec.name() {
-            "layout" => wishes.layout = value.get::<LayoutChoice>().expect("checked by GObject").into(),
-            "label-file" => wishes.label_file = value.get::<Option<PathBuf>>().expect("checked by GObject"),
-            "score-threshold" => wishes.score_threshold = value.get().expect("checked by GObject"),
-            "class-thresholds" => wishes.class_thresholds = text(),
-            "classes" => wishes.classes = text(),
-            "iou-threshold" => wishes.iou_threshold = value.get().expect("checked by GObject"),
-            "max-detections" => wishes.max_detections = value.get().expect("checked by GObject"),
-            "class-agnostic" => wishes.class_agnostic = value.get().expect("checked by GObject"),
+            "layout" => *layout = Some(text()).filter(|name| !name.is_empty() && name != AUTO),
+            "label-file" => options.label_file = value.get::<Option<PathBuf>>().expect("checked by GObject"),
+            "score-threshold" => options.score_threshold = value.get().expect("checked by GObject"),
+            "class-thresholds" => options.class_thresholds = text(),
+            "classes" => options.classes = text(),
+            "iou-threshold" => options.iou_threshold = value.get().expect("checked by GObject"),
+            "max-detections" => options.max_detections = value.get().expect("checked by GObject"),
+            "class-agnostic" => options.class_agnostic = value.get().expect("checked by GObject"),
             "draw" => *draw = value.get().expect("checked by GObject"),
             "draw-labels" => style.labels = value.get().expect("checked by GObject"),
             "line-width" => style.line_width = value.get().expect("checked by GObject"),
@@ -415,18 +436,18 @@ impl ObjectImpl for TrtNms {
             let counts = [("frames", frames), ("skipped", skipped), ("objects", totals.objects)];
             return stats::structure(&totals, counts).to_value();
         }
-        let Settings { wishes, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
+        let Settings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
             &*self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
         match pspec.name() {
-            "layout" => LayoutChoice::from(wishes.layout).to_value(),
-            "label-file" => wishes.label_file.as_deref().to_value(),
-            "score-threshold" => wishes.score_threshold.to_value(),
-            "class-thresholds" => text(&wishes.class_thresholds),
-            "classes" => text(&wishes.classes),
-            "iou-threshold" => wishes.iou_threshold.to_value(),
-            "max-detections" => wishes.max_detections.to_value(),
-            "class-agnostic" => wishes.class_agnostic.to_value(),
+            "layout" => layout.as_deref().unwrap_or(AUTO).to_value(),
+            "label-file" => options.label_file.as_deref().to_value(),
+            "score-threshold" => options.score_threshold.to_value(),
+            "class-thresholds" => text(&options.class_thresholds),
+            "classes" => text(&options.classes),
+            "iou-threshold" => options.iou_threshold.to_value(),
+            "max-detections" => options.max_detections.to_value(),
+            "class-agnostic" => options.class_agnostic.to_value(),
             "draw" => draw.to_value(),
             "draw-labels" => style.labels.to_value(),
             "line-width" => style.line_width.to_value(),
@@ -487,11 +508,7 @@ impl BaseTransformImpl for TrtNms {
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
         self.stats.reset();
         *self.awaited.lock().unwrap() = Awaited::Nothing;
-        // Only to fail early: it is read again with the model, whose classes it must match.
-        let label_file = self.settings.lock().unwrap().wishes.label_file.clone();
-        label_file
-            .map_or(Ok(()), |path| crate::session::read_labels(&path).map(drop))
-            .map_err(|error| error_message(&error))
+        self.prepare().map_err(|error| error_message(&error))
     }
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
@@ -532,10 +549,10 @@ impl BaseTransformImpl for TrtNms {
             gst::loggable_error!(CAT, "{error}")
         })?;
         let mut state = self.state.lock().unwrap();
-        let (finder, frames) = state.take().map_or((None, 0), |old| (old.finder, old.frames));
+        let (postprocessor, frames) = state.take().map_or((None, 0), |old| (old.postprocessor, old.frames));
         let (names, drawing) = (detection::LabelQuarks::default(), Drawing::new(format));
         let way = Way::default();
-        *state = Some(State { finder, names, drawing, way, frames, can_hold: false, task: None });
+        *state = Some(State { postprocessor, names, drawing, way, frames, can_hold: false, task: None });
         Ok(())
     }
 
@@ -561,10 +578,10 @@ impl BaseTransformImpl for TrtNms {
         if let Some(painted) = state.task.as_mut().and_then(|task| task.painted.take()) {
             return Ok(PrepareOutputBufferSuccess::Buffer(painted));
         }
-        let State { finder, drawing, task, .. } = state;
-        match (task, finder) {
-            (Some(Task { draw: Some(_), .. }), Some(finder)) if !ours => {
-                let copy = drawing.copy(buffer, &finder.labels).map_err(|error| {
+        let State { postprocessor, drawing, task, .. } = state;
+        match (task, postprocessor) {
+            (Some(Task { draw: Some(_), .. }), Some(postprocessor)) if !ours => {
+                let copy = drawing.copy(buffer, &postprocessor.labels).map_err(|error| {
                     drawing.settle();
                     self.report(error)
                 })?;

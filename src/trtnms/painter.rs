@@ -3,11 +3,11 @@
 use crate::core::cuda::driver::{Context, Stream, StreamRole};
 use crate::core::error::Result;
 use crate::gst::video::{Format, FramePool, GpuFrame};
-use crate::image::Detection;
 use crate::image::geometry::Letterbox;
 use crate::image::overlay::Style;
 use crate::image::overlay::kernel::Overlay;
-use crate::postprocess::kernel::Found;
+use crate::postprocess::Instances;
+use crate::postprocess::suppress::device::DeviceDetections;
 
 /// Made for one format, one context, and the names of the classes.
 pub struct GpuPainter {
@@ -34,7 +34,7 @@ impl GpuPainter {
         &mut self,
         stream: &Stream,
         frame: &GpuFrame,
-        found: Found,
+        found: DeviceDetections,
         letterbox: &Letterbox,
         style: &Style,
     ) -> Result<()> {
@@ -47,12 +47,12 @@ impl GpuPainter {
     }
 
     /// Paints what the host found on a frame, or on a copy of it, and waits for that.
-    pub fn paint(&mut self, frame: &GpuFrame, detections: &[Detection], style: &Style) -> Result<()> {
+    pub fn paint(&mut self, frame: &GpuFrame, instances: &Instances, style: &Style) -> Result<()> {
         let stream = stream_in(&mut self.stream, &self.context)?;
         frame.order(stream)?;
         let begin = stream.begin_timing();
         // SAFETY: as above; what was launched before was waited for.
-        unsafe { self.overlay.launch_for(stream, &frame.planes, detections, style) }?;
+        unsafe { self.overlay.launch_for(stream, &frame.planes, &instances.boxes, style) }?;
         stream.end_timing(begin);
         stream.record()?.wait()
     }

@@ -20,13 +20,13 @@ use gsttrt::core::cuda::graph::Graph;
 use gsttrt::core::error::Result;
 use gsttrt::core::memory::{DeviceBlock, DevicePool, Mapped};
 use gsttrt::core::tensor::{Dims, Tensor, TensorDesc};
-use gsttrt::heads::{Decoder, Hints, Thresholds};
+use gsttrt::heads::{Decoder, ModelHints, Thresholds};
 use gsttrt::image::device::{DevicePlane, DevicePlanes};
 use gsttrt::image::frame::{Colorimetry, Matrix, PixelFormat};
 use gsttrt::image::preprocess::kernel::PreprocessKernel;
 use gsttrt::image::transform::InputSpec;
-use gsttrt::postprocess::kernel::Boxes;
-use gsttrt::postprocess::nms::Nms;
+use gsttrt::postprocess::suppress::Nms;
+use gsttrt::postprocess::suppress::device::DeviceDecoder;
 
 const REPEATS: usize = 501;
 const WIDTH: usize = 1920;
@@ -174,9 +174,9 @@ fn main() -> Result<()> {
         .collect();
     let descs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
     let [.., height, width] = desc.dims[..] else { panic!("a picture has two dimensions") };
-    let hints = Hints { input: Some((width as u32, height as u32)), ..Hints::default() };
+    let hints = ModelHints { input: Some((width as u32, height as u32)), ..ModelHints::default() };
     let decoder = Decoder::new(None, &descs, &hints)?;
-    let mut boxes = Boxes::new(&cuda, &decoder)?;
+    let mut boxes = DeviceDecoder::new(&cuda, &decoder)?;
     let (thresholds, nms) = (Thresholds::uniform(0.25), Nms::new(0.45, 300, false));
 
     let enqueued = time(|| {

@@ -18,7 +18,7 @@ use cudarc::driver::{result, sys};
 use gsttrt::core::cuda::driver::{Context, Launch, Stream};
 use gsttrt::core::error::Result;
 use gsttrt::core::memory::{DeviceBlock, DevicePool};
-use gsttrt::image::Detection;
+use gsttrt::image::Candidate;
 use gsttrt::image::device::{DevicePlane, DevicePlanes};
 use gsttrt::image::frame::{Colorimetry, Matrix, PixelFormat};
 use gsttrt::image::geometry::BBox;
@@ -26,7 +26,7 @@ use gsttrt::image::overlay::kernel::Overlay;
 use gsttrt::image::overlay::{Style, Target};
 use gsttrt::image::preprocess::kernel::PreprocessKernel;
 use gsttrt::image::transform::InputSpec;
-use gsttrt::postprocess::kernel::{Found, found_bytes};
+use gsttrt::postprocess::suppress::device::{DeviceDetections, found_bytes};
 
 const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;
@@ -195,10 +195,10 @@ fn main() -> Result<()> {
             let picture = &bench.blocks(1, bytes)?[0];
             let plane = |&(start, stride)| DevicePlane { address: picture.address() + start as u64, stride };
             let planes: DevicePlanes = planes.iter().map(plane).collect();
-            let boxes: Vec<Detection> = (0..count)
+            let boxes: Vec<Candidate> = (0..count)
                 .map(|i| {
                     let (x, y) = ((i * 719 % 1700) as f32, (i * 421 % 900) as f32);
-                    Detection { bbox: BBox::new(x, y, x + 200.0, y + 160.0), score: 0.9, class: i, anchor: i }
+                    Candidate { bbox: BBox::new(x, y, x + 200.0, y + 160.0), score: 0.9, class: i, row: i, angle: 0.0 }
                 })
                 .collect();
             let target = Target { format, width: WIDTH as u32, height: HEIGHT as u32, color };
@@ -206,7 +206,8 @@ fn main() -> Result<()> {
             let bytes = found_bytes(&boxes);
             let mut block = DevicePool::new(&context).take(bytes.len())?;
             block.write(&bytes)?;
-            let (found, style) = (Found { address: block.address(), limit: boxes.len() }, Style::default());
+            let (found, style) =
+                (DeviceDetections { address: block.address(), limit: boxes.len(), gathered: None }, Style::default());
             // SAFETY: the picture has its size, and all lives until the end.
             let time = bench.time(&copied, |_| unsafe { kernel.launch(stream, &planes, found, None, &style) })?;
             println!("{:<52}{time:>9.2}", format!("{count} boxes with labels on {}", format.name()));

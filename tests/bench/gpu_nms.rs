@@ -23,9 +23,9 @@ use gsttrt::core::cuda::driver::{Context, Stream};
 use gsttrt::core::error::Result;
 use gsttrt::core::memory::{DevicePool, Mapped};
 use gsttrt::core::tensor::{Element, Tensor, Tensors};
-use gsttrt::heads::{Decoder, Hints, Layout, Thresholds};
-use gsttrt::postprocess::kernel::Boxes;
-use gsttrt::postprocess::nms::Nms;
+use gsttrt::heads::{Decoder, HeadFormat, ModelHints, Thresholds, end_to_end, yolov5, yolov8, yolov8_transposed};
+use gsttrt::postprocess::suppress::Nms;
+use gsttrt::postprocess::suppress::device::DeviceDecoder;
 use gsttrt::session::{SessionOptions, parse_options};
 use half::f16;
 use onnx::{F32, Graph, I32, I64, float, int};
@@ -64,10 +64,10 @@ fn time(name: &str, mut work: impl FnMut() -> Result<(Duration, usize)>) -> Resu
     Ok(())
 }
 
-fn report(context: &Context, name: &str, layout: Layout, tensor: Tensor, limit: usize) -> Result<()> {
-    let hints = Hints { input: Some((512, 512)), ..Hints::default() };
+fn report(context: &Context, name: &str, layout: &'static HeadFormat, tensor: Tensor, limit: usize) -> Result<()> {
+    let hints = ModelHints { input: Some((512, 512)), ..ModelHints::default() };
     let decoder = Decoder::new(Some(layout), &[tensor.desc().clone()], &hints)?;
-    let mut boxes = Boxes::new(context, &decoder)?;
+    let mut boxes = DeviceDecoder::new(context, &decoder)?;
     let stream = Arc::new(Stream::new(context)?);
     let mut block = DevicePool::new(context).take(tensor.bytes().unwrap().len())?;
     block.write(tensor.bytes().unwrap())?;
@@ -177,7 +177,7 @@ fn main() -> Result<()> {
     for file in &files {
         let bytes = std::fs::read(file).expect("a file that can be read");
         let values: Vec<f32> = bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
-        report(&context, file, Layout::Yolov5, Tensor::from_slice("output0", &[1, 16128, 7], &values), LIMIT)?;
+        report(&context, file, &yolov5::HEAD, Tensor::from_slice("output0", &[1, 16128, 7], &values), LIMIT)?;
         if let Err(error) = report_plugin(&context, &options, &bytes) {
             println!("EfficientNMS_TRT was not measured: {error}");
         }
@@ -189,7 +189,7 @@ fn main() -> Result<()> {
         for limit in [300, usize::MAX] {
             let name = format!("yolov5 f32 16128x7, {passing} pass, limit {}", limit.min(16128));
             let tensor = Tensor::from_slice("output0", &[1, 16128, 7], &head(16128, 7, 5, passing, |v| v));
-            report(&context, &name, Layout::Yolov5, tensor, limit)?;
+            report(&context, &name, &yolov5::HEAD, tensor, limit)?;
         }
     }
     for passing in [20, 2000] {
@@ -197,15 +197,15 @@ fn main() -> Result<()> {
         let rows = head(8400, 84, 4, passing, |v| v);
         let halves = head(8400, 84, 4, passing, f16::from_f32);
         let tensor = Tensor::from_slice("output0", &[1, 84, 8400], &transposed(&rows, 84));
-        report(&context, &name("yolov8 f32 84x8400"), Layout::Yolov8, tensor, 300)?;
+        report(&context, &name("yolov8 f32 84x8400"), &yolov8::HEAD, tensor, 300)?;
         let tensor = Tensor::from_slice("output0", &[1, 84, 8400], &transposed(&halves, 84));
-        report(&context, &name("yolov8 f16 84x8400"), Layout::Yolov8, tensor, 300)?;
+        report(&context, &name("yolov8 f16 84x8400"), &yolov8::HEAD, tensor, 300)?;
         let tensor = Tensor::from_slice("output0", &[1, 8400, 84], &rows);
-        report(&context, &name("yolov8-transposed f32 8400x84"), Layout::Yolov8Transposed, tensor, 300)?;
+        report(&context, &name("yolov8-transposed f32 8400x84"), &yolov8_transposed::HEAD, tensor, 300)?;
         let tensor = Tensor::from_slice("output0", &[1, 25200, 85], &head(25200, 85, 5, passing, |v| v));
-        report(&context, &name("yolov5 f32 25200x85"), Layout::Yolov5, tensor, 300)?;
+        report(&context, &name("yolov5 f32 25200x85"), &yolov5::HEAD, tensor, 300)?;
         let tensor = Tensor::from_slice("output0", &[1, 300, 6], &head(300, 6, 4, passing.min(300), |v| v));
-        report(&context, &name("end-to-end f32 300x6"), Layout::EndToEnd, tensor, 300)?;
+        report(&context, &name("end-to-end f32 300x6"), &end_to_end::HEAD, tensor, 300)?;
     }
     Ok(())
 }

@@ -10,10 +10,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use gsttrt::core::tensor::{Element, Tensor};
-use gsttrt::heads::{Decoder, Hints, Layout, Thresholds};
-use gsttrt::image::Detection;
+use gsttrt::heads::{DecodeKernel, Decoder, HeadFormat, ModelHints, Thresholds, yolov5, yolov8, yolov8_transposed};
+use gsttrt::image::Candidate;
 use gsttrt::image::geometry::BBox;
-use gsttrt::postprocess::nms::Nms;
+use gsttrt::postprocess::suppress::Nms;
 use half::f16;
 use random::Random;
 
@@ -33,14 +33,14 @@ fn report(name: &str, mut run: impl FnMut() -> usize) {
 
 /// A head of random boxes, of which about `passing` rows score above 0.5.
 fn head<T: Element>(
-    layout: Layout,
+    layout: &'static HeadFormat,
     anchors: usize,
     classes: usize,
     passing: usize,
     from: fn(f32) -> T,
 ) -> (Decoder, Vec<Tensor>) {
     let mut random = Random(7);
-    let columns = classes + if layout == Layout::Yolov5 { 5 } else { 4 };
+    let columns = classes + if layout.kernel() == (DecodeKernel::Rows { objectness: true }) { 5 } else { 4 };
     let mut rows = vec![0.0f32; anchors * columns];
     for (anchor, row) in rows.chunks_exact_mut(columns).enumerate() {
         let passes = anchor * passing / anchors != (anchor + 1) * passing / anchors;
@@ -48,13 +48,13 @@ fn head<T: Element>(
         row[4..].iter_mut().for_each(|score| *score = random.between(0.0, 0.2));
         if passes {
             row[columns - 1] = random.between(0.75, 1.0);
-            if layout == Layout::Yolov5 {
+            if layout.kernel() == (DecodeKernel::Rows { objectness: true }) {
                 row[4] = random.between(0.75, 1.0);
             }
         }
     }
-    let (dims, values) = match layout {
-        Layout::Yolov8 => {
+    let (dims, values) = match layout.kernel() {
+        DecodeKernel::Columns => {
             let columns_first = (0..rows.len()).map(|i| rows[i % anchors * columns + i / anchors]);
             ([1, columns as i64, anchors as i64], columns_first.map(from).collect::<Vec<_>>())
         }
@@ -62,11 +62,11 @@ fn head<T: Element>(
     };
     let tensors = vec![Tensor::from_slice("output0", &dims, &values)];
     let descs: Vec<_> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
-    let hints = Hints { input: Some((512, 512)), ..Hints::default() };
+    let hints = ModelHints { input: Some((512, 512)), ..ModelHints::default() };
     (Decoder::new(Some(layout), &descs, &hints).unwrap(), tensors)
 }
 
-fn decode<T: Element>(layout: Layout, anchors: usize, classes: usize, from: fn(f32) -> T) {
+fn decode<T: Element>(layout: &'static HeadFormat, anchors: usize, classes: usize, from: fn(f32) -> T) {
     for passing in [20, 2000] {
         let (decoder, tensors) = head(layout, anchors, classes, passing, from);
         let (thresholds, mut out) = (Thresholds::uniform(0.5), Vec::new());
@@ -80,7 +80,7 @@ fn decode<T: Element>(layout: Layout, anchors: usize, classes: usize, from: fn(f
 }
 
 /// `objects` things in a picture of 640x640, and their boxes as a dense head sees them: many, all a little off.
-fn scene(boxes: usize, objects: usize, classes: u32, sizes: (f32, f32)) -> Vec<Detection> {
+fn scene(boxes: usize, objects: usize, classes: u32, sizes: (f32, f32)) -> Vec<Candidate> {
     let mut random = Random(11);
     let things: Vec<_> = (0..objects)
         .map(|_| {
@@ -90,16 +90,16 @@ fn scene(boxes: usize, objects: usize, classes: u32, sizes: (f32, f32)) -> Vec<D
         })
         .collect();
     (0..boxes)
-        .map(|anchor| {
-            let (cx, cy, width, height, class) = things[anchor % objects];
+        .map(|row| {
+            let (cx, cy, width, height, class) = things[row % objects];
             let mut off = |size: f32| size * random.between(-0.1, 0.1);
             let bbox = BBox::from_center(cx + off(width), cy + off(height), width + off(width), height + off(height));
-            Detection { bbox, score: random.unit(), class, anchor: anchor as u32 }
+            Candidate { bbox, score: random.unit(), class, row: row as u32, angle: 0.0 }
         })
         .collect()
 }
 
-fn suppress(name: &str, scene: impl Fn(usize) -> Vec<Detection>, limit: usize) {
+fn suppress(name: &str, scene: impl Fn(usize) -> Vec<Candidate>, limit: usize) {
     for boxes in [500, 2000, 8000] {
         let (given, mut nms, mut detections) = (scene(boxes), Nms::new(0.45, limit, false), Vec::new());
         report(&format!("nms {boxes}: {name}"), || {
@@ -112,13 +112,13 @@ fn suppress(name: &str, scene: impl Fn(usize) -> Vec<Detection>, limit: usize) {
 }
 
 fn main() {
-    decode(Layout::Yolov5, 16128, 2, |v| v);
-    decode(Layout::Yolov5, 16128, 2, f16::from_f32);
-    decode(Layout::Yolov5, 16128, 80, |v| v);
-    decode(Layout::Yolov8, 8400, 80, |v| v);
-    decode(Layout::Yolov8, 8400, 80, f16::from_f32);
-    decode(Layout::Yolov8Transposed, 8400, 80, |v| v);
-    decode(Layout::Yolov8Transposed, 8400, 80, f16::from_f32);
+    decode(&yolov5::HEAD, 16128, 2, |v| v);
+    decode(&yolov5::HEAD, 16128, 2, f16::from_f32);
+    decode(&yolov5::HEAD, 16128, 80, |v| v);
+    decode(&yolov8::HEAD, 8400, 80, |v| v);
+    decode(&yolov8::HEAD, 8400, 80, f16::from_f32);
+    decode(&yolov8_transposed::HEAD, 8400, 80, |v| v);
+    decode(&yolov8_transposed::HEAD, 8400, 80, f16::from_f32);
 
     for (classes, of) in [(1, "1 class"), (80, "80 classes")] {
         suppress(&format!("60 objects, {of}, at most 300"), |n| scene(n, 60, classes, (20.0, 200.0)), 300);
@@ -136,7 +136,7 @@ fn main() {
             &format!("none overlap, {of}"),
             |n| {
                 let mut boxes = scene(n, n, classes, (3.0, 6.0));
-                for (i, Detection { bbox, .. }) in boxes.iter_mut().enumerate() {
+                for (i, Candidate { bbox, .. }) in boxes.iter_mut().enumerate() {
                     *bbox =
                         BBox::from_center((i % 90) as f32 * 7.0, (i / 90) as f32 * 7.0, bbox.width(), bbox.height());
                 }

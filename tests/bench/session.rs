@@ -116,7 +116,7 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx").to_string();
     let (model, properties) = arguments.split_first().map_or((sample, &[][..]), |(model, more)| (model.clone(), more));
-    let (options, wishes) = parse_options(properties.iter().map(String::as_str))?;
+    let (options, postprocess) = parse_options(properties.iter().map(String::as_str))?;
     let mut session = Session::open(&model, &options)?;
     let (bytes, outputs) = (session.input().bytes().expect("fixed"), session.outputs().to_vec());
     println!("{model}, {} by {}", session.input(), session.backend());
@@ -154,7 +154,7 @@ fn main() -> Result<()> {
     let (luma, chroma) = pixels.split_at(STRIDE * HEIGHT);
     let planes = [luma, chroma].map(|data| Plane { data, stride: STRIDE }).into_iter().collect();
     let frame = Frame { format: PixelFormat::Nv12, width: WIDTH, height: HEIGHT, planes };
-    let mut detector = Detector::new(session, wishes)?;
+    let mut detector = Detector::new(session, postprocess)?;
     let chain = time(|| detector.detect(&frame, color).map(drop))?;
     row("detect: from a 1080p frame on the host", chain, run);
     if let Some(cuda) = &cuda {

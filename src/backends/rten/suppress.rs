@@ -4,9 +4,9 @@ use rten::Value;
 use rten_tensor::prelude::*;
 use rten_tensor::{NdTensor, NdTensorView};
 
-use crate::image::Detection;
+use crate::image::Candidate;
 use crate::image::geometry::BBox;
-use crate::postprocess::nms::Nms;
+use crate::postprocess::suppress::Nms;
 
 /// What the node's inputs say; absent ones have ONNX's defaults.
 pub struct Inputs<'a> {
@@ -39,10 +39,10 @@ pub fn suppress(inputs: &Inputs) -> Option<Value> {
                 let score = inputs.scores[[item, class, index]];
                 let enough = inputs.score_threshold.is_none_or(|threshold| score > threshold);
                 let bbox = bbox([0, 1, 2, 3].map(|i| inputs.boxes[[item, index, i]]), inputs.centers);
-                enough.then_some(Detection { bbox, score, class: 0, anchor: index as u32 })
+                enough.then_some(Candidate { bbox, score, class: 0, row: index as u32, angle: 0.0 })
             }));
             nms.suppress(&mut candidates);
-            kept.extend(candidates.iter().flat_map(|found| [item as i32, class as i32, found.anchor as i32]));
+            kept.extend(candidates.iter().flat_map(|found| [item as i32, class as i32, found.row as i32]));
         }
     }
     Some(NdTensor::from_data([kept.len() / 3, 3], kept).into())

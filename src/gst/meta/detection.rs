@@ -15,13 +15,9 @@ use gst::meta::MetaAPIExt;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 
-use crate::image::Detection;
-
-/// Name of a class, or its number where it has none: `person`, `#7`.
-pub fn label_text(labels: &[String], class: u32) -> String {
-    let label = labels.get(class as usize).filter(|label| !label.is_empty());
-    label.cloned().unwrap_or_else(|| format!("#{class}"))
-}
+use crate::image::{Candidate, label_text};
+use crate::postprocess::Instances;
+use crate::postprocess::fields::{self, FieldVisitor};
 
 /// What classes are called, by GLib's numbers. To find those of a word takes a lock that all threads share: with 16 streams and 300
 /// objects a frame, that was most of what they did.
@@ -30,7 +26,7 @@ pub struct LabelQuarks(HashMap<u32, Quark>);
 
 impl LabelQuarks {
     fn of(&mut self, labels: &[String], class: u32) -> Quark {
-        *self.0.entry(class).or_insert_with(|| Quark::from_str(label_text(labels, class)))
+        *self.0.entry(class).or_insert_with(|| Quark::from_str(&*label_text(labels, class)))
     }
 }
 
@@ -47,17 +43,17 @@ static DETECTION: LazyLock<gst::Structure> = LazyLock::new(|| {
 });
 
 /// Left, top, width and height in whole pixels that cover the box, inside a frame of that size.
-fn pixels(detection: &Detection, (width, height): (u32, u32)) -> (u32, u32, u32, u32) {
+fn pixels(detection: &Candidate, (width, height): (u32, u32)) -> (u32, u32, u32, u32) {
     let bbox = detection.bbox.clip(width as f32, height as f32);
     let (x, y) = (bbox.x1.floor() as u32, bbox.y1.floor() as u32);
     (x, y, (bbox.x2.ceil() as u32).max(x) - x, (bbox.y2.ceil() as u32).max(y) - y)
 }
 
-/// Hangs `detections`, in pixels of a frame of that size, on the frame's buffer, beside those of other models. `names` are those
+/// Hangs objects, in pixels of a frame of that size, on the frame's buffer, beside those of other models. `names` are those
 /// of `labels`, and empty at first.
 pub fn attach(
     buffer: &mut gst::BufferRef,
-    detections: &[Detection],
+    instances: &Instances,
     labels: &[String],
     names: &mut LabelQuarks,
     size: (u32, u32),
@@ -65,7 +61,7 @@ pub fn attach(
 ) {
     let (width, height) = (f64::from(size.0), f64::from(size.1));
     let taken = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| meta.id() + 1).max();
-    for (id, detection) in (taken.unwrap_or(0)..).zip(detections) {
+    for (object, detection) in instances.boxes.iter().enumerate() {
         let bbox = &detection.bbox;
         let confidence = f64::from(detection.score);
         let edges = [(bbox.x1, width), (bbox.y1, height), (bbox.x2, width), (bbox.y2, height)];
@@ -82,12 +78,48 @@ pub fn attach(
             params.set("held", true);
         }
         let mut meta = add_region(buffer, names.of(labels, detection.class), pixels(detection, size));
-        meta.set_id(id);
+        meta.set_id(taken.unwrap_or(0) + object as i32);
         meta.set_parent_id(NO_PARENT);
         meta.add_param(params);
+        if let Some(params) = keypoints(instances, object) {
+            meta.add_param(params);
+        }
     }
     #[cfg(feature = "v1_24")]
-    attach_analytics(buffer, detections, labels, names, size);
+    attach_analytics(buffer, &instances.boxes, labels, names, size);
+}
+
+/// A structure with the keypoints of an object, where its model finds any.
+fn keypoints(instances: &Instances, object: usize) -> Option<gst::Structure> {
+    instances.keypoints.as_ref()?;
+    let mut fields = Fields(gst::Structure::new_empty("keypoints"));
+    fields::visit_optional(instances, object, &mut fields);
+    Some(fields.0)
+}
+
+/// Fields of objects in a structure.
+struct Fields(gst::Structure);
+
+impl FieldVisitor for Fields {
+    fn text(&mut self, name: &'static str, value: &str) {
+        self.0.set(name, value);
+    }
+
+    fn integer(&mut self, name: &'static str, value: u32) {
+        self.0.set(name, value);
+    }
+
+    fn number(&mut self, name: &'static str, value: f32) {
+        self.0.set(name, f64::from(value));
+    }
+
+    fn numbers(&mut self, name: &'static str, values: &[f32]) {
+        self.0.set(name, gst::Array::new(values.iter().map(|&value| f64::from(value))));
+    }
+
+    fn texts(&mut self, name: &'static str, values: &[String]) {
+        self.0.set(name, gst::Array::new(values));
+    }
 }
 
 /// [`VideoRegionOfInterestMeta::add`] takes a text, whose number it then looks for.
@@ -111,7 +143,7 @@ const NO_PARENT: i32 = -1;
 #[cfg(feature = "v1_24")]
 fn attach_analytics(
     buffer: &mut gst::BufferRef,
-    detections: &[Detection],
+    detections: &[Candidate],
     labels: &[String],
     names: &mut LabelQuarks,
     size: (u32, u32),
@@ -138,21 +170,14 @@ pub fn message(
     stream_time: Option<gst::ClockTime>,
     number: u64,
     size: (u32, u32),
-    detections: &[Detection],
+    instances: &Instances,
     labels: &[String],
     is_held: bool,
 ) -> gst::Structure {
-    let objects = detections.iter().map(|detection| {
-        let bbox = &detection.bbox;
-        gst::Structure::builder("detection")
-            .field("label", label_text(labels, detection.class))
-            .field("class-id", detection.class)
-            .field("confidence", f64::from(detection.score))
-            .field("x", f64::from(bbox.x1))
-            .field("y", f64::from(bbox.y1))
-            .field("w", f64::from(bbox.width()))
-            .field("h", f64::from(bbox.height()))
-            .build()
+    let objects = (0..instances.len()).map(|object| {
+        let mut fields = Fields(gst::Structure::new_empty("detection"));
+        fields::visit(instances, object, labels, &mut fields);
+        fields.0
     });
     let mut content = gst::Structure::builder("trt-detections")
         .field("stream-time", stream_time)
@@ -160,10 +185,10 @@ pub fn message(
         .field("width", size.0)
         .field("height", size.1)
         .field("held", is_held)
-        .field("count", detections.len() as u32)
+        .field("count", instances.len() as u32)
         .build();
     // An empty array has no type: gst-launch-1.0 -m would print one of integers.
-    if !detections.is_empty() {
+    if !instances.is_empty() {
         content.set("detections", gst::Array::new(objects));
     }
     content
@@ -175,16 +200,10 @@ mod tests {
     use crate::image::geometry::BBox;
 
     #[test]
-    fn classes_without_a_name_are_numbers() {
-        let labels = ["person".to_string(), String::new()];
-        assert_eq!([0, 1, 2].map(|class| label_text(&labels, class)), ["person", "#1", "#2"]);
-    }
-
-    #[test]
     fn whole_pixels_cover_the_box() {
         let of = |x1, y1, x2, y2| {
             let bbox = BBox::new(x1, y1, x2, y2);
-            pixels(&Detection { bbox, score: 0.5, class: 0, anchor: 0 }, (64, 48))
+            pixels(&Candidate { bbox, score: 0.5, class: 0, row: 0, angle: 0.0 }, (64, 48))
         };
         assert_eq!(of(1.0, 2.0, 3.0, 4.0), (1, 2, 2, 2));
         assert_eq!(of(1.9, 2.9, 2.1, 3.1), (1, 2, 2, 2));

@@ -9,7 +9,7 @@ use crate::core::cuda::ptx;
 use bytemuck::cast_slice;
 
 use crate::image::device::{DevicePlane, check_planes};
-use crate::postprocess::kernel::{Found, found_bytes};
+use crate::postprocess::suppress::device::{DeviceDetections, found_bytes};
 
 static OVERLAY: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/overlay.ptx"), "\0"));
 static PLAN: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/plan.ptx"), "\0"));
@@ -17,7 +17,7 @@ use crate::core::counters;
 use crate::core::cuda::driver::{Context, Function, Launch, Stream};
 use crate::core::error::Result;
 use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
-use crate::image::Detection;
+use crate::image::Candidate;
 use crate::image::frame::PixelFormat;
 use crate::image::geometry::Letterbox;
 use crate::image::overlay::{Font, Mark, Style, Target};
@@ -183,7 +183,7 @@ impl Overlay {
         &mut self,
         stream: &Stream,
         planes: &[DevicePlane],
-        found: Found,
+        found: DeviceDetections,
         letterbox: Option<&Letterbox>,
         style: &Style,
     ) -> Result<()> {
@@ -242,7 +242,7 @@ impl Overlay {
         &mut self,
         stream: &Stream,
         planes: &[DevicePlane],
-        detections: &[Detection],
+        detections: &[Candidate],
         style: &Style,
     ) -> Result<()> {
         let bytes = found_bytes(detections);
@@ -253,7 +253,7 @@ impl Overlay {
         let staging = self.staging.as_mut().expect("just put there");
         staging.host_mut()[..bytes.len()].copy_from_slice(&bytes);
         counters::uploaded(bytes.len());
-        let found = Found { address: staging.address(), limit: detections.len() };
+        let found = DeviceDetections { address: staging.address(), limit: detections.len(), gathered: None };
         // SAFETY: as the caller says.
         unsafe { self.launch(stream, planes, found, None, style) }
     }

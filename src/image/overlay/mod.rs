@@ -21,8 +21,8 @@ pub use font::Font;
 pub use paint::paint;
 pub use plan::{Mark, Plan, Rect, Target};
 
+use super::Candidate;
 use super::frame::FrameMut;
-use crate::image::Detection;
 
 /// What to draw of each detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct Overlay {
 
 impl Overlay {
     /// `detections` in pixels of the frame, the best score first; `labels` by class, `#7` where there is none.
-    pub fn draw(&mut self, frame: &mut FrameMut, detections: &[Detection], labels: &[String], style: &Style) {
+    pub fn draw(&mut self, frame: &mut FrameMut, detections: &[Candidate], labels: &[String], style: &Style) {
         paint(frame, &self.plan(Target::of(frame), detections, labels, style));
     }
 }

@@ -6,8 +6,8 @@ use bytemuck::{Pod, Zeroable};
 
 use super::color::{Sample, class_color, ink_on, sample};
 use super::{Font, Overlay, Style};
-use crate::image::Detection;
 use crate::image::frame::{Colorimetry, FrameMut, PixelFormat};
+use crate::image::{Candidate, label_text};
 
 /// What a plan must know of the frame it is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -122,7 +122,7 @@ fn margin(font: &Font) -> u32 {
 
 impl Overlay {
     /// Boxes that are no boxes, and those wholly outside the frame, make no mark.
-    pub fn plan(&mut self, target: Target, detections: &[Detection], labels: &[String], style: &Style) -> Plan<'_> {
+    pub fn plan(&mut self, target: Target, detections: &[Candidate], labels: &[String], style: &Style) -> Plan<'_> {
         let Overlay { marks, text, label, font } = self;
         let font = Font::for_frame(font, target.width, target.height);
         marks.clear();
@@ -149,7 +149,7 @@ impl Overlay {
 /// Edges are rounded to the nearest pixel in every format: on 4:2:0 the luma is as exact as RGB. Chroma then takes every
 /// sample that the outline touches ([`Rect::halved`]), because the other way round a line would show the frame's colour in
 /// parts; the price is a tint, at most one pixel wide, beside lines on odd pixels.
-fn outline(detection: &Detection, target: &Target, style: &Style) -> Option<(Rect, Rect)> {
+fn outline(detection: &Candidate, target: &Target, style: &Style) -> Option<(Rect, Rect)> {
     let bbox = detection.bbox;
     if !bbox.is_valid() {
         return None;
@@ -171,14 +171,11 @@ fn outline(detection: &Detection, target: &Target, style: &Style) -> Option<(Rec
 }
 
 /// "person 87%"
-fn describe(label: &mut String, detection: &Detection, labels: &[String]) {
+fn describe(label: &mut String, detection: &Candidate, labels: &[String]) {
     label.clear();
     // NaN becomes 0.
     let percent = (detection.score.clamp(0.0, 1.0) * 100.0).round() as u8;
-    let written = match labels.get(detection.class as usize) {
-        Some(name) if !name.is_empty() => write!(label, "{name} {percent}%"),
-        _ => write!(label, "#{} {percent}%", detection.class),
-    };
+    let written = write!(label, "{} {percent}%", label_text(labels, detection.class));
     written.expect("a String takes any text");
 }
 

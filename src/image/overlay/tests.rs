@@ -34,7 +34,7 @@ impl Picture {
         FrameMut { format, width: width as usize, height: height as usize, color, planes }
     }
 
-    fn draw(&mut self, detections: &[Detection], labels: &[String], style: &Style) {
+    fn draw(&mut self, detections: &[Candidate], labels: &[String], style: &Style) {
         Overlay::default().draw(&mut self.frame(), detections, labels, style);
     }
 
@@ -112,8 +112,8 @@ fn coverage(plan: &Plan, mark: &Mark, x: u32, y: u32) -> f32 {
     f32::from(row[(column % plan.font.width) as usize]) / 255.0
 }
 
-fn detection(class: u32, score: f32, [x1, y1, x2, y2]: [f32; 4]) -> Detection {
-    Detection { bbox: BBox::new(x1, y1, x2, y2), score, class, anchor: 0 }
+fn detection(class: u32, score: f32, [x1, y1, x2, y2]: [f32; 4]) -> Candidate {
+    Candidate { bbox: BBox::new(x1, y1, x2, y2), score, class, row: 0, angle: 0.0 }
 }
 
 fn lines(line_width: u32) -> Style {
@@ -258,7 +258,7 @@ fn any_edge() -> impl Strategy<Value = f32> {
     prop_oneof![8 => -30.0..130.0f32, 1 => proptest::num::f32::ANY]
 }
 
-fn any_detection() -> impl Strategy<Value = Detection> {
+fn any_detection() -> impl Strategy<Value = Candidate> {
     let edges = (any_edge(), any_edge(), any_edge(), any_edge());
     (any::<u32>(), proptest::num::f32::ANY, edges).prop_map(|(class, score, (a, b, c, d))| {
         // Most boxes the right way round.

@@ -3,30 +3,32 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::Instances;
 use super::classes::{read_labels, thresholds};
+use super::refine::gather;
+use super::suppress::Nms;
+use super::suppress::device::{DeviceDecoder, DeviceDetections};
 use crate::core::cuda::driver::{Context, Stream, StreamRole};
 use crate::core::error::Result;
 use crate::core::tensor::{Tensor, TensorDesc, Tensors};
-use crate::heads::{Decoder, Layout, Thresholds};
-use crate::image::Detection;
+use crate::heads::{Decoder, HeadFormat, Thresholds};
 use crate::image::geometry::Letterbox;
+use crate::image::keypoints::Keypoints;
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;
-use crate::postprocess::kernel::{Boxes, Found};
-use crate::postprocess::nms::Nms;
 
-/// What the user says about boxes: the properties of trtnms, with the same defaults.
+/// What the user says about results: the properties of trtnms, with the same defaults.
 ///
 /// ```
-/// use gsttrt::session::Wishes;
+/// use gsttrt::session::PostprocessOptions;
 ///
-/// let wishes = Wishes { classes: "person,car".into(), score_threshold: 0.5, ..Wishes::default() };
-/// assert_eq!((wishes.iou_threshold, wishes.max_detections), (0.45, 300));
+/// let options = PostprocessOptions { classes: "person,car".into(), score_threshold: 0.5, ..PostprocessOptions::default() };
+/// assert_eq!((options.iou_threshold, options.max_detections), (0.45, 300));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wishes {
-    /// How the model writes them; `None` where that is to be recognised.
-    pub layout: Option<Layout>,
+pub struct PostprocessOptions {
+    /// The model's head; `None` where that is to be recognised.
+    pub layout: Option<&'static HeadFormat>,
     /// UTF-8 text with one class name a line; `None` for the names in the model file.
     pub label_file: Option<PathBuf>,
     /// 0..1; boxes with a lower score are dropped.
@@ -43,9 +45,9 @@ pub struct Wishes {
     pub class_agnostic: bool,
 }
 
-impl Default for Wishes {
+impl Default for PostprocessOptions {
     fn default() -> Self {
-        Wishes {
+        PostprocessOptions {
             layout: None,
             label_file: None,
             score_threshold: 0.25,
@@ -59,26 +61,31 @@ impl Default for Wishes {
 }
 
 /// Made for one model; made again when its outputs change.
-pub struct Finder {
+pub struct Postprocessor {
     model: Arc<ModelInfo>,
     outputs: Vec<TensorDesc>,
     /// Width and height of the model's input, by which boxes may be given.
     input: (u32, u32),
     pub labels: Vec<String>,
     pub decoder: Decoder,
-    wishes: Wishes,
+    options: PostprocessOptions,
     thresholds: Thresholds,
     nms: Nms,
-    detections: Vec<Detection>,
+    instances: Instances,
     /// What finds the objects where the model's outputs are in GPU memory.
-    boxes: Option<Boxes>,
+    device: Option<DeviceDecoder>,
     /// Where it does that, if not behind the model itself.
     stream: Option<Arc<Stream>>,
 }
 
-impl Finder {
-    pub fn new(wishes: Wishes, model: &Arc<ModelInfo>, tensors: &[Tensor], letterbox: &Letterbox) -> Result<Self> {
-        let labels = match &wishes.label_file {
+impl Postprocessor {
+    pub fn new(
+        options: PostprocessOptions,
+        model: &Arc<ModelInfo>,
+        tensors: &[Tensor],
+        letterbox: &Letterbox,
+    ) -> Result<Self> {
+        let labels = match &options.label_file {
             Some(path) => read_labels(path)?,
             None => model.labels.clone(),
         };
@@ -86,58 +93,64 @@ impl Finder {
         let mut hints = model.hints(input);
         hints.classes = (!labels.is_empty()).then_some(labels.len());
         let outputs: Vec<TensorDesc> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
-        let decoder = Decoder::new(wishes.layout, &outputs, &hints)?;
-        let mut finder = Finder {
+        model.check_task()?;
+        let decoder = Decoder::new(options.layout, &outputs, &hints)?;
+        let keypoints = match (decoder.keypoints(), &model.keypoints) {
+            (Some(_), Some(keypoints)) => Some(Keypoints { model: Arc::new(keypoints.clone()), values: Vec::new() }),
+            _ => None,
+        };
+        let instances = Instances { keypoints, ..Instances::default() };
+        let mut processor = Postprocessor {
             model: model.clone(),
             outputs,
             input,
             labels,
             decoder,
-            thresholds: Thresholds::uniform(wishes.score_threshold),
-            nms: Nms::new(wishes.iou_threshold, wishes.max_detections as usize, wishes.class_agnostic),
-            detections: Vec::new(),
-            boxes: None,
+            thresholds: Thresholds::uniform(options.score_threshold),
+            nms: Nms::new(options.iou_threshold, options.max_detections as usize, options.class_agnostic),
+            instances,
+            device: None,
             stream: None,
-            wishes: wishes.clone(),
+            options: options.clone(),
         };
-        finder.adjust(wishes)?;
-        Ok(finder)
+        processor.adjust(options)?;
+        Ok(processor)
     }
 
     /// Whether this was made for such outputs of that model.
-    pub fn suits(&self, model: &Arc<ModelInfo>, tensors: &[Tensor], letterbox: &Letterbox) -> bool {
+    pub fn matches(&self, model: &Arc<ModelInfo>, tensors: &[Tensor], letterbox: &Letterbox) -> bool {
         Arc::ptr_eq(&self.model, model)
             && self.input == (letterbox.tensor_width, letterbox.tensor_height)
             && self.outputs.len() == tensors.len()
             && self.outputs.iter().zip(tensors).all(|(desc, tensor)| desc == tensor.desc())
     }
 
-    /// Takes over wishes that changed while playing. What cannot be taken over leaves everything as it was.
-    pub fn adjust(&mut self, wishes: Wishes) -> Result<()> {
+    /// Takes over options that changed while playing. What cannot be taken over leaves everything as it was.
+    pub fn adjust(&mut self, options: PostprocessOptions) -> Result<()> {
         let count = self.decoder.classes();
         self.thresholds =
-            thresholds(wishes.score_threshold, &wishes.classes, &wishes.class_thresholds, &self.labels, count)?;
-        self.nms.iou_threshold = wishes.iou_threshold;
-        self.nms.max_detections = wishes.max_detections as usize;
-        self.nms.class_agnostic = wishes.class_agnostic;
-        self.wishes = wishes;
+            thresholds(options.score_threshold, &options.classes, &options.class_thresholds, &self.labels, count)?;
+        self.nms.iou_threshold = options.iou_threshold;
+        self.nms.max_detections = options.max_detections as usize;
+        self.nms.class_agnostic = options.class_agnostic;
+        self.options = options;
         Ok(())
     }
 
-    /// Whether layout and labels are those of the wishes; [`Finder::adjust`] can change the rest.
-    pub fn is_of(&self, wishes: &Wishes) -> bool {
-        (wishes.layout, &wishes.label_file) == (self.wishes.layout, &self.wishes.label_file)
+    /// Whether head and labels are those of the options; [`Postprocessor::adjust`] can change the rest.
+    pub fn has_same_head(&self, options: &PostprocessOptions) -> bool {
+        (options.layout, &options.label_file) == (self.options.layout, &self.options.label_file)
     }
 
-    pub fn wishes(&self) -> &Wishes {
-        &self.wishes
+    pub fn options(&self) -> &PostprocessOptions {
+        &self.options
     }
 
-    /// The recipe that models of the forced layout usually want, if this one's input was made otherwise.
-    pub fn doubted(&self, recipe: &InputTransform) -> Option<InputTransform> {
+    /// The recipe that models of the forced head usually want, if this one's input was made otherwise.
+    pub fn recipe_mismatch(&self, recipe: &InputTransform) -> Option<InputTransform> {
         // No model says how chroma is to be read.
-        let usual = InputTransform { chroma: recipe.chroma, ..self.model.recipe(Some(self.decoder.layout())) };
-        (self.wishes.layout.is_some() && usual != *recipe).then_some(usual)
+        let usual = InputTransform { chroma: recipe.chroma, ..self.model.recipe(Some(self.decoder.format())) };
+        (self.options.layout.is_some() && usual != *recipe).then_some(usual)
     }
 
     /// Finds the objects of a frame; they stay here until the next one's. Where the tensors are in GPU memory, the host waits
@@ -150,13 +163,18 @@ impl Finder {
                 self.finish(letterbox)
             }
             None => {
-                self.detections.clear();
-                self.decoder.decode(tensors, &self.thresholds, &mut self.detections)?;
-                match self.decoder.needs_nms() {
-                    true => self.nms.suppress(&mut self.detections),
-                    false => self.nms.rank(&mut self.detections),
+                self.instances.clear();
+                let boxes = &mut self.instances.boxes;
+                self.decoder.decode(tensors, &self.thresholds, boxes)?;
+                if self.decoder.needs_nms() {
+                    self.nms.suppress(boxes);
+                } else {
+                    self.nms.rank(boxes);
                 }
-                self.place(letterbox);
+                if let (Some((_, view)), Some(keypoints)) = (self.decoder.keypoints(), &mut self.instances.keypoints) {
+                    gather(&view, self.decoder.pick(tensors)?[view.output], boxes, &mut keypoints.values);
+                }
+                self.instances.map_to_frame(letterbox);
                 Ok(())
             }
         }
@@ -175,40 +193,35 @@ impl Finder {
     }
 
     /// Queues the search there, and says where to find what was found once the stream has come so far.
-    pub fn queue(&mut self, tensors: &Tensors, stream: &Arc<Stream>) -> Result<Found> {
-        let boxes = match &mut self.boxes {
-            Some(boxes) if boxes.context() == stream.context() => boxes,
-            other => other.insert(Boxes::new(stream.context(), &self.decoder)?),
+    pub fn queue(&mut self, tensors: &Tensors, stream: &Arc<Stream>) -> Result<DeviceDetections> {
+        let device = match &mut self.device {
+            Some(device) if device.context() == stream.context() => device,
+            other => other.insert(DeviceDecoder::new(stream.context(), &self.decoder)?),
         };
         if !tensors.stream().is_some_and(|made_on| Arc::ptr_eq(made_on, stream)) {
             tensors.ready().map_or(Ok(()), |ready| stream.wait(ready))?;
         }
         let begin = stream.begin_timing();
-        boxes.launch(stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
+        device.launch(stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
         stream.end_timing(begin);
-        Ok(boxes.found())
+        Ok(device.found())
     }
 
     /// Waits for what was queued on the stream, and takes over the objects.
     pub fn finish(&mut self, letterbox: &Letterbox) -> Result<()> {
-        self.detections.clear();
-        if let Some(boxes) = &mut self.boxes {
-            self.detections.extend_from_slice(boxes.detections()?);
+        self.instances.clear();
+        if let Some(device) = &mut self.device {
+            self.instances.boxes.extend_from_slice(device.detections()?);
+            if let Some(keypoints) = &mut self.instances.keypoints {
+                keypoints.values.extend_from_slice(device.gathered()?);
+            }
         }
-        self.place(letterbox);
+        self.instances.map_to_frame(letterbox);
         Ok(())
     }
 
-    /// From the tensor to the frame. What lies in the padding alone is no object of it.
-    fn place(&mut self, letterbox: &Letterbox) {
-        self.detections.retain_mut(|detection| {
-            detection.bbox = letterbox.to_frame(&detection.bbox);
-            detection.bbox.is_valid()
-        });
-    }
-
     /// The objects in pixels of the frame, the best score first.
-    pub fn detections(&self) -> &[Detection] {
-        &self.detections
+    pub fn instances(&self) -> &Instances {
+        &self.instances
     }
 }

@@ -1,7 +1,7 @@
 //! From a head's outputs to boxes, on the GPU: `kernels/decode.cu` and `kernels/nms.cu`.
 //!
 //! The twin is [`Decoder::decode`] with [`Nms::suppress`] or, for heads whose boxes do not repeat, [`Nms::rank`]. The same
-//! detections come out, in the same order, with the same bits.
+//! candidates come out, in the same order, with the same bits.
 
 use std::ffi::CStr;
 
@@ -10,24 +10,25 @@ use std::mem::size_of;
 use std::ops::Range;
 use std::sync::Arc;
 
-static DECODE: &CStr = ptx(concat!(include_str!("../../kernels/ptx/decode.ptx"), "\0"));
-static NMS: &CStr = ptx(concat!(include_str!("../../kernels/ptx/nms.ptx"), "\0"));
+static DECODE: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/decode.ptx"), "\0"));
+static NMS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/nms.ptx"), "\0"));
+use super::Nms;
 use crate::core::counters;
 use crate::core::cuda::driver::{Context, Function, Launch, Stream, WaitHistory};
 use crate::core::cuda::graph::{KernelNode, LaunchList};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::core::tensor::{DType, Tensor};
-use crate::heads::{Decoder, Layout, Thresholds};
-use crate::image::Detection;
-use crate::postprocess::nms::Nms;
+use crate::heads::{BoxEncoding, DecodeKernel, Decoder, ID_COLUMNS, TensorView, Thresholds, is_count};
+use crate::image::Candidate;
+use crate::postprocess::refine::{DeviceGather, GatherParams};
 
 /// Threads of a block, as in the kernels' launch bounds.
 const DECODE_THREADS: usize = 128;
 const NMS_THREADS: usize = 512;
 /// Threads for each row of a head whose columns are rows.
 const SLICES: usize = 8;
-/// Candidates that a block ranks at a time.
+/// CandidateArrays that a block ranks at a time.
 const RANKED: usize = 16;
 /// Boxes in the bit matrix, those of a step of the walk, and words that a block fills at a time, each for four rows.
 const WINDOW: usize = 8192;
@@ -39,24 +40,26 @@ const MOST_BLOCKS: usize = 264;
 
 /// Decodes and suppresses, for one head. Owns the scratch memory for it; nothing is allocated from frame to frame.
 ///
-/// Work on one frame at a time: [`Boxes::launch`], then [`Boxes::detections`]. What is queued on the same stream in between may
-/// take what was [found](Boxes::found) where it is, and is done by then too.
-pub struct Boxes {
+/// Work on one frame at a time: [`DeviceDecoder::launch`], then [`DeviceDecoder::detections`]. What is queued on the same stream in between may
+/// take what was [found](DeviceDecoder::found) where it is, and is done by then too.
+pub struct DeviceDecoder {
     decode: Kernel,
     rank: Kernel,
     /// `None` where boxes do not repeat.
     suppress: Option<Kernel>,
-    outputs: [Option<Part>; 4],
+    /// Where rows say more than their boxes.
+    gather: Option<DeviceGather>,
+    views: [Option<TensorView>; 4],
     decode_params: DecodeParams,
     nms_params: NmsParams,
     /// The counters at the start of the scratch memory are as a frame wants them.
     is_clean: bool,
     /// The counters of candidates, which frames use in turn: each clears the other's for the next.
     counts: [u64; 2],
-    thresholds: Option<Table>,
+    thresholds: Option<ThresholdTable>,
     results: Mapped,
     /// The kernels as they were launched for the last even frame and the last odd one, which differ in their counters.
-    chains: [Option<Told>; 2],
+    chains: [Option<FrameKernels>; 2],
     /// Where the last work was queued, until somebody has waited for it.
     pending: Option<Arc<Stream>>,
     patience: WaitHistory,
@@ -71,42 +74,15 @@ struct Kernel {
 }
 
 /// A frame's kernels, and what they were told.
-struct Told {
+struct FrameKernels {
     chain: LaunchList,
     decode: DecodeParams,
     nms: NmsParams,
-}
-
-/// An array of numbers in one of the tensors that a layout reads.
-#[derive(Clone, Copy)]
-struct Part {
-    tensor: usize,
-    first: u32,
-    stride: u32,
-}
-
-/// What four numbers of a row say about its box; `Form` in the kernel.
-#[derive(Clone, Copy)]
-enum Form {
-    Corners,
-    Center,
-    CenterShares,
-    CenterCells,
-    CornersYxShares,
-}
-
-/// The kernel that reads a layout.
-enum Family {
-    Rows {
-        objectness: bool,
-    },
-    Columns,
-    /// Boxes, scores, classes, and how many.
-    Ids([Option<Part>; 4]),
+    gather: Option<GatherParams>,
 }
 
 /// `per_class` of thresholds, on the GPU.
-struct Table {
+struct ThresholdTable {
     of: Thresholds,
     staging: Mapped,
     device: DeviceBlock,
@@ -114,7 +90,7 @@ struct Table {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq)]
-struct Source {
+struct DecodeSource {
     data: u64,
     dtype: u32,
     first: u32,
@@ -124,7 +100,7 @@ struct Source {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq)]
-struct Level {
+struct GridLevel {
     stride: u32,
     columns: u32,
     cells: u32,
@@ -132,7 +108,7 @@ struct Level {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq)]
-struct Candidates {
+struct CandidateArrays {
     keys: u64,
     boxes: u64,
     classes: u64,
@@ -141,8 +117,8 @@ struct Candidates {
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq)]
 struct DecodeParams {
-    sources: [Source; 4],
-    to: Candidates,
+    sources: [DecodeSource; 4],
+    to: CandidateArrays,
     count: u64,
     per_class: u64,
     listed: u32,
@@ -151,20 +127,20 @@ struct DecodeParams {
     rows: u32,
     columns: u32,
     classes: u32,
-    form: u32,
+    encoding: u32,
     objectness: u32,
     lanes_log2: u32,
     first_class: f32,
     width: f32,
     height: f32,
-    levels: [Level; 4],
+    levels: [GridLevel; 4],
 }
 
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq)]
 struct NmsParams {
-    from: Candidates,
-    sorted: Candidates,
+    from: CandidateArrays,
+    sorted: CandidateArrays,
     count: u64,
     next_count: u64,
     blocks_done: u64,
@@ -179,14 +155,16 @@ struct NmsParams {
 }
 
 const _: () = assert!(size_of::<DecodeParams>() == 232 && size_of::<NmsParams>() == 120);
-const _: () = assert!(size_of::<Detection>() == 28);
+const _: () = assert!(size_of::<Candidate>() == 32);
 
 /// What was found on a frame, in GPU memory: how many, then each detection, in pixels of the model's input.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct DeviceDetections {
     pub address: u64,
     /// No more than that.
     pub limit: usize,
+    /// Where the numbers are that were gathered for them.
+    pub gathered: Option<u64>,
 }
 
 /// In front of the detections: how many there are.
@@ -195,25 +173,31 @@ const HEADER: usize = 16;
 /// Enough for the usual limit; more is allocated when asked for.
 const USUAL_DETECTIONS: usize = 300;
 
-impl Boxes {
+impl DeviceDecoder {
     /// For the tensors that `decoder` reads.
     ///
     /// # Errors
     /// `Run`, where the GPU has no memory left or cannot load the kernels.
     pub fn new(context: &Context, decoder: &Decoder) -> Result<Self> {
         let head = decoder.head();
-        let (form, family) = plan(decoder.layout());
-        let objectness = matches!(family, Family::Rows { objectness: true });
+        let format = decoder.format();
+        let kernel = format.kernel();
+        let objectness = kernel == DecodeKernel::Rows { objectness: true };
         let dtypes: Vec<DType> = decoder.dtypes().collect();
         let suffix = if dtypes[0] == DType::F16 { "f16" } else { "f32" };
-        let only = [Some(Part { tensor: 0, first: 0, stride: 0 }), None, None, None];
         // Rows with many scores are read by several threads.
-        let scores = head.columns.saturating_sub(4 + usize::from(objectness));
-        let lanes = (scores / 8).next_power_of_two().min(32);
-        let (name, outputs, threads_per_row, threads) = match family {
-            Family::Rows { .. } => (format!("decode_rows_{suffix}"), only, lanes, DECODE_THREADS),
-            Family::Columns => (format!("decode_columns_{suffix}"), only, SLICES, SLICES * 32),
-            Family::Ids(parts) => ("decode_ids".to_string(), parts, 1, DECODE_THREADS),
+        let lanes = (head.classes / 8).next_power_of_two().min(32);
+        let [boxes, scores, classes] = ID_COLUMNS.map(|is_it| head.view(is_it));
+        let (name, views, threads_per_row, threads) = match kernel {
+            DecodeKernel::Rows { .. } => {
+                (format!("decode_rows_{suffix}"), [boxes, None, None, None], lanes, DECODE_THREADS)
+            }
+            DecodeKernel::Columns => {
+                (format!("decode_columns_{suffix}"), [boxes, None, None, None], SLICES, SLICES * 32)
+            }
+            DecodeKernel::Ids => {
+                ("decode_ids".to_string(), [boxes, scores, classes, head.view(is_count)], 1, DECODE_THREADS)
+            }
         };
         let decode = Kernel {
             function: context.module(DECODE)?.function(&name)?,
@@ -245,7 +229,7 @@ impl Boxes {
         };
         let counters = room(COUNTERS.len());
         let mut candidates =
-            || Candidates { keys: room(head.rows * 8), boxes: room(head.rows * 16), classes: room(head.rows * 4) };
+            || CandidateArrays { keys: room(head.rows * 8), boxes: room(head.rows * 16), classes: room(head.rows * 4) };
         let from = candidates();
         let mut nms_params = NmsParams { from, capacity: head.rows as u32, ..NmsParams::default() };
         if suppress.is_some() {
@@ -272,36 +256,47 @@ impl Boxes {
             rows: head.rows as u32,
             columns: head.columns as u32,
             classes: decoder.class_limit().try_into().unwrap_or(u32::MAX),
-            form: form as u32,
+            encoding: format.encoding() as u32,
             objectness: objectness.into(),
             lanes_log2: lanes.ilog2(),
-            first_class: if decoder.layout() == Layout::Ssd { 1.0 } else { 0.0 },
+            first_class: format.first_class().into(),
             width: head.input.0 as f32,
             height: head.input.1 as f32,
             ..DecodeParams::default()
         };
-        for (source, part) in decode_params.sources.iter_mut().zip(&outputs) {
-            if let Some(Part { tensor, first, stride }) = *part {
-                *source = Source { dtype: code(dtypes[tensor]), first, stride, ..Source::default() };
+        for (source, view) in decode_params.sources.iter_mut().zip(&views) {
+            if let Some(TensorView { output, first, row_stride, .. }) = *view {
+                let dtype = code(dtypes[output]);
+                *source =
+                    DecodeSource { dtype, first: first as u32, stride: row_stride as u32, ..DecodeSource::default() };
             }
         }
-        if let Form::CenterCells = form {
-            for (level, &stride) in decode_params.levels.iter_mut().zip(head.strides().unwrap_or_default()) {
-                let (columns, rows) = (head.input.0.div_ceil(stride), head.input.1.div_ceil(stride));
-                *level = Level { stride, columns, cells: columns * rows };
+        if let (BoxEncoding::CenterCells, Some(grid)) = (format.encoding(), head.grid()) {
+            for (level, &stride) in decode_params.levels.iter_mut().zip(grid.strides) {
+                let (columns, rows) = grid.size(stride);
+                *level = GridLevel { stride, columns, cells: columns * rows };
             }
         }
-        Ok(Boxes {
+        let limit = USUAL_DETECTIONS.min(head.rows);
+        let gather = match decoder.keypoints() {
+            Some((_, view)) => {
+                let view = (view, dtypes[view.output]);
+                Some(DeviceGather::new(context, &pool, view, nms_params.found, limit)?)
+            }
+            None => None,
+        };
+        Ok(DeviceDecoder {
+            gather,
             decode,
             rank,
             suppress,
-            outputs,
+            views,
             decode_params,
             nms_params,
             is_clean: false,
             counts: [base + counters, base + counters + 4],
             thresholds: None,
-            results: Mapped::new(context, found_size(USUAL_DETECTIONS.min(head.rows)))?,
+            results: Mapped::new(context, found_size(limit))?,
             chains: [None, None],
             pending: None,
             patience: WaitHistory::default(),
@@ -317,7 +312,7 @@ impl Boxes {
 
     /// Queues all work on a frame. `outputs` are what the decoder [picked](Decoder::pick); of `nms` only the settings count.
     ///
-    /// The host waits only if [`Boxes::detections`] was not asked for the frame before. The outputs must stay as they are
+    /// The host waits only if [`DeviceDecoder::detections`] was not asked for the frame before. The outputs must stay as they are
     /// until the work is done.
     ///
     /// # Errors
@@ -335,10 +330,14 @@ impl Boxes {
         if self.results.bytes() < found_size(limit) {
             self.results = Mapped::new(stream.context(), found_size(limit))?;
         }
-        for (source, part) in self.decode_params.sources.iter_mut().zip(&self.outputs) {
-            if let Some(part) = part {
-                source.data = address(outputs[part.tensor], stream.context())?;
+        for (source, view) in self.decode_params.sources.iter_mut().zip(&self.views) {
+            if let Some(view) = view {
+                source.data = address(outputs[view.output], stream.context())?;
             }
+        }
+        if let Some(gather) = &mut self.gather {
+            let data = address(outputs[gather.view.output], stream.context())?;
+            gather.prepare(stream.context(), &self.pool, data, limit)?;
         }
         if self.thresholds.as_ref().is_none_or(|table| table.of != *thresholds) {
             self.upload(stream, thresholds)?;
@@ -371,7 +370,8 @@ impl Boxes {
     /// # Safety
     /// The addresses in the parameters stay valid until the kernels are done.
     unsafe fn start(&mut self, stream: &Stream) -> Result<()> {
-        let Boxes { decode, rank, suppress, decode_params, nms_params, chains, .. } = self;
+        let DeviceDecoder { decode, rank, suppress, gather, decode_params, nms_params, chains, .. } = self;
+        let gather = gather.as_ref();
         let first = decode.call(decode_params);
         let others = || [Some(&*rank), suppress.as_ref()].into_iter().flatten().map(|kernel| kernel.call(nms_params));
         chains.swap(0, 1);
@@ -386,11 +386,17 @@ impl Boxes {
                     others().enumerate().try_for_each(|(i, call)| told.chain.tell(1 + i, &call))?;
                     told.nms = *nms_params;
                 }
+                if let Some(gather) = gather.filter(|gather| told.gather.as_ref() != Some(gather.params())) {
+                    told.chain.tell(1 + others().count(), &gather.call())?;
+                    told.gather = Some(*gather.params());
+                }
                 told
             },
             none => {
-                let chain = unsafe { LaunchList::new(stream, [first].into_iter().chain(others())) }?;
-                none.insert(Told { chain, decode: *decode_params, nms: *nms_params })
+                let calls = [first].into_iter().chain(others()).chain(gather.map(DeviceGather::call));
+                let chain = unsafe { LaunchList::new(stream, calls) }?;
+                let gather = gather.map(|gather| *gather.params());
+                none.insert(FrameKernels { chain, decode: *decode_params, nms: *nms_params, gather })
             }
         };
         // SAFETY: as the caller says.
@@ -398,21 +404,40 @@ impl Boxes {
     }
 
     /// Where the detections of the last frame are once the stream has come so far, until the next one is launched.
-    pub fn found(&self) -> Found {
-        Found { address: self.nms_params.found, limit: self.nms_params.limit as usize }
+    pub fn found(&self) -> DeviceDetections {
+        let gathered = self.gather.as_ref().map(DeviceGather::address);
+        DeviceDetections { address: self.nms_params.found, limit: self.nms_params.limit as usize, gathered }
     }
 
     /// What was found on the last frame, in pixels of the model's input. Waits for it, and for all that was queued since.
     ///
     /// # Errors
     /// `Run`, where work on the GPU failed.
-    pub fn detections(&mut self) -> Result<&[Detection]> {
+    pub fn detections(&mut self) -> Result<&[Candidate]> {
         self.finish()?;
+        let detections = self.kept();
+        counters::downloaded(HEADER + size_of_val(detections));
+        Ok(detections)
+    }
+
+    fn kept(&self) -> &[Candidate] {
         let (header, detections) = self.results.host().split_at(HEADER);
         let count: u32 = bytemuck::pod_read_unaligned(&header[..4]);
-        let detections = &detections[..count as usize * size_of::<Detection>()];
-        counters::downloaded(HEADER + detections.len());
-        Ok(bytemuck::cast_slice(detections))
+        let detections = &detections[..count as usize * size_of::<Candidate>()];
+        bytemuck::cast_slice(detections)
+    }
+
+    /// What was gathered for them: of each all numbers that its row has beside the box. Waits too.
+    ///
+    /// # Errors
+    /// As [`DeviceDecoder::detections`].
+    pub fn gathered(&mut self) -> Result<&[f32]> {
+        self.finish()?;
+        let kept = self.kept().len();
+        let Some(gather) = &self.gather else { return Ok(&[]) };
+        let numbers = gather.numbers(kept);
+        counters::downloaded(size_of_val(numbers));
+        Ok(numbers)
     }
 
     /// Waits for the last frame.
@@ -427,7 +452,7 @@ impl Boxes {
         let bytes: &[u8] = bytemuck::cast_slice(thresholds.per_class());
         let mut table = match self.thresholds.take() {
             Some(table) if table.staging.bytes() >= bytes.len() => table,
-            _ => Table {
+            _ => ThresholdTable {
                 of: thresholds.clone(),
                 staging: Mapped::new(stream.context(), bytes.len())?,
                 device: self.pool.take(bytes.len())?,
@@ -459,7 +484,7 @@ impl Boxes {
     }
 }
 
-impl Drop for Boxes {
+impl Drop for DeviceDecoder {
     fn drop(&mut self) {
         // Kernels may still write what is about to be freed. Their errors have nobody to hear them.
         let _ = self.finish();
@@ -483,35 +508,16 @@ fn matrix_bytes(boxes: usize) -> usize {
 
 /// Bytes of what is found: how many, then each detection.
 fn found_size(detections: usize) -> usize {
-    HEADER + detections * size_of::<Detection>()
+    HEADER + detections * size_of::<Candidate>()
 }
 
-/// Detections as [`Found`] has them.
-pub fn found_bytes(detections: &[Detection]) -> Vec<u8> {
+/// Detections as [`DeviceDetections`] has them.
+pub fn found_bytes(detections: &[Candidate]) -> Vec<u8> {
     let mut bytes = vec![0; found_size(detections.len())];
     let (header, rest) = bytes.split_at_mut(HEADER);
     header[..4].copy_from_slice(&(detections.len() as u32).to_ne_bytes());
     rest.copy_from_slice(bytemuck::cast_slice(detections));
     bytes
-}
-
-/// How each layout is read. Parts are numbered as in the table of layouts.
-fn plan(layout: Layout) -> (Form, Family) {
-    let part = |tensor, stride| Some(Part { tensor, first: 0, stride });
-    let column = |first| Some(Part { tensor: 0, first, stride: 6 });
-    let with_id = || Family::Ids([column(0), column(4), column(5), None]);
-    match layout {
-        Layout::Yolov5 => (Form::Center, Family::Rows { objectness: true }),
-        Layout::Yolox => (Form::CenterCells, Family::Rows { objectness: true }),
-        Layout::Yolov8Transposed => (Form::Center, Family::Rows { objectness: false }),
-        Layout::DetrUltralytics => (Form::CenterShares, Family::Rows { objectness: false }),
-        Layout::Yolov8 => (Form::Center, Family::Columns),
-        Layout::EndToEnd | Layout::DeepstreamYolo => (Form::Corners, with_id()),
-        Layout::DetrTopK => (Form::CenterShares, with_id()),
-        Layout::Detr => (Form::Corners, Family::Ids([part(1, 4), part(2, 1), part(0, 1), None])),
-        Layout::EfficientNms => (Form::Corners, Family::Ids([part(1, 4), part(2, 1), part(3, 1), part(0, 1)])),
-        Layout::Ssd => (Form::CornersYxShares, Family::Ids([part(0, 4), part(2, 1), part(1, 1), part(3, 1)])),
-    }
 }
 
 /// `Type` in the kernel.
@@ -522,7 +528,7 @@ fn code(dtype: DType) -> u32 {
         DType::U8 => 2,
         DType::I32 => 3,
         DType::I64 => 4,
-        DType::I8 | DType::Bool => unreachable!("no layout takes {dtype}"),
+        DType::I8 | DType::Bool => unreachable!("no head takes {dtype}"),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::mem;
 use std::ops::Range;
 
-use crate::image::Detection;
+use crate::image::Candidate;
 
 /// Most cells of the grid in each direction.
 const CELLS: usize = 32;
@@ -14,7 +14,7 @@ const NONE: u32 = u32::MAX;
 
 /// Greedy, class-aware non-maximum suppression, with its scratch memory.
 ///
-/// Detections are taken by score, the greatest first (`f32::total_cmp`), equals by anchor, then by class, then as they
+/// Detections are taken by score, the greatest first (`f32::total_cmp`), equals by row, then by class, then as they
 /// came. One is dropped when its IoU with one already kept is **above** the threshold, of the same class unless
 /// `class_agnostic`. The result is in that order, and exactly what comparing all pairs gives.
 ///
@@ -27,9 +27,9 @@ pub struct Nms {
     pub iou_threshold: f32,
     pub max_detections: usize,
     pub class_agnostic: bool,
-    /// Score, anchor, class and index, packed so that ascending is the order of the result.
+    /// Score, row, class and index, packed so that ascending is the order of the result.
     order: Vec<u128>,
-    kept: Vec<Detection>,
+    kept: Vec<Candidate>,
     /// The kept box that stands in the same cell, before this one.
     next: Vec<u32>,
     /// The last kept box of each cell.
@@ -50,7 +50,7 @@ impl Nms {
     }
 
     /// Orders, drops what repeats something better, and stops at the limit.
-    pub fn suppress(&mut self, detections: &mut Vec<Detection>) {
+    pub fn suppress(&mut self, detections: &mut Vec<Candidate>) {
         self.sort(detections);
         let grid = Grid::new(detections, self.iou_threshold, self.class_agnostic);
         self.kept.clear();
@@ -73,7 +73,7 @@ impl Nms {
     }
 
     /// Only the order and the limit, for heads whose boxes do not repeat.
-    pub fn rank(&mut self, detections: &mut Vec<Detection>) {
+    pub fn rank(&mut self, detections: &mut Vec<Candidate>) {
         self.sort(detections);
         self.kept.clear();
         let best = self.order.iter().take(self.max_detections);
@@ -81,17 +81,17 @@ impl Nms {
         mem::swap(detections, &mut self.kept);
     }
 
-    fn sort(&mut self, detections: &[Detection]) {
+    fn sort(&mut self, detections: &[Candidate]) {
         self.order.clear();
         self.order.extend(detections.iter().enumerate().map(|(index, detection)| {
-            let Detection { score, class, anchor, .. } = *detection;
-            [descending(score), anchor, class, index as u32].iter().fold(0, |key, &part| key << 32 | u128::from(part))
+            let Candidate { score, class, row, .. } = *detection;
+            [descending(score), row, class, index as u32].iter().fold(0, |key, &part| key << 32 | u128::from(part))
         }));
         self.order.sort_unstable();
     }
 
     /// Whether a kept box covers the candidate.
-    fn repeats(&self, candidate: &Detection, grid: &Grid) -> bool {
+    fn repeats(&self, candidate: &Candidate, grid: &Grid) -> bool {
         grid.near(candidate).flatten().any(|cell| {
             let mut index = self.cells[cell];
             while let Some(kept) = self.kept.get(index as usize) {
@@ -130,7 +130,7 @@ struct Axis {
 }
 
 impl Grid {
-    fn new(detections: &[Detection], iou_threshold: f32, class_agnostic: bool) -> Self {
+    fn new(detections: &[Candidate], iou_threshold: f32, class_agnostic: bool) -> Self {
         // A computed IoU is less than this off.
         let iou = iou_threshold - 1e-5;
         let reach = if iou > 0.0 { (1.0 - iou) / (2.0 * iou) } else { f32::INFINITY };
@@ -150,14 +150,14 @@ impl Grid {
         ((class % self.layers) as usize * self.y.cells + row) * self.x.cells
     }
 
-    fn cell(&self, detection: &Detection) -> usize {
+    fn cell(&self, detection: &Candidate) -> usize {
         let (x, y) = center(detection);
         self.row(detection.class, self.y.cell(y)) + self.x.cell(x)
     }
 
     /// Cells in which a kept box may cover this one, by rows.
-    fn near(&self, detection: &Detection) -> impl Iterator<Item = Range<usize>> {
-        let Detection { bbox, class, .. } = *detection;
+    fn near(&self, detection: &Candidate) -> impl Iterator<Item = Range<usize>> {
+        let Candidate { bbox, class, .. } = *detection;
         let (x, y) = center(detection);
         // An area that is about to vanish has no digits left to reckon with.
         let reach = if bbox.area() > 1e-30 { self.reach } else { f32::INFINITY };
@@ -194,7 +194,7 @@ impl Axis {
     }
 }
 
-fn center(detection: &Detection) -> (f32, f32) {
+fn center(detection: &Candidate) -> (f32, f32) {
     let bbox = &detection.bbox;
     ((bbox.x1 + bbox.x2) * 0.5, (bbox.y1 + bbox.y2) * 0.5)
 }

@@ -1,0 +1,58 @@
+//! Keypoints of objects, such as the joints of a body.
+
+use std::sync::Arc;
+
+use super::geometry::Letterbox;
+
+/// How many keypoints an object has, and how many numbers each of them: x and y, or those and its visibility.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeypointShape {
+    pub count: u16,
+    pub dims: u8,
+}
+
+impl KeypointShape {
+    /// Numbers of an object.
+    pub fn numbers(self) -> usize {
+        usize::from(self.count) * usize::from(self.dims)
+    }
+}
+
+/// The keypoints that a model finds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeypointModel {
+    pub shape: KeypointShape,
+    /// Empty where the model does not name them.
+    pub names: Vec<String>,
+}
+
+/// The keypoints of all objects of a frame.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Keypoints {
+    pub model: Arc<KeypointModel>,
+    /// `[objects][count][dims]`, x and y in pixels, then visibility in 0..1 where a point has three numbers. A point that is not
+    /// known is all zeros.
+    pub values: Vec<f32>,
+}
+
+impl Keypoints {
+    /// Those of an object.
+    pub fn of(&self, object: usize) -> &[f32] {
+        let numbers = self.model.shape.numbers();
+        &self.values[object * numbers..][..numbers]
+    }
+
+    /// From pixels of the model's input to pixels of the frame, inside it; those of object `from` become those of object `to`.
+    pub(crate) fn map_to_frame(&mut self, from: usize, to: usize, letterbox: &Letterbox) {
+        let KeypointShape { dims, .. } = self.model.shape;
+        let numbers = self.model.shape.numbers();
+        self.values.copy_within(from * numbers..(from + 1) * numbers, to * numbers);
+        for point in self.values[to * numbers..][..numbers].chunks_exact_mut(dims.into()) {
+            if point.iter().all(|number| number.is_finite()) {
+                (point[0], point[1]) = letterbox.point_to_frame((point[0], point[1]));
+            } else {
+                point.fill(0.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The names and values of results, said once for everything that writes them: bus message, JSON, metas, C.
+
+use serde_json::{Map, Value};
+
+use super::Instances;
+use crate::image::label_text;
+
+/// Writes the fields of an object somewhere.
+pub trait FieldVisitor {
+    fn text(&mut self, name: &'static str, value: &str);
+    fn integer(&mut self, name: &'static str, value: u32);
+    fn number(&mut self, name: &'static str, value: f32);
+    fn numbers(&mut self, name: &'static str, values: &[f32]);
+    fn texts(&mut self, name: &'static str, values: &[String]);
+}
+
+/// All fields of an object: `label`, `class-id`, `confidence`, the box as `x`, `y`, `w` and `h` in pixels of the frame, then those
+/// that its model gives beside.
+pub fn visit(instances: &Instances, object: usize, labels: &[String], visitor: &mut impl FieldVisitor) {
+    let candidate = &instances.boxes[object];
+    let bbox = &candidate.bbox;
+    visitor.text("label", &label_text(labels, candidate.class));
+    visitor.integer("class-id", candidate.class);
+    visitor.number("confidence", candidate.score);
+    visitor.number("x", bbox.x1);
+    visitor.number("y", bbox.y1);
+    visitor.number("w", bbox.width());
+    visitor.number("h", bbox.height());
+    visit_optional(instances, object, visitor);
+}
+
+/// Only the fields that some models give.
+pub fn visit_optional(instances: &Instances, object: usize, visitor: &mut impl FieldVisitor) {
+    if let Some(keypoints) = &instances.keypoints {
+        visitor.numbers("keypoints", keypoints.of(object));
+        visitor.integer("keypoint-dims", keypoints.model.shape.dims.into());
+        if !keypoints.model.names.is_empty() {
+            visitor.texts("keypoint-names", &keypoints.model.names);
+        }
+    }
+}
+
+/// The fields of an object as JSON.
+pub fn json(instances: &Instances, object: usize, labels: &[String]) -> Value {
+    let mut fields = Map::new();
+    visit(instances, object, labels, &mut fields);
+    Value::Object(fields)
+}
+
+impl FieldVisitor for Map<String, Value> {
+    fn text(&mut self, name: &'static str, value: &str) {
+        self.insert(name.into(), value.into());
+    }
+
+    fn integer(&mut self, name: &'static str, value: u32) {
+        self.insert(name.into(), value.into());
+    }
+
+    fn number(&mut self, name: &'static str, value: f32) {
+        self.insert(name.into(), value.into());
+    }
+
+    fn numbers(&mut self, name: &'static str, values: &[f32]) {
+        self.insert(name.into(), values.into());
+    }
+
+    fn texts(&mut self, name: &'static str, values: &[String]) {
+        self.insert(name.into(), values.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::image::Candidate;
+    use crate::image::geometry::BBox;
+    use crate::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
+
+    #[test]
+    fn json_has_what_the_model_gives() {
+        let bbox = BBox::new(1.0, 2.0, 4.0, 6.5);
+        let boxes = vec![Candidate { bbox, score: 0.5, class: 1, row: 7, angle: 0.0 }];
+        let mut instances = Instances { boxes, keypoints: None };
+        let bare = r##"{"label":"#1","class-id":1,"confidence":0.5,"x":1.0,"y":2.0,"w":3.0,"h":4.5}"##;
+        assert_eq!(json(&instances, 0, &["a".into()]).to_string(), bare);
+        let shape = KeypointShape { count: 2, dims: 3 };
+        let mut model = KeypointModel { shape, names: Vec::new() };
+        let values = vec![1.0, 2.0, 0.5, 3.0, 4.0, 1.0];
+        instances.keypoints = Some(Keypoints { model: Arc::new(model.clone()), values: values.clone() });
+        let points = r#","keypoints":[1.0,2.0,0.5,3.0,4.0,1.0],"keypoint-dims":3}"#;
+        assert_eq!(json(&instances, 0, &[]).to_string(), format!("{}{points}", &bare[..bare.len() - 1]));
+        model.names = vec!["nose".into(), "tail".into()];
+        instances.keypoints = Some(Keypoints { model: Arc::new(model), values });
+        assert_eq!(json(&instances, 0, &[])["keypoint-names"], serde_json::json!(["nose", "tail"]));
+    }
+}

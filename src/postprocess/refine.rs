@@ -1,0 +1,162 @@
+//! What rows say beside their boxes, read for the boxes that are kept only: on the host, and on a GPU (`kernels/gather.cu`) behind
+//! suppression and in the same CUDA graph, so that the host waits once for all of it.
+//!
+//! Both give the same bits.
+
+use std::ffi::CStr;
+
+use crate::core::cuda::driver::{Context, Function, Launch};
+use crate::core::cuda::graph::KernelNode;
+use crate::core::cuda::ptx;
+use crate::core::error::Result;
+use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
+use crate::core::tensor::{DType, Tensor};
+use crate::heads::{TensorView, number};
+use crate::image::Candidate;
+
+static GATHER: &CStr = ptx(concat!(include_str!("../../kernels/ptx/gather.ptx"), "\0"));
+
+/// Threads of a block, as in the kernel.
+const THREADS: u32 = 128;
+/// Blocks of the launch, whatever is kept: they share the work.
+const BLOCKS: u32 = 64;
+
+/// Appends what `view` shows of the row of each candidate.
+pub fn gather(view: &TensorView, tensor: &Tensor, kept: &[Candidate], to: &mut Vec<f32>) {
+    for candidate in kept {
+        let start = view.first + candidate.row as usize * view.row_stride;
+        to.extend((0..view.count).map(|i| number(tensor, start + i * view.column_stride)));
+    }
+}
+
+/// The same on a GPU.
+pub(super) struct DeviceGather {
+    function: Function,
+    pub view: TensorView,
+    params: GatherParams,
+    results: Mapped,
+    copies: DeviceBlock,
+}
+
+/// Of `gather.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(super) struct GatherParams {
+    found: u64,
+    data: u64,
+    results: u64,
+    copies: u64,
+    is_half: u32,
+    first: u32,
+    row_stride: u32,
+    column_stride: u32,
+    columns: u32,
+    limit: u32,
+}
+
+const _: () = assert!(size_of::<GatherParams>() == 56);
+
+impl DeviceGather {
+    /// `found` is where suppression writes what it keeps, at most `limit` boxes.
+    pub fn new(
+        context: &Context,
+        pool: &DevicePool,
+        (view, dtype): (TensorView, DType),
+        found: u64,
+        limit: usize,
+    ) -> Result<Self> {
+        let params = GatherParams {
+            found,
+            is_half: (dtype == DType::F16).into(),
+            first: view.first as u32,
+            row_stride: view.row_stride as u32,
+            column_stride: view.column_stride as u32,
+            columns: view.count as u32,
+            ..GatherParams::default()
+        };
+        let bytes = limit * view.count * size_of::<f32>();
+        Ok(DeviceGather {
+            function: context.module(GATHER)?.function("gather")?,
+            view,
+            params,
+            results: Mapped::new(context, bytes)?,
+            copies: pool.take(bytes)?,
+        })
+    }
+
+    /// For the next launch: where the tensor is, and how many boxes may be kept. What was launched before is done.
+    pub fn prepare(&mut self, context: &Context, pool: &DevicePool, data: u64, limit: usize) -> Result<()> {
+        let bytes = limit * self.view.count * size_of::<f32>();
+        if self.results.bytes() < bytes || self.copies.bytes() < bytes {
+            self.results = Mapped::new(context, bytes)?;
+            self.copies = pool.take(bytes)?;
+        }
+        let (results, copies) = (self.results.address(), self.copies.address());
+        self.params = GatherParams { data, results, copies, limit: limit as u32, ..self.params };
+        Ok(())
+    }
+
+    pub fn params(&self) -> &GatherParams {
+        &self.params
+    }
+
+    pub fn call(&self) -> KernelNode<'_> {
+        let shape = Launch { grid: (BLOCKS, 1, 1), block: (THREADS, 1, 1), shared: 0 };
+        KernelNode::new(&self.function, shape, &self.params)
+    }
+
+    /// Where the numbers are in GPU memory.
+    pub fn address(&self) -> u64 {
+        self.copies.address()
+    }
+
+    /// Those of so many boxes, once the work is done.
+    pub fn numbers(&self, kept: usize) -> &[f32] {
+        &bytemuck::cast_slice(self.results.host())[..kept * self.view.count]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::*;
+    use crate::image::geometry::BBox;
+    use proptest::prelude::*;
+
+    fn kept(rows: &[u32]) -> Vec<Candidate> {
+        let bbox = BBox::new(0.0, 0.0, 1.0, 1.0);
+        rows.iter().map(|&row| Candidate { bbox, score: 0.5, class: 0, row, angle: 0.0 }).collect()
+    }
+
+    proptest! {
+        /// Of rows and of columns, f32 and f16, the numbers are those that a plain reading finds.
+        #[test]
+        fn numbers_are_those_of_the_row(
+            (rows, before, count) in (1..20usize, 0..6usize, 1..9usize),
+            chosen in prop::collection::vec(any::<prop::sample::Index>(), 0..9),
+            columns_first in any::<bool>(),
+        ) {
+            let columns = before + count;
+            let value = |row: usize, column: usize| (row * 32 + column) as f32;
+            let chosen: Vec<u32> = chosen.iter().map(|index| index.index(rows) as u32).collect();
+            let wanted: Vec<f32> =
+                chosen.iter().flat_map(|&row| (before..columns).map(move |c| value(row as usize, c))).collect();
+            let (dims, values): ([i64; 3], Vec<f32>) = if columns_first {
+                let values = (0..columns).flat_map(|c| (0..rows).map(move |r| value(r, c))).collect();
+                ([1, columns as i64, rows as i64], values)
+            } else {
+                let values = (0..rows).flat_map(|r| (0..columns).map(move |c| value(r, c))).collect();
+                ([1, rows as i64, columns as i64], values)
+            };
+            let (row_stride, column_stride) = if columns_first { (1, rows) } else { (columns, 1) };
+            let view = TensorView { output: 0, first: before * column_stride, row_stride, column_stride, count };
+            let halves: Vec<f16> = values.iter().map(|&value| f16::from_f32(value)).collect();
+            for tensor in [Tensor::from_slice("a", &dims, &values), Tensor::from_slice("a", &dims, &halves)] {
+                let mut have = Vec::new();
+                gather(&view, &tensor, &kept(&chosen), &mut have);
+                prop_assert_eq!(&have, &wanted);
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Suppression of boxes that repeat a better one, on the host and, together with decoding, on a GPU.
+
+pub mod device;
+mod host;
+
+pub use host::Nms;
