@@ -7,6 +7,7 @@ use crate::postprocess::Instances;
 use crate::postprocess::suppress::device::DeviceDetections;
 use crate::video::{Format, FramePool, GpuFrame};
 use crate::vision::geometry::Letterbox;
+use crate::vision::keypoints::KeypointModel;
 use crate::vision::overlay::Style;
 
 /// Made for one format, one context, and the names of the classes.
@@ -19,8 +20,13 @@ pub struct GpuPainter {
 }
 
 impl GpuPainter {
-    pub fn new(context: &Context, format: &Format, labels: &[String]) -> Result<Self> {
-        let overlay = Overlay::new(context, format.target(), labels)?;
+    pub fn new(
+        context: &Context,
+        format: &Format,
+        labels: &[String],
+        keypoints: Option<&KeypointModel>,
+    ) -> Result<Self> {
+        let overlay = Overlay::new(context, format.target(), labels, keypoints)?;
         Ok(GpuPainter { context: context.clone(), overlay, stream: None })
     }
 
@@ -52,7 +58,9 @@ impl GpuPainter {
         frame.order(stream)?;
         let begin = stream.begin_timing();
         // SAFETY: as above; what was launched before was waited for.
-        unsafe { self.overlay.launch_for(stream, &frame.planes, &instances.boxes, style) }?;
+        unsafe {
+            self.overlay.launch_for(stream, &frame.planes, &instances.boxes, instances.keypoints.as_ref(), style)
+        }?;
         stream.end_timing(begin);
         stream.record()?.wait()
     }
