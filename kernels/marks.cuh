@@ -22,4 +22,14 @@ struct Mark {
 
 static_assert(sizeof(Mark) == 64, "mirrored by vision::overlay::Mark");
 
+// A line with round ends, or a disc where both ends are one; nothing where its width is 0.
+struct alignas(16) Stroke {
+    int32_t from_x, from_y, to_x, to_y;
+    uint32_t width;
+    Sample paper;
+    uint32_t unused[2];
+};
+
+static_assert(sizeof(Stroke) == 32, "mirrored by vision::overlay::Stroke");
+
 __device__ inline bool is_empty(const Rect &rect) { return rect.left >= rect.right || rect.top >= rect.bottom; }

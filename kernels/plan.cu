@@ -1,3 +1,8 @@
+// plan_strokes: what was found and gathered -> strokes for overlay.cu
+//   in    found and keypoints [found][points][dims]; edges: pairs of points that lines join
+//   out   of each of `limit` objects its lines, then its points, the weakest object first; what is not seen has no width
+//   grid  a thread for each stroke
+//   math  that of src/vision/keypoints.rs and src/vision/overlay/strokes.rs, which are the twin
 // plan_marks: what was found -> marks for overlay.cu, and the glyphs of their texts.
 //   in    found: how many, then each, best first; names of classes as glyphs
 //   out   `limit` marks, *count of them for the detections, the weakest first; what shows nothing is empty, and so are the
@@ -186,4 +191,59 @@ extern "C" __global__ void __launch_bounds__(THREADS) plan_marks(const __grid_co
     mark.text_len = describe(p, detection, p.text + mark.text_start);
     mark.tag = tag_of(p, mark.outer, mark.text_len);
     p.marks[number] = mark;
+}
+
+struct StrokeParameters {
+    Parameters plan;
+    const float *keypoints;
+    Stroke *strokes;
+    const uint16_t *edges;
+    uint32_t edge_count, point_count;
+    uint32_t dims;
+    uint32_t line, point; // widths
+    uint32_t unused;
+};
+
+static_assert(sizeof(StrokeParameters) == 192, "mirrored in overlay.rs");
+
+__device__ inline bool is_number(float value) {
+    return value - value == 0;
+}
+
+// The pixel of a point, if it is seen: as Keypoints::map_to_frame and place of strokes.rs.
+__device__ inline bool place(const StrokeParameters &p, const float *points, uint32_t number, int32_t &x, int32_t &y) {
+    constexpr float VISIBLE = 0.25f;
+    const float *point = points + number * p.dims;
+    float across = point[0], down = point[1];
+    const float visibility = p.dims > 2 ? point[2] : 1.0f;
+    const float width = p.plan.width, height = p.plan.height;
+    if (p.plan.in_tensor) {
+        if (!is_number(across) || !is_number(down) || !is_number(visibility)) return false;
+        across = clamp((across - p.plan.left) * p.plan.scale_x, 0, width);
+        down = clamp((down - p.plan.top) * p.plan.scale_y, 0, height);
+    }
+    if (!(across > 0 && across < width && down > 0 && down < height && visibility >= VISIBLE)) return false;
+    x = int32_t(across);
+    y = int32_t(down);
+    return true;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) plan_strokes(const __grid_constant__ StrokeParameters p) {
+    const uint32_t each = p.edge_count + p.point_count, thread = blockIdx.x * THREADS + threadIdx.x;
+    const uint32_t object = thread / each, number = thread % each;
+    const uint32_t count = min(p.plan.found->count, p.plan.limit);
+    if (object >= count) return;
+    const Candidate candidate = p.plan.found->detections[object];
+    Box box = {candidate.x1, candidate.y1, candidate.x2, candidate.y2};
+    if (p.plan.in_tensor) box = to_frame(p.plan, box);
+    const bool is_edge = number < p.edge_count;
+    const uint32_t from = is_edge ? p.edges[number * 2] : number - p.edge_count;
+    const uint32_t to = is_edge ? p.edges[number * 2 + 1] : from;
+    const float *points = p.keypoints + uint64_t(object) * p.point_count * p.dims;
+    Stroke stroke = {};
+    if (is_valid(box) && place(p, points, from, stroke.from_x, stroke.from_y) && place(p, points, to, stroke.to_x, stroke.to_y)) {
+        stroke.width = is_edge ? p.line : p.point;
+        stroke.paper = sample(p.plan, color_of(is_edge ? candidate.cls : from));
+    }
+    p.strokes[(count - 1 - object) * each + number] = stroke;
 }

@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::gpu;
 use common::random::Random;
 use gsttrt::core::cuda::driver::{Context, Stream};
@@ -14,11 +16,13 @@ use gsttrt::image::Candidate;
 use gsttrt::image::device::{DevicePlane, DevicePlanes};
 use gsttrt::image::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
 use gsttrt::image::geometry::{BBox, Letterbox, ResizeMode};
+use gsttrt::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
 use gsttrt::image::overlay::kernel::Overlay;
 use gsttrt::image::overlay::{self, Style, Target};
 use gsttrt::image::preprocess::kernel::{MAX_BATCH, PreprocessKernel};
 use gsttrt::image::preprocess::{self, MAX_SIDE};
 use gsttrt::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout};
+use gsttrt::postprocess::Instances;
 use gsttrt::postprocess::suppress::device::{DeviceDetections, found_bytes};
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::U8];
@@ -288,11 +292,11 @@ fn other_planes_are_refused() {
     for (format, planes, cause) in table {
         let color = Colorimetry::default();
         let kernel = PreprocessKernel::new(&gpu.context, format, (8, 8), color, &spec).unwrap();
-        let mut overlay = Overlay::new(&gpu.context, Target { format, width: 8, height: 8, color }, &[]).unwrap();
+        let mut overlay = Overlay::new(&gpu.context, Target { format, width: 8, height: 8, color }, &[], None).unwrap();
         let (found, style) = ([detection(0, 0.5, [1.0, 1.0, 5.0, 5.0])], Style::default());
         // SAFETY: nothing is launched.
         let errors = unsafe {
-            [kernel.launch(&gpu.stream, planes, 4096), overlay.launch_for(&gpu.stream, planes, &found, &style)]
+            [kernel.launch(&gpu.stream, planes, 4096), overlay.launch_for(&gpu.stream, planes, &found, None, &style)]
         };
         for error in errors.map(Result::unwrap_err) {
             assert_eq!(error.kind(), ErrorKind::WrongType);
@@ -332,33 +336,50 @@ impl Gpu {
         let labels =
             ["person", "ünïcödé 犬", "", "a label that is longer than the narrowest of frames"].map(String::from);
         let color = self.random.colorimetry();
-        let mut kernel = Overlay::new(&self.context, picture.target(color), &labels).unwrap();
+        // Skeletons, points without lines, or neither.
+        let shape = self.random.one_of(&[None, Some((17, 3)), Some((5, 2))]);
+        let model = shape
+            .map(|(count, dims)| Arc::new(KeypointModel { shape: KeypointShape { count, dims }, names: Vec::new() }));
+        let mut kernel = Overlay::new(&self.context, picture.target(color), &labels, model.as_deref()).unwrap();
         let side = 8 + self.random.below(700) as u32;
         let frame = (picture.width as u32, picture.height as u32);
         let letterbox = Letterbox::new(frame, (side, 8 + side / 2), self.random.one_of(&ResizeMode::ALL));
         // One painter for all, as in a stream whose frames have more and fewer objects.
         for count in [detections.len() / 2, detections.len(), 0] {
             let detections = &detections[..count];
-            let of_frame: Vec<Candidate> = detections
-                .iter()
-                .map(|detection| Candidate { bbox: letterbox.to_frame(&detection.bbox), ..*detection })
-                .filter(|detection| detection.bbox.is_valid())
-                .collect();
+            let keypoints = model.clone().map(|model| {
+                let random = &mut self.random;
+                let mut number = |i: usize| match random.below(30) {
+                    0 => random.one_of(&[f32::NAN, f32::INFINITY, -1e30, 0.0]),
+                    _ if i % usize::from(model.shape.dims) == 2 => random.between(0.0, 1.0),
+                    _ => random.between(-0.1, 1.1) * side as f32,
+                };
+                let values = (0..count * model.shape.numbers()).map(&mut number).collect();
+                Keypoints { model, values }
+            });
+            let in_tensor = Instances { boxes: detections.to_vec(), keypoints };
+            let mut of_frame = in_tensor.clone();
+            of_frame.map_to_frame(&letterbox);
             // More may be found than is.
             let room = 3;
             let on_gpu = self.upload(&[found_bytes(detections), vec![0; room * size_of::<Candidate>()]].concat());
-            for (what, in_frame) in [("the host", detections), ("the GPU", &of_frame)] {
+            let values = in_tensor.keypoints.as_ref().map_or(&[][..], |keypoints| &keypoints.values);
+            let points = self.upload(&[bytemuck::cast_slice(values), &[0; 4]].concat());
+            for (what, in_frame) in [("the host", &in_tensor), ("the GPU", &of_frame)] {
                 let (mut wanted, mut twin) = (picture.clone(), overlay::Overlay::default());
-                wanted.draw(color, |frame| twin.draw(frame, in_frame, &labels, style));
+                let points_in_frame = in_frame.keypoints.as_ref();
+                wanted.draw(color, |frame| twin.draw(frame, &in_frame.boxes, points_in_frame, &labels, style));
 
                 let block = self.upload(&picture.bytes);
                 let planes = picture.on_device(&block);
-                let found =
-                    DeviceDetections { address: on_gpu.address(), limit: detections.len() + room, gathered: None };
+                let gathered = model.as_ref().map(|_| points.address());
+                let found = DeviceDetections { address: on_gpu.address(), limit: detections.len() + room, gathered };
                 // SAFETY: the block has the picture, and lives until the work is done, as does what was found.
                 unsafe {
                     match what {
-                        "the host" => kernel.launch_for(&self.stream, &planes, detections, style),
+                        "the host" => {
+                            kernel.launch_for(&self.stream, &planes, detections, in_tensor.keypoints.as_ref(), style)
+                        }
                         _ => kernel.launch(&self.stream, &planes, found, Some(&letterbox), style),
                     }
                 }

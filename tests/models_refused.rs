@@ -197,8 +197,11 @@ fn metadata_that_speaks_against_the_model() {
     let long = "x".repeat(100_000);
     let nested = format!("{}1{}", "[".repeat(30), "]".repeat(30));
     for (name, key, text, parts) in [
-        ("segment", "task", "segment", &["“segment”", "only “detect”", "Use the detection model"][..]),
-        ("pose", "task", "pose", &["“pose”"]),
+        ("segment", "task", "segment", &["“segment”", "only “detect” and “pose”", "Use the detection model"][..]),
+        ("pose", "task", "pose", &["output0 f32 1x1x6", "without kpt_shape"]),
+        ("points", "kpt_shape", "[0, 3]", &["keypoints", "“[0, 3]”", "like [17, 3]"]),
+        ("dims", "kpt_shape", "[17, 4]", &["keypoints", "“[17, 4]”"]),
+        ("shape", "kpt_shape", "17", &["keypoints", "“17”"]),
         ("obb", "task", "obb", &["“obb”"]),
         ("classify", "task", "classify", &["“classify”"]),
         ("broken", "names", "{0: 'a', 1: ", &["class names", "“{0: 'a', 1: ”", "Python dictionary"]),

@@ -17,6 +17,8 @@ pub mod detr_topk;
 pub mod detr_ultralytics;
 pub mod efficientnms;
 pub mod end_to_end;
+pub mod pose;
+pub mod pose_end_to_end;
 mod recognise;
 pub mod ssd;
 mod thresholds;
@@ -56,6 +58,8 @@ pub static HEADS: &[&HeadFormat] = &[
     &detr_topk::HEAD,
     &ssd::HEAD,
     &deepstream_yolo::HEAD,
+    &pose::HEAD,
+    &pose_end_to_end::HEAD,
 ];
 
 /// Everything about a head.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::core::tensor::DType;
 use crate::image::geometry::BBox;
+use crate::image::keypoints::KeypointModel;
 use half::f16;
 
 const ALL_PASS: f32 = 0.01;
@@ -15,7 +16,11 @@ fn descs(tensors: &[Tensor]) -> Vec<TensorDesc> {
 
 /// An input of 32x32 has cells of 8 (16 of them), 16 (4) and 32 (1): 21 rows, or 63.
 pub fn small() -> ModelHints {
-    ModelHints { input: Some((32, 32)), ..ModelHints::default() }
+    ModelHints { input: Some((32, 32)), keypoints: keypoints(2, 3), ..ModelHints::default() }
+}
+
+fn keypoints(count: u16, dims: u8) -> Option<KeypointModel> {
+    Some(KeypointModel { shape: KeypointShape { count, dims }, names: Vec::new() })
 }
 
 fn decoded(
@@ -267,6 +272,12 @@ fn ultralytics(classes: usize, head: &str) -> ModelHints {
     }
 }
 
+/// What Ultralytics' metadata say of a model for poses of one class.
+fn pose_model(count: u16, dims: u8, end_to_end: bool) -> ModelHints {
+    let keypoints = keypoints(count, dims);
+    ModelHints { task: "pose".into(), keypoints, end_to_end, ..ultralytics(1, "Pose") }
+}
+
 fn labelled(classes: usize, size: u32) -> ModelHints {
     ModelHints { classes: Some(classes), ..at(size) }
 }
@@ -321,6 +332,14 @@ fn models_are_recognised() {
         (&yolox::HEAD, &["output f32 1x3549x85"], at(416)),
         (&deepstream_yolo::HEAD, &["output f32 1x8400x6"], labelled(80, 640)),
         (&deepstream_yolo::HEAD, &["output f32 1x25200x6"], labelled(80, 640)),
+        // Pose.
+        (&pose::HEAD, &["output0 f32 1x56x2100"], pose_model(17, 3, false)),
+        (&pose::HEAD, &["output0 f16 1x56x2100"], pose_model(17, 3, false)),
+        (&pose::HEAD, &["output0 f32 1x39x2100"], pose_model(17, 2, false)),
+        (&pose::HEAD, &["output0 f32 ?x56x?"], pose_model(17, 3, false)),
+        (&pose_end_to_end::HEAD, &["output0 f32 1x300x57"], pose_model(17, 3, true)),
+        (&pose_end_to_end::HEAD, &["output0 f32 1x300x57"], pose_model(17, 3, false)),
+        (&pose_end_to_end::HEAD, &["output0 f32 1x2100x57"], pose_model(17, 3, true)),
         // By their names.
         (
             &efficientnms::HEAD,
@@ -387,8 +406,16 @@ fn models_that_are_not_recognised() {
         ),
         (&["output0 f32 1x8400x85"], labelled(3, 640), "yolov8-transposed with 81 classes, for 3 labels."),
         (&["output0 f32 1x84x8400"], labelled(91, 640), "has 80 classes as yolov8, against 91 labels."),
-        (&["output0 f32 1x84x2100"], task("segment"), "Its task is “segment”, and only “detect” is supported."),
-        (&["output0 f32 1x1000"], task("classify"), "Its task is “classify”, and only “detect” is supported."),
+        (
+            &["output0 f32 1x84x2100"],
+            task("segment"),
+            "Its task is “segment”, and only “detect” and “pose” are supported.",
+        ),
+        (
+            &["output0 f32 1x1000"],
+            task("classify"),
+            "Its task is “classify”, and only “detect” and “pose” are supported.",
+        ),
         (&[], at(640), "No layout fits"),
         (
             &["output0 f32 1x1000"],
@@ -405,6 +432,15 @@ fn models_that_are_not_recognised() {
         (&["dets f32 1x300x4", "labels f32 1x300x91"], at(560), "No layout fits"),
         (&["904 f32 1x8400x4", "913 f32 1x8400x80"], at(640), "No layout fits"),
         (&["dets f32 1x100x5", "labels i64 1x100"], at(640), "No layout fits"),
+        // Keypoints that the outputs do not have room for, or that nobody tells of.
+        (&["output0 f32 1x56x2100"], pose_model(20, 3, false), "with kpt_shape [20, 3] in the model's metadata."),
+        (&["output0 f32 1x56x2100"], pose_model(10, 3, false), "has 22 classes as pose, against 1 label."),
+        (&["output0 f32 1x300x57"], pose_model(16, 3, true), "with kpt_shape [16, 3] in the model's metadata."),
+        (
+            &["output0 f32 1x56x2100"],
+            ModelHints { keypoints: None, ..pose_model(17, 3, false) },
+            "without kpt_shape in the model's metadata.",
+        ),
         // Names without the dimensions that go with them.
         (&["labels i64 300", "boxes f32 300x4", "scores f32 300"], at(640), "No layout fits"),
         (&["labels i64 1x300", "boxes f32 1x200x4", "scores f32 1x300"], at(640), "No layout fits"),
@@ -442,6 +478,32 @@ fn a_choice_must_fit() {
             }
         }
     }
+}
+
+#[test]
+fn a_head_is_for_one_task() {
+    let error =
+        recognise(Some(&yolov8::HEAD), &model(&["output0 f32 1x56x2100"]), &pose_model(17, 3, false)).unwrap_err();
+    assert!(error.message().contains("layout=yolov8 is for the task “detect”, and the model's is “pose”"), "{error}");
+    // Without metadata the user may choose; the shape of the keypoints is still needed.
+    let outputs = model(&["output0 f32 1x56x2100"]);
+    let bare = ModelHints { keypoints: keypoints(17, 3), ..at(320) };
+    assert_eq!(recognise(Some(&pose::HEAD), &outputs, &bare), Ok(&pose::HEAD));
+    let error = recognise(Some(&pose::HEAD), &outputs, &at(320)).unwrap_err();
+    assert!(error.message().contains("without kpt_shape"), "{error}");
+}
+
+#[test]
+fn keypoints_lie_behind_the_classes() {
+    let view = |outputs: &[&str], hints: &ModelHints| {
+        Decoder::new(None, &model(outputs), hints).unwrap().keypoints().unwrap().1
+    };
+    let dense = view(&["output0 f32 1x56x2100"], &pose_model(17, 3, false));
+    assert_eq!((dense.first, dense.row_stride, dense.column_stride, dense.count), (5 * 2100, 1, 2100, 51));
+    let rows = view(&["output0 f32 1x300x57"], &pose_model(17, 3, true));
+    assert_eq!((rows.first, rows.row_stride, rows.column_stride, rows.count), (6, 57, 1, 51));
+    let boxes = Decoder::new(None, &model(&["output0 f32 1x84x8400"]), &at(640)).unwrap();
+    assert_eq!(boxes.keypoints(), None);
 }
 
 #[test]

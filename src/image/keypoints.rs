@@ -26,6 +26,36 @@ pub struct KeypointModel {
     pub names: Vec<String>,
 }
 
+/// The pairs of points that lines join in a body of COCO's 17 points.
+static COCO: [[u16; 2]; 19] = [
+    [15, 13],
+    [13, 11],
+    [16, 14],
+    [14, 12],
+    [11, 12],
+    [5, 11],
+    [6, 12],
+    [5, 6],
+    [5, 7],
+    [6, 8],
+    [7, 9],
+    [8, 10],
+    [1, 2],
+    [0, 1],
+    [0, 2],
+    [1, 3],
+    [2, 4],
+    [3, 5],
+    [4, 6],
+];
+
+impl KeypointModel {
+    /// The lines of the skeleton; none where it is not known which there are.
+    pub fn edges(&self) -> &'static [[u16; 2]] {
+        if self.shape.count == 17 { &COCO } else { &[] }
+    }
+}
+
 /// The keypoints of all objects of a frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Keypoints {

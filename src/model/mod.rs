@@ -485,6 +485,34 @@ mod tests {
     }
 
     #[test]
+    fn keypoints_are_a_shape_and_names() {
+        let of = |entries: &[(&str, &str)]| {
+            keypoints(&entries.iter().map(|(key, text)| (key.to_string(), text.to_string())).collect())
+        };
+        assert_eq!(of(&[]).unwrap(), None);
+        let shape = KeypointShape { count: 2, dims: 3 };
+        for (names, wanted) in [
+            ("{0: ['nose', 'tail']}", &["nose", "tail"][..]),
+            ("['nose', 'tail']", &["nose", "tail"]),
+            ("{0: ['nose']}", &[]),
+            ("{0: 7}", &[]),
+            ("{", &[]),
+        ] {
+            let model = of(&[("kpt_shape", "[2, 3]"), ("kpt_names", names)]).unwrap().unwrap();
+            assert_eq!(
+                (model.shape, model.names),
+                (shape, wanted.iter().map(|name| name.to_string()).collect()),
+                "{names}"
+            );
+        }
+        for text in ["", "[]", "[17]", "[0, 3]", "[17, 1]", "[17, 4]", "[1001, 3]", "[-1, 3]", "[17.0, 3]", "['a', 3]"]
+        {
+            let error = of(&[("kpt_shape", text)]).unwrap_err();
+            assert!(error.message().contains("kpt_shape"), "{error}");
+        }
+    }
+
+    #[test]
     fn the_picture_is_found_among_inputs() {
         let sizes = TensorDesc::new("orig_target_sizes", DType::I64, &[-1, 2]);
         let nchw = TensorDesc::new("images", DType::F32, &[1, 3, 64, 64]);

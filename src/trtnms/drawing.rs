@@ -56,7 +56,7 @@ impl Drawing {
             return processor.find(tensors, letterbox).map(|()| Painted::No);
         };
         let Drawing { format, painter, pool, .. } = self;
-        let painter = painter_in(painter, &context, format, &processor.labels)?;
+        let painter = painter_in(painter, &context, format, &processor.labels, processor.instances())?;
         let stream = processor.stream(tensors, &context)?;
         let mut copy = None;
         let mut find_and_paint = || {
@@ -78,13 +78,15 @@ impl Drawing {
     }
 
     /// A copy of a frame in memory of the same kind.
-    pub fn copy(&mut self, buffer: &gst::BufferRef, labels: &[String]) -> Result<gst::Buffer> {
+    pub fn copy(&mut self, buffer: &gst::BufferRef, processor: &Postprocessor) -> Result<gst::Buffer> {
         let Drawing { format, pool, painter, .. } = self;
         let context = context_of(buffer)?;
         let pool = pool_in(pool, context.as_ref(), format)?;
         match &context {
             // By who paints on it, so that the host waits once for both.
-            Some(context) => painter_in(painter, context, format, labels)?.copy(buffer, pool),
+            Some(context) => {
+                painter_in(painter, context, format, &processor.labels, processor.instances())?.copy(buffer, pool)
+            }
             None => pool.copy(buffer),
         }
     }
@@ -99,9 +101,9 @@ impl Drawing {
     ) -> Result<()> {
         let Drawing { format, overlay, painter, .. } = self;
         if let Some(frame) = format.on_gpu(buffer, true)? {
-            return painter_in(painter, &frame.context, format, labels)?.paint(&frame, instances, style);
+            return painter_in(painter, &frame.context, format, labels, instances)?.paint(&frame, instances, style);
         }
-        format.draw(buffer, |frame| overlay.draw(frame, &instances.boxes, labels, style))
+        format.draw(buffer, |frame| overlay.draw(frame, &instances.boxes, instances.keypoints.as_ref(), labels, style))
     }
 
     /// Frames go back to their pools after a failure; nobody may be at work on them then.
@@ -149,10 +151,16 @@ fn painter_in<'a>(
     context: &Context,
     format: &Format,
     labels: &[String],
+    instances: &Instances,
 ) -> Result<&'a mut GpuPainter> {
     painter.take_if(|painter| painter.context() != context);
     match painter {
         Some(painter) => Ok(painter),
-        none => Ok(none.insert(GpuPainter::new(context, format, labels)?)),
+        none => Ok(none.insert(GpuPainter::new(
+            context,
+            format,
+            labels,
+            instances.keypoints.as_ref().map(|keypoints| &*keypoints.model),
+        )?)),
     }
 }

@@ -581,7 +581,7 @@ impl BaseTransformImpl for TrtNms {
         let State { postprocessor, drawing, task, .. } = state;
         match (task, postprocessor) {
             (Some(Task { draw: Some(_), .. }), Some(postprocessor)) if !ours => {
-                let copy = drawing.copy(buffer, &postprocessor.labels).map_err(|error| {
+                let copy = drawing.copy(buffer, postprocessor).map_err(|error| {
                     drawing.settle();
                     self.report(error)
                 })?;

@@ -4,6 +4,7 @@ use crate::core::cuda::driver::{Context, Stream, StreamRole};
 use crate::core::error::Result;
 use crate::gst::video::{Format, FramePool, GpuFrame};
 use crate::image::geometry::Letterbox;
+use crate::image::keypoints::KeypointModel;
 use crate::image::overlay::Style;
 use crate::image::overlay::kernel::Overlay;
 use crate::postprocess::Instances;
@@ -19,8 +20,13 @@ pub struct GpuPainter {
 }
 
 impl GpuPainter {
-    pub fn new(context: &Context, format: &Format, labels: &[String]) -> Result<Self> {
-        let overlay = Overlay::new(context, format.target(), labels)?;
+    pub fn new(
+        context: &Context,
+        format: &Format,
+        labels: &[String],
+        keypoints: Option<&KeypointModel>,
+    ) -> Result<Self> {
+        let overlay = Overlay::new(context, format.target(), labels, keypoints)?;
         Ok(GpuPainter { context: context.clone(), overlay, stream: None })
     }
 
@@ -52,7 +58,9 @@ impl GpuPainter {
         frame.order(stream)?;
         let begin = stream.begin_timing();
         // SAFETY: as above; what was launched before was waited for.
-        unsafe { self.overlay.launch_for(stream, &frame.planes, &instances.boxes, style) }?;
+        unsafe {
+            self.overlay.launch_for(stream, &frame.planes, &instances.boxes, instances.keypoints.as_ref(), style)
+        }?;
         stream.end_timing(begin);
         stream.record()?.wait()
     }

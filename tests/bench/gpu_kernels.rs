@@ -202,7 +202,7 @@ fn main() -> Result<()> {
                 })
                 .collect();
             let target = Target { format, width: WIDTH as u32, height: HEIGHT as u32, color };
-            let mut kernel = Overlay::new(&context, target, &["person".into()])?;
+            let mut kernel = Overlay::new(&context, target, &["person".into()], None)?;
             let bytes = found_bytes(&boxes);
             let mut block = DevicePool::new(&context).take(bytes.len())?;
             block.write(&bytes)?;

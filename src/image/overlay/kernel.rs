@@ -20,13 +20,18 @@ use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::image::Candidate;
 use crate::image::frame::PixelFormat;
 use crate::image::geometry::Letterbox;
-use crate::image::overlay::{Font, Mark, Style, Target};
+use crate::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
+use crate::image::overlay::{self, Font, Mark, Stroke, Style, Target};
 
 /// Threads of a block, as in the kernels.
 const THREADS: u32 = 128;
 /// Blocks that paint: for so many marks at a time, four sides and a tag of each, and pieces of each of these. So many a GPU
 /// works on at once, and they are not too many to start for nothing.
 const GRID: (u32, u32, u32) = (128, 5, 2);
+/// The part of a mark that is its tag, behind its sides.
+const TAG: u32 = 4;
+/// Cells that a block of strokes paints, across and down.
+const TILE: (u32, u32) = (16, THREADS / 16);
 /// In front of the marks: how many there are.
 const HEADER: usize = 64;
 /// " 100%", and "#" with the greatest class.
@@ -48,6 +53,7 @@ pub struct Overlay {
     planned: Option<DeviceBlock>,
     /// What the host found.
     staging: Option<Mapped>,
+    skeletons: Option<Skeletons>,
 }
 
 /// `Parameters` of `plan.cu`.
@@ -95,24 +101,73 @@ struct Parameters {
     strides: [u32; 3],
     glyph_width: u32,
     glyph_height: u32,
+    first_part: u32,
+}
+
+/// `StrokeParameters` of `plan.cu`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct PlanStrokeParameters {
+    plan: PlanParameters,
+    keypoints: u64,
+    strokes: u64,
+    edges: u64,
+    edge_count: u32,
+    point_count: u32,
+    dims: u32,
+    line: u32,
+    point: u32,
     unused: u32,
 }
 
+/// `StrokeParameters` of `overlay.cu`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct StrokeParameters {
+    planes: [u64; 3],
+    count: u64,
+    strokes: u64,
+    strides: [u32; 3],
+    each: u32,
+    width: u32,
+    height: u32,
+}
+
+/// Draws skeletons.
+struct Skeletons {
+    plan: Function,
+    paint: Function,
+    shape: KeypointShape,
+    edges: &'static [[u16; 2]],
+    /// The edges on the GPU.
+    table: DeviceBlock,
+    /// What is planned.
+    strokes: Option<DeviceBlock>,
+}
+
+const _: () = assert!(
+    size_of::<Stroke>() == 32 && size_of::<PlanStrokeParameters>() == 192 && size_of::<StrokeParameters>() == 64
+);
 const _: () = assert!(size_of::<Mark>() == 64 && size_of::<PlanParameters>() == 144 && size_of::<Parameters>() == 80);
 
 impl Overlay {
-    /// For frames like `target`; `labels` by class, as the twin takes them.
+    /// For frames like `target`; `labels` by class, as the twin takes them; `keypoints` are those of the model, if it finds any.
     ///
     /// # Errors
     /// `Run`, where the GPU has no memory left or cannot load the kernels.
-    pub fn new(context: &Context, target: Target, labels: &[String]) -> Result<Self> {
+    pub fn new(
+        context: &Context,
+        target: Target,
+        labels: &[String],
+        keypoints: Option<&KeypointModel>,
+    ) -> Result<Self> {
         let name = match target.format {
-            PixelFormat::Nv12 => "overlay_nv12",
-            PixelFormat::P010 => "overlay_p010",
-            PixelFormat::I420 => "overlay_i420",
-            PixelFormat::Gray8 => "overlay_packed1",
-            PixelFormat::Rgb | PixelFormat::Bgr => "overlay_packed3",
-            PixelFormat::Rgba | PixelFormat::Bgra | PixelFormat::Rgbx | PixelFormat::Bgrx => "overlay_packed4",
+            PixelFormat::Nv12 => "nv12",
+            PixelFormat::P010 => "p010",
+            PixelFormat::I420 => "i420",
+            PixelFormat::Gray8 => "packed1",
+            PixelFormat::Rgb | PixelFormat::Bgr => "packed3",
+            PixelFormat::Rgba | PixelFormat::Bgra | PixelFormat::Rgbx | PixelFormat::Bgrx => "packed4",
         };
         let mut font = None;
         let font = Font::for_frame(&mut font, target.width, target.height);
@@ -158,9 +213,28 @@ impl Overlay {
             glyph_height: font.height,
             ..Parameters::default()
         };
+        let skeletons = match keypoints {
+            Some(model) => {
+                let edges = model.edges();
+                let mut table = pool.take(size_of_val(edges).max(1))?;
+                if !edges.is_empty() {
+                    table.write(cast_slice(edges))?;
+                }
+                Some(Skeletons {
+                    plan: context.module(PLAN)?.function("plan_strokes")?,
+                    paint: context.module(OVERLAY)?.function(&format!("strokes_{name}"))?,
+                    shape: model.shape,
+                    edges,
+                    table,
+                    strokes: None,
+                })
+            }
+            None => None,
+        };
         Ok(Overlay {
+            skeletons,
             plan: context.module(PLAN)?.function("plan_marks")?,
-            paint: context.module(OVERLAY)?.function(name)?,
+            paint: context.module(OVERLAY)?.function(&format!("overlay_{name}"))?,
             target,
             plan_parameters,
             parameters,
@@ -226,8 +300,16 @@ impl Overlay {
         // what is found are as the caller says.
         unsafe {
             stream.launch(&self.plan, Launch { grid, block, shared: 0 }, &plan)?;
-            let grid = (GRID.0.min(plan.limit), GRID.1, GRID.2);
-            stream.launch(&self.paint, Launch { grid, block, shared: 0 }, &paint)
+            let blocks = GRID.0.min(plan.limit);
+            let shape = |parts| Launch { grid: (blocks, parts, GRID.2), block, shared: 0 };
+            match (&mut self.skeletons, found.gathered) {
+                (Some(skeletons), Some(keypoints)) => {
+                    stream.launch(&self.paint, shape(TAG), &paint)?;
+                    skeletons.launch(stream, &self.pool, &plan, &paint, keypoints)?;
+                    stream.launch(&self.paint, shape(GRID.1 - TAG), &Parameters { first_part: TAG, ..paint })
+                }
+                _ => stream.launch(&self.paint, shape(GRID.1), &paint),
+            }
         }
     }
 
@@ -243,9 +325,12 @@ impl Overlay {
         stream: &Stream,
         planes: &[DevicePlane],
         detections: &[Candidate],
+        keypoints: Option<&Keypoints>,
         style: &Style,
     ) -> Result<()> {
-        let bytes = found_bytes(detections);
+        let mut bytes = found_bytes(detections);
+        let points = bytes.len();
+        bytes.extend_from_slice(keypoints.map_or(&[], |keypoints| cast_slice(&keypoints.values)));
         self.staging.take_if(|staging| staging.bytes() < bytes.len());
         if self.staging.is_none() {
             self.staging = Some(Mapped::new(stream.context(), bytes.len().next_power_of_two().max(4096))?);
@@ -253,7 +338,8 @@ impl Overlay {
         let staging = self.staging.as_mut().expect("just put there");
         staging.host_mut()[..bytes.len()].copy_from_slice(&bytes);
         counters::uploaded(bytes.len());
-        let found = DeviceDetections { address: staging.address(), limit: detections.len(), gathered: None };
+        let gathered = keypoints.map(|_| staging.address() + points as u64);
+        let found = DeviceDetections { address: staging.address(), limit: detections.len(), gathered };
         // SAFETY: as the caller says.
         unsafe { self.launch(stream, planes, found, None, style) }
     }
@@ -265,5 +351,56 @@ impl Overlay {
             self.planned = Some(self.pool.take(bytes)?);
         }
         Ok(self.planned.as_ref().expect("just put there").address())
+    }
+}
+
+impl Skeletons {
+    /// Queues planning and painting, with the parameters of the marks and where the keypoints are.
+    ///
+    /// # Safety
+    /// As [`Overlay::launch`].
+    unsafe fn launch(
+        &mut self,
+        stream: &Stream,
+        pool: &DevicePool,
+        marks: &PlanParameters,
+        paint: &Parameters,
+        keypoints: u64,
+    ) -> Result<()> {
+        let (edge_count, point_count) = (self.edges.len() as u32, u32::from(self.shape.count));
+        let each = edge_count + point_count;
+        let all = marks.limit * each;
+        let bytes = all as usize * size_of::<Stroke>();
+        let strokes = match self.strokes.take_if(|block| block.bytes() >= bytes) {
+            Some(block) => block,
+            None => pool.take(bytes)?,
+        };
+        let strokes = self.strokes.insert(strokes).address();
+        let (line, point) = overlay::widths(marks.line);
+        let plan = PlanStrokeParameters {
+            plan: *marks,
+            keypoints,
+            strokes,
+            edges: self.table.address(),
+            edge_count,
+            point_count,
+            dims: self.shape.dims.into(),
+            line,
+            point,
+            unused: 0,
+        };
+        let Parameters { planes, count, strides, .. } = *paint;
+        let paint =
+            StrokeParameters { planes, count, strokes, strides, each, width: marks.width, height: marks.height };
+        // Cells of chroma, where there are any.
+        let cell = if marks.is_rgb == 1 || marks.is_gray == 1 { 1 } else { 2 };
+        let tiles = (marks.width.div_ceil(TILE.0 * cell), marks.height.div_ceil(TILE.1 * cell), 1);
+        let block = (THREADS, 1, 1);
+        // SAFETY: the kernels take these parameters; the rest as the caller says.
+        unsafe {
+            let grid = (all.div_ceil(THREADS), 1, 1);
+            stream.launch(&self.plan, Launch { grid, block, shared: 0 }, &plan)?;
+            stream.launch(&self.paint, Launch { grid: tiles, block, shared: 0 }, &paint)
+        }
     }
 }

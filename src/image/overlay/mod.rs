@@ -5,14 +5,15 @@
 //! The CUDA kernels take the same two steps and are compared with both bit by bit, which is easy to hold because **no mark
 //! reads the frame: every sample takes the value of the last mark that touches it**, whoever computes it in which order.
 //!
-//! The order is: outlines from the weakest detection to the strongest, then tags likewise. So strong boxes lie on weak
-//! ones, and no outline ever crosses a text.
+//! The order is: outlines from the weakest detection to the strongest, then skeletons likewise ([`Stroke`]s), then tags. So
+//! strong boxes lie on weak ones, and no outline ever crosses a text.
 
 mod color;
 mod font;
 pub mod kernel;
 mod paint;
 mod plan;
+mod strokes;
 #[cfg(test)]
 mod tests;
 
@@ -20,9 +21,12 @@ pub use color::{Sample, class_color};
 pub use font::Font;
 pub use paint::paint;
 pub use plan::{Mark, Plan, Rect, Target};
+pub use strokes::Stroke;
+pub(crate) use strokes::widths;
 
 use super::Candidate;
 use super::frame::FrameMut;
+use super::keypoints::Keypoints;
 
 /// What to draw of each detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,7 @@ impl Default for Style {
 #[derive(Debug, Default)]
 pub struct Overlay {
     marks: Vec<Mark>,
+    strokes: Vec<Stroke>,
     text: Vec<u16>,
     label: String,
     font: Option<Font>,
@@ -50,7 +55,14 @@ pub struct Overlay {
 
 impl Overlay {
     /// `detections` in pixels of the frame, the best score first; `labels` by class, `#7` where there is none.
-    pub fn draw(&mut self, frame: &mut FrameMut, detections: &[Candidate], labels: &[String], style: &Style) {
-        paint(frame, &self.plan(Target::of(frame), detections, labels, style));
+    pub fn draw(
+        &mut self,
+        frame: &mut FrameMut,
+        detections: &[Candidate],
+        keypoints: Option<&Keypoints>,
+        labels: &[String],
+        style: &Style,
+    ) {
+        paint(frame, &self.plan(Target::of(frame), detections, keypoints, labels, style));
     }
 }

@@ -3,7 +3,7 @@
 use std::array;
 
 use super::color::Sample;
-use super::{Mark, Plan, Rect};
+use super::{Mark, Plan, Rect, Target};
 use crate::image::frame::{FrameMut, PixelFormat, PlaneMut};
 
 /// Paints a plan that was made for this frame's format and size. Bytes beyond a row's width are left alone.
@@ -11,6 +11,12 @@ pub fn paint(frame: &mut FrameMut, plan: &Plan) {
     for mark in plan.marks {
         for side in mark.sides() {
             fill(frame, &side, &mark.paper);
+        }
+    }
+    let target = Target::of(frame);
+    for stroke in plan.strokes {
+        for row in stroke.rows(&target) {
+            fill(frame, &row, &stroke.paper);
         }
     }
     for mark in plan.marks.iter().filter(|mark| !mark.tag.is_empty()) {

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use bytemuck::{Pod, Zeroable};
 
 use super::color::{Sample, class_color, ink_on, sample};
-use super::{Font, Overlay, Style};
+use super::{Font, Overlay, Stroke, Style, strokes};
 use crate::image::frame::{Colorimetry, FrameMut, PixelFormat};
+use crate::image::keypoints::Keypoints;
 use crate::image::{Candidate, label_text};
 
 /// What a plan must know of the frame it is for.
@@ -82,10 +83,11 @@ impl Mark {
     }
 }
 
-/// All that is painted on one frame, in the order of painting: all outlines, then all tags.
+/// All that is painted on one frame, in the order of painting: all outlines, then all strokes, then all tags.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
     pub marks: &'a [Mark],
+    pub strokes: &'a [Stroke],
     /// Glyphs of all tags, as [`Font::glyph`] numbers them.
     pub text: &'a [u16],
     pub font: &'a Font,
@@ -122,10 +124,21 @@ fn margin(font: &Font) -> u32 {
 
 impl Overlay {
     /// Boxes that are no boxes, and those wholly outside the frame, make no mark.
-    pub fn plan(&mut self, target: Target, detections: &[Candidate], labels: &[String], style: &Style) -> Plan<'_> {
-        let Overlay { marks, text, label, font } = self;
+    pub fn plan(
+        &mut self,
+        target: Target,
+        detections: &[Candidate],
+        keypoints: Option<&Keypoints>,
+        labels: &[String],
+        style: &Style,
+    ) -> Plan<'_> {
+        let Overlay { marks, strokes, text, label, font } = self;
         let font = Font::for_frame(font, target.width, target.height);
         marks.clear();
+        strokes.clear();
+        if let Some(keypoints) = keypoints {
+            strokes::plan(strokes, &target, detections, keypoints, style);
+        }
         text.clear();
         for detection in detections.iter().rev() {
             let Some((outer, inner)) = outline(detection, &target, style) else { continue };
@@ -140,7 +153,7 @@ impl Overlay {
             }
             marks.push(mark);
         }
-        Plan { marks, text, font }
+        Plan { marks, strokes, text, font }
     }
 }
 

@@ -1,10 +1,13 @@
 //! Whole pictures: small ones by hand, any others against a slow painter that works as the kernel does.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::image::frame::{Colorimetry, Matrix, PixelFormat, PlaneMut};
 use crate::image::geometry::BBox;
+use crate::image::keypoints::{KeypointModel, KeypointShape};
 
 const PADDING: [u8; 5] = [0xA5; 5];
 
@@ -35,7 +38,17 @@ impl Picture {
     }
 
     fn draw(&mut self, detections: &[Candidate], labels: &[String], style: &Style) {
-        Overlay::default().draw(&mut self.frame(), detections, labels, style);
+        self.draw_poses(detections, None, labels, style);
+    }
+
+    fn draw_poses(
+        &mut self,
+        detections: &[Candidate],
+        keypoints: Option<&Keypoints>,
+        labels: &[String],
+        style: &Style,
+    ) {
+        Overlay::default().draw(&mut self.frame(), detections, keypoints, labels, style);
     }
 
     /// Sample `x`, `y` of a plane, in bytes.
@@ -84,6 +97,13 @@ impl Picture {
                     .marks
                     .iter()
                     .rfind(|mark| any_pixel(&pixels, |x, y| holds(&mark.outer, x, y) && !holds(&mark.inner, x, y)));
+                let stroke =
+                    plan.strokes.iter().rfind(|stroke| any_pixel(&pixels, |x, y| stroke.touches(x as i32, y as i32)));
+                if let (None, Some(stroke)) = (tag, stroke) {
+                    let bytes = self.bytes_of(plane, |i| stroke.paper[i]);
+                    self.sample(plane, x, y).copy_from_slice(&bytes);
+                    continue;
+                }
                 let Some(mark) = tag.or(outline) else { continue };
                 let coverage = if tag.is_some() && plane == 0 { coverage(plan, mark, x, y) } else { 0.0 };
                 let mix = |i: usize| f32::from(mark.paper[i]) * (1.0 - coverage) + f32::from(mark.ink[i]) * coverage;
@@ -173,7 +193,7 @@ fn what_is_no_box_or_outside_leaves_the_frame_alone() {
 fn tag_of(width: u32, height: u32, bbox: [f32; 4], label: &str) -> ([u32; 4], usize) {
     let mut overlay = Overlay::default();
     let target = Picture::new(PixelFormat::Gray8, width, height).target;
-    let plan = overlay.plan(target, &[detection(0, 0.874, bbox)], &[label.into()], &Style::default());
+    let plan = overlay.plan(target, &[detection(0, 0.874, bbox)], None, &[label.into()], &Style::default());
     let Rect { left, top, right, bottom } = plan.marks[0].tag;
     ([left, top, right, bottom], plan.text.len())
 }
@@ -197,7 +217,7 @@ fn labels_are_name_and_percent() {
     let text = |class, score| {
         let mut overlay = Overlay::default();
         let target = Picture::new(PixelFormat::Gray8, 200, 100).target;
-        overlay.plan(target, &[detection(class, score, [0.0, 50.0, 9.0, 60.0])], &labels, &Style::default());
+        overlay.plan(target, &[detection(class, score, [0.0, 50.0, 9.0, 60.0])], None, &labels, &Style::default());
         overlay.label
     };
     assert_eq!(text(0, 0.874), "cat 87%");
@@ -211,10 +231,51 @@ fn lines_suit_the_frame() {
         let mut overlay = Overlay::default();
         let bbox = [0.0, 0.0, width as f32, height as f32];
         let target = Target { width, height, ..Picture::new(PixelFormat::Gray8, 1, 1).target };
-        let plan = overlay.plan(target, &[detection(0, 0.5, bbox)], &[], &Style::default());
+        let plan = overlay.plan(target, &[detection(0, 0.5, bbox)], None, &[], &Style::default());
         plan.marks[0].inner.left
     };
     assert_eq!([line(1, 1), line(640, 360), line(1920, 1080), line(2160, 3840), line(8192, 8192)], [1, 2, 3, 6, 22]);
+}
+
+#[test]
+fn a_skeleton_is_lines_and_points() {
+    let shape = KeypointShape { count: 17, dims: 3 };
+    let model = Arc::new(KeypointModel { shape, names: Vec::new() });
+    let mut values = vec![0.0; shape.numbers()];
+    // The left knee and ankle, joined by a line; an eye that is not seen, and an ear beyond the edge.
+    for (point, numbers) in
+        [(13, [5.5, 5.5, 1.0]), (15, [5.5, 15.5, 0.25]), (1, [9.5, 9.5, 0.24]), (3, [0.0, 9.5, 1.0])]
+    {
+        values[point * 3..][..3].copy_from_slice(&numbers);
+    }
+    let keypoints = Keypoints { model, values };
+    let mut picture = Picture::new(PixelFormat::Gray8, 20, 20);
+    let target = picture.target;
+    picture.draw_poses(&[detection(2, 0.9, [0.0, 0.0, 20.0, 20.0])], Some(&keypoints), &[], &lines(1));
+    let [line, knee, ankle] = [2, 13, 15].map(|color| color::sample(class_color(color), &target)[0]);
+    let mut column = |x: u32| (3..18).map(|y| picture.sample(0, x, y)[0]).collect::<Vec<_>>();
+    let points = [vec![7], vec![knee; 3], vec![line; 7], vec![ankle; 3], vec![7]].concat();
+    assert_eq!(column(5), points);
+    let beside = [vec![7], vec![knee; 3], vec![7; 7], vec![ankle; 3], vec![7]].concat();
+    assert_eq!((column(4), column(6)), (beside.clone(), beside));
+    assert_eq!((column(9), column(1)), (vec![7; 15], vec![7; 15]), "what is not seen is not drawn");
+}
+
+proptest! {
+    /// Rows of a stroke are all pixels that it touches, and no others.
+    #[test]
+    fn rows_of_strokes_are_what_they_touch(
+        (from, to) in ((0..40i32, 0..30i32), (0..40i32, 0..30i32)),
+        width in 0..12u32,
+    ) {
+        let stroke = Stroke { from: from.into(), to: to.into(), width, ..Stroke::default() };
+        let target = Picture::new(PixelFormat::Gray8, 40, 30).target;
+        let rows: Vec<Rect> = stroke.rows(&target).collect();
+        for (x, y) in (0..30).flat_map(|y| (0..40).map(move |x| (x, y))) {
+            let painted = rows.iter().any(|row| holds(row, x, y));
+            prop_assert_eq!(painted, stroke.touches(x as i32, y as i32), "{} {}", x, y);
+        }
+    }
 }
 
 #[test]
@@ -247,7 +308,7 @@ fn the_same_frame_again_allocates_nothing() {
     let mut picture = Picture::new(PixelFormat::I420, 99, 77);
     let detections = [detection(0, 0.5, [10.0, 30.0, 60.0, 70.0]); 9];
     let mut addresses = || {
-        overlay.draw(&mut picture.frame(), &detections, &[], &Style::default());
+        overlay.draw(&mut picture.frame(), &detections, None, &[], &Style::default());
         let font = overlay.font.as_ref().unwrap();
         (overlay.marks.as_ptr(), overlay.text.as_ptr(), overlay.label.as_ptr(), font.coverage.as_ptr())
     };
@@ -276,12 +337,22 @@ proptest! {
         detections in prop::collection::vec(any_detection(), 0..6),
         style in (any::<bool>(), prop_oneof![0..9u32, any::<u32>()]),
         labels in prop::collection::vec(".{0,9}", 0..40),
+        shape in prop::option::of((prop_oneof![Just(17u16), 1..5u16], 2..4u8)),
+        numbers in prop::collection::vec(prop_oneof![9 => -9.0..110.0f32, 1 => 0.0..1.0f32, 1 => any_edge()], 6 * 17 * 3),
     ) {
+        let keypoints = shape.map(|(count, dims)| {
+            let shape = KeypointShape { count, dims };
+            let mut values = numbers[..shape.numbers() * detections.len()].to_vec();
+            if dims == 3 {
+                values.iter_mut().skip(2).step_by(3).for_each(|visibility| *visibility /= 50.0);
+            }
+            Keypoints { model: Arc::new(KeypointModel { shape, names: Vec::new() }), values }
+        });
         let style = Style { labels: style.0, line_width: style.1 };
         let mut picture = Picture::new(format, width, height);
         let mut expected = picture.clone();
-        picture.draw(&detections, &labels, &style);
-        expected.paint_by_sample(&Overlay::default().plan(expected.target, &detections, &labels, &style));
+        picture.draw_poses(&detections, keypoints.as_ref(), &labels, &style);
+        expected.paint_by_sample(&Overlay::default().plan(expected.target, &detections, keypoints.as_ref(), &labels, &style));
         prop_assert_eq!(picture, expected);
     }
 }
