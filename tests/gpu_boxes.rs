@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use common::gpu;
 use common::random::Random;
-use gsttrt::cuda::driver::{Context, Stream};
-use gsttrt::cuda::kernels::boxes::Boxes;
-use gsttrt::error::Kind;
-use gsttrt::memory::DevicePool;
-use gsttrt::tensor::{DType, Element, Tensor};
-use gsttrt::vision::Detection;
-use gsttrt::vision::layout::{Decoder, Hints, Layout, Thresholds};
-use gsttrt::vision::nms::Nms;
+use gsttrt::core::cuda::driver::{Context, Stream};
+use gsttrt::core::error::ErrorKind;
+use gsttrt::core::memory::DevicePool;
+use gsttrt::core::tensor::{DType, Element, Tensor};
+use gsttrt::heads::{Decoder, Hints, Layout, Thresholds};
+use gsttrt::image::Detection;
+use gsttrt::postprocess::kernel::Boxes;
+use gsttrt::postprocess::nms::Nms;
 use half::f16;
 
 /// The GPU's way and the CPU's, side by side.
@@ -256,7 +256,7 @@ fn given(detections: &[Detection], rows: usize) -> Tensor {
 }
 
 fn detection(x: f32, y: f32, width: f32, height: f32, score: f32, class: u32) -> Detection {
-    let bbox = gsttrt::vision::geometry::BBox::new(x, y, x + width, y + height);
+    let bbox = gsttrt::image::geometry::BBox::new(x, y, x + width, y + height);
     Detection { bbox, score, class, anchor: 0 }
 }
 
@@ -392,7 +392,7 @@ fn ious_at_the_threshold_and_boxes_of_any_size() {
                         1 => random.one_of(&[0.0, -0.0, f32::MAX, f32::MIN, f32::MIN_POSITIVE, 1e-38, 1e19]),
                         _ => random.between(-4.0, 4.0),
                     };
-                    let bbox = gsttrt::vision::geometry::BBox::new(wild(), wild(), wild(), wild());
+                    let bbox = gsttrt::image::geometry::BBox::new(wild(), wild(), wild(), wild());
                     Detection { bbox, score: wild(), class, anchor: 0 }
                 }
             })
@@ -446,6 +446,6 @@ fn tensors_elsewhere_are_refused() {
     let read = pair.decoder.pick(&tensors).unwrap();
     let thresholds = Thresholds::uniform(0.5);
     let error = pair.boxes.launch(&pair.stream, &read, &thresholds, &Nms::new(0.5, 300, false)).unwrap_err();
-    assert_eq!(error.kind(), Kind::WrongType);
+    assert_eq!(error.kind(), ErrorKind::WrongType);
     assert!(error.message().contains("output f32 1x10x6 is not on this GPU"), "{error}");
 }

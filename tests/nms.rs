@@ -1,8 +1,8 @@
 //! Suppression against the plain way: compare all pairs.
 
-use gsttrt::vision::Detection;
-use gsttrt::vision::geometry::BBox;
-use gsttrt::vision::nms::Nms;
+use gsttrt::image::Detection;
+use gsttrt::image::geometry::BBox;
+use gsttrt::postprocess::nms::Nms;
 use proptest::prelude::*;
 
 /// What [`Nms`] promises, in as few words as possible.

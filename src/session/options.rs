@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::{SessionOptions, Wishes};
-use crate::backend::Choice;
-use crate::backend::tensorrt::Graphs;
-use crate::cuda::preprocess::Upload;
-use crate::error::{Error, Kind, Result};
-use crate::tensorrt::builder::Precision;
-use crate::vision::recipe::parse_size;
+use crate::backends::BackendPreference;
+use crate::backends::tensorrt::GraphMode;
+use crate::backends::tensorrt::builder::Precision;
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::image::preprocess::device::Upload;
+use crate::image::transform::parse_size;
 
 /// All names: those of trtinfer, of trtpreprocess, of trtnms.
 const NAMES: [&str; 22] = [
@@ -52,7 +52,7 @@ pub fn parse_options<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<(Se
     let (mut options, mut wishes) = (SessionOptions::default(), Wishes::default());
     for text in texts {
         let (name, value) = text.split_once('=').ok_or_else(|| {
-            Error::new(Kind::Settings, format!("The option “{text}” has no value"))
+            Error::new(ErrorKind::Settings, format!("The option “{text}” has no value"))
                 .remedy("Write name=value, like backend=cpu")
         })?;
         set(&mut options, &mut wishes, name, value)?;
@@ -65,8 +65,12 @@ fn set(options: &mut SessionOptions, wishes: &mut Wishes, name: &str, value: &st
     let (engine, build) = (&mut options.tensorrt.engine, &mut options.tensorrt.build);
     match name {
         "backend" => {
-            options.backend =
-                one_of(name, value, &["auto", "tensorrt", "cpu"], &[Choice::Auto, Choice::TensorRt, Choice::Cpu])?
+            options.backend = one_of(
+                name,
+                value,
+                &["auto", "tensorrt", "cpu"],
+                &[BackendPreference::Auto, BackendPreference::TensorRt, BackendPreference::Cpu],
+            )?
         }
         "input-size" => options.input_size = parse_size(name, value)?,
         "cuda-device-id" => options.cuda_device_id = number(name, value, 0, i32::MAX)?,
@@ -84,7 +88,7 @@ fn set(options: &mut SessionOptions, wishes: &mut Wishes, name: &str, value: &st
         }
         "cuda-graph" => {
             options.tensorrt.graphs =
-                one_of(name, value, &["auto", "on", "off"], &[Graphs::Auto, Graphs::On, Graphs::Off])?
+                one_of(name, value, &["auto", "on", "off"], &[GraphMode::Auto, GraphMode::On, GraphMode::Off])?
         }
         "upload" => {
             options.upload =
@@ -99,7 +103,7 @@ fn set(options: &mut SessionOptions, wishes: &mut Wishes, name: &str, value: &st
         "max-detections" => wishes.max_detections = number(name, value, 1, 65536)?,
         "class-agnostic" => wishes.class_agnostic = boolean(name, value)?,
         _ => {
-            return Err(Error::new(Kind::Settings, format!("There is no option “{name}”"))
+            return Err(Error::new(ErrorKind::Settings, format!("There is no option “{name}”"))
                 .remedy(format!("Use {}", NAMES.join(", "))));
         }
     }
@@ -121,13 +125,13 @@ fn number<T: FromStr + PartialOrd + Display>(name: &str, value: &str, least: T, 
 }
 
 fn unreadable(name: &str, value: &str, remedy: String) -> Error {
-    Error::new(Kind::Settings, format!("The option {name}={value} cannot be read")).remedy(remedy)
+    Error::new(ErrorKind::Settings, format!("The option {name}={value} cannot be read")).remedy(remedy)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vision::layout::Layout;
+    use crate::heads::Layout;
 
     #[test]
     fn each_option_shows() {
@@ -142,7 +146,7 @@ mod tests {
         }
         let texts: Vec<String> = NAMES.iter().zip(values).map(|(name, value)| format!("{name}={value}")).collect();
         let (options, wishes) = parse_options(texts.iter().map(String::as_str)).unwrap();
-        assert_eq!((options.backend, options.input_size), (Choice::Cpu, Some((64, 32))));
+        assert_eq!((options.backend, options.input_size), (BackendPreference::Cpu, Some((64, 32))));
         assert_eq!((options.tensorrt.build.level, options.tensorrt.never_build), (Some(2), true));
         assert_eq!((wishes.layout, wishes.class_thresholds.as_str()), (Some(Layout::Yolox), "a=0.1"));
         assert_eq!((wishes.iou_threshold, wishes.max_detections, wishes.class_agnostic), (0.6, 7, true));

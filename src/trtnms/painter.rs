@@ -1,13 +1,13 @@
 //! Drawing on frames in GPU memory.
 
-use crate::cuda::driver::{Context, Purpose, Stream};
-use crate::cuda::kernels::boxes::Found;
-use crate::cuda::kernels::overlay::Overlay;
-use crate::error::Result;
-use crate::video::{Format, FramePool, GpuFrame};
-use crate::vision::Detection;
-use crate::vision::geometry::Letterbox;
-use crate::vision::overlay::Style;
+use crate::core::cuda::driver::{Context, Stream, StreamRole};
+use crate::core::error::Result;
+use crate::gst::video::{Format, FramePool, GpuFrame};
+use crate::image::Detection;
+use crate::image::geometry::Letterbox;
+use crate::image::overlay::Style;
+use crate::image::overlay::kernel::Overlay;
+use crate::postprocess::kernel::Found;
 
 /// Made for one format, one context, and the names of the classes.
 pub struct GpuPainter {
@@ -73,6 +73,6 @@ impl GpuPainter {
 fn stream_in<'a>(stream: &'a mut Option<Stream>, context: &Context) -> Result<&'a Stream> {
     match stream {
         Some(stream) => Ok(stream),
-        none => Ok(none.insert(Stream::of(context, Purpose::Paint)?)),
+        none => Ok(none.insert(Stream::of(context, StreamRole::Paint)?)),
     }
 }

@@ -9,11 +9,11 @@ mod random;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use gsttrt::tensor::{Element, Tensor};
-use gsttrt::vision::Detection;
-use gsttrt::vision::geometry::BBox;
-use gsttrt::vision::layout::{Decoder, Hints, Layout, Thresholds};
-use gsttrt::vision::nms::Nms;
+use gsttrt::core::tensor::{Element, Tensor};
+use gsttrt::heads::{Decoder, Hints, Layout, Thresholds};
+use gsttrt::image::Detection;
+use gsttrt::image::geometry::BBox;
+use gsttrt::postprocess::nms::Nms;
 use half::f16;
 use random::Random;
 

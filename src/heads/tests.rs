@@ -1,0 +1,572 @@
+use super::*;
+use crate::core::tensor::{DType, Element};
+use crate::image::geometry::BBox;
+use half::f16;
+
+const ALL_PASS: f32 = 0.01;
+
+fn desc(name: &str, dtype: DType, dims: &[i64]) -> TensorDesc {
+    TensorDesc::new(name, dtype, dims)
+}
+
+fn descs(tensors: &[Tensor]) -> Vec<TensorDesc> {
+    tensors.iter().map(|tensor| tensor.desc().clone()).collect()
+}
+
+/// An input of 32x32 has cells of 8 (16 of them), 16 (4) and 32 (1): 21 rows, or 63.
+fn small() -> Hints {
+    Hints { input: Some((32, 32)), ..Hints::default() }
+}
+
+fn decoded(layout: Layout, tensors: &[Tensor], hints: &Hints, thresholds: &Thresholds) -> Vec<Detection> {
+    let decoder = Decoder::new(Some(layout), &descs(tensors), hints).unwrap();
+    let mut out = Vec::new();
+    decoder.decode(tensors, thresholds, &mut out).unwrap();
+    out
+}
+
+fn detection(anchor: u32, class: u32, score: f32, bbox: [f32; 4]) -> Detection {
+    Detection { bbox: BBox::new(bbox[0], bbox[1], bbox[2], bbox[3]), score, class, anchor }
+}
+
+/// Zeros but for some rows.
+fn rows<T: Element>(from: fn(f32) -> T, count: usize, given: &[(usize, &[f32])]) -> Tensor {
+    let columns = given[0].1.len();
+    let mut values = vec![from(0.0); count * columns];
+    for (at, row) in given {
+        values[at * columns..][..columns].copy_from_slice(&row.iter().map(|&v| from(v)).collect::<Vec<_>>());
+    }
+    Tensor::from_slice("output0", &[1, count as i64, columns as i64], &values)
+}
+
+/// The same, channels first.
+fn columns<T: Element>(from: fn(f32) -> T, count: usize, given: &[(usize, &[f32])]) -> Tensor {
+    let columns = given[0].1.len();
+    let mut values = vec![from(0.0); count * columns];
+    for (at, row) in given {
+        for (c, &value) in row.iter().enumerate() {
+            values[c * count + at] = from(value);
+        }
+    }
+    Tensor::from_slice("output0", &[1, columns as i64, count as i64], &values)
+}
+
+/// Each layout's gold case, computed by hand; all numbers are exact in f16.
+fn gold<T: Element>(layout: Layout, from: fn(f32) -> T) -> (Vec<Tensor>, Vec<Detection>) {
+    let boxes = |name: &str, values: &[f32]| {
+        let values: Vec<T> = values.iter().map(|&v| from(v)).collect();
+        Tensor::from_slice(name, &[1, 2, 4], &values)
+    };
+    let scores = |name: &str, values: [f32; 2]| Tensor::from_slice(name, &[1, 2], &values.map(from));
+    let centered = detection(5, 1, 0.375, [6.0, 4.0, 14.0, 16.0]);
+    match layout {
+        Layout::Yolov5 => {
+            let head = rows(from, 63, &[(5, &[10.0, 10.0, 8.0, 12.0, 0.5, 0.25, 0.75])]);
+            (vec![head], vec![centered])
+        }
+        Layout::Yolov8 => (vec![columns(from, 21, &[(5, &[10.0, 10.0, 8.0, 12.0, 0.25, 0.375])])], vec![centered]),
+        Layout::Yolov8Transposed => {
+            (vec![rows(from, 21, &[(5, &[10.0, 10.0, 8.0, 12.0, 0.25, 0.375])])], vec![centered])
+        }
+        Layout::EndToEnd | Layout::DeepstreamYolo => {
+            (vec![rows(from, 21, &[(5, &[6.0, 4.0, 14.0, 16.0, 0.375, 1.0])])], vec![centered])
+        }
+        Layout::Yolox => {
+            // Row 6 is column 2, row 1 of the cells of 8; row 17 is column 1, row 0 of those of 16; e⁰ = 1.
+            let (eight, sixteen) = ([0.5, 0.25, 0.0, 0.0, 0.5, 0.25, 0.5], [0.5, 0.5, 0.0, 0.0, 1.0, 0.5, 0.5]);
+            (
+                vec![rows(from, 21, &[(6, &eight), (17, &sixteen)])],
+                vec![detection(6, 1, 0.25, [16.0, 6.0, 24.0, 14.0]), detection(17, 0, 0.5, [16.0, 0.0, 32.0, 16.0])],
+            )
+        }
+        Layout::EfficientNms => (
+            vec![
+                Tensor::from_slice("num_dets", &[1, 1], &[1i32]),
+                boxes("det_boxes", &[6.0, 4.0, 14.0, 16.0, 1.0, 1.0, 2.0, 2.0]),
+                scores("det_scores", [0.375, 0.5]),
+                Tensor::from_slice("det_classes", &[1, 2], &[1i32, 0]),
+            ],
+            vec![Detection { anchor: 0, ..centered }],
+        ),
+        Layout::Detr => (
+            vec![
+                Tensor::from_slice("labels", &[1, 2], &[0i64, 1]),
+                boxes("boxes", &[1.0, 1.0, 2.0, 2.0, 6.0, 4.0, 14.0, 16.0]),
+                scores("scores", [0.0, 0.375]),
+            ],
+            vec![Detection { anchor: 1, ..centered }],
+        ),
+        Layout::DetrUltralytics => {
+            (vec![rows(from, 10, &[(5, &[0.3125, 0.3125, 0.25, 0.375, 0.25, 0.375])])], vec![centered])
+        }
+        Layout::DetrTopK => (vec![rows(from, 10, &[(5, &[0.3125, 0.3125, 0.25, 0.375, 0.375, 1.0])])], vec![centered]),
+        Layout::Ssd => (
+            vec![
+                boxes("detection_boxes:0", &[0.125, 0.1875, 0.5, 0.4375, 0.0, 0.0, 1.0, 1.0]),
+                scores("detection_classes:0", [2.0, 1.0]),
+                scores("detection_scores:0", [0.375, 0.5]),
+                Tensor::from_slice("num_detections:0", &[1], &[from(1.0)]),
+            ],
+            vec![Detection { anchor: 0, ..centered }],
+        ),
+    }
+}
+
+#[test]
+fn every_layout_has_its_row_and_its_gold_case() {
+    for (index, layout) in Layout::ALL.into_iter().enumerate() {
+        assert_eq!(TABLE[index].layout, layout);
+        assert_eq!(layout as usize, index);
+        assert_eq!(layout.name().parse::<Layout>().unwrap(), layout);
+        for (tensors, wanted) in [gold(layout, |v| v), gold(layout, f16::from_f32)] {
+            let found = decoded(layout, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
+            assert_eq!(found, wanted, "{layout} {:?}", tensors[0]);
+        }
+    }
+}
+
+#[test]
+fn only_the_first_item_of_a_batch_is_read() {
+    let row = [10.0f32, 10.0, 4.0, 4.0, 0.5, 0.0];
+    let mut values = vec![0.0; 2 * 21 * 6];
+    values[..6].copy_from_slice(&row);
+    values[21 * 6..][..6].copy_from_slice(&row);
+    let tensors = [Tensor::from_slice("output0", &[2, 21, 6], &values)];
+    let found = decoded(Layout::Yolov8Transposed, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
+    assert_eq!(found, [detection(0, 0, 0.5, [8.0, 8.0, 12.0, 12.0])]);
+}
+
+#[test]
+fn the_first_of_equal_classes_wins() {
+    let scores = [10.0, 10.0, 4.0, 4.0, 0.25, 0.5, 0.5];
+    for (layout, tensor) in [
+        (Layout::Yolov8, columns(|v| v, 21, &[(0, &scores)])),
+        (Layout::Yolov8Transposed, rows(|v| v, 21, &[(0, &scores)])),
+    ] {
+        assert_eq!(decoded(layout, &[tensor], &small(), &Thresholds::uniform(ALL_PASS))[0].class, 1);
+    }
+}
+
+#[test]
+fn many_classes_and_anchors_cross_blocks() {
+    // More classes than a block, more anchors than one: the pass in blocks must find what a plain search finds.
+    let (anchors, classes) = (600, 300);
+    let value = |anchor: usize, class: usize| ((anchor * 31 + class * 17) % 251) as f32 / 256.0;
+    let row = |anchor: usize| -> Vec<f32> {
+        [16.0, 16.0, 4.0, 4.0].into_iter().chain((0..classes).map(|class| value(anchor, class))).collect()
+    };
+    let all: Vec<Vec<f32>> = (0..anchors).map(row).collect();
+    let given: Vec<(usize, &[f32])> = all.iter().enumerate().map(|(i, row)| (i, &row[..])).collect();
+    let wanted: Vec<(u32, u32, f32)> = (0..anchors)
+        .map(|anchor| {
+            let best = (0..classes).map(|class| value(anchor, class)).fold(0.0, f32::max);
+            (anchor as u32, (0..classes).position(|class| value(anchor, class) == best).unwrap() as u32, best)
+        })
+        .collect();
+    for (layout, tensors) in [
+        (Layout::Yolov8, [columns(|v| v, anchors, &given)]),
+        (Layout::Yolov8, [columns(f16::from_f32, anchors, &given)]),
+        (Layout::Yolov8Transposed, [rows(|v| v, anchors, &given)]),
+        (Layout::Yolov8Transposed, [rows(f16::from_f32, anchors, &given)]),
+    ] {
+        let found = decoded(layout, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
+        let found: Vec<_> = found.iter().map(|d| (d.anchor, d.class, d.score)).collect();
+        assert_eq!(found, wanted, "{layout}");
+    }
+}
+
+#[test]
+fn thresholds_are_inclusive_and_never_promote_another_class() {
+    let tensors = [rows(|v| v, 21, &[(0, &[10.0, 10.0, 4.0, 4.0, 0.5, 0.25])])];
+    let passes = |thresholds| !decoded(Layout::Yolov8Transposed, &tensors, &small(), &thresholds).is_empty();
+    assert!(passes(Thresholds::uniform(0.5)));
+    assert!(!passes(Thresholds::uniform(0.500_001)));
+    assert!(passes(Thresholds::new(vec![0.5, 0.9], 0.9)));
+    assert!(!passes(Thresholds::new(vec![0.9, 0.1], 0.1)));
+    assert!(!passes(Thresholds::only(&[1], 0.1)), "class 1 is only the second best");
+}
+
+#[test]
+fn exp_of_sizes() {
+    let tensors = [rows(|v| v, 21, &[(0, &[1.0, 1.0, 1.0, -1.0, 1.0, 1.0])])];
+    let found = decoded(Layout::Yolox, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
+    let (half_width, half_height) = (std::f32::consts::E * 8.0 * 0.5, (-1f64).exp() as f32 * 8.0 * 0.5);
+    let wanted = [8.0 - half_width, 8.0 - half_height, 8.0 + half_width, 8.0 + half_height];
+    assert_eq!(found, [detection(0, 0, 1.0, wanted)]);
+}
+
+/// Rows that must never become a detection.
+#[test]
+fn what_is_no_box_is_left_out() {
+    const NAN: f32 = f32::NAN;
+    const INF: f32 = f32::INFINITY;
+    let corners: &[[f32; 6]] = &[
+        [0.0; 6],                        // padding, which passes a threshold of 0
+        [5.0, 5.0, 5.0, 9.0, 0.5, 0.0],  // no width
+        [5.0, 5.0, 9.0, 5.0, 0.5, 0.0],  // no height
+        [9.0, 5.0, 5.0, 9.0, 0.5, 0.0],  // inside out
+        [NAN, 5.0, 9.0, 9.0, 0.5, 0.0],  // NaN in a box
+        [5.0, 5.0, INF, 9.0, 0.5, 0.0],  // infinity in a box
+        [-INF, 5.0, INF, 9.0, 0.5, 0.0], // twice
+        [5.0, 5.0, 9.0, 9.0, NAN, 0.0],  // NaN score
+        [5.0, 5.0, 9.0, 9.0, INF, 0.0],  // infinite score
+        [5.0, 5.0, 9.0, 9.0, 0.5, NAN],  // NaN class
+        [5.0, 5.0, 9.0, 9.0, 0.5, -1.0], // class below 0
+        [5.0, 5.0, 9.0, 9.0, 0.5, 2.0],  // class beyond the labels
+        [5.0, 5.0, 9.0, 9.0, 0.5, INF],  // no class at all
+        [5.0, 5.0, 9.0, 9.0, -INF, 0.0], // below every threshold
+    ];
+    let hints = Hints { classes: Some(2), ..small() };
+    for row in corners {
+        let tensors = [rows(|v| v, 10, &[(3, row)])];
+        assert_eq!(decoded(Layout::EndToEnd, &tensors, &hints, &Thresholds::uniform(0.0)), [], "{row:?}");
+        let tensors = [rows(f16::from_f32, 10, &[(3, row)])];
+        assert_eq!(decoded(Layout::EndToEnd, &tensors, &hints, &Thresholds::uniform(0.0)), [], "f16 {row:?}");
+    }
+
+    let centers: &[[f32; 6]] = &[
+        [9.0, 9.0, 0.0, 4.0, 0.5, 0.25],
+        [9.0, 9.0, 4.0, -4.0, 0.5, 0.25],
+        [NAN, 9.0, 4.0, 4.0, 0.5, 0.25],
+        [9.0, 9.0, INF, 4.0, 0.5, 0.25],
+        [9.0, 9.0, 4.0, 4.0, NAN, NAN],
+        [9.0, 9.0, 4.0, 4.0, INF, 0.25],
+        [9.0, 9.0, 4.0, 4.0, -INF, -INF],
+    ];
+    for row in centers {
+        let tall = [columns(|v| v, 21, &[(3, row)])];
+        assert_eq!(decoded(Layout::Yolov8, &tall, &hints, &Thresholds::uniform(0.1)), [], "{row:?}");
+        let wide = [rows(f16::from_f32, 21, &[(3, row)])];
+        assert_eq!(decoded(Layout::Yolov8Transposed, &wide, &hints, &Thresholds::uniform(0.1)), [], "{row:?}");
+    }
+    // NaN beside a real score does not hide it.
+    let tensors = [columns(|v| v, 21, &[(3, &[9.0, 9.0, 4.0, 4.0, NAN, 0.25])])];
+    let found = decoded(Layout::Yolov8, &tensors, &hints, &Thresholds::uniform(0.1));
+    assert_eq!(found, [detection(3, 1, 0.25, [7.0, 7.0, 11.0, 11.0])]);
+}
+
+#[test]
+fn counts_are_clamped() {
+    for (count, wanted) in [(99i32, 2), (2, 2), (0, 0), (-1, 0), (i32::MIN, 0)] {
+        let tensors = [
+            Tensor::from_slice("num_dets", &[1, 1], &[count]),
+            Tensor::from_slice("det_boxes", &[1, 2, 4], &[1.0f32, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0]),
+            Tensor::from_slice("det_scores", &[1, 2], &[0.5f32, 0.5]),
+            Tensor::from_slice("det_classes", &[1, 2], &[0i32, 1]),
+        ];
+        let found = decoded(Layout::EfficientNms, &tensors, &small(), &Thresholds::uniform(ALL_PASS));
+        assert_eq!(found.len(), wanted, "{count}");
+    }
+}
+
+#[test]
+fn tensors_that_changed_are_an_error() {
+    let (tensors, _) = gold(Layout::Yolov5, |v| v);
+    let decoder = Decoder::new(Some(Layout::Yolov5), &descs(&tensors), &small()).unwrap();
+    let others = [
+        vec![],
+        vec![Tensor::from_slice("output0", &[1, 1, 7], &[0f32; 7])],
+        vec![Tensor::from_slice("output0", &[1, 63, 7], &[f16::ZERO; 441])],
+        vec![Tensor::from_slice("output1", &[1, 63, 7], &[0f32; 441])],
+    ];
+    for tensors in others {
+        let error = decoder.decode(&tensors, &Thresholds::uniform(0.5), &mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WrongType);
+        assert!(error.message().contains("output0 f32 1x63x7"), "{error}");
+    }
+}
+
+/// A model's outputs as `name dtype dims`, and what is known beside.
+fn model(outputs: &[&str]) -> Vec<TensorDesc> {
+    let parse = |text: &str| {
+        let mut words = text.split(' ');
+        let mut next = || words.next().unwrap();
+        let (name, dtype, dims) = (next(), next(), next());
+        TensorDesc { name: name.into(), dtype: dtype.parse().unwrap(), dims: dims.parse().unwrap() }
+    };
+    outputs.iter().map(|text| parse(text)).collect()
+}
+
+fn at(size: u32) -> Hints {
+    Hints { input: Some((size, size)), ..Hints::default() }
+}
+
+/// What Ultralytics' metadata say.
+fn ultralytics(classes: usize, head: &str) -> Hints {
+    let name = if head == "RTDETRDecoder" { "rtdetr-l" } else { "YOLO11n" };
+    Hints {
+        classes: Some(classes),
+        ultralytics: true,
+        description: format!("Ultralytics {name} model"),
+        head: head.into(),
+        task: "detect".into(),
+        ..at(320)
+    }
+}
+
+fn labelled(classes: usize, size: u32) -> Hints {
+    Hints { classes: Some(classes), ..at(size) }
+}
+
+#[test]
+fn models_are_recognised() {
+    let e2e = Hints { end_to_end: true, ..ultralytics(80, "v10Detect") };
+    let old_rtdetr = |classes| Hints { head: String::new(), ..ultralytics(classes, "RTDETRDecoder") };
+    let wide = Hints { input: Some((448, 256)), ..ultralytics(80, "Detect") };
+    let open = Hints { input: None, ..ultralytics(80, "Detect") };
+    let table: &[(Layout, &[&str], Hints)] = &[
+        // Ultralytics, as exported by 8.4.190 and (without head) 8.4.0.
+        (Layout::Yolov8, &["output0 f32 1x84x2100"], ultralytics(80, "Detect")),
+        (Layout::Yolov8, &["output0 f16 1x84x2100"], ultralytics(80, "")),
+        (Layout::Yolov8, &["output0 f32 1x5x2100"], ultralytics(1, "Detect")),
+        (Layout::Yolov8, &["output0 f32 1x6x2100"], ultralytics(2, "Detect")),
+        (Layout::Yolov8, &["output0 f32 1x84x2352"], wide),
+        (Layout::Yolov8, &["output0 f32 ?x84x?"], ultralytics(80, "Detect")),
+        (Layout::Yolov8, &["output0 f32 ?x84x?"], open),
+        (Layout::Yolov8, &["output0 f32 1x84x84"], Hints { input: Some((64, 64)), ..ultralytics(80, "Detect") }),
+        (Layout::EndToEnd, &["output0 f32 1x300x6"], ultralytics(80, "Detect")), // args.nms alone
+        (Layout::EndToEnd, &["output0 f32 1x300x6"], e2e.clone()),
+        (Layout::EndToEnd, &["output0 f32 1x2100x6"], e2e),
+        (Layout::DetrTopK, &["output0 f32 1x300x6"], ultralytics(80, "RTDETRDecoder")),
+        (Layout::DetrTopK, &["output0 f32 1x300x6"], ultralytics(2, "RTDETRDecoder")),
+        (Layout::DetrUltralytics, &["output0 f32 1x300x84"], old_rtdetr(80)),
+        (Layout::DetrUltralytics, &["output0 f32 1x300x6"], old_rtdetr(2)),
+        // The same without metadata, as in an engine by trtexec.
+        (Layout::Yolov8, &["output0 f32 1x84x8400"], at(640)),
+        (Layout::Yolov8, &["output0 f32 1x84x8400"], Hints::default()),
+        (Layout::Yolov8, &["output0 f32 1x84x34000"], at(640)), // strides from 4
+        (Layout::EndToEnd, &["output0 f32 1x300x6"], at(640)),
+        (Layout::DetrUltralytics, &["output0 f32 1x300x84"], at(640)),
+        (Layout::Yolov8Transposed, &["output0 f32 1x8400x84"], labelled(80, 640)),
+        (Layout::Yolov8Transposed, &["output f32 1x8400x84"], labelled(80, 640)),
+        // Originals.
+        (Layout::Yolov5, &["output0 f32 1x25200x85"], at(640)),
+        (Layout::Yolov5, &["output f32 1x25200x85"], at(640)),
+        (Layout::Yolov5, &["output0 f32 1x16128x7"], at(512)),
+        (Layout::Yolov5, &["output0 f32 1x16128x7"], labelled(2, 512)),
+        (Layout::Yolov5, &["output0 f32 1x102000x85"], at(1280)), // strides to 64
+        (
+            Layout::Yolov5,
+            &["output f32 1x25200x85", "340 f32 1x3x80x80x85", "378 f32 1x3x40x40x85", "416 f32 1x3x20x20x85"],
+            at(640),
+        ),
+        (Layout::Yolov5, &["outputs f32 1x8400x85"], at(640)), // YOLOv6
+        (Layout::Yolov5, &["output0 f32 1x8400x85"], labelled(80, 640)),
+        (Layout::Yolov5, &["output0 f32 1x25200x6"], labelled(1, 640)),
+        (Layout::Yolov8, &["output0 f32 1x84x8400", "3547 f32 1x84x8400"], at(640)), // YOLOv9, two heads
+        (Layout::Yolox, &["output f32 1x8400x85"], at(640)),
+        (Layout::Yolox, &["output f32 1x3549x85"], at(416)),
+        (Layout::DeepstreamYolo, &["output f32 1x8400x6"], labelled(80, 640)),
+        (Layout::DeepstreamYolo, &["output f32 1x25200x6"], labelled(80, 640)),
+        // By their names.
+        (
+            Layout::EfficientNms,
+            &["num_dets i32 1x1", "det_boxes f32 1x100x4", "det_scores f32 1x100", "det_classes i32 1x100"],
+            at(640),
+        ),
+        (
+            Layout::EfficientNms,
+            &["det_classes i32 ?x?", "det_scores f16 ?x?", "det_boxes f16 ?x?x4", "num_dets i32 ?x1"],
+            Hints::default(),
+        ),
+        (Layout::Detr, &["labels i64 1x300", "boxes f32 1x300x4", "scores f32 1x300"], at(640)),
+        (
+            Layout::Ssd,
+            &[
+                "detection_boxes:0 f32 1x100x4",
+                "detection_classes:0 f32 1x100",
+                "detection_scores:0 f32 1x100",
+                "num_detections:0 f32 1",
+                "raw_detection_boxes:0 f32 1x1917x4",
+            ],
+            at(300),
+        ),
+    ];
+    for (layout, outputs, hints) in table {
+        assert_eq!(recognise(None, &model(outputs), hints).as_ref(), Ok(layout), "{outputs:?} {hints:?}");
+    }
+}
+
+/// The second head of YOLOv9 is the main one.
+#[test]
+fn of_two_heads_the_last_is_read() {
+    let tensors = [
+        columns(|v| v, 21, &[(0, &[10.0, 10.0, 4.0, 4.0, 0.5])]),
+        columns(|v| v, 21, &[(1, &[10.0, 10.0, 4.0, 4.0, 0.5])]),
+    ];
+    let decoder = Decoder::new(None, &descs(&tensors), &labelled(1, 32)).unwrap();
+    let mut out = Vec::new();
+    decoder.decode(&tensors, &Thresholds::uniform(ALL_PASS), &mut out).unwrap();
+    assert_eq!(out.iter().map(|d| d.anchor).collect::<Vec<_>>(), [1]);
+}
+
+/// What cannot be told, or cannot be: and each error says what would help.
+#[test]
+fn models_that_are_not_recognised() {
+    let task = |task: &str| Hints { task: task.into(), ..ultralytics(80, "Segment") };
+    let table: &[(&[&str], Hints, &str)] = &[
+        (
+            &["output0 f32 1x8400x6"],
+            at(640),
+            "Output output0 f32 1x8400x6 fits two layouts: yolov5 with 1 class and yolov8-transposed with 2 classes. \
+             Set layout=yolov5 or layout=yolov8-transposed on trtnms.",
+        ),
+        (
+            &["output f32 1x8400x6"],
+            at(640),
+            "Output output f32 1x8400x6 fits two layouts: yolox with 1 class and deepstream-yolo. Set layout=yolox or \
+             layout=deepstream-yolo on trtnms.",
+        ),
+        (
+            &["output f32 1x25200x6"],
+            labelled(1, 640),
+            "fits two layouts: yolov5 with 1 class and deepstream-yolo, for 1 label.",
+        ),
+        (&["output0 f32 1x8400x85"], labelled(3, 640), "yolov8-transposed with 81 classes, for 3 labels."),
+        (&["output0 f32 1x84x8400"], labelled(91, 640), "has 80 classes as yolov8, against 91 labels."),
+        (&["output0 f32 1x84x2100"], task("segment"), "This is a model for the task “segment”."),
+        (&["output0 f32 1x1000"], task("classify"), "This is a model for the task “classify”."),
+        (&[], at(640), "No layout fits"),
+        (
+            &["output0 f32 1x1000"],
+            at(640),
+            "No layout fits the model's outputs output0 f32 1x1000 for an input of 640x640.",
+        ),
+        (&["output0 f32 ?x?x?"], at(640), "set it as layout on trtnms: yolov5, yolov8, yolov8-transposed,"),
+        (&["output0 i64 1x84x8400"], at(640), "No layout fits"),
+        (&["output0 f32 1x84x8000"], at(640), "No layout fits"), // no such grid
+        (&["output0 f32 1x8000x6"], at(640), "No layout fits"),
+        (&["output0 f32 1x25200x85"], at(320), "No layout fits"),
+        // Boxes and scores apart, which nobody here reads: Hugging Face's DETR, RF-DETR, YOLO-NAS, MMDetection.
+        (&["logits f32 1x300x80", "pred_boxes f32 1x300x4"], at(640), "No layout fits"),
+        (&["dets f32 1x300x4", "labels f32 1x300x91"], at(560), "No layout fits"),
+        (&["904 f32 1x8400x4", "913 f32 1x8400x80"], at(640), "No layout fits"),
+        (&["dets f32 1x100x5", "labels i64 1x100"], at(640), "No layout fits"),
+        // Names without the dimensions that go with them.
+        (&["labels i64 300", "boxes f32 300x4", "scores f32 300"], at(640), "No layout fits"),
+        (&["labels i64 1x300", "boxes f32 1x200x4", "scores f32 1x300"], at(640), "No layout fits"),
+    ];
+    for (outputs, hints, wanted) in table {
+        let error = recognise(None, &model(outputs), hints).expect_err(&format!("{outputs:?}"));
+        assert!(error.message().contains(wanted), "{outputs:?}: {error}");
+    }
+}
+
+#[test]
+fn a_choice_must_fit() {
+    let table: &[(Layout, &[&str], bool)] = &[
+        (Layout::Yolov5, &["output0 f32 1x8400x6"], true),
+        (Layout::Yolov8, &["output0 f32 ?x?x?"], true),
+        (Layout::DetrUltralytics, &["a f32 1x300x4", "b f32 1x300x84"], true),
+        // Other names will do, in the order of the layout.
+        (Layout::Detr, &["a i64 1x300", "b f32 1x300x4", "c f32 1x300"], true),
+        (Layout::Detr, &["b f32 1x300x4", "a i64 1x300", "c f32 1x300"], false),
+        (Layout::Detr, &["a i64 1x300"], false),
+        (Layout::Yolov5, &["output0 f32 1x8400x5"], false), // no class
+        (Layout::Yolov5, &["output0 f32 1x0x7"], false),    // no row
+        (Layout::EndToEnd, &["output0 f32 1x300x7"], false),
+        (Layout::EndToEnd, &["output0 bool 1x300x6"], false),
+        (Layout::Ssd, &[], false),
+    ];
+    for (layout, outputs, fits) in table {
+        let outputs = model(outputs);
+        match recognise(Some(*layout), &outputs, &at(640)) {
+            Ok(found) => assert!(*fits && found == *layout, "{layout} {outputs:?}"),
+            Err(error) => {
+                assert!(!fits, "{layout} {outputs:?} {error}");
+                assert!(error.message().contains(&layout.expects()), "{error}");
+                assert!(error.message().contains(&crate::core::tensor::list(&outputs)), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_decoder_needs_sizes() {
+    let outputs = [desc("output0", DType::F32, &[1, 84, 8400])];
+    let error = Decoder::new(None, &outputs, &Hints::default()).err().unwrap();
+    assert!(error.message().contains("needs the size of the model's input"), "{error}");
+    let error = Decoder::new(None, &[desc("output0", DType::F32, &[1, 84, -1])], &at(640)).err().unwrap();
+    assert!(error.message().contains("is still open"), "{error}");
+    let outputs = [desc("output", DType::F32, &[1, 8401, 85])];
+    let error = Decoder::new(Some(Layout::Yolox), &outputs, &at(640)).err().unwrap();
+    assert!(error.message().contains("8401 rows are no YOLOX grid over an input of 640x640"), "{error}");
+    let huge = [desc("output", DType::F32, &[1, i64::MAX, 85])];
+    assert!(Decoder::new(Some(Layout::Yolov5), &huge, &at(640)).is_err());
+}
+
+#[test]
+fn a_decoder_says_what_it_knows() {
+    let dense = Decoder::new(None, &model(&["output0 f32 1x84x8400"]), &at(640)).unwrap();
+    assert_eq!((dense.layout(), dense.classes(), dense.needs_nms()), (Layout::Yolov8, Some(80), true));
+    let ids = Decoder::new(None, &model(&["output0 f32 1x300x6"]), &at(640)).unwrap();
+    assert_eq!((ids.layout(), ids.classes(), ids.needs_nms()), (Layout::EndToEnd, None, false));
+    let ids = Decoder::new(None, &model(&["output0 f32 1x300x6"]), &labelled(3, 640)).unwrap();
+    assert_eq!(ids.classes(), Some(3));
+}
+
+#[test]
+fn layouts_say_how_their_input_is_prepared() {
+    assert_eq!(Layout::Yolov8.recipe(), InputTransform::default());
+    let yolox = Layout::Yolox.recipe();
+    assert_eq!((yolox.colors, yolox.fit, yolox.scale), (Colors::Bgr, ResizeMode::LetterboxTopLeft, 1.0));
+    assert_eq!(Layout::Detr.recipe().fit, ResizeMode::Stretch);
+    assert_eq!(
+        Layout::Detr.expects(),
+        "labels numbers NxA, boxes f32 or f16 NxAx4, scores f32 or f16 NxA: boxes are left, top, right, bottom in the \
+         units of orig_target_sizes, which must be the input's size"
+    );
+}
+
+mod any_model {
+    use super::*;
+    use crate::core::memory::Pool;
+    use proptest::prelude::*;
+
+    fn output() -> impl Strategy<Value = TensorDesc> {
+        let names = ["output", "outputs", "output0", "labels", "boxes", "scores", "num_dets", "det_boxes", ""];
+        let dim = prop::sample::select(vec![1i64, 1, 4, 5, 6, 7, 21, 63, 84, 0, -1, i64::MAX]);
+        let dtype =
+            prop_oneof![2 => Just(DType::F32), 2 => Just(DType::F16), 1 => prop::sample::select(DType::ALL.to_vec())];
+        let dims = prop_oneof![3 => prop::collection::vec(dim.clone(), 3), 1 => prop::collection::vec(dim, 0..5)];
+        (prop::sample::select(names.to_vec()), dtype, dims).prop_map(|(name, dtype, dims)| desc(name, dtype, &dims))
+    }
+
+    fn choice() -> impl Strategy<Value = Option<Layout>> {
+        prop::option::of(prop::sample::select(Layout::ALL.to_vec()))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+        /// Whatever the outputs are and hold: an error or detections, and those are boxes.
+        #[test]
+        fn never_panics(
+            choice in choice(),
+            outputs in prop::collection::vec(output(), 0..5),
+            classes in prop::option::of(0..90usize),
+            size in prop::option::of(1..70u32),
+            bytes in prop::collection::vec(any::<u8>(), 64),
+        ) {
+            let hints = Hints { classes, input: size.map(|size| (size, size)), ..Hints::default() };
+            let early = recognise(choice, &outputs, &hints);
+            let Ok(decoder) = Decoder::new(choice, &outputs, &hints) else { return Ok(()) };
+            prop_assert_eq!(early, Ok(decoder.layout()));
+            if outputs.iter().any(|desc| desc.bytes().is_none_or(|bytes| bytes > 1 << 20)) {
+                return Ok(());
+            }
+            let tensors: Vec<Tensor> = outputs.iter().map(|desc| {
+                Tensor::fill(&Pool::default(), desc.clone(), |block| {
+                    block.iter_mut().zip(bytes.iter().cycle()).for_each(|(to, from)| *to = *from);
+                    Ok::<_, Error>(())
+                }).unwrap()
+            }).collect();
+            let mut out = Vec::new();
+            decoder.decode(&tensors, &Thresholds::uniform(0.0), &mut out).unwrap();
+            for detection in out {
+                prop_assert!(detection.bbox.is_valid() && detection.score.is_finite());
+                prop_assert!((detection.class as usize) < decoder.classes().unwrap_or(usize::MAX));
+            }
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! From a head's outputs to boxes, on the GPU: `kernels/decode.cu` and `kernels/nms.cu`.
+//!
+//! The twin is [`Decoder::decode`] with [`Nms::suppress`] or, for heads whose boxes do not repeat, [`Nms::rank`]. The same
+//! detections come out, in the same order, with the same bits.
+
+use std::mem::size_of;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{DECODE, NMS};
+use crate::core::cuda::driver::{Context, Function, Launch, Stream, WaitHistory};
+use crate::core::cuda::graph::{KernelNode, LaunchList};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
+use crate::core::tensor::{DType, Tensor};
+use crate::gst::stats;
+use crate::heads::{Decoder, Layout, Thresholds};
+use crate::image::Detection;
+use crate::postprocess::nms::Nms;
+
+/// Threads of a block, as in the kernels' launch bounds.
+const DECODE_THREADS: usize = 128;
+const NMS_THREADS: usize = 512;
+/// Threads for each row of a head whose columns are rows.
+const SLICES: usize = 8;
+/// Candidates that a block ranks at a time.
+const RANKED: usize = 16;
+/// Boxes in the bit matrix, those of a step of the walk, and words that a block fills at a time, each for four rows.
+const WINDOW: usize = 8192;
+const STEP: usize = 256;
+const FILLED: usize = 16;
+/// Blocks of a launch whose work is known on the GPU only: they share it, so this is enough for any GPU and not too much to
+/// start for nothing.
+const MOST_BLOCKS: usize = 264;
+
+/// Decodes and suppresses, for one head. Owns the scratch memory for it; nothing is allocated from frame to frame.
+///
+/// Work on one frame at a time: [`Boxes::launch`], then [`Boxes::detections`]. What is queued on the same stream in between may
+/// take what was [found](Boxes::found) where it is, and is done by then too.
+pub struct Boxes {
+    decode: Kernel,
+    rank: Kernel,
+    /// `None` where boxes do not repeat.
+    suppress: Option<Kernel>,
+    outputs: [Option<Part>; 4],
+    decode_params: DecodeParams,
+    nms_params: NmsParams,
+    /// The counters at the start of the scratch memory are as a frame wants them.
+    is_clean: bool,
+    /// The counters of candidates, which frames use in turn: each clears the other's for the next.
+    counts: [u64; 2],
+    thresholds: Option<Table>,
+    results: Mapped,
+    /// The kernels as they were launched for the last even frame and the last odd one, which differ in their counters.
+    chains: [Option<Told>; 2],
+    /// Where the last work was queued, until somebody has waited for it.
+    pending: Option<Arc<Stream>>,
+    patience: WaitHistory,
+    scratch: DeviceBlock,
+    pool: DevicePool,
+}
+
+struct Kernel {
+    function: Function,
+    blocks: usize,
+    threads: usize,
+}
+
+/// A frame's kernels, and what they were told.
+struct Told {
+    chain: LaunchList,
+    decode: DecodeParams,
+    nms: NmsParams,
+}
+
+/// An array of numbers in one of the tensors that a layout reads.
+#[derive(Clone, Copy)]
+struct Part {
+    tensor: usize,
+    first: u32,
+    stride: u32,
+}
+
+/// What four numbers of a row say about its box; `Form` in the kernel.
+#[derive(Clone, Copy)]
+enum Form {
+    Corners,
+    Center,
+    CenterShares,
+    CenterCells,
+    CornersYxShares,
+}
+
+/// The kernel that reads a layout.
+enum Family {
+    Rows {
+        objectness: bool,
+    },
+    Columns,
+    /// Boxes, scores, classes, and how many.
+    Ids([Option<Part>; 4]),
+}
+
+/// `per_class` of thresholds, on the GPU.
+struct Table {
+    of: Thresholds,
+    staging: Mapped,
+    device: DeviceBlock,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Source {
+    data: u64,
+    dtype: u32,
+    first: u32,
+    stride: u32,
+    unused: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Level {
+    stride: u32,
+    columns: u32,
+    cells: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Candidates {
+    keys: u64,
+    boxes: u64,
+    classes: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+struct DecodeParams {
+    sources: [Source; 4],
+    to: Candidates,
+    count: u64,
+    per_class: u64,
+    listed: u32,
+    beyond: f32,
+    least: f32,
+    rows: u32,
+    columns: u32,
+    classes: u32,
+    form: u32,
+    objectness: u32,
+    lanes_log2: u32,
+    first_class: f32,
+    width: f32,
+    height: f32,
+    levels: [Level; 4],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+struct NmsParams {
+    from: Candidates,
+    sorted: Candidates,
+    count: u64,
+    next_count: u64,
+    blocks_done: u64,
+    kept: u64,
+    matrix: u64,
+    results: u64,
+    found: u64,
+    capacity: u32,
+    limit: u32,
+    agnostic: u32,
+    threshold: f32,
+}
+
+const _: () = assert!(size_of::<DecodeParams>() == 232 && size_of::<NmsParams>() == 120);
+const _: () = assert!(size_of::<Detection>() == 28);
+
+/// What was found on a frame, in GPU memory: how many, then each detection, in pixels of the model's input.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    pub address: u64,
+    /// No more than that.
+    pub limit: usize,
+}
+
+/// In front of the detections: how many there are.
+const HEADER: usize = 16;
+
+/// Enough for the usual limit; more is allocated when asked for.
+const USUAL_DETECTIONS: usize = 300;
+
+impl Boxes {
+    /// For the tensors that `decoder` reads.
+    ///
+    /// # Errors
+    /// `Run`, where the GPU has no memory left or cannot load the kernels.
+    pub fn new(context: &Context, decoder: &Decoder) -> Result<Self> {
+        let head = decoder.head();
+        let (form, family) = plan(decoder.layout());
+        let objectness = matches!(family, Family::Rows { objectness: true });
+        let dtypes: Vec<DType> = decoder.dtypes().collect();
+        let suffix = if dtypes[0] == DType::F16 { "f16" } else { "f32" };
+        let only = [Some(Part { tensor: 0, first: 0, stride: 0 }), None, None, None];
+        // Rows with many scores are read by several threads.
+        let scores = head.columns.saturating_sub(4 + usize::from(objectness));
+        let lanes = (scores / 8).next_power_of_two().min(32);
+        let (name, outputs, threads_per_row, threads) = match family {
+            Family::Rows { .. } => (format!("decode_rows_{suffix}"), only, lanes, DECODE_THREADS),
+            Family::Columns => (format!("decode_columns_{suffix}"), only, SLICES, SLICES * 32),
+            Family::Ids(parts) => ("decode_ids".to_string(), parts, 1, DECODE_THREADS),
+        };
+        let decode = Kernel {
+            function: context.module(DECODE)?.function(&name)?,
+            blocks: (head.rows * threads_per_row).div_ceil(threads),
+            threads,
+        };
+
+        let nms = context.module(NMS)?;
+        let rank = Kernel {
+            function: nms.function(if decoder.needs_nms() { "rank_candidates" } else { "rank_detections" })?,
+            blocks: head.rows.div_ceil(RANKED).min(MOST_BLOCKS),
+            threads: NMS_THREADS,
+        };
+        let window = head.rows.min(WINDOW);
+        let suppress = match decoder.needs_nms() {
+            true => Some(Kernel {
+                function: nms.function("suppress")?,
+                blocks: (window.div_ceil(4) * window.div_ceil(64)).div_ceil(FILLED).min(MOST_BLOCKS),
+                threads: NMS_THREADS,
+            }),
+            false => None,
+        };
+
+        // One allocation for all scratch memory.
+        let mut bytes = 0;
+        let mut room = |size: usize| {
+            bytes += size.next_multiple_of(256);
+            (bytes - size.next_multiple_of(256)) as u64
+        };
+        let counters = room(COUNTERS.len());
+        let mut candidates =
+            || Candidates { keys: room(head.rows * 8), boxes: room(head.rows * 16), classes: room(head.rows * 4) };
+        let from = candidates();
+        let mut nms_params = NmsParams { from, capacity: head.rows as u32, ..NmsParams::default() };
+        if suppress.is_some() {
+            nms_params.sorted = candidates();
+            nms_params.kept = room(head.rows * 4);
+            nms_params.matrix = room(matrix_bytes(window));
+        }
+        nms_params.found = room(found_size(head.rows));
+        let pool = DevicePool::new(context);
+        let scratch = pool.take(bytes)?;
+        let base = scratch.address();
+        for candidates in [&mut nms_params.from, &mut nms_params.sorted] {
+            candidates.keys += base;
+            candidates.boxes += base;
+            candidates.classes += base;
+        }
+        nms_params.found += base;
+        nms_params.kept += base;
+        nms_params.matrix += base;
+        nms_params.blocks_done = base + counters + 8;
+
+        let mut decode_params = DecodeParams {
+            to: nms_params.from,
+            rows: head.rows as u32,
+            columns: head.columns as u32,
+            classes: decoder.class_limit().try_into().unwrap_or(u32::MAX),
+            form: form as u32,
+            objectness: objectness.into(),
+            lanes_log2: lanes.ilog2(),
+            first_class: if decoder.layout() == Layout::Ssd { 1.0 } else { 0.0 },
+            width: head.input.0 as f32,
+            height: head.input.1 as f32,
+            ..DecodeParams::default()
+        };
+        for (source, part) in decode_params.sources.iter_mut().zip(&outputs) {
+            if let Some(Part { tensor, first, stride }) = *part {
+                *source = Source { dtype: code(dtypes[tensor]), first, stride, ..Source::default() };
+            }
+        }
+        if let Form::CenterCells = form {
+            for (level, &stride) in decode_params.levels.iter_mut().zip(head.strides().unwrap_or_default()) {
+                let (columns, rows) = (head.input.0.div_ceil(stride), head.input.1.div_ceil(stride));
+                *level = Level { stride, columns, cells: columns * rows };
+            }
+        }
+        Ok(Boxes {
+            decode,
+            rank,
+            suppress,
+            outputs,
+            decode_params,
+            nms_params,
+            is_clean: false,
+            counts: [base + counters, base + counters + 4],
+            thresholds: None,
+            results: Mapped::new(context, found_size(USUAL_DETECTIONS.min(head.rows)))?,
+            chains: [None, None],
+            pending: None,
+            patience: WaitHistory::default(),
+            scratch,
+            pool,
+        })
+    }
+
+    /// Where its memory is.
+    pub fn context(&self) -> &Context {
+        self.pool.context()
+    }
+
+    /// Queues all work on a frame. `outputs` are what the decoder [picked](Decoder::pick); of `nms` only the settings count.
+    ///
+    /// The host waits only if [`Boxes::detections`] was not asked for the frame before. The outputs must stay as they are
+    /// until the work is done.
+    ///
+    /// # Errors
+    /// `WrongType` for tensors that are not on this GPU, `Run` where CUDA fails.
+    pub fn launch(
+        &mut self,
+        stream: &Arc<Stream>,
+        outputs: &[&Tensor],
+        thresholds: &Thresholds,
+        nms: &Nms,
+    ) -> Result<()> {
+        self.finish()?;
+        let rows = self.nms_params.capacity as usize;
+        let limit = nms.max_detections.min(rows);
+        if self.results.bytes() < found_size(limit) {
+            self.results = Mapped::new(stream.context(), found_size(limit))?;
+        }
+        for (source, part) in self.decode_params.sources.iter_mut().zip(&self.outputs) {
+            if let Some(part) = part {
+                source.data = address(outputs[part.tensor], stream.context())?;
+            }
+        }
+        if self.thresholds.as_ref().is_none_or(|table| table.of != *thresholds) {
+            self.upload(stream, thresholds)?;
+        }
+        let [count, next_count] = self.counts;
+        self.decode_params.count = count;
+        self.nms_params = NmsParams {
+            count,
+            next_count,
+            results: self.results.address(),
+            limit: limit as u32,
+            agnostic: nms.class_agnostic.into(),
+            threshold: nms.iou_threshold,
+            ..self.nms_params
+        };
+        if !self.is_clean {
+            self.clear(stream)?;
+        }
+        self.is_clean = false;
+        self.pending = Some(stream.clone());
+        // SAFETY: every address is of memory that `self` keeps until the work is done, or of a tensor that the caller keeps.
+        unsafe { self.start(stream) }?;
+        self.is_clean = true;
+        self.counts = [next_count, count];
+        Ok(())
+    }
+
+    /// Queues the kernels by one call. Mostly only the tensor has moved since the frame before the last one.
+    ///
+    /// # Safety
+    /// The addresses in the parameters stay valid until the kernels are done.
+    unsafe fn start(&mut self, stream: &Stream) -> Result<()> {
+        let Boxes { decode, rank, suppress, decode_params, nms_params, chains, .. } = self;
+        let first = decode.call(decode_params);
+        let others = || [Some(&*rank), suppress.as_ref()].into_iter().flatten().map(|kernel| kernel.call(nms_params));
+        chains.swap(0, 1);
+        // SAFETY: the kernels take these structures; their sizes are asserted on both sides.
+        let told = match &mut chains[0] {
+            Some(told) => unsafe {
+                if told.decode != *decode_params {
+                    told.chain.tell(0, &first)?;
+                    told.decode = *decode_params;
+                }
+                if told.nms != *nms_params {
+                    others().enumerate().try_for_each(|(i, call)| told.chain.tell(1 + i, &call))?;
+                    told.nms = *nms_params;
+                }
+                told
+            },
+            none => {
+                let chain = unsafe { LaunchList::new(stream, [first].into_iter().chain(others())) }?;
+                none.insert(Told { chain, decode: *decode_params, nms: *nms_params })
+            }
+        };
+        // SAFETY: as the caller says.
+        unsafe { told.chain.launch(stream) }
+    }
+
+    /// Where the detections of the last frame are once the stream has come so far, until the next one is launched.
+    pub fn found(&self) -> Found {
+        Found { address: self.nms_params.found, limit: self.nms_params.limit as usize }
+    }
+
+    /// What was found on the last frame, in pixels of the model's input. Waits for it, and for all that was queued since.
+    ///
+    /// # Errors
+    /// `Run`, where work on the GPU failed.
+    pub fn detections(&mut self) -> Result<&[Detection]> {
+        self.finish()?;
+        let (header, detections) = self.results.host().split_at(HEADER);
+        let count: u32 = bytemuck::pod_read_unaligned(&header[..4]);
+        let detections = &detections[..count as usize * size_of::<Detection>()];
+        stats::downloaded(HEADER + detections.len());
+        Ok(bytemuck::cast_slice(detections))
+    }
+
+    /// Waits for the last frame.
+    fn finish(&mut self) -> Result<()> {
+        match self.pending.take() {
+            Some(stream) => stream.record_awaited(&self.patience)?.wait_again(&mut self.patience),
+            None => Ok(()),
+        }
+    }
+
+    /// Queues the upload of thresholds that changed.
+    fn upload(&mut self, stream: &Stream, thresholds: &Thresholds) -> Result<()> {
+        let bytes: &[u8] = bytemuck::cast_slice(thresholds.per_class());
+        let mut table = match self.thresholds.take() {
+            Some(table) if table.staging.bytes() >= bytes.len() => table,
+            _ => Table {
+                of: thresholds.clone(),
+                staging: Mapped::new(stream.context(), bytes.len())?,
+                device: self.pool.take(bytes.len())?,
+            },
+        };
+        table.of.clone_from(thresholds);
+        if !bytes.is_empty() {
+            // No copy is pending that reads it: the frame before is done.
+            table.staging.host_mut()[..bytes.len()].copy_from_slice(bytes);
+            // SAFETY: both are as large, and stay until `self` has waited for the stream.
+            unsafe { stream.upload(&table.staging.host()[..bytes.len()], table.device.address()) }?;
+        }
+        self.decode_params.per_class = table.device.address();
+        self.decode_params.listed = thresholds.per_class().len() as u32;
+        self.decode_params.beyond = thresholds.beyond();
+        self.decode_params.least = thresholds.least();
+        self.thresholds = Some(table);
+        Ok(())
+    }
+
+    /// Queues setting the counters to 0: before the first frame, and after one that could not be launched wholly. And what was
+    /// found, for who takes it from there may look at more of it than there is.
+    fn clear(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: the scratch memory starts with the counters, and has as much room for what is found.
+        unsafe {
+            stream.clear(self.scratch.address(), COUNTERS.len())?;
+            stream.clear(self.nms_params.found, found_size(self.nms_params.capacity as usize))
+        }
+    }
+}
+
+impl Drop for Boxes {
+    fn drop(&mut self) {
+        // Kernels may still write what is about to be freed. Their errors have nobody to hear them.
+        let _ = self.finish();
+    }
+}
+
+impl Kernel {
+    fn call<'a, P: Copy>(&'a self, params: &'a P) -> KernelNode<'a> {
+        let shape = Launch { grid: (self.blocks as u32, 1, 1), block: (self.threads as u32, 1, 1), shared: 0 };
+        KernelNode::new(&self.function, shape, params)
+    }
+}
+
+/// Bytes of the counters: candidates of even frames, of odd ones, blocks that are done.
+const COUNTERS: Range<usize> = 0..12;
+
+/// Rows of a step have a bit for each box from the step's first one on, in words of 64.
+fn matrix_bytes(boxes: usize) -> usize {
+    (0..boxes).step_by(STEP).map(|first| STEP * (boxes - first).div_ceil(64) * 8).sum()
+}
+
+/// Bytes of what is found: how many, then each detection.
+fn found_size(detections: usize) -> usize {
+    HEADER + detections * size_of::<Detection>()
+}
+
+/// Detections as [`Found`] has them.
+pub fn found_bytes(detections: &[Detection]) -> Vec<u8> {
+    let mut bytes = vec![0; found_size(detections.len())];
+    let (header, rest) = bytes.split_at_mut(HEADER);
+    header[..4].copy_from_slice(&(detections.len() as u32).to_ne_bytes());
+    rest.copy_from_slice(bytemuck::cast_slice(detections));
+    bytes
+}
+
+/// How each layout is read. Parts are numbered as in the table of layouts.
+fn plan(layout: Layout) -> (Form, Family) {
+    let part = |tensor, stride| Some(Part { tensor, first: 0, stride });
+    let column = |first| Some(Part { tensor: 0, first, stride: 6 });
+    let with_id = || Family::Ids([column(0), column(4), column(5), None]);
+    match layout {
+        Layout::Yolov5 => (Form::Center, Family::Rows { objectness: true }),
+        Layout::Yolox => (Form::CenterCells, Family::Rows { objectness: true }),
+        Layout::Yolov8Transposed => (Form::Center, Family::Rows { objectness: false }),
+        Layout::DetrUltralytics => (Form::CenterShares, Family::Rows { objectness: false }),
+        Layout::Yolov8 => (Form::Center, Family::Columns),
+        Layout::EndToEnd | Layout::DeepstreamYolo => (Form::Corners, with_id()),
+        Layout::DetrTopK => (Form::CenterShares, with_id()),
+        Layout::Detr => (Form::Corners, Family::Ids([part(1, 4), part(2, 1), part(0, 1), None])),
+        Layout::EfficientNms => (Form::Corners, Family::Ids([part(1, 4), part(2, 1), part(3, 1), part(0, 1)])),
+        Layout::Ssd => (Form::CornersYxShares, Family::Ids([part(0, 4), part(2, 1), part(1, 1), part(3, 1)])),
+    }
+}
+
+/// `Type` in the kernel.
+fn code(dtype: DType) -> u32 {
+    match dtype {
+        DType::F32 => 0,
+        DType::F16 => 1,
+        DType::U8 => 2,
+        DType::I32 => 3,
+        DType::I64 => 4,
+        DType::I8 | DType::Bool => unreachable!("no layout takes {dtype}"),
+    }
+}
+
+fn address(tensor: &Tensor, context: &Context) -> Result<u64> {
+    let block = tensor.device().filter(|block| block.context() == context);
+    let block =
+        block.ok_or_else(|| Error::new(ErrorKind::WrongType, format!("{} is not on this GPU", tensor.desc())))?;
+    Ok(block.address())
+}

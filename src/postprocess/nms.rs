@@ -1,0 +1,200 @@
+//! Suppression of boxes that repeat a better one.
+
+use std::mem;
+use std::ops::Range;
+
+use crate::image::Detection;
+
+/// Most cells of the grid in each direction.
+const CELLS: usize = 32;
+/// Layers of the grid that classes are spread over.
+const LAYERS: u32 = 16;
+/// The end of a chain.
+const NONE: u32 = u32::MAX;
+
+/// Greedy, class-aware non-maximum suppression, with its scratch memory.
+///
+/// Detections are taken by score, the greatest first (`f32::total_cmp`), equals by anchor, then by class, then as they
+/// came. One is dropped when its IoU with one already kept is **above** the threshold, of the same class unless
+/// `class_agnostic`. The result is in that order, and exactly what comparing all pairs gives.
+///
+/// It is quicker than that because only kept boxes whose centre is near are compared: each kept box stands in the cell of
+/// a grid that its centre falls in. How near follows from the threshold. Along one axis two boxes of sizes a and b whose
+/// centres are d apart share at most s = (a + b) / 2 − d of a + b − s, and their IoU is never above that ratio. For it to
+/// exceed t, b must be below a / t and d below (a + b) / 2 × (1 − t) / (1 + t), so below a × (1 − t) / 2t.
+#[derive(Clone, Debug)]
+pub struct Nms {
+    pub iou_threshold: f32,
+    pub max_detections: usize,
+    pub class_agnostic: bool,
+    /// Score, anchor, class and index, packed so that ascending is the order of the result.
+    order: Vec<u128>,
+    kept: Vec<Detection>,
+    /// The kept box that stands in the same cell, before this one.
+    next: Vec<u32>,
+    /// The last kept box of each cell.
+    cells: Vec<u32>,
+}
+
+impl Nms {
+    pub fn new(iou_threshold: f32, max_detections: usize, class_agnostic: bool) -> Self {
+        Nms {
+            iou_threshold,
+            max_detections,
+            class_agnostic,
+            order: Vec::new(),
+            kept: Vec::new(),
+            next: Vec::new(),
+            cells: Vec::new(),
+        }
+    }
+
+    /// Orders, drops what repeats something better, and stops at the limit.
+    pub fn suppress(&mut self, detections: &mut Vec<Detection>) {
+        self.sort(detections);
+        let grid = Grid::new(detections, self.iou_threshold, self.class_agnostic);
+        self.kept.clear();
+        self.next.clear();
+        self.cells.clear();
+        self.cells.resize(grid.cells(), NONE);
+        for &key in &self.order {
+            if self.kept.len() >= self.max_detections {
+                break;
+            }
+            let candidate = &detections[key as u32 as usize];
+            if !self.repeats(candidate, &grid) {
+                let cell = grid.cell(candidate);
+                self.next.push(self.cells[cell]);
+                self.cells[cell] = self.kept.len() as u32;
+                self.kept.push(*candidate);
+            }
+        }
+        mem::swap(detections, &mut self.kept);
+    }
+
+    /// Only the order and the limit, for heads whose boxes do not repeat.
+    pub fn rank(&mut self, detections: &mut Vec<Detection>) {
+        self.sort(detections);
+        self.kept.clear();
+        let best = self.order.iter().take(self.max_detections);
+        self.kept.extend(best.map(|&key| detections[key as u32 as usize]));
+        mem::swap(detections, &mut self.kept);
+    }
+
+    fn sort(&mut self, detections: &[Detection]) {
+        self.order.clear();
+        self.order.extend(detections.iter().enumerate().map(|(index, detection)| {
+            let Detection { score, class, anchor, .. } = *detection;
+            [descending(score), anchor, class, index as u32].iter().fold(0, |key, &part| key << 32 | u128::from(part))
+        }));
+        self.order.sort_unstable();
+    }
+
+    /// Whether a kept box covers the candidate.
+    fn repeats(&self, candidate: &Detection, grid: &Grid) -> bool {
+        grid.near(candidate).flatten().any(|cell| {
+            let mut index = self.cells[cell];
+            while let Some(kept) = self.kept.get(index as usize) {
+                let rivals = self.class_agnostic || kept.class == candidate.class;
+                if rivals && candidate.bbox.iou(&kept.bbox) > self.iou_threshold {
+                    return true;
+                }
+                index = self.next[index as usize];
+            }
+            false
+        })
+    }
+}
+
+/// Greater scores become smaller numbers, in `f32::total_cmp`'s order.
+fn descending(score: f32) -> u32 {
+    let bits = score.to_bits();
+    // Of a negative number all bits are turned already, once for the sign and once for the direction.
+    if bits >> 31 == 0 { !bits & 0x7fff_ffff } else { bits }
+}
+
+/// Cells over the centres of all detections, one layer of them for every few classes.
+struct Grid {
+    x: Axis,
+    y: Axis,
+    /// Distance to the farthest centre that matters, in sizes of the box.
+    reach: f32,
+    layers: u32,
+}
+
+/// From a coordinate to a cell: never falls where the coordinate grows, whatever is rounded.
+struct Axis {
+    origin: f32,
+    cells_per_pixel: f32,
+    cells: usize,
+}
+
+impl Grid {
+    fn new(detections: &[Detection], iou_threshold: f32, class_agnostic: bool) -> Self {
+        // A computed IoU is less than this off.
+        let iou = iou_threshold - 1e-5;
+        let reach = if iou > 0.0 { (1.0 - iou) / (2.0 * iou) } else { f32::INFINITY };
+        Grid {
+            x: Axis::over(detections.iter().map(|d| (center(d).0, d.bbox.width() * reach))),
+            y: Axis::over(detections.iter().map(|d| (center(d).1, d.bbox.height() * reach))),
+            reach,
+            layers: if class_agnostic { 1 } else { LAYERS },
+        }
+    }
+
+    fn cells(&self) -> usize {
+        self.x.cells * self.y.cells * self.layers as usize
+    }
+
+    fn row(&self, class: u32, row: usize) -> usize {
+        ((class % self.layers) as usize * self.y.cells + row) * self.x.cells
+    }
+
+    fn cell(&self, detection: &Detection) -> usize {
+        let (x, y) = center(detection);
+        self.row(detection.class, self.y.cell(y)) + self.x.cell(x)
+    }
+
+    /// Cells in which a kept box may cover this one, by rows.
+    fn near(&self, detection: &Detection) -> impl Iterator<Item = Range<usize>> {
+        let Detection { bbox, class, .. } = *detection;
+        let (x, y) = center(detection);
+        // An area that is about to vanish has no digits left to reckon with.
+        let reach = if bbox.area() > 1e-30 { self.reach } else { f32::INFINITY };
+        let columns = self.x.near(x, bbox.width() * reach);
+        self.y.near(y, bbox.height() * reach).map(move |row| {
+            let start = self.row(class, row);
+            start + columns.start..start + columns.end
+        })
+    }
+}
+
+impl Axis {
+    /// `boxes` are centres, and the distances to the farthest centres that matter to them.
+    fn over(boxes: impl ExactSizeIterator<Item = (f32, f32)>) -> Self {
+        let count = boxes.len() as f32;
+        let (low, high, sum) = boxes
+            .fold((f32::INFINITY, f32::NEG_INFINITY, 0.0), |(low, high, sum), (at, distance)| {
+                (at.min(low), at.max(high), sum + distance)
+            });
+        // Half the usual distance is a good size for a cell: fewer boxes are looked at, and few empty cells.
+        let cells = (((high - low) / (sum / count) * 2.0) as usize).clamp(1, CELLS);
+        Axis { origin: low, cells_per_pixel: cells as f32 / (high - low), cells }
+    }
+
+    fn cell(&self, at: f32) -> usize {
+        // The cast takes what is below the first cell, and NaN, to 0.
+        (((at - self.origin) * self.cells_per_pixel) as usize).min(self.cells - 1)
+    }
+
+    fn near(&self, at: f32, distance: f32) -> Range<usize> {
+        // Centres are rounded too. NaN, from a size of nothing, becomes everywhere.
+        let distance = (distance + at.abs() * 1e-6).min(f32::INFINITY);
+        self.cell(at - distance)..self.cell(at + distance) + 1
+    }
+}
+
+fn center(detection: &Detection) -> (f32, f32) {
+    let bbox = &detection.bbox;
+    ((bbox.x1 + bbox.x2) * 0.5, (bbox.y1 + bbox.y2) * 0.5)
+}
