@@ -505,7 +505,7 @@ mod tests {
                 "{names}"
             );
         }
-        for text in ["", "[]", "[17]", "[0, 3]", "[17, 1]", "[17, 4]", "[1001, 3]", "[-1, 3]", "[17.0, 3]", "['a', 3]"]
+        for text in ["", "[]", "[17]", "[0, 3]", "[17, 1]", "[17, 4]", "[1001, 3]", "[-1, 3]", "[17.5, 3]", "['a', 3]"]
         {
             let error = of(&[("kpt_shape", text)]).unwrap_err();
             assert!(error.message().contains("kpt_shape"), "{error}");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Renders a clip of moving discs and boxes as H.264 in MP4, and its ground truth as JSON.
+# Renders a clip of moving discs and boxes, or of figures with limbs, as H.264 in MP4, and its ground truth as JSON.
 # Needs python3-numpy and gst-launch-1.0 with x264enc, h264parse and mp4mux.
 #
 # The committed sample (640x360, 10 s):
@@ -7,10 +7,14 @@
 # A larger clip for a test:
 #   python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 \
 #       --kbps 6000 --out /tmp/hd.mp4 --truth /tmp/hd.json
+# The committed sample of figures (640x360, 2 s), scored by score_pose.py:
+#   python3 tests/data/render.py --task pose --frames 60 --objects 4 --kbps 1000 \
+#       --out tests/data/pose.mp4 --truth tests/data/pose.json
 #
 # Ground truth: {"width","height","fps","frames":[[{"class_id","label","x","y","w","h",
-# "ignore"}, ...], ...]}, pixels of the frame; what `ignore` means is told in
-# ../models/scenes.py, whose renderer this uses.
+# "ignore"}, ...], ...]}, pixels of the frame; figures have "keypoints": [[x, y, visibility], ...]
+# besides.  What `ignore` means is told in ../models/scenes.py and ../models/figures.py, whose
+# renderers this uses.
 
 import argparse
 import json
@@ -24,6 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
+import figures
 import scenes
 
 
@@ -52,6 +57,28 @@ class Mover:
             return low + min(phase, 2 * (high - low) - phase)
         span = length + 1.3 * side
         return (start + 0.65 * side + way) % span - 0.65 * side
+
+
+class Walker(Mover):
+    """A figure on its way: limbs swing, arms rise and fall, and it turns."""
+
+    def __init__(self, rng, figure, width, height, unit):
+        super().__init__(rng, figure, width, height, unit)
+        self.base = figures.random_pose(rng) * 0.5
+        self.swing, self.wave = rng.uniform(0.3, 0.7), rng.uniform(0.0, 1.0, 2)
+        self.pace, self.phase = rng.uniform(4, 7), rng.uniform(0, 2 * math.pi)
+        self.yaw, self.turning = figure.yaw, rng.uniform(-0.8, 0.8)
+
+    def move(self, seconds):
+        super().move(seconds)
+        beat = math.sin(self.pace * seconds + self.phase)
+        pose = self.base.copy()
+        for side, sign in ((0, 1), (1, -1)):
+            pose[4 + 3 * side:6 + 3 * side] += (-sign * self.swing * beat,
+                                                self.wave[side] * (1 + math.sin(1.7 * seconds + self.phase + side)))
+            pose[10 + 3 * side] += sign * self.swing * beat
+            pose[12 + 3 * side] += self.swing * (1 - sign * beat) / 2
+        self.shape.pose, self.shape.yaw = pose, self.yaw + self.turning * seconds
 
 
 class Backdrop:
@@ -97,13 +124,33 @@ def make_movers(rng, count, backdrop, unit):
     return movers
 
 
+def make_walkers(rng, count, backdrop, unit):
+    """Figures, large ones first."""
+    walkers, placed = [], []
+    for size in np.exp(np.linspace(math.log(0.62), math.log(0.3), count)) * backdrop.height:
+        figure = figures.Figure(rng, size, backdrop.mean, 60.0)
+        figure.w, figure.h = 0.55 * size, 1.05 * size
+        for _ in range(200):
+            figure.cx, figure.cy = rng.uniform(0.1, 0.9, 2) * (backdrop.width, backdrop.height)
+            if scenes.overlap(figure, placed) < 0.1:
+                break
+        placed.append(figure)
+        walkers.append(Walker(rng, figure, backdrop.width, backdrop.height, unit))
+    return walkers
+
+
+# How the moving things of a task are made, and what tells their truth.
+TASKS = {"detect": (make_movers, scenes.ground_truth), "pose": (make_walkers, figures.ground_truth)}
+
+
 def render(options):
     """Yields each frame (uint8 RGB) with its ground truth."""
+    make, ground_truth = TASKS[options.task]
     rng = np.random.default_rng([3, options.seed])  # 1 and 2 are the seeds of the training
     width, height = options.width, options.height
     unit = 1 / scenes.letterbox_geometry(width, height)[0]
     backdrop = Backdrop(rng, width, height, unit, options.fps)
-    movers = make_movers(rng, options.objects, backdrop, unit)
+    movers = make(rng, options.objects, backdrop, unit)
     owner = np.zeros((height, width), np.int16)
     for number in range(options.frames):
         frame = backdrop.frame(number)
@@ -111,7 +158,7 @@ def render(options):
         for index, mover in enumerate(movers):
             mover.move(number / options.fps)
             mover.shape.draw(frame, owner, index)
-        yield frame, scenes.ground_truth([m.shape for m in movers], owner)
+        yield frame, ground_truth([m.shape for m in movers], owner)
 
 
 def encoder(options):
@@ -128,12 +175,17 @@ def encoder(options):
     return subprocess.Popen(["gst-launch-1.0", "-q", *pipeline.split()], stdin=subprocess.PIPE)
 
 
-def rounded(truth):
-    return [{k: round(v, 2) if isinstance(v, float) else v for k, v in t.items()} for t in truth]
+def rounded(value):
+    if isinstance(value, list):
+        return [rounded(v) for v in value]
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    return round(value, 2) if isinstance(value, float) else value
 
 
 def parse_options():
     parser = argparse.ArgumentParser(description="Renders a clip and its ground truth.")
+    parser.add_argument("--task", choices=TASKS, default="detect")
     parser.add_argument("--width", type=int, default=640)
     parser.add_argument("--height", type=int, default=360)
     parser.add_argument("--frames", type=int, default=300)

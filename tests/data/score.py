@@ -42,28 +42,35 @@ def on_ignored(detection, ignored):
     return any(area > 0 and intersection(detection, t) >= 0.5 * area for t in ignored)
 
 
-def match_frame(detections, truth, threshold):
-    """IoUs of the matches, the unmatched detections, the missed objects."""
+def match_pairs(detections, truth, threshold, similarity=iou):
+    """Matches as (detection, object, similarity), the unmatched detections, the missed objects."""
     free = [t for t in truth if not t["ignore"]]
     ignored = [t for t in truth if t["ignore"]]
-    ious, false = [], []
+    pairs, false = [], []
     for d in sorted(detections, key=lambda d: -d["confidence"]):
-        own = [(iou(d, t), i) for i, t in enumerate(free) if t["class_id"] == d["class-id"]]
+        own = [(similarity(d, t), i) for i, t in enumerate(free) if t["class_id"] == d["class-id"]]
         best, index = max(own, default=(0.0, -1))
         if index >= 0 and best >= threshold:
-            ious.append(best)
-            del free[index]
+            pairs.append((d, free.pop(index), best))
         elif not on_ignored(d, ignored):
             false.append(d)
-    return ious, false, free
+    return pairs, false, free
+
+
+def scale_of(detection, sx, sy):
+    """A detection with its box, and its keypoints if it has any, in other pixels."""
+    moved = dict(detection, x=detection["x"] * sx, y=detection["y"] * sy,
+                 w=detection["w"] * sx, h=detection["h"] * sy)
+    if "keypoints" in detection:
+        moved["keypoints"] = [[x * sx, y * sy, *rest] for x, y, *rest in detection["keypoints"]]
+    return moved
 
 
 def scaled(detections, line, truth):
     """Detections in the pixels of the ground truth, should the frame have been resized."""
     sx = truth["width"] / line.get("width", truth["width"])
     sy = truth["height"] / line.get("height", truth["height"])
-    return [dict(d, x=d["x"] * sx, y=d["y"] * sy, w=d["w"] * sx, h=d["h"] * sy)
-            for d in detections]
+    return [scale_of(d, sx, sy) for d in detections]
 
 
 def read_detections(path, truth):
@@ -89,8 +96,8 @@ def score(truth, frames, threshold, only_present, verbose):
     for index, objects in enumerate(truth["frames"]):
         if only_present and index not in frames:
             continue
-        good, wrong, lost = match_frame(frames.get(index, []), objects, threshold)
-        ious += good
+        good, wrong, lost = match_pairs(frames.get(index, []), objects, threshold)
+        ious += [similarity for _, _, similarity in good]
         false += len(wrong)
         missed += len(lost)
         if verbose:

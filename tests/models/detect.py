@@ -7,7 +7,7 @@
 #       --out /tmp/detections.jsonl
 #   python3 tests/data/score.py tests/data/sample.json /tmp/detections.jsonl
 #
-# The models' kind (rows, v8, e2e) is told from the shape of the output.
+# The models' kind (rows, v8, e2e, pose) is told from the shape of the output.
 
 import argparse
 import json
@@ -16,7 +16,10 @@ import time
 
 import numpy as np
 
+import figures
 from scenes import CLASSES, letterbox
+
+POSE_FIELDS = 5 + 3 * figures.COUNT
 
 
 def iou_with(box, others):
@@ -44,18 +47,27 @@ def from_rows(rows, confidence, iou=0.45):
     return suppress(rows[:, :4], scores, confidence, iou)
 
 
-def suppress(boxes, scores, confidence, iou):
+def suppress(boxes, scores, confidence, iou, extra=None):
+    """Rows that are left: corners, score, class and what `extra` has for them."""
     rows, classes = np.nonzero(scores >= confidence)
     best = scores[rows, classes]
     centre, half = boxes[rows, :2], boxes[rows, 2:] / 2
     corners = np.concatenate([centre - half, centre + half], 1)
     kept = nms(corners, best, classes, iou)
-    return np.concatenate([corners, best[:, None], classes[:, None]], 1)[kept]
+    parts = [corners, best[:, None], classes[:, None]] + ([] if extra is None else [extra[rows]])
+    return np.concatenate(parts, 1)[kept]
+
+
+def from_poses(rows, confidence, iou=0.45):
+    """Rows of a pose model [n,56] -> [m,6+51]: after the class x, y, visibility of each keypoint."""
+    return suppress(rows[:, :4], rows[:, 4:5], confidence, iou, rows[:, 5:])
 
 
 def postprocess(output, confidence, iou=0.45):
-    """Any of the three output layouts -> [n,6] in pixels of the network's input."""
+    """Any of the output layouts -> [n,6], poses [n,6+51], in pixels of the network's input."""
     output = output[0].astype(np.float32)
+    if output.shape[0] == POSE_FIELDS:
+        return from_poses(output.T, confidence, iou)
     if output.shape[1] == 6:
         return output[output[:, 4] >= confidence]
     if output.shape[0] == 4 + len(CLASSES):
@@ -95,25 +107,40 @@ class Model:
         options.intra_op_num_threads = threads
         self.session = onnxruntime.InferenceSession(
             path, options, providers=["CPUExecutionProvider"])
-        half = self.session.get_inputs()[0].type == "tensor(float16)"
+        image = self.session.get_inputs()[0]
+        half, self.side = image.type == "tensor(float16)", image.shape[3]
         self.type = np.float16 if half else np.float32
 
     def __call__(self, image):
-        """uint8 [512,512,3] -> output0."""
+        """uint8 [side,side,3] -> output0."""
         x = (image.transpose(2, 0, 1)[None] / np.float32(255)).astype(self.type)
         return self.session.run(None, {"images": np.ascontiguousarray(x)})[0]
 
 
+def entries_of(found, boxes, points, labels):
+    """Detections as JSON has them; `points` is [n,17,3], or [n,0,3] without keypoints."""
+    entries = []
+    for row, b, own in zip(found, boxes, points):
+        class_id = int(row[5])
+        entries.append({"label": labels[class_id], "class_id": class_id, "confidence": round(float(row[4]), 4),
+                        "x": round(float(b[0]), 2), "y": round(float(b[1]), 2),
+                        "w": round(float(b[2] - b[0]), 2), "h": round(float(b[3] - b[1]), 2)})
+        if len(own):
+            entries[-1]["keypoints"] = [[round(float(x), 2), round(float(y), 2), round(float(v), 4)]
+                                        for x, y, v in own]
+    return entries
+
+
 def detections_of(frame, model, confidence):
     height, width = frame.shape[:2]
-    image, geometry = letterbox(frame)
+    image, geometry = letterbox(frame, model.side)
     found = postprocess(model(image), confidence)
+    scale, left, top = geometry
+    points = found[:, 6:].reshape(len(found), (found.shape[1] - 6) // 3, 3)
+    if points.size:
+        points = (points - (left, top, 0)) / (scale, scale, 1)
     boxes = to_frame(found, geometry, width, height)
-    return [{"label": CLASSES[int(class_id)], "class_id": int(class_id),
-             "confidence": round(float(score), 4),
-             "x": round(float(b[0]), 2), "y": round(float(b[1]), 2),
-             "w": round(float(b[2] - b[0]), 2), "h": round(float(b[3] - b[1]), 2)}
-            for b, score, class_id in zip(boxes, found[:, 4], found[:, 5])]
+    return entries_of(found, boxes, points, (figures.LABEL,) if points.size else CLASSES)
 
 
 def main():

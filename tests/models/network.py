@@ -1,6 +1,6 @@
 # The test detector in PyTorch: a small YOLOv5-style network (convolution, batch norm,
 # ReLU; three scales with three anchors each) and its loss.  Not run by itself; train.py
-# trains it and writes it as ONNX.
+# trains it and writes it as ONNX.  The pose network (pose.py) has the same backbone and neck.
 
 import numpy as np
 import torch
@@ -78,7 +78,11 @@ class Chain(nn.Sequential):
         return x
 
 
-class Detector(nn.Module):
+class Pyramid(nn.Module):
+    """Backbone and neck: an image -> maps of 48, 64 and 64 channels at strides 8, 16 and 32."""
+
+    CHANNELS = (48, 64, 64)
+
     def __init__(self):
         super().__init__()
         self.fine = Chain(Conv(3, 16, 3, 2), Conv(16, 32, 3, 2), Residual(32), Residual(32),
@@ -91,10 +95,6 @@ class Detector(nn.Module):
         self.down3 = Chain(Conv(96, 48), Residual(48), Residual(48), Residual(48))
         self.step4, self.up4 = Conv(48, 48, 3, 2), Chain(Conv(96, 64), Residual(64))
         self.step5, self.up5 = Conv(64, 64, 3, 2), Chain(Conv(128, 64), Residual(64))
-        self.heads = nn.ModuleList(nn.Conv2d(c, 3 * FIELDS, 1) for c in (48, 64, 64))
-        for head in self.heads:
-            # Nearly no cell holds an object: start from a low objectness.
-            head.bias.data.view(3, FIELDS)[:, 4] = -5.0
 
     def forward(self, x):
         p3 = self.fine(x)
@@ -104,7 +104,7 @@ class Detector(nn.Module):
         q3 = self.down3(torch.cat([self._double(l4), p3], 1))
         q4 = self.up4(torch.cat([self.step4(q3), l4], 1))
         q5 = self.up5(torch.cat([self.step5(q4), l5], 1))
-        return [head(q) for head, q in zip(self.heads, (q3, q4, q5))]
+        return q3, q4, q5
 
     @staticmethod
     def _double(x):
@@ -118,7 +118,22 @@ class Detector(nn.Module):
         q3 = self.down3.emit(g, g.op("Concat", g.double(l4), p3, axis=1))
         q4 = self.up4.emit(g, g.op("Concat", self.step4.emit(g, q3), l4, axis=1))
         q5 = self.up5.emit(g, g.op("Concat", self.step5.emit(g, q4), l5, axis=1))
-        return [self._emit_head(g, q, head) for head, q in zip(self.heads, (q3, q4, q5))]
+        return q3, q4, q5
+
+
+class Detector(Pyramid):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleList(nn.Conv2d(c, 3 * FIELDS, 1) for c in self.CHANNELS)
+        for head in self.heads:
+            # Nearly no cell holds an object: start from a low objectness.
+            head.bias.data.view(3, FIELDS)[:, 4] = -5.0
+
+    def forward(self, x):
+        return [head(q) for head, q in zip(self.heads, super().forward(x))]
+
+    def emit(self, g, x):
+        return [self._emit_head(g, q, head) for head, q in zip(self.heads, super().emit(g, x))]
 
     @staticmethod
     def _emit_head(g, q, head):

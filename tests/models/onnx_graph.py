@@ -78,6 +78,27 @@ class Graph:
             rows.append(self.op("Reshape", row, np.array([1, 3 * n * n, FIELDS])))
         return self.op("Concat", *rows, axis=1, name="output0")
 
+    def decode_pose(self, maps, side, box_unit, point_unit, keypoints):
+        """Raw head maps [1,5+3*keypoints,n,n] -> output0 [1,5+3*keypoints,cells]: as Ultralytics' pose exports."""
+        fields = 5 + 3 * keypoints
+        flat = [self.op("Reshape", x, np.array([1, fields, -1])) for x in maps]
+        parts = np.array([2, 2, 1, 3 * keypoints])
+        before, after, score, points = self.op("Split", self.op("Concat", *flat, axis=2), parts, axis=1, outputs=4)
+        centre, stride = (a.T[None].astype(np.float32) for a in cells(side))
+        # How far the box reaches from the cell's centre to the left and the top, to the right and the bottom.
+        limits = np.array(-4, np.float32), np.array(4, np.float32)
+        before, after = (self.op("Mul", self.op("Exp", self.op("Clip", x, *limits)), stride * np.float32(box_unit))
+                         for x in (before, after))
+        shift = self.op("Mul", self.op("Sub", after, before), np.array(0.5, np.float32))
+        points = self.op("Reshape", points, np.array([1, keypoints, 3, -1]))
+        places, seen = self.op("Split", points, np.array([2, 1]), axis=2, outputs=2)
+        places = self.op("Mul", places, stride[None] * np.float32(point_unit))
+        places = self.op("Add", places, centre[None])
+        points = self.op("Concat", places, self.op("Sigmoid", seen), axis=2)
+        return self.op("Concat", self.op("Add", shift, centre), self.op("Add", before, after),
+                       self.op("Sigmoid", score), self.op("Reshape", points, np.array([1, 3 * keypoints, -1])),
+                       axis=1, name="output0")
+
     def finish(self, shape, float_type=TensorProto.FLOAT, side=NET):
         """The model with input `images` and output `output0`."""
         image = helper.make_tensor_value_info("images", float_type, [1, 3, side, side])
@@ -87,6 +108,17 @@ class Graph:
                                   opset_imports=[helper.make_opsetid("", OPSET)])
         onnx.checker.check_model(model, full_check=True)
         return model
+
+
+def cells(side):
+    """Centre [cells,2] and stride [cells,1] of the cells of all scales, in the order of the outputs."""
+    centre, strides = [], []
+    for stride in STRIDES:
+        n = side // stride
+        iy, ix = np.mgrid[0:n, 0:n]
+        centre.append((np.stack([ix, iy], -1).reshape(-1, 2) + 0.5) * stride)
+        strides.append(np.full((n * n, 1), stride))
+    return np.concatenate(centre), np.concatenate(strides)
 
 
 def continued(model):
@@ -101,8 +133,8 @@ def continued(model):
 
 # ------------------------------------------------------------------ variants
 
-def tag(model, side=NET, **arguments):
-    """Adds metadata the way the Ultralytics exporter writes it."""
+def tag(model, side=NET, task_entries=None, **arguments):
+    """Adds metadata the way the Ultralytics exporter writes it; `task_entries` replace those of the detector."""
     end2end = arguments.pop("end2end", False)
     args = {"batch": 1, "half": False, "dynamic": False, "simplify": True, "nms": end2end}
     args.update(arguments)
@@ -118,7 +150,7 @@ def tag(model, side=NET, **arguments):
         "names": str(dict(enumerate(CLASSES))),
         "args": str(args),
         "end2end": str(end2end),
-    }
+    } | (task_entries or {})
     helper.set_model_props(model, entries)
     return model
 

@@ -276,11 +276,16 @@ def line_field(rng, centre, unit):
     a, d = centre - along, 2 * along
 
     def distance(xs, ys):
-        t = np.clip(((xs - a[0]) * d[0] + (ys - a[1]) * d[1]) / (d @ d), 0, 1)
-        return np.hypot(xs - a[0] - t * d[0], ys - a[1] - t * d[1]) - thick / 2
+        return capsule_distance(xs, ys, a, d, thick / 2, thick / 2)
 
     ends = np.array([a, a + d])
     return np.concatenate([ends - thick, ends + thick]), distance
+
+
+def capsule_distance(xs, ys, a, d, start, end):
+    """Signed distance to the bar with round ends from a to a + d; its radius goes from start to end."""
+    t = np.clip(((xs - a[0]) * d[0] + (ys - a[1]) * d[1]) / (d @ d), 0, 1)
+    return np.hypot(xs - a[0] - t * d[0], ys - a[1] - t * d[1]) - (start + t * (end - start))
 
 
 def triangle_field(rng, centre, unit):
@@ -369,13 +374,13 @@ def codec(rng, canvas):
 
 # -------------------------------------------------------------- training scenes
 
-def random_frame_size(rng):
+def random_frame_size(rng, net=NET):
     """Any aspect ratio, the common ones more often; mostly around the network's size."""
     aspect = float(rng.choice([16 / 9, 16 / 9, 4 / 3, 1.0, 3 / 4, 9 / 16,
                                math.exp(rng.uniform(-0.9, 0.9))]))
     low, high = [(320, 512), (512, 800), (512, 800), (800, 1280), (1280, 1920)][
         rng.choice(5, p=[0.25, 0.3, 0.2, 0.15, 0.1])]
-    long_side = rng.uniform(low, high)
+    long_side = rng.uniform(low, high) * (net / NET)
     width, height = (long_side, long_side / aspect) if aspect >= 1 else (
         long_side * aspect, long_side)
     return max(64, round(width)), max(64, round(height))
@@ -476,14 +481,23 @@ def training_sample(seed):
 
 # --------------------------------------------------------------- contact sheet
 
-def outline_boxes(image, rows):
+def outline_boxes(image, rows, net=NET):
     for valid, ignore, class_id, cx, cy, w, h in rows:
         if valid:
             colour = (128, 128, 128) if ignore else ((255, 0, 0), (0, 255, 0))[int(class_id)]
-            x0, y0, x1, y1 = (int(np.clip(v, 0, NET - 1)) for v in
+            x0, y0, x1, y1 = (int(np.clip(v, 0, net - 1)) for v in
                               (cx - w / 2, cy - h / 2, cx + w / 2, cy + h / 2))
             image[y0, x0:x1], image[y1, x0:x1] = colour, colour
             image[y0:y1, x0], image[y0:y1, x1] = colour, colour
+
+
+def write_sheet(sample, options):
+    """Writes the images sample(row, column) beside and below each other."""
+    lines = [np.concatenate([sample(row, column) for column in range(options.columns)], 1)
+             for row in range(options.rows)]
+    sheet = np.concatenate(lines, 0)
+    with open(options.out, "wb") as file:
+        file.write(b"P6 %d %d 255\n" % (sheet.shape[1], sheet.shape[0]) + sheet.tobytes())
 
 
 def main():
@@ -493,17 +507,13 @@ def main():
     parser.add_argument("--columns", type=int, default=4)
     parser.add_argument("--out", default="scenes.ppm")
     options = parser.parse_args()
-    lines = []
-    for row in range(options.rows):
-        line = []
-        for column in range(options.columns):
-            image, boxes = training_sample([options.seed, row, column])
-            outline_boxes(image, boxes)
-            line.append(image)
-        lines.append(np.concatenate(line, 1))
-    sheet = np.concatenate(lines, 0)
-    with open(options.out, "wb") as file:
-        file.write(b"P6 %d %d 255\n" % (sheet.shape[1], sheet.shape[0]) + sheet.tobytes())
+
+    def sample(row, column):
+        image, boxes = training_sample([options.seed, row, column])
+        outline_boxes(image, boxes)
+        return image
+
+    write_sheet(sample, options)
 
 
 if __name__ == "__main__":

@@ -39,15 +39,15 @@ CHUNK = 64
 # ---------------------------------------------------------------------- data
 
 def render_chunk(job):
-    """CHUNK samples: uint8 images [n,512,512,3] and targets [n,16,7]."""
-    purpose, number, count = job
-    samples = [training_sample([purpose, number * CHUNK + i]) for i in range(count)]
+    """Samples of one chunk, say uint8 images [n,512,512,3] and targets [n,16,7]; `sample` makes one from a seed."""
+    sample, purpose, number, count = job
+    samples = [sample([purpose, number * CHUNK + i]) for i in range(count)]
     return np.stack([s[0] for s in samples]), np.stack([s[1] for s in samples])
 
 
-def evaluation_samples(count):
+def evaluation_samples(count, sample=training_sample):
     with multiprocessing.Pool() as pool:
-        jobs = [(EVALUATION, n, min(CHUNK, count - n * CHUNK)) for n in range(-(-count // CHUNK))]
+        jobs = [(sample, EVALUATION, n, min(CHUNK, count - n * CHUNK)) for n in range(-(-count // CHUNK))]
         parts = pool.map(render_chunk, jobs, chunksize=1)
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
@@ -194,7 +194,7 @@ def run_epochs(options, network, average, grid, pool):
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimiser, options.rate, total_steps=steps, pct_start=0.06, final_div_factor=100)
     chunks = options.rounds * options.fresh
-    source = pool.imap(render_chunk, ((TRAINING, n, CHUNK) for n in range(chunks)))
+    source = pool.imap(render_chunk, ((training_sample, TRAINING, n, CHUNK) for n in range(chunks)))
     images = torch.empty(chunks * CHUNK, NET, NET, 3, dtype=torch.uint8, device="cuda")
     targets, filled, started = None, 0, time.time()
     for number in range(options.rounds):
@@ -243,7 +243,8 @@ def train(options):
     torch.backends.cudnn.benchmark = True
     # The processes must exist before CUDA starts in this one.
     pool = multiprocessing.Pool(options.workers)
-    check = pool.map_async(render_chunk, [(EVALUATION, n, CHUNK) for n in range(options.check)], 1)
+    jobs = [(training_sample, EVALUATION, n, CHUNK) for n in range(options.check)]
+    check = pool.map_async(render_chunk, jobs, 1)
     network = Detector().cuda().to(memory_format=torch.channels_last)
     average, grid = Average(network, 0.9995), Grid("cuda")
     run_epochs(options, network, average, grid, pool)

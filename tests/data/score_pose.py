@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# Scores poses against the ground truth of a clip of figures (render.py --task pose).
+# Python's standard library only.
+#
+#   python3 tests/data/score_pose.py tests/data/pose.json detections.jsonl \
+#       --min-ap 0.95 --min-oks 0.8 --max-error 4
+#
+# The detections are JSON lines as score.py reads them; each detection has
+# "keypoints": [[x, y, visibility], ...] besides.  The rules of matching are those of score.py, by object
+# keypoint similarity (OKS) instead of IoU: the mean over the labelled keypoints (visibility
+# above 0 in the truth) of exp(-d² / (2·area·(2·sigma)²)), with COCO's sigmas, and AREA_SHARE
+# of the box as the area.
+# Exit status: 0, or 1 when a figure is worse than its limit, or 2 for unusable input.
+
+import argparse
+import json
+import math
+import sys
+
+import score
+
+SIGMAS = (.026, .025, .025, .035, .035, .079, .079, .072, .072, .062, .062, .107, .107, .087, .087, .089, .089)
+AREA_SHARE = 0.53  # there is no mask; a figure fills about this much of its box
+
+
+def oks(detection, truth):
+    area = AREA_SHARE * truth["w"] * truth["h"]
+    parts = [math.exp(-((x - tx) ** 2 + (y - ty) ** 2) / (2 * area * (2 * sigma) ** 2))
+             for (x, y, *_), (tx, ty, v), sigma in zip(detection["keypoints"], truth["keypoints"], SIGMAS) if v > 0]
+    return sum(parts) / len(parts) if parts else 0.0
+
+
+def average_precision(marks, objects):
+    """Area under the precision envelope over recall; marks = (confidence, hit) of each detection that counts."""
+    curve, hits = [], 0
+    for number, (_, hit) in enumerate(sorted(marks, key=lambda mark: -mark[0]), 1):
+        hits += hit
+        curve.append((hits / objects if objects else 0.0, hits / number))
+    area, best, above = 0.0, 0.0, curve[-1][0] if curve else 0.0
+    for recall, precision in reversed(curve):
+        area += (above - recall) * best
+        best, above = max(best, precision), recall
+    return area + above * best
+
+
+def measure(frames, sure=0.25):
+    """Figures over pairs (detections, truth) of frames: AP50 from all detections, the others from the sure ones."""
+    marks, objects, hits, false, similarities, errors, seen = [], 0, 0, 0, [], [], []
+    for detections, truth in frames:
+        pairs, wrong, missed = score.match_pairs(detections, truth, 0.5, oks)
+        objects += len(pairs) + len(missed)
+        marks += [(d["confidence"], 1) for d, _, _ in pairs] + [(d["confidence"], 0) for d in wrong]
+        pairs, wrong, _ = score.match_pairs(
+            [d for d in detections if d["confidence"] >= sure], truth, 0.5, oks)
+        hits, false = hits + len(pairs), false + len(wrong)
+        for detection, own, similarity in pairs:
+            similarities.append(similarity)
+            for (x, y, v), (tx, ty, tv) in zip(detection["keypoints"], own["keypoints"]):
+                if tv > 0:
+                    errors.append(math.hypot(x - tx, y - ty))
+                seen.append((v >= 0.5) == (tv > 1))
+    mean = lambda values: sum(values) / len(values) if values else 0.0
+    return {"AP50": average_precision(marks, objects), "precision": hits / (hits + false) if hits + false else 0.0,
+            "recall": hits / objects if objects else 0.0, "mean OKS": mean(similarities),
+            "mean error": mean(errors), "visibility": mean(seen)}
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description="Scores poses against ground truth.")
+    parser.add_argument("truth")
+    parser.add_argument("detections", help="JSON lines, or - for stdin")
+    parser.add_argument("--min-ap", type=float, default=0.0, help="average precision at an OKS of 0.5")
+    parser.add_argument("--min-oks", type=float, default=0.0, help="mean OKS of the hits")
+    parser.add_argument("--max-error", type=float, default=math.inf, help="mean distance of keypoints in pixels")
+    parser.add_argument("--min-visibility", type=float, default=0.0, help="share of visibilities told right")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_options()
+    try:
+        with open(options.truth, encoding="utf-8") as file:
+            truth = json.load(file)
+        frames = score.read_detections(options.detections, truth)
+        result = measure([(frames.get(i, []), objects) for i, objects in enumerate(truth["frames"])])
+    except (OSError, ValueError, KeyError) as error:
+        print(f"score_pose.py: {error}", file=sys.stderr)
+        return 2
+    print(f"frames {len(frames)} of {len(truth['frames'])}")
+    failed = False
+    for name, value in result.items():
+        low, high = {"AP50": (options.min_ap, math.inf), "mean OKS": (options.min_oks, math.inf),
+                     "mean error": (0.0, options.max_error),
+                     "visibility": (options.min_visibility, math.inf)}.get(name, (0.0, math.inf))
+        # Without a hit there is no error to speak of, so none is low enough.
+        worse = not low <= value <= high or (name == "mean error" and result["recall"] == 0 and high < math.inf)
+        failed |= worse
+        print(f"{name} {value:.4f}" + (f"  OUTSIDE {low} to {high}" if worse else ""))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
