@@ -122,7 +122,7 @@ def entries_of(found, boxes, points, labels):
     entries = []
     for row, b, own in zip(found, boxes, points):
         class_id = int(row[5])
-        entries.append({"label": labels[class_id], "class_id": class_id, "confidence": round(float(row[4]), 4),
+        entries.append({"label": labels[class_id], "class-id": class_id, "confidence": round(float(row[4]), 4),
                         "x": round(float(b[0]), 2), "y": round(float(b[1]), 2),
                         "w": round(float(b[2] - b[0]), 2), "h": round(float(b[3] - b[1]), 2)})
         if len(own):
@@ -155,7 +155,7 @@ def main():
     with open(options.out, "w") as file:
         for number, frame in enumerate(read_clip(options.clip)):
             found = detections_of(frame, model, options.confidence)
-            json.dump({"pts": round(number / options.fps * 1e9), "frame": number,
+            json.dump({"stream-time": round(number / options.fps * 1e9), "frame": number,
                        "width": frame.shape[1], "height": frame.shape[0],
                        "detections": found}, file)
             file.write("\n")
