@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::io::{BufRead, Read};
 
+use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt::session::{Detector, PostprocessOptions, SessionOptions};
-use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
 
 fn detect(model: &str, pixels: &[u8], width: usize, height: usize) -> Result<(), Box<dyn Error>> {
     // README: begin

@@ -17,9 +17,9 @@ use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Poll;
 
-use crate::error::{Error, Kind, Result};
-use crate::memory::{Lease, Pool};
-use crate::tensor::{Tensor, TensorDesc};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::memory::{Pool, PooledBuffer};
+use crate::core::tensor::{Tensor, TensorDesc};
 
 mod pieces;
 
@@ -54,11 +54,11 @@ pub struct Progress {
 /// A wrong chunk is an error for whoever brings it, and its tensor is dropped: half of it may be wrong too. Other tensors go on.
 ///
 /// ```
-/// use gsttrt::memory::Pool;
+/// use gsttrt::core::memory::Pool;
 /// use gsttrt::streaming::{Receiver, credits};
-/// use gsttrt::tensor::{DType, TensorDesc};
+/// use gsttrt::core::tensor::{DType, TensorDesc};
 ///
-/// # fn main() -> gsttrt::error::Result<()> {
+/// # fn main() -> gsttrt::core::error::Result<()> {
 /// let desc = TensorDesc::new("images", DType::F32, &[1, 3, 8, 8]);
 /// let receiver = Receiver::new(Pool::default(), 2 * credits(&desc)?);
 ///
@@ -84,14 +84,14 @@ pub struct Receiver {
     room: usize,
     credits: Arc<Credits>,
     /// Lock order: this, then a tensor's memory, then credits. Chunks are copied without this.
-    line: Mutex<Line>,
+    line: Mutex<Pending>,
     /// A tensor is complete or dropped, or this is the end.
     arrived: Condvar,
 }
 
 /// What was announced and has not been taken.
 #[derive(Default)]
-struct Line {
+struct Pending {
     tensors: BTreeMap<u64, Entry>,
     /// The number announced last.
     last: Option<u64>,
@@ -112,7 +112,7 @@ struct Arriving {
 }
 
 /// Where a tensor goes to, until it is complete. Threads that still copy keep it, and its credits, when the tensor is dropped.
-type Memory = Mutex<Option<(Lease, Room)>>;
+type Memory = Mutex<Option<(PooledBuffer, Room)>>;
 
 /// Whether anything is still to come.
 #[derive(Clone, Default)]
@@ -157,7 +157,7 @@ impl Receiver {
     /// Receives into buffers of `pool`, wherever these are, with room for tensors of so many bytes in all. Two of the largest
     /// are double buffering. The pool rounds sizes up, by an eighth at most.
     ///
-    /// Chunks for `Pool::new(Place::Device, …)` are copied over the bus as they come, and the tensor is a
+    /// Chunks for `Pool::new(MemoryKind::Device, …)` are copied over the bus as they come, and the tensor is a
     /// [`device`](Tensor::device) one; in all other memory the host sees its [`bytes`](Tensor::bytes).
     pub fn new(pool: Pool, room: usize) -> Self {
         let counts = Mutex::new(Counts { free: room, granted: 0, end: End::Open });
@@ -299,7 +299,7 @@ impl Receiver {
         if line.end.check().is_err() {
             return; // the first one says why
         }
-        line.end = End::Cancelled(Error::new(Kind::Run, "Receiving tensors was cancelled").cause(why));
+        line.end = End::Cancelled(Error::new(ErrorKind::Run, "Receiving tensors was cancelled").cause(why));
         self.credits.end(line.end.clone());
         let dropped = std::mem::take(&mut line.tensors);
         drop(line);
@@ -354,7 +354,7 @@ impl Receiver {
     }
 }
 
-impl Line {
+impl Pending {
     /// `None` where it no longer is.
     fn arriving(&mut self, sequence: u64) -> Result<Option<&mut Arriving>> {
         self.end.check()?;
@@ -496,7 +496,7 @@ impl fmt::Debug for Receiver {
 }
 
 fn wrong(what: impl Into<String>) -> Error {
-    Error::new(Kind::WrongType, what)
+    Error::new(ErrorKind::WrongType, what)
 }
 
 #[cfg(test)]

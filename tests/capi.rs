@@ -14,8 +14,8 @@ use common::onnx::{F32, Graph, U8};
 use common::{init, path, scratch, shapes};
 use gst::prelude::*;
 use gsttrt::capi::*;
-use gsttrt::dlpack;
-use gsttrt::tensor::Tensor as Ours;
+use gsttrt::core::dlpack;
+use gsttrt::core::tensor::Tensor as Ours;
 
 /// Where the library that applications load was built, beside this test.
 fn target() -> PathBuf {

@@ -13,8 +13,8 @@ use common::gpu::setting;
 use common::onnx::Graph;
 use common::{gpu_chain_or_skip, path, scratch, shapes};
 use gst::prelude::*;
-use gsttrt::memory::DeviceBlock;
-use gsttrt::meta::tensor::{Payload, TensorMeta};
+use gsttrt::core::memory::DeviceBlock;
+use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
 
 const ROOM: &str = "queue max-size-buffers=0 max-size-bytes=0 max-size-time=0";
 /// Of the clip.

@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 use common::gpu;
 use common::random::Random;
-use gsttrt::cuda::driver::{Context, Stream};
-use gsttrt::error::Kind;
+use gsttrt::core::cuda::driver::{Context, Stream};
+use gsttrt::core::error::ErrorKind;
+use gsttrt::core::memory::DevicePool;
+use gsttrt::core::tensor::{DType, Element, Tensor};
 use gsttrt::heads::{
     BoxEncoding, Column, Decoder, Dim, ElementClass, HEADS, HeadFormat, ModelHints, OutputSpec, Thresholds,
     deepstream_yolo, end_to_end, yolox,
 };
-use gsttrt::memory::DevicePool;
+use gsttrt::image::Candidate;
+use gsttrt::image::keypoints::{KeypointModel, KeypointShape};
 use gsttrt::postprocess::gather;
 use gsttrt::postprocess::suppress::Nms;
 use gsttrt::postprocess::suppress::device::DeviceDecoder;
-use gsttrt::tensor::{DType, Element, Tensor};
-use gsttrt::vision::Candidate;
-use gsttrt::vision::keypoints::{KeypointModel, KeypointShape};
 use half::f16;
 
 /// The GPU's way and the CPU's, side by side.
@@ -280,7 +280,7 @@ fn given(detections: &[Candidate], rows: usize) -> Tensor {
 }
 
 fn detection(x: f32, y: f32, width: f32, height: f32, score: f32, class: u32) -> Candidate {
-    let bbox = gsttrt::vision::geometry::BBox::new(x, y, x + width, y + height);
+    let bbox = gsttrt::image::geometry::BBox::new(x, y, x + width, y + height);
     Candidate { bbox, score, class, row: 0, angle: 0.0 }
 }
 
@@ -416,7 +416,7 @@ fn ious_at_the_threshold_and_boxes_of_any_size() {
                         1 => random.one_of(&[0.0, -0.0, f32::MAX, f32::MIN, f32::MIN_POSITIVE, 1e-38, 1e19]),
                         _ => random.between(-4.0, 4.0),
                     };
-                    let bbox = gsttrt::vision::geometry::BBox::new(wild(), wild(), wild(), wild());
+                    let bbox = gsttrt::image::geometry::BBox::new(wild(), wild(), wild(), wild());
                     Candidate { bbox, score: wild(), class, row: 0, angle: 0.0 }
                 }
             })
@@ -470,6 +470,6 @@ fn tensors_elsewhere_are_refused() {
     let read = pair.decoder.pick(&tensors).unwrap();
     let thresholds = Thresholds::uniform(0.5);
     let error = pair.boxes.launch(&pair.stream, &read, &thresholds, &Nms::new(0.5, 300, false)).unwrap_err();
-    assert_eq!(error.kind(), Kind::WrongType);
+    assert_eq!(error.kind(), ErrorKind::WrongType);
     assert!(error.message().contains("output f32 1x10x6 is not on this GPU"), "{error}");
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use common::gpu::setting;
 use common::{gpu_chain_or_skip, path, run, shapes};
 use gst::prelude::*;
-use gsttrt::cuda::driver::{Context, device_count};
+use gsttrt::core::cuda::driver::{Context, device_count};
 
 fn decoder() -> String {
     let clip = setting("GPU_CLIP").unwrap_or_else(|| path("tests/data/sample.mp4"));
@@ -51,9 +51,9 @@ fn watch(pipeline: &gst::Pipeline, element: &str, mut look: impl FnMut(&gst::Pad
 }
 
 /// What tells one frame in GPU memory from another: the memory itself, and where its planes begin.
-type Place = (usize, Vec<usize>, Vec<i32>);
+type MemoryKind = (usize, Vec<usize>, Vec<i32>);
 
-fn place(buffer: &gst::BufferRef) -> Place {
+fn place(buffer: &gst::BufferRef) -> MemoryKind {
     assert!(buffer.peek_memory(0).is_type("gst.cuda.memory"), "a frame left GPU memory");
     let meta = buffer.meta::<gst_video::VideoMeta>().expect("frames of a pool have it");
     (buffer.peek_memory(0).as_ptr() as usize, meta.offset().to_vec(), meta.stride().to_vec())
@@ -65,7 +65,7 @@ fn frames_are_the_decoders_own_up_to_the_sink() {
         return;
     }
     let pipeline = pipeline(&format!("{} ! {} ! fakesink sync=false", decoder(), detector("draw=true")));
-    let [decoded, shown] = [(); 2].map(|()| Arc::new(Mutex::new(Vec::<Place>::new())));
+    let [decoded, shown] = [(); 2].map(|()| Arc::new(Mutex::new(Vec::<MemoryKind>::new())));
     for (element, places) in [("decoder", decoded.clone()), ("nms", shown.clone())] {
         watch(&pipeline, element, move |pad, buffer| {
             let caps = pad.current_caps().expect("before buffers");
@@ -129,7 +129,7 @@ fn frames_that_were_held_are_drawn_on_where_they_are() {
         *hold.lock().unwrap() = info.buffer().cloned();
         gst::PadProbeReturn::Ok
     });
-    let [made, shown] = [(); 2].map(|()| Arc::new(Mutex::new(Vec::<(usize, Place)>::new())));
+    let [made, shown] = [(); 2].map(|()| Arc::new(Mutex::new(Vec::<(usize, MemoryKind)>::new())));
     for (element, places) in [("source", made.clone()), ("nms", shown.clone())] {
         watch(&pipeline, element, move |_, buffer| {
             places.lock().unwrap().push((buffer.as_ptr() as usize, place(buffer)));

@@ -8,22 +8,22 @@ use std::sync::Arc;
 
 use common::gpu;
 use common::random::Random;
-use gsttrt::cuda::driver::{Context, Stream};
-use gsttrt::cuda::kernels::overlay::Overlay;
-use gsttrt::cuda::kernels::preprocess::{MAX_BATCH, Preprocess};
-use gsttrt::cuda::kernels::{DevicePlane, DevicePlanes};
-use gsttrt::error::Kind;
-use gsttrt::memory::{DeviceBlock, DevicePool};
+use gsttrt::core::cuda::driver::{Context, Stream};
+use gsttrt::core::error::ErrorKind;
+use gsttrt::core::memory::{DeviceBlock, DevicePool};
+use gsttrt::core::tensor::{DType, TensorDesc};
+use gsttrt::image::Candidate;
+use gsttrt::image::device::{DevicePlane, DevicePlanes};
+use gsttrt::image::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
+use gsttrt::image::geometry::{BBox, Letterbox, ResizeMode};
+use gsttrt::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
+use gsttrt::image::overlay::kernel::Overlay;
+use gsttrt::image::overlay::{self, Style, Target};
+use gsttrt::image::preprocess::kernel::{MAX_BATCH, PreprocessKernel};
+use gsttrt::image::preprocess::{self, MAX_SIDE};
+use gsttrt::image::transform::{Colors, InputSpec, InputTransform, TensorLayout};
 use gsttrt::postprocess::Instances;
 use gsttrt::postprocess::suppress::device::{DeviceDetections, found_bytes};
-use gsttrt::tensor::{DType, TensorDesc};
-use gsttrt::vision::Candidate;
-use gsttrt::vision::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
-use gsttrt::vision::geometry::{BBox, Fit, Letterbox};
-use gsttrt::vision::keypoints::{KeypointModel, KeypointShape, Keypoints};
-use gsttrt::vision::overlay::{self, Style, Target};
-use gsttrt::vision::preprocess::{self, MAX_SIDE};
-use gsttrt::vision::recipe::{Colors, InputSpec, Order, Recipe};
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::U8];
 /// Bytes around tensors and planes, which nothing may touch.
@@ -38,7 +38,7 @@ fn gpu_or_skip() -> Option<Gpu> {
 /// What can be chosen of a frame and its tensor.
 trait Choose {
     fn colorimetry(&mut self) -> Colorimetry;
-    fn recipe(&mut self, colors: Colors) -> Recipe;
+    fn recipe(&mut self, colors: Colors) -> InputTransform;
 }
 
 impl Choose for Random {
@@ -51,10 +51,10 @@ impl Choose for Random {
         }
     }
 
-    fn recipe(&mut self, colors: Colors) -> Recipe {
-        Recipe {
+    fn recipe(&mut self, colors: Colors) -> InputTransform {
+        InputTransform {
             colors,
-            fit: self.one_of(&Fit::ALL),
+            fit: self.one_of(&ResizeMode::ALL),
             pad: self.next() as u8,
             scale: self.one_of(&[1.0, 1.0 / 255.0, -0.3]),
             mean: [0; 3].map(|_| self.one_of(&[0.0, 0.456, 17.0])),
@@ -63,9 +63,9 @@ impl Choose for Random {
     }
 }
 
-fn spec(dtype: DType, order: Order, width: usize, height: usize, recipe: Recipe) -> InputSpec {
+fn spec(dtype: DType, order: TensorLayout, width: usize, height: usize, recipe: InputTransform) -> InputSpec {
     let (c, h, w) = (recipe.colors.channels() as i64, height as i64, width as i64);
-    let dims = if order == Order::Nchw { [1, c, h, w] } else { [1, h, w, c] };
+    let dims = if order == TensorLayout::Nchw { [1, c, h, w] } else { [1, h, w, c] };
     InputSpec { place: "cuda".into(), desc: TensorDesc::new("images", dtype, &dims), order, recipe }
 }
 
@@ -152,10 +152,10 @@ impl Gpu {
         let Picture { format, width, height, .. } = *picture;
         let bytes = spec.desc.bytes().unwrap();
         let mut wanted = vec![POISON; offset + bytes + 64];
-        let mut twin = preprocess::Preprocess::new(format, width, height, color, spec).unwrap();
+        let mut twin = preprocess::PreprocessKernel::new(format, width, height, color, spec).unwrap();
         twin.run(&picture.frame(), &mut wanted[offset..][..bytes]).unwrap();
 
-        let kernel = Preprocess::new(&self.context, format, (width, height), color, spec).unwrap();
+        let kernel = PreprocessKernel::new(&self.context, format, (width, height), color, spec).unwrap();
         let (frame, tensor) = (self.upload(&picture.bytes), self.upload(&vec![POISON; wanted.len()]));
         // SAFETY: both have the size, and live until the work is done.
         unsafe { kernel.launch(&self.stream, &picture.on_device(&frame), tensor.address() + offset as u64) }.unwrap();
@@ -183,7 +183,7 @@ fn every_format_and_recipe_makes_the_tensor_of_the_twin() {
     for format in PixelFormat::ALL {
         for colors in Colors::ALL {
             for dtype in DTYPES {
-                for order in Order::ALL {
+                for order in TensorLayout::ALL {
                     for ((width, height), (tensor_width, tensor_height)) in sizes {
                         let color = gpu.random.colorimetry();
                         let recipe = gpu.random.recipe(colors);
@@ -210,7 +210,8 @@ fn random_frames_make_the_tensors_of_the_twin() {
         let words = if format == PixelFormat::P010 { 2 } else { 1 };
         let (slack, align) = (words * random.below(20), words << random.below(6));
         let picture = Picture::noise(random, (format, width, height), slack, align);
-        let (dtype, order, colors) = (random.one_of(&DTYPES), random.one_of(&Order::ALL), random.one_of(&Colors::ALL));
+        let (dtype, order, colors) =
+            (random.one_of(&DTYPES), random.one_of(&TensorLayout::ALL), random.one_of(&Colors::ALL));
         let (color, recipe) = (random.colorimetry(), random.recipe(colors));
         let offset = dtype.size() * random.below(4);
         gpu.compare_tensor(&picture, color, &spec(dtype, order, tensor_width, tensor_height, recipe), offset);
@@ -235,8 +236,15 @@ fn great_frames_make_the_tensors_of_the_twin() {
     ];
     for (format, (width, height), (tensor_width, tensor_height)) in cases {
         let picture = Picture::noise(&mut gpu.random, (format, width, height), 64, 256);
-        for (dtype, order) in [(DType::F16, Order::Nchw), (DType::F32, Order::Nhwc), (DType::U8, Order::Nchw)] {
-            gpu.compare_tensor(&picture, color, &spec(dtype, order, tensor_width, tensor_height, Recipe::default()), 0);
+        for (dtype, order) in
+            [(DType::F16, TensorLayout::Nchw), (DType::F32, TensorLayout::Nhwc), (DType::U8, TensorLayout::Nchw)]
+        {
+            gpu.compare_tensor(
+                &picture,
+                color,
+                &spec(dtype, order, tensor_width, tensor_height, InputTransform::default()),
+                0,
+            );
         }
     }
 }
@@ -248,10 +256,10 @@ fn a_batch_is_its_frames() {
     // An odd number of elements: every other image begins at an address where two cannot be written at once.
     // Pairs of chroma at odd addresses, all at even ones, and both in one batch.
     for (dtype, aligns) in DTYPES.into_iter().flat_map(|dtype| [[1, 1], [2, 2], [2, 1]].map(|aligns| (dtype, aligns))) {
-        let spec = spec(dtype, Order::Nchw, 21, 15, Recipe::default());
+        let spec = spec(dtype, TensorLayout::Nchw, 21, 15, InputTransform::default());
         let (bytes, color) = (spec.desc.bytes().unwrap(), Colorimetry::default());
-        let mut twin = preprocess::Preprocess::new(PixelFormat::Nv12, 30, 20, color, &spec).unwrap();
-        let kernel = Preprocess::new(&gpu.context, PixelFormat::Nv12, (30, 20), color, &spec).unwrap();
+        let mut twin = preprocess::PreprocessKernel::new(PixelFormat::Nv12, 30, 20, color, &spec).unwrap();
+        let kernel = PreprocessKernel::new(&gpu.context, PixelFormat::Nv12, (30, 20), color, &spec).unwrap();
         let mut wanted = vec![POISON; bytes * count];
         let tensors = gpu.upload(&wanted);
         let (mut blocks, mut frames) = (Vec::new(), Vec::new());
@@ -273,7 +281,7 @@ fn a_batch_is_its_frames() {
 #[test]
 fn other_planes_are_refused() {
     let Some(gpu) = gpu_or_skip() else { return };
-    let spec = spec(DType::F16, Order::Nchw, 8, 8, Recipe::default());
+    let spec = spec(DType::F16, TensorLayout::Nchw, 8, 8, InputTransform::default());
     let plane = |address, stride| DevicePlane { address, stride };
     let table: [(PixelFormat, &[DevicePlane], &str); 5] = [
         (PixelFormat::Nv12, &[plane(256, 8)], "1 planes, not 2"),
@@ -284,7 +292,7 @@ fn other_planes_are_refused() {
     ];
     for (format, planes, cause) in table {
         let color = Colorimetry::default();
-        let kernel = Preprocess::new(&gpu.context, format, (8, 8), color, &spec).unwrap();
+        let kernel = PreprocessKernel::new(&gpu.context, format, (8, 8), color, &spec).unwrap();
         let mut overlay = Overlay::new(&gpu.context, Target { format, width: 8, height: 8, color }, &[], None).unwrap();
         let (found, style) = ([detection(0, 0.5, [1.0, 1.0, 5.0, 5.0])], Style::default());
         // SAFETY: nothing is launched.
@@ -292,13 +300,14 @@ fn other_planes_are_refused() {
             [kernel.launch(&gpu.stream, planes, 4096), overlay.launch_for(&gpu.stream, planes, &found, None, &style)]
         };
         for error in errors.map(Result::unwrap_err) {
-            assert_eq!(error.kind(), Kind::WrongType);
+            assert_eq!(error.kind(), ErrorKind::WrongType);
             assert!(error.message().contains(cause), "“{}” does not say “{cause}”", error.message());
         }
     }
     let wrong = InputSpec { desc: TensorDesc::new("images", DType::I64, &[1, 3, 8, 8]), ..spec };
-    let error = Preprocess::new(&gpu.context, PixelFormat::Nv12, (8, 8), Colorimetry::default(), &wrong).err().unwrap();
-    assert_eq!(error.kind(), Kind::Negotiation);
+    let error =
+        PreprocessKernel::new(&gpu.context, PixelFormat::Nv12, (8, 8), Colorimetry::default(), &wrong).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Negotiation);
 }
 
 fn detection(class: u32, score: f32, [x1, y1, x2, y2]: [f32; 4]) -> Candidate {
@@ -335,7 +344,7 @@ impl Gpu {
         let mut kernel = Overlay::new(&self.context, picture.target(color), &labels, model.as_deref()).unwrap();
         let side = 8 + self.random.below(700) as u32;
         let frame = (picture.width as u32, picture.height as u32);
-        let letterbox = Letterbox::new(frame, (side, 8 + side / 2), self.random.one_of(&Fit::ALL));
+        let letterbox = Letterbox::new(frame, (side, 8 + side / 2), self.random.one_of(&ResizeMode::ALL));
         // One painter for all, as in a stream whose frames have more and fewer objects.
         for count in [detections.len() / 2, detections.len(), 0] {
             let detections = &detections[..count];

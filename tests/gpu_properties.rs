@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::onnx::{F32, Graph, ints};
 use common::{Outcome, launch, scratch};
 use gst::prelude::*;
-use gsttrt::cuda::driver::Context;
-use gsttrt::memory::DevicePool;
+use gsttrt::core::cuda::driver::Context;
+use gsttrt::core::memory::DevicePool;
 
 /// A folder and a model in it that is built in a moment, where a GPU and TensorRT are.
 struct Bench {

@@ -10,15 +10,15 @@ mod common;
 use gst::prelude::*;
 use gst_app::AppSink;
 use gst_video::VideoMeta;
-use gsttrt::cuda::driver::{Context, Stream, device_count};
-use gsttrt::cuda::gst::Slot;
-use gsttrt::cuda::kernels::DevicePlanes;
+use gsttrt::core::cuda::driver::{Context, Stream, device_count};
+use gsttrt::core::error::ErrorKind;
+use gsttrt::core::memory::{DeviceBlock, DevicePool};
+use gsttrt::core::tensor::Tensor;
 use gsttrt::cuda::{self, pinned};
-use gsttrt::error::Kind;
-use gsttrt::memory::{DeviceBlock, DevicePool};
-use gsttrt::meta::tensor::{Payload, TensorMeta};
-use gsttrt::tensor::Tensor;
-use gsttrt::video::{Format, FramePool};
+use gsttrt::gst::cuda::CudaContextSlot;
+use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
+use gsttrt::gst::video::{Format, FramePool};
+use gsttrt::image::device::DevicePlanes;
 
 const FORMATS: [&str; 7] = ["NV12", "P010_10LE", "I420", "RGBA", "BGRA", "RGB", "BGR"];
 
@@ -115,8 +115,8 @@ fn copies(stream: &Stream, planes: &DevicePlanes, sizes: &[(usize, usize)]) -> V
 
 /// What a program that knows nothing of CUDA finds.
 fn on_host(format: &Format, buffer: &gst::BufferRef) -> Pixels {
-    let read = |frame: &gsttrt::vision::frame::Frame| {
-        let rows = |(plane, (row, _)): (&gsttrt::vision::frame::Plane, (usize, usize))| {
+    let read = |frame: &gsttrt::image::frame::Frame| {
+        let rows = |(plane, (row, _)): (&gsttrt::image::frame::Plane, (usize, usize))| {
             plane.data.chunks(plane.stride).flat_map(|line| &line[..row]).copied().collect()
         };
         Ok(frame.planes.iter().zip(sizes(format)).map(rows).collect())
@@ -220,13 +220,13 @@ fn a_pipeline_has_one_context() {
     let context = context_of(&buffer);
     assert!(with_tensor(&buffer, |tensor| *tensor.device().unwrap().context() == context));
     // An element that has nothing yet finds it by asking around.
-    let slot = Slot::default();
+    let slot = CudaContextSlot::default();
     assert_eq!(slot.ensure(&line.element("other"), -1).unwrap(), context);
     assert_eq!(slot.ensure(&line.element("other"), context.device()).unwrap(), context);
     // It is the same object for all, so that they share modules and events.
     assert_eq!(context_of(&line.frame().unwrap().1).raw(), context.raw());
     // Those of other pipelines on that GPU work in it too, their decoders included.
-    assert_eq!(Slot::default().ensure(&lonely(), -1).unwrap(), context);
+    assert_eq!(CudaContextSlot::default().ensure(&lonely(), -1).unwrap(), context);
     let another = Line::new(&format!("{} ! trtpreprocess tensor-size=64x64", decoded("")));
     assert_eq!(context_of(&another.frame().unwrap().1), context);
 }
@@ -260,7 +260,7 @@ fn streams_of_a_pipeline_share_the_context_of_their_gpu() {
         let line = Line::new(&format!("{decoded} ! trtpreprocess tensor-size=64x64 ! identity name=other"));
         let theirs = context_of(&line.frame().unwrap().1);
         assert_eq!(theirs.device(), 1);
-        assert_eq!(Slot::default().ensure(&line.element("other"), -1).unwrap(), theirs);
+        assert_eq!(CudaContextSlot::default().ensure(&line.element("other"), -1).unwrap(), theirs);
     }
     pipeline.set_state(gst::State::Null).unwrap();
     for (i, context) in contexts.iter().enumerate() {
@@ -283,7 +283,7 @@ fn a_context_is_handed_on() {
     let bin = gst::Pipeline::new();
     let (first, second) = (lonely(), lonely());
     bin.add_many([&first, &second]).unwrap();
-    let (one, two) = (Slot::default(), Slot::default());
+    let (one, two) = (CudaContextSlot::default(), CudaContextSlot::default());
     let context = one.ensure(&first, -1).unwrap();
     let contexts = bin.contexts();
     let shared = contexts.iter().find(|context| context.context_type() == "gst.cuda.context").unwrap();
@@ -308,10 +308,10 @@ fn wrong_devices_are_refused_by_name() {
     if !gpu_or_skip() {
         return;
     }
-    let error = Slot::default().ensure(&lonely(), 99).unwrap_err();
-    assert_eq!(error.kind(), Kind::Settings);
+    let error = CudaContextSlot::default().ensure(&lonely(), 99).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Settings);
     assert!(error.message().starts_with("There is no CUDA device 99. "), "{error}");
-    let slot = Slot::default();
+    let slot = CudaContextSlot::default();
     let context = slot.ensure(&lonely(), 0).unwrap();
     assert!(slot.follow(&context, 0).is_ok() && slot.follow(&context, -1).is_ok());
     let error = slot.follow(&context, 1).unwrap_err();
@@ -324,14 +324,14 @@ fn contexts_of_strangers_are_ignored() {
     common::init();
     let mut context = gst::Context::new("gst.cuda.context", true);
     context.get_mut().unwrap().structure_mut().set("gst.cuda.context", lonely());
-    let slot = Slot::default();
+    let slot = CudaContextSlot::default();
     slot.set(&context, -1);
     assert!(!slot.answer(&lonely(), -1, gst::PadDirection::Src, &mut gst::query::Context::new("gst.cuda.context")));
 }
 
 /// Fills a frame by the CPU; `salt` makes frames differ.
 fn scribble(format: &Format, buffer: &mut gst::BufferRef, salt: usize) {
-    let fill = |frame: &mut gsttrt::vision::frame::FrameMut| {
+    let fill = |frame: &mut gsttrt::image::frame::FrameMut| {
         for plane in &mut frame.planes {
             plane.data.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 7 + i / 251 + salt) as u8);
         }
@@ -344,7 +344,7 @@ fn copies_have_the_same_pixels_in_the_layout_of_pools() {
     if !gpu_or_skip() {
         return;
     }
-    let context = Slot::default().ensure(&lonely(), -1).unwrap();
+    let context = CudaContextSlot::default().ensure(&lonely(), -1).unwrap();
     for name in FORMATS {
         for (width, height) in [(64, 48), (322, 242), (321, 243), (1920, 1080)] {
             let what = format!("{name} {width}x{height}");
@@ -439,7 +439,7 @@ fn frames_for_the_gpu_are_made_in_pinned_memory() {
     if !gpu_or_skip() {
         return;
     }
-    let context = Slot::default().ensure(&lonely(), -1).unwrap();
+    let context = CudaContextSlot::default().ensure(&lonely(), -1).unwrap();
     for name in ["NV12", "I420", "RGB"] {
         let line = |place: &str| {
             format!(
@@ -506,7 +506,7 @@ fn pinned_memory_is_proposed_only_in_place_of_plain_memory() {
     if !gpu_or_skip() {
         return;
     }
-    let context = Slot::default().ensure(&lonely(), -1).unwrap();
+    let context = CudaContextSlot::default().ensure(&lonely(), -1).unwrap();
     let caps: gst::Caps = "video/x-raw,format=NV12,width=64,height=48,framerate=1/1".parse().unwrap();
     let proposed = |query: &gst::query::Allocation| {
         let allocator = query.allocation_params().next().and_then(|(allocator, _)| allocator);

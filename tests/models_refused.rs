@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use common::onnx::{BF16, BOOL, F16, F32, F64, Graph, I32, I64, STRING, int, ints};
 use common::{launch, scratch, shapes};
-use gsttrt::backend::{self, Runner};
-use gsttrt::memory::Pool;
-use gsttrt::model::Model;
-use gsttrt::tensor::{Tensor, Tensors};
+use gsttrt::backends::{self, Backend};
+use gsttrt::core::memory::Pool;
+use gsttrt::core::tensor::{Tensor, Tensors};
+use gsttrt::model::ModelInfo;
 
 /// One frame to the model; the error must name the file and end in a remedy.
 #[track_caller]
@@ -113,7 +113,7 @@ fn noise_is_no_model() {
     for _ in 0..2000 {
         let length = noise.next() as usize % 200;
         std::fs::write(&file, noise.bytes(length)).unwrap();
-        assert!(Model::read(&file).is_err());
+        assert!(ModelInfo::read(&file).is_err());
     }
 }
 
@@ -147,9 +147,9 @@ fn damaged_models_run_or_are_refused() {
     assert!((1..500).contains(&ran), "{ran} ran");
 }
 
-fn run_once(file: &Path) -> gsttrt::error::Result<Vec<Tensor>> {
-    let model = Model::read(file)?;
-    let spec = model.input_spec(None, 1, Runner::Cpu.place())?;
+fn run_once(file: &Path) -> gsttrt::core::error::Result<Vec<Tensor>> {
+    let model = ModelInfo::read(file)?;
+    let spec = model.input_spec(None, 1, Backend::Cpu.place())?;
     if spec.desc.bytes().is_none_or(|bytes| bytes > 1 << 24) {
         return Ok(Vec::new()); // allowed, and not worth the memory here
     }

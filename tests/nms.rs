@@ -1,8 +1,8 @@
 //! Suppression against the plain way: compare all pairs.
 
+use gsttrt::image::Candidate;
+use gsttrt::image::geometry::BBox;
 use gsttrt::postprocess::suppress::Nms;
-use gsttrt::vision::Candidate;
-use gsttrt::vision::geometry::BBox;
 use proptest::prelude::*;
 
 /// What [`Nms`] promises, in as few words as possible.

@@ -8,8 +8,8 @@ use common::boxes::{Line, SIDE, grey};
 use common::onnx::{F32, Graph};
 use common::{launch, scratch};
 use gst_video::VideoRegionOfInterestMeta;
+use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt::session::{Detector, Keypoint, PostprocessOptions, SessionOptions};
-use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use proptest::prelude::*;
 
 /// Rows of a grid over 64x64.

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use gsttrt::tensor::{DType, TensorDesc};
-use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::vision::geometry::Fit;
-use gsttrt::vision::preprocess::Preprocess;
-use gsttrt::vision::recipe::{InputSpec, Order, Recipe};
+use gsttrt::core::tensor::{DType, TensorDesc};
+use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt::image::geometry::ResizeMode;
+use gsttrt::image::preprocess::HostPreprocessor;
+use gsttrt::image::transform::{InputSpec, InputTransform, TensorLayout};
 
 #[test]
 fn tensors_are_those_of_opencv() {
@@ -14,7 +14,7 @@ fn tensors_are_those_of_opencv() {
     let index = std::fs::read_to_string(folder.join("index.txt")).unwrap();
     for case in index.lines() {
         let words: Vec<&str> = case.split(' ').collect();
-        let fit = Fit::ALL.into_iter().find(|fit| fit.name() == words[1]).unwrap();
+        let fit = ResizeMode::ALL.into_iter().find(|fit| fit.name() == words[1]).unwrap();
         let sizes: Vec<usize> = words[2..].iter().map(|word| word.parse().unwrap()).collect();
         let &[frame_width, frame_height, width, height] = &sizes[..] else { panic!("{case}") };
         let data = std::fs::read(folder.join(words[0]).with_extension("frame")).unwrap();
@@ -23,8 +23,8 @@ fn tensors_are_those_of_opencv() {
         let spec = InputSpec {
             place: "cpu".into(),
             desc: TensorDesc::new("images", DType::F32, &[1, height as i64, width as i64, 3]),
-            order: Order::Nhwc,
-            recipe: Recipe { fit, ..Recipe::default() },
+            order: TensorLayout::Nhwc,
+            recipe: InputTransform { fit, ..InputTransform::default() },
         };
         let frame = Frame {
             format: PixelFormat::Rgb,
@@ -33,7 +33,7 @@ fn tensors_are_those_of_opencv() {
             planes: [Plane { data: &data, stride: frame_width * 3 }].into_iter().collect(),
         };
         let mut preprocess =
-            Preprocess::new(frame.format, frame_width, frame_height, Colorimetry::default(), &spec).unwrap();
+            HostPreprocessor::new(frame.format, frame_width, frame_height, Colorimetry::default(), &spec).unwrap();
         let mut tensor = vec![0.0f32; gold.len()];
         preprocess.run(&frame, bytemuck::cast_slice_mut(&mut tensor)).unwrap();
 

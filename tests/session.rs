@@ -9,20 +9,20 @@ use common::onnx::{BOOL, F16, F32, Graph, I64, U8, int};
 use common::{init, path, scratch, shapes};
 use gst::prelude::*;
 use gst_check::Harness;
-use gsttrt::backend::Choice;
-use gsttrt::cuda::driver::Stream;
-use gsttrt::cuda::kernels::DevicePlane;
-use gsttrt::error::Kind;
-use gsttrt::memory::{Buffer, Place};
+use gsttrt::backends::BackendPreference;
+use gsttrt::core::cuda::driver::Stream;
+use gsttrt::core::error::ErrorKind;
+use gsttrt::core::memory::{Buffer, MemoryKind};
+use gsttrt::core::tensor::{DType, Element};
+use gsttrt::image::device::DevicePlane;
+use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt::image::geometry::{BBox, ResizeMode};
+use gsttrt::image::transform::{Colors, InputTransform};
 use gsttrt::session::{Detector, DeviceFrame, Object, PostprocessOptions, Session, SessionOptions};
-use gsttrt::tensor::{DType, Element};
-use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::vision::geometry::{BBox, Fit};
-use gsttrt::vision::recipe::{Colors, Recipe};
 use half::f16;
 
 fn on_cpu() -> SessionOptions {
-    SessionOptions { backend: Choice::Cpu, ..SessionOptions::default() }
+    SessionOptions { backend: BackendPreference::Cpu, ..SessionOptions::default() }
 }
 
 fn open(model: &str) -> Session {
@@ -98,7 +98,7 @@ fn assert_same(detector: &mut Detector, pixels: PixelFormat, infer: &str, nms: &
     let wanted = objects_of_the_elements(&frames, infer, nms);
     assert!(wanted.iter().all(|objects| !objects.is_empty()), "{pixels:?}");
     for ((info, buffer), wanted) in frames.iter().zip(&wanted) {
-        let color = gsttrt::video::Format::from_caps(&info.to_caps().unwrap()).unwrap().color;
+        let color = gsttrt::gst::video::Format::from_caps(&info.to_caps().unwrap()).unwrap().color;
         let mapped = buffer.map_readable().unwrap();
         let planes = info.offset().iter().zip(info.stride());
         let planes = planes.map(|(&offset, &stride)| Plane { data: &mapped[offset..], stride: stride as usize });
@@ -153,7 +153,12 @@ fn on_the_gpu_too() {
 }
 
 /// A grey frame of that size, in RGB.
-fn detect(detector: &mut Detector, width: usize, height: usize, bytes: &[u8]) -> gsttrt::error::Result<Vec<Object>> {
+fn detect(
+    detector: &mut Detector,
+    width: usize,
+    height: usize,
+    bytes: &[u8],
+) -> gsttrt::core::error::Result<Vec<Object>> {
     let planes = [Plane { data: bytes, stride: width * 3 }].into_iter().collect();
     detector.detect(&Frame { format: PixelFormat::Rgb, width, height, planes }, Colorimetry::default())
 }
@@ -180,7 +185,7 @@ fn a_detector_stays_usable_after_mistakes() {
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), std::slice::from_ref(&dog));
 
     let error = detect(&mut detector, 64, 64, &grey[1..]).unwrap_err();
-    assert_eq!(error.kind(), Kind::WrongType);
+    assert_eq!(error.kind(), ErrorKind::WrongType);
     assert!(error.message().contains("12287") && error.message().contains("64 rows of 192"), "{error}");
     let error = detect(&mut detector, 0, 64, &grey).unwrap_err();
     assert!(error.message().contains("0x64"), "{error}");
@@ -199,10 +204,10 @@ fn a_detector_stays_usable_after_mistakes() {
     // Where the frame lies in the input is a matter of the recipe.
     let found = detect(&mut detector, 64, 32, &grey).unwrap();
     assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 32.0, 16.0), ..dog.clone() }]);
-    detector.set_recipe(Recipe { fit: Fit::LetterboxTopLeft, ..*detector.recipe() });
+    detector.set_recipe(InputTransform { fit: ResizeMode::LetterboxTopLeft, ..*detector.recipe() });
     let found = detect(&mut detector, 64, 32, &grey).unwrap();
     assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 32.0, 32.0), ..dog }]);
-    detector.set_recipe(Recipe { colors: Colors::Gray, ..*detector.recipe() });
+    detector.set_recipe(InputTransform { colors: Colors::Gray, ..*detector.recipe() });
     let error = detect(&mut detector, 64, 32, &grey).unwrap_err();
     assert!(error.message().contains("gray has 1 channels, the tensor 3"), "{error}");
 }
@@ -240,15 +245,15 @@ fn a_session_says_what_it_is() {
 
 #[test]
 fn auto_says_why_it_runs_on_the_cpu() {
-    if gsttrt::cuda::driver::available().is_ok() {
+    if gsttrt::core::cuda::driver::available().is_ok() {
         println!("SKIP: there is a GPU");
         return;
     }
     let model = echo(&scratch("session-auto"), F32);
     let session = Session::open(&model, &SessionOptions::default()).unwrap();
     assert!(session.backend() == "cpu" && session.reason().unwrap().contains("driver"), "{:?}", session.reason());
-    let options = SessionOptions { backend: Choice::TensorRt, ..SessionOptions::default() };
-    assert_eq!(Session::open(&model, &options).unwrap_err().kind(), Kind::Library);
+    let options = SessionOptions { backend: BackendPreference::TensorRt, ..SessionOptions::default() };
+    assert_eq!(Session::open(&model, &options).unwrap_err().kind(), ErrorKind::Library);
 }
 
 #[test]
@@ -278,7 +283,7 @@ fn a_sessions_own_buffers_are_run_on_again_and_again() {
         assert_eq!(output, input);
     }
     let buffers = session.buffers().unwrap();
-    assert_eq!((buffers.input.place(), buffers.input.bytes()), (Place::Host, 96));
+    assert_eq!((buffers.input.place(), buffers.input.bytes()), (MemoryKind::Host, 96));
     assert_eq!(buffers.outputs[0].as_slice::<f32>().unwrap(), [2.0; 24]);
 
     for (error, parts) in [
@@ -291,7 +296,7 @@ fn a_sessions_own_buffers_are_run_on_again_and_again() {
         (session.copy_bytes_to_host(7, &mut []), ["no output 7", "of 1"]),
     ] {
         let error = error.unwrap_err();
-        assert_eq!(error.kind(), Kind::WrongType);
+        assert_eq!(error.kind(), ErrorKind::WrongType);
         assert!(parts.iter().all(|part| error.message().contains(part)), "{error}");
     }
     session.copy_output_to_host(0, &mut output).unwrap();
@@ -312,7 +317,7 @@ fn without_a_gpu_there_is_nothing_to_run_on_it() {
         ]
     };
     for error in errors.map(Result::unwrap_err) {
-        assert_eq!(error.kind(), Kind::Library);
+        assert_eq!(error.kind(), ErrorKind::Library);
         assert!(error.message().contains("does not run on a GPU: it was opened for the CPU"), "{error}");
     }
     assert_eq!(detect(&mut detector, 64, 64, &[128; 64 * 64 * 3]).unwrap().len(), 1);
@@ -343,7 +348,7 @@ fn memory_of_the_gpu_is_run_on_where_it_is() {
         session.copy_bytes_to_host(i, &mut found).unwrap();
         assert!(found == *expected, "output {i}");
     }
-    assert_eq!(session.buffers().unwrap().input.place(), Place::Device);
+    assert_eq!(session.buffers().unwrap().input.place(), MemoryKind::Device);
 
     // The caller's, on the caller's stream.
     let stream = Stream::new(&context).unwrap();
@@ -492,7 +497,7 @@ fn open_dimensions_are_found_out() {
     let model = graph.node("Identity", &["images"], &["same"], Vec::new());
     let model = model.save(&scratch("session-open").join("open.onnx"));
     let error = Session::open(&model, &on_cpu()).unwrap_err();
-    assert!(error.kind() == Kind::Settings && error.message().contains("input-size"), "{error}");
+    assert!(error.kind() == ErrorKind::Settings && error.message().contains("input-size"), "{error}");
     let session = Session::open(&model, &SessionOptions { input_size: Some((8, 4)), ..on_cpu() }).unwrap();
     assert_eq!((session.input().to_string(), session.outputs()[0].to_string()), {
         ("images f32 1x3x4x8".to_string(), "same f32 1x3x4x8".to_string())
@@ -512,15 +517,17 @@ fn mistakes_name_both_sides_and_break_nothing() {
         (session.run_bytes(&[0; 95]).map(drop), ["96 bytes", "95 are given"]),
     ] {
         let error = error.unwrap_err();
-        assert_eq!(error.kind(), Kind::WrongType);
+        assert_eq!(error.kind(), ErrorKind::WrongType);
         assert!(parts.iter().all(|part| error.message().contains(part)), "{error}");
         session.run(&[0.5f32; 24], &mut output).unwrap();
         assert_eq!(output, [0.5; 24]);
     }
     assert_eq!(session.input().dtype, DType::F32);
-    for (model, kind) in
-        [("/nowhere.onnx", Kind::NotFound), ("README.md", Kind::Model), ("/nowhere.engine", Kind::Settings)]
-    {
+    for (model, kind) in [
+        ("/nowhere.onnx", ErrorKind::NotFound),
+        ("README.md", ErrorKind::Model),
+        ("/nowhere.engine", ErrorKind::Settings),
+    ] {
         assert_eq!(Session::open(model, &on_cpu()).unwrap_err().kind(), kind, "{model}");
     }
 }

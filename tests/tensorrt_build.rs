@@ -9,14 +9,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::onnx::{F16, F32, Graph, I8, ints};
-use gsttrt::error::{Kind, Result};
-use gsttrt::tensor::Dims;
-use gsttrt::tensorrt::abi::Family;
-use gsttrt::tensorrt::builder::{self, BuildOptions, Precision, Shape};
-use gsttrt::tensorrt::cache::{Cache, Lookup};
-use gsttrt::tensorrt::header::Header;
-use gsttrt::tensorrt::library::Library;
-use gsttrt::tensorrt::onnx::Onnx;
+use gsttrt::backends::tensorrt::abi::AbiVersion;
+use gsttrt::backends::tensorrt::builder::{self, BuildOptions, Precision, Shape};
+use gsttrt::backends::tensorrt::cache::{Cache, Lookup};
+use gsttrt::backends::tensorrt::header::Header;
+use gsttrt::backends::tensorrt::library::Library;
+use gsttrt::backends::tensorrt::onnx::Onnx;
+use gsttrt::core::error::{ErrorKind, Result};
+use gsttrt::core::tensor::Dims;
 
 /// What is there to be tested.
 fn libraries() -> Vec<&'static Library> {
@@ -102,7 +102,7 @@ fn what_cannot_be_built_is_named() {
             continue;
         }
         let error = built.unwrap_err();
-        assert_eq!(error.kind(), Kind::Library);
+        assert_eq!(error.kind(), ErrorKind::Library);
         assert!(error.message().contains("NonMaxSuppression"), "{error}");
     }
 }
@@ -121,7 +121,7 @@ fn options_are_taken() {
         build(library, &onnx, &small).unwrap();
         let wrong = BuildOptions { level: Some(6), ..options(library) };
         assert_eq!(build(library, &onnx, &wrong).unwrap_err().message(), "The optimization level is 0 to 5.");
-        if library.family() == Family::V8 {
+        if library.family() == AbiVersion::V8 {
             let anywhere = BuildOptions { hardware_compatible: true, ..options(library) };
             build(library, &onnx, &anywhere).unwrap();
         }
@@ -136,7 +136,7 @@ fn what_cannot_be_parsed_is_named() {
     for library in libraries() {
         let unknown = network(&["1", "3", "32", "32"]).node("Flurb", &["output0"], &["output1"], Vec::new());
         let error = build(library, &graph(&unknown.output("output1", F32, &["1"])), &options(library)).unwrap_err();
-        assert_eq!(error.kind(), Kind::Model);
+        assert_eq!(error.kind(), ErrorKind::Model);
         assert!(
             error.message().contains("the operator Flurb of the node “node_output1” in the model graph.onnx"),
             "{error}"
@@ -154,7 +154,7 @@ fn what_cannot_be_parsed_is_named() {
         let whole = network(&["1", "3", "32", "32"]).bytes();
         for bytes in [b"not a model".to_vec(), whole[..whole.len() / 2].to_vec(), Vec::new()] {
             let error = build(library, &Onnx::new(Path::new("broken.onnx"), bytes), &options(library)).unwrap_err();
-            assert_eq!(error.kind(), Kind::Model, "{error}");
+            assert_eq!(error.kind(), ErrorKind::Model, "{error}");
             assert!(error.message().contains("TensorRT cannot read the model broken.onnx"), "{error}");
         }
     }
@@ -193,14 +193,14 @@ fn open_dimensions_take_a_profile() {
 fn progress_is_told_and_rises() {
     for library in libraries() {
         let seen = Mutex::new(Vec::new());
-        let progress = |progress: gsttrt::tensorrt::interfaces::Progress| {
+        let progress = |progress: gsttrt::backends::tensorrt::interfaces::Progress| {
             seen.lock().unwrap().push((progress.phase.to_string(), progress.fraction))
         };
         let onnx = file("tests/models/shapes.onnx");
         builder::build(library, &onnx, &options(library), None, &progress, &AtomicBool::new(false)).unwrap();
         let seen = seen.into_inner().unwrap();
         // 8 tells of nothing while it builds.
-        assert!(seen.len() > if library.family() == Family::V8 { 2 } else { 4 }, "{seen:?}");
+        assert!(seen.len() > if library.family() == AbiVersion::V8 { 2 } else { 4 }, "{seen:?}");
         assert!(seen.is_sorted_by(|a, b| a.1 <= b.1), "{seen:?}");
         assert!(seen.iter().any(|(phase, _)| phase == "reading the model"), "{seen:?}");
         assert_eq!(seen.last().unwrap().1, 1.0);
@@ -212,10 +212,10 @@ fn a_build_can_be_cancelled() {
     for library in libraries() {
         let onnx = file("tests/models/shapes.onnx");
         // At the first word, and in the middle of TensorRT's work. Before it, there may be word of waiting for other tests.
-        for after in [1, if library.family() == Family::V8 { 2 } else { 4 }] {
+        for after in [1, if library.family() == AbiVersion::V8 { 2 } else { 4 }] {
             let cancelled = AtomicBool::new(false);
             let told = Mutex::new(0);
-            let progress = |_: gsttrt::tensorrt::interfaces::Progress| {
+            let progress = |_: gsttrt::backends::tensorrt::interfaces::Progress| {
                 let mut told = told.lock().unwrap();
                 *told += 1;
                 cancelled.store(*told >= after, Ordering::Relaxed);
@@ -238,7 +238,7 @@ fn precisions_are_those_of_the_file() {
         let with = |onnx: &Onnx, precision| build(library, onnx, &BuildOptions { precision, ..options(library) });
         let refused = |onnx: &Onnx, precision, words: &str| {
             let error = with(onnx, precision).unwrap_err();
-            assert_eq!(error.kind(), Kind::Settings);
+            assert_eq!(error.kind(), ErrorKind::Settings);
             assert!(error.message().contains(words), "{error}");
         };
         let single = graph(&network(&["1", "3", "32", "32"]));
@@ -272,7 +272,7 @@ fn precisions_are_those_of_the_file() {
         for precision in [Precision::Int8, Precision::Auto] {
             // TensorRT-RTX asks the GPU about quantized networks; without one it is enough that it is asked at all.
             let error = with(&quantized, precision).err();
-            assert!(error.is_none_or(|error| library.family().is_rtx() && error.kind() == Kind::Library));
+            assert!(error.is_none_or(|error| library.family().is_rtx() && error.kind() == ErrorKind::Library));
         }
         refused(&quantized, Precision::Fp32, "is quantized");
     }

@@ -13,22 +13,22 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use common::onnx::{F32, Graph};
-use gsttrt::backend::{self, Runner};
-use gsttrt::cuda::driver::{self, Stream};
-use gsttrt::error::{Kind, Result};
-use gsttrt::memory::{DeviceBlock, DevicePool, Pool};
-use gsttrt::model::Model;
-use gsttrt::tensor::{DType, Dims, Tensor, Tensors};
-use gsttrt::tensorrt::builder::{self, BuildOptions, Built, Precision, Shape};
-use gsttrt::tensorrt::engine::{Context, Engine, Io, Options};
-use gsttrt::tensorrt::header::Header;
-use gsttrt::tensorrt::interfaces::Level;
-use gsttrt::tensorrt::library::Library;
-use gsttrt::tensorrt::onnx::Onnx;
+use gsttrt::backends::tensorrt::builder::{self, BuildOptions, Built, Precision, Shape};
+use gsttrt::backends::tensorrt::engine::{Context, Engine, Options, TensorBinding};
+use gsttrt::backends::tensorrt::header::Header;
+use gsttrt::backends::tensorrt::interfaces::Level;
+use gsttrt::backends::tensorrt::library::Library;
+use gsttrt::backends::tensorrt::onnx::Onnx;
+use gsttrt::backends::{self, Backend};
+use gsttrt::core::cuda::driver::{self, Stream};
+use gsttrt::core::error::{ErrorKind, Result};
+use gsttrt::core::memory::{DeviceBlock, DevicePool, Pool};
+use gsttrt::core::tensor::{DType, Dims, Tensor, Tensors};
+use gsttrt::model::ModelInfo;
 
 /// The GPU and the TensorRT to test, or the reason why not.
 fn gpu() -> Option<(driver::Context, &'static Library)> {
-    gsttrt::tensorrt::interfaces::set_hook(|level, line| {
+    gsttrt::backends::tensorrt::interfaces::set_hook(|level, line| {
         if matches!(level, Level::Error | Level::Warning) {
             println!("TensorRT says, {level:?}: {line}");
         }
@@ -83,7 +83,7 @@ fn load(cuda: &driver::Context, library: &'static Library, file: &[u8], allow_ho
 /// A context with memory for all tensors.
 struct Run {
     context: Context,
-    blocks: Vec<(Io, DeviceBlock)>,
+    blocks: Vec<(TensorBinding, DeviceBlock)>,
     stream: Stream,
 }
 
@@ -132,8 +132,8 @@ fn outputs_are_those_of_the_cpu() {
         ("shapes-e2e.onnx", Precision::Fp32, false, 1e-4),
     ] {
         let path = PathBuf::from(common::path(&format!("tests/models/{file}")));
-        let model = Model::read(&path).unwrap();
-        let spec = model.input_spec(None, 1, Runner::Cpu.place()).unwrap();
+        let model = ModelInfo::read(&path).unwrap();
+        let spec = model.input_spec(None, 1, Backend::Cpu.place()).unwrap();
         let (dtype, dims) = (spec.desc.dtype, spec.desc.dims.clone());
         let input = of_floats(dtype, &noise(dims.elements().unwrap()));
         let picture = Tensor::fill(&Pool::default(), spec.desc.clone(), |bytes| {
@@ -311,7 +311,7 @@ fn profiles_hold_what_they_were_built_for() {
     // SAFETY: TensorRT looks for the addresses that are missing.
     let error = unsafe { context.enqueue(&stream) }.unwrap_err();
     println!("{error}");
-    assert!(error.kind() == Kind::Run && error.message().contains("Error Code 3"), "{error}");
+    assert!(error.kind() == ErrorKind::Run && error.message().contains("Error Code 3"), "{error}");
 }
 
 #[test]
@@ -421,7 +421,7 @@ fn doubles_roughly(cuda: &driver::Context, engine: &Arc<Engine>) {
 fn timings_are_used_again() {
     let Some((cuda, library)) = gpu() else { return };
     let onnx = Onnx::read(Path::new(&common::shapes())).unwrap();
-    let input = Model::read(Path::new(&common::shapes())).unwrap();
+    let input = ModelInfo::read(Path::new(&common::shapes())).unwrap();
     let dims = input.input_spec(None, 1, "cpu").unwrap().desc.dims;
     let options = BuildOptions {
         shapes: vec![Shape::fixed(&input.image_input().name, &dims)],

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use common::onnx::{F32, Graph};
-use gsttrt::error::{Kind, Result};
-use gsttrt::tensor::{DType, Dims};
-use gsttrt::tensorrt::abi::{BuilderFlag, Extent, Family};
-use gsttrt::tensorrt::engine::{Loaded, Options};
-use gsttrt::tensorrt::header::{Flavour, Header};
-use gsttrt::tensorrt::interfaces::{self, Calibrator, Heard, Level, Monitor};
-use gsttrt::tensorrt::library::Library;
+use gsttrt::backends::tensorrt::abi::{AbiVersion, BuilderFlag, OptProfileSelector};
+use gsttrt::backends::tensorrt::engine::{Loaded, Options};
+use gsttrt::backends::tensorrt::header::{Header, Product};
+use gsttrt::backends::tensorrt::interfaces::{self, Calibrator, ErrorListener, Level, Monitor};
+use gsttrt::backends::tensorrt::library::Library;
+use gsttrt::core::error::{ErrorKind, Result};
+use gsttrt::core::tensor::{DType, Dims};
 
 const RTX_OLD: &str = "tensorrt-rtx-cu13-libs-1.4.0.76";
 const RTX_NEW: &str = "tensorrt-rtx-cu13-libs-1.7.1.116";
@@ -38,7 +38,7 @@ fn fetched(name: &str) -> Option<PathBuf> {
 }
 
 fn no_gpu() -> bool {
-    gsttrt::cuda::driver::available().is_err()
+    gsttrt::core::cuda::driver::available().is_err()
 }
 
 /// images [N,3,H,W] -> Relu -> output0, from 1x3x32x32 to 4x3x64x64.
@@ -61,9 +61,11 @@ fn build(library: &'static Library, onnx: &[u8], capabilities: &[i32], monitor: 
     assert!(parser.parse(onnx, c""), "{:?}", parser.errors().map(|error| error.description()).collect::<Vec<_>>());
     {
         let mut profile = builder.profile().unwrap();
-        for (extent, dims) in
-            [(Extent::Smallest, [1, 3, 32, 32]), (Extent::Usual, [1, 3, 64, 64]), (Extent::Largest, [4, 3, 64, 64])]
-        {
+        for (extent, dims) in [
+            (OptProfileSelector::Smallest, [1, 3, 32, 32]),
+            (OptProfileSelector::Usual, [1, 3, 64, 64]),
+            (OptProfileSelector::Largest, [4, 3, 64, 64]),
+        ] {
             assert!(profile.set(c"images", extent, &dims));
         }
         assert!(profile.is_valid());
@@ -80,7 +82,7 @@ fn build(library: &'static Library, onnx: &[u8], capabilities: &[i32], monitor: 
 }
 
 /// What both families of RTX do alike.
-fn rtx(folder: &str, family: Family, version: &str, capabilities: &[i32]) {
+fn rtx(folder: &str, family: AbiVersion, version: &str, capabilities: &[i32]) {
     let Some(folder) = fetched(folder) else { return };
     let library = Library::open(Some(&folder), None).unwrap();
     assert_eq!(library.family(), family);
@@ -108,7 +110,7 @@ fn rtx(folder: &str, family: Family, version: &str, capabilities: &[i32]) {
         let mut output = network.outputs().next().unwrap();
         assert_eq!(output.name().as_c_str(), c"output0");
         output.set_linear();
-        assert_eq!(output.set_data_type(DType::F32), family == Family::RtxOld);
+        assert_eq!(output.set_data_type(DType::F32), family == AbiVersion::RtxOld);
     }
     drop(network);
 
@@ -139,13 +141,13 @@ fn rtx(folder: &str, family: Family, version: &str, capabilities: &[i32]) {
 
     // A build ends early where the closure says so, and says why.
     let monitor = Monitor::new(|_| false);
-    let heard = Heard::listen();
+    let heard = ErrorListener::listen();
     assert!(build(library, &relu(), capabilities, &monitor).is_none());
     assert!(heard.words().contains("canceled by user"), "{}", heard.words());
 
     // The plan says who built it, and for what.
     let header = Header::read(&plan).unwrap();
-    assert_eq!(header.flavour, Flavour::Rtx);
+    assert_eq!(header.flavour, Product::Rtx);
     assert_eq!(header.version.to_string(), version);
     let capabilities: Vec<u32> = capabilities.iter().map(|&capability| capability as u32).collect();
     assert_eq!(header.compute_capabilities, capabilities);
@@ -153,7 +155,7 @@ fn rtx(folder: &str, family: Family, version: &str, capabilities: &[i32]) {
     // Without a GPU it cannot be loaded; what is broken is said to be broken, and nothing crashes.
     if no_gpu() {
         let error = load(library, &plan).unwrap_err();
-        assert_eq!(error.kind(), Kind::Library);
+        assert_eq!(error.kind(), ErrorKind::Library);
         assert!(error.message().contains("Install NVIDIA's driver"), "{error}");
     }
     for end in [plan.len() / 2, plan.len() - 1, 64] {
@@ -163,7 +165,7 @@ fn rtx(folder: &str, family: Family, version: &str, capabilities: &[i32]) {
     }
     let mut garbage = plan.clone();
     garbage[64..].fill(0xa5);
-    let heard = Heard::listen();
+    let heard = ErrorListener::listen();
     load(library, &garbage).unwrap_err();
     assert!(!heard.words().is_empty(), "TensorRT says what it does not like");
 
@@ -208,12 +210,12 @@ fn load(library: &'static Library, file: &[u8]) -> Result<()> {
 
 #[test]
 fn rtx_1_4_builds_engines() {
-    rtx(RTX_OLD, Family::RtxOld, "1.4.0.76", &[86, 120]);
+    rtx(RTX_OLD, AbiVersion::RtxOld, "1.4.0.76", &[86, 120]);
 }
 
 #[test]
 fn rtx_1_7_builds_engines() {
-    rtx(RTX_NEW, Family::RtxNew, "1.7.1.116", &[75, 89, 121]);
+    rtx(RTX_NEW, AbiVersion::RtxNew, "1.7.1.116", &[75, 89, 121]);
 }
 
 #[test]
@@ -237,8 +239,8 @@ fn logs_arrive() {
 #[test]
 fn lean_runtimes_want_a_driver() {
     for (folder, file, family, name) in [
-        (LEAN_10, "libnvinfer_lean.so.10", Family::V10, "TensorRT 10.16.1.11 (lean)"),
-        (LEAN_11, "libnvinfer_lean.so.11", Family::V11, "TensorRT 11.4.0.106 (lean)"),
+        (LEAN_10, "libnvinfer_lean.so.10", AbiVersion::V10, "TensorRT 10.16.1.11 (lean)"),
+        (LEAN_11, "libnvinfer_lean.so.11", AbiVersion::V11, "TensorRT 11.4.0.106 (lean)"),
     ] {
         let Some(folder) = fetched(folder) else { return };
         let library = Library::open(Some(&folder.join(file)), None).unwrap();
@@ -259,7 +261,7 @@ fn every_name_that_was_tried_is_said() {
         return println!("SKIP: this machine has TensorRT");
     }
     let error = Library::open(None, None).unwrap_err();
-    assert_eq!(error.kind(), Kind::Library);
+    assert_eq!(error.kind(), ErrorKind::Library);
     for name in ["libnvinfer.so.11", "libnvinfer.so.10", "libnvinfer.so.8", "libtensorrt_rtx.so.1"] {
         assert!(error.message().contains(name) && error.cause_text().contains(&format!("\n{name}: ")), "{error:?}");
     }
@@ -269,6 +271,6 @@ fn every_name_that_was_tried_is_said() {
     let error = Library::open(Some(&parser), None).unwrap_err();
     assert!(error.message().contains("it is not TensorRT's core library"), "{error}");
     // A plan of another release still says which library there is.
-    let error = Calibrator::new(Family::V10, Vec::new()).err().unwrap();
-    assert_eq!(error.kind(), Kind::Settings);
+    let error = Calibrator::new(AbiVersion::V10, Vec::new()).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Settings);
 }

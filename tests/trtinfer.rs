@@ -8,8 +8,8 @@ use common::onnx::{BOOL, F16, F32, Graph, I8, I32, I64, U8, int};
 use common::{init, launch, path, scratch, shapes};
 use gst::prelude::*;
 use gst_check::Harness;
-use gsttrt::meta::tensor::{Payload, TensorMeta};
-use gsttrt::tensor::{DType, Tensor};
+use gsttrt::core::tensor::{DType, Tensor};
+use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
 
 const SOURCE: &str = "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64";
 
@@ -59,7 +59,7 @@ impl Bench {
 }
 
 fn values(tensor: &Tensor) -> Vec<f32> {
-    use gsttrt::tensor::Element;
+    use gsttrt::core::tensor::Element;
     fn all<T: Element>(tensor: &Tensor) -> Vec<f32> {
         tensor.as_slice::<T>().unwrap().iter().map(|&value| value.to_f32()).collect()
     }
@@ -107,7 +107,7 @@ fn the_trained_model_runs() {
 
 #[test]
 fn auto_says_once_why_it_runs_on_the_cpu() {
-    if gsttrt::cuda::driver::available().is_ok() {
+    if gsttrt::core::cuda::driver::available().is_ok() {
         println!("SKIP: there is a GPU");
         return;
     }
@@ -123,7 +123,7 @@ fn auto_says_once_why_it_runs_on_the_cpu() {
 
 #[test]
 fn settings_that_make_no_sense_are_refused() {
-    if gsttrt::cuda::driver::available().is_ok() {
+    if gsttrt::core::cuda::driver::available().is_ok() {
         println!("SKIP: TensorRT is asked for below, and there may be one");
         return;
     }

@@ -8,7 +8,7 @@ use common::{Outcome, launch, scratch};
 use gst::prelude::*;
 use gst_video::prelude::*;
 use gst_video::{VideoFormat, VideoFrameRef, VideoInfo};
-use gsttrt::vision::frame::PixelFormat;
+use gsttrt::image::frame::PixelFormat;
 
 /// An a at the upper left, a weaker a that overlaps it by three quarters (IoU 0.6), a b of the same place, a c elsewhere.
 const ROWS: [[f32; 6]; 4] = [

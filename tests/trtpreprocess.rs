@@ -7,7 +7,7 @@ use common::onnx::{F32, Graph};
 use common::preprocess::*;
 use common::{launch, scratch};
 use gst::prelude::*;
-use gsttrt::meta::tensor::{Payload, TensorMeta};
+use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
 
 const GREY: f32 = 114.0 / 255.0;
 

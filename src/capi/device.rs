@@ -5,8 +5,8 @@ use std::ptr;
 
 use super::types::{Frame, Object, array};
 use super::{SessionHandle, contained, detect, done, find, give, null};
-use crate::cuda::driver::{GpuStatus, available};
-use crate::memory::Buffer;
+use crate::core::cuda::driver::{GpuStatus, available};
+use crate::core::memory::Buffer;
 
 /// See `gsttrt.h`.
 ///

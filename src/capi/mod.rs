@@ -15,9 +15,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use crate::error::{Error, Kind, Result};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::tensor::TensorDesc;
 use crate::session::{self, Detector, Session, parse_options};
-use crate::tensor::TensorDesc;
 pub use device::*;
 pub use tensors::*;
 use types::array;
@@ -67,16 +67,16 @@ const OK: c_int = 0;
 /// `GST_TRT_PANIC`
 const PANIC: c_int = 9;
 
-fn status(kind: Kind) -> c_int {
+fn status(kind: ErrorKind) -> c_int {
     match kind {
-        Kind::Settings => 1,
-        Kind::NotFound => 2,
-        Kind::Read => 3,
-        Kind::Model => 4,
-        Kind::Library => 5,
-        Kind::Run => 6,
-        Kind::WrongType => 7,
-        Kind::Negotiation => 8,
+        ErrorKind::Settings => 1,
+        ErrorKind::NotFound => 2,
+        ErrorKind::Read => 3,
+        ErrorKind::Model => 4,
+        ErrorKind::Library => 5,
+        ErrorKind::Run => 6,
+        ErrorKind::WrongType => 7,
+        ErrorKind::Negotiation => 8,
     }
 }
 
@@ -105,7 +105,7 @@ fn c_string(text: &str) -> CString {
 }
 
 fn wrong(what: impl Into<String>) -> Error {
-    Error::new(Kind::WrongType, what)
+    Error::new(ErrorKind::WrongType, what)
 }
 
 fn null(name: &str) -> Error {

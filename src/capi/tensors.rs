@@ -5,11 +5,11 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::{SessionHandle, contained, done, find, give, null, wrong};
-use crate::backend::batcher::Lost;
-use crate::dlpack;
-use crate::error::Result;
-use crate::meta::tensor::{Payload, TensorMeta};
-use crate::tensor::{Tensor, Tensors};
+use crate::backends::batcher::Lost;
+use crate::core::dlpack;
+use crate::core::error::Result;
+use crate::core::tensor::{Tensor, Tensors};
+use crate::gst::meta::tensor::{Payload, TensorMeta};
 
 /// See `gsttrt.h`.
 ///

@@ -3,11 +3,11 @@
 use std::ffi::{CStr, CString, c_char, c_void};
 
 use super::{null, text, wrong};
-use crate::cuda::kernels::DevicePlane;
-use crate::error::Result;
+use crate::core::error::Result;
+use crate::core::tensor::{DType, TensorDesc};
+use crate::image::device::DevicePlane;
+use crate::image::frame::{self, Colorimetry, Matrix, PixelFormat, Plane};
 use crate::session;
-use crate::tensor::{DType, TensorDesc};
-use crate::vision::frame::{self, Colorimetry, Matrix, PixelFormat, Plane};
 
 const MAX_RANK: usize = 8;
 const MAX_PLANES: usize = 3;

@@ -12,9 +12,9 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use super::{BoxEncoding, Column, DecodeKernel, Head, TensorView, Thresholds};
-use crate::tensor::{DType, Element, Tensor};
-use crate::vision::Candidate;
-use crate::vision::geometry::BBox;
+use crate::core::tensor::{DType, Element, Tensor};
+use crate::image::Candidate;
+use crate::image::geometry::BBox;
 
 /// Class ids stay below this where nobody knows how many classes there are.
 pub(super) const ANY_CLASS: usize = 1 << 16;

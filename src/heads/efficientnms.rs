@@ -23,7 +23,7 @@ pub static HEAD: HeadFormat = HeadFormat {
 #[cfg(test)]
 fn gold(make: super::tests::MakeTensor) -> super::tests::Gold {
     use super::tests::*;
-    use crate::tensor::Tensor;
+    use crate::core::tensor::Tensor;
     let outputs = vec![
         Tensor::from_slice("num_dets", &[1, 1], &[1i32]),
         make("det_boxes", &[1, 2, 4], &[6.0, 4.0, 14.0, 16.0, 1.0, 1.0, 2.0, 2.0]),

@@ -31,12 +31,12 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::error::{Error, Kind, Result};
-use crate::tensor::{DType, Tensor, TensorDesc};
-use crate::vision::Candidate;
-use crate::vision::geometry::Fit;
-use crate::vision::keypoints::KeypointShape;
-use crate::vision::recipe::{Colors, Recipe};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::tensor::{DType, Tensor, TensorDesc};
+use crate::image::Candidate;
+use crate::image::geometry::ResizeMode;
+use crate::image::keypoints::KeypointShape;
+use crate::image::transform::{Colors, InputTransform};
 
 use decode::Sink;
 pub(crate) use decode::{ID_COLUMNS, is_count, number};
@@ -73,7 +73,7 @@ pub struct HeadFormat {
     /// Units and order of the columns, in words.
     pub holds: &'static str,
     /// How the input of such models is prepared, unless the model or the user says otherwise.
-    pub input: Recipe,
+    pub input: InputTransform,
     /// Whether the boxes still repeat each other.
     pub needs_nms: bool,
     /// What speaks for this head where the outputs fit. Asked only of heads with one output; names decide the others.
@@ -178,10 +178,16 @@ pub struct TensorView {
 }
 
 /// Letterboxed RGB in 0..1, as the YOLO family wants it.
-const YOLO: Recipe =
-    Recipe { colors: Colors::Rgb, fit: Fit::Letterbox, pad: 114, scale: 1.0 / 255.0, mean: [0.0; 3], std: [1.0; 3] };
+const YOLO: InputTransform = InputTransform {
+    colors: Colors::Rgb,
+    fit: ResizeMode::Letterbox,
+    pad: 114,
+    scale: 1.0 / 255.0,
+    mean: [0.0; 3],
+    std: [1.0; 3],
+};
 /// RGB in 0..1 without regard to aspect, as transformers want it.
-const STRETCH: Recipe = Recipe { fit: Fit::Stretch, ..YOLO };
+const STRETCH: InputTransform = InputTransform { fit: ResizeMode::Stretch, ..YOLO };
 
 const ROWS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Columns];
 const COLUMNS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Columns, Dim::Rows];
@@ -211,7 +217,7 @@ impl HeadFormat {
     /// `Settings`, with the names that there are.
     pub fn of_name(name: &str) -> Result<&'static HeadFormat> {
         HEADS.iter().copied().find(|format| format.name == name).ok_or_else(|| {
-            Error::new(Kind::Settings, format!("There is no layout “{name}”"))
+            Error::new(ErrorKind::Settings, format!("There is no layout “{name}”"))
                 .remedy(format!("Use one of auto, {}", names().join(", ")))
         })
     }
@@ -364,10 +370,10 @@ impl Decoder {
         let format = found.format;
         let outputs: SmallVec<[_; 4]> = found.outputs.iter().map(|&i| (i, outputs[i].clone())).collect();
         if let Some((_, open)) = outputs.iter().find(|(_, desc)| desc.bytes().is_none()) {
-            return Err(Error::new(Kind::WrongType, format!("The size of the output {open} is still open")));
+            return Err(Error::new(ErrorKind::WrongType, format!("The size of the output {open} is still open")));
         }
         let unknown = || {
-            Error::new(Kind::Settings, format!("The layout {format} needs the size of the model's input"))
+            Error::new(ErrorKind::Settings, format!("The layout {format} needs the size of the model's input"))
                 .remedy("Export the model with a fixed input size, or set input-size")
         };
         let head = Head {
@@ -381,7 +387,7 @@ impl Decoder {
         if format.encoding() == BoxEncoding::CenterCells && head.grid().is_none() {
             let (width, height) = head.input;
             let what = format!("{} rows are no YOLOX grid over an input of {width}x{height}", head.rows);
-            return Err(Error::new(Kind::Settings, what).remedy("Choose another layout on trtnms"));
+            return Err(Error::new(ErrorKind::Settings, what).remedy("Choose another layout on trtnms"));
         }
         Ok(Decoder { outputs, head, classes: found.classes.or(hints.classes) })
     }
@@ -413,7 +419,7 @@ impl Decoder {
     /// ids below 0 or beyond the classes; smaller than a pixel is no reason.
     ///
     /// # Errors
-    /// [`Kind::WrongType`] where an output is not what [`Decoder::new`] was shown.
+    /// [`ErrorKind::WrongType`] where an output is not what [`Decoder::new`] was shown.
     pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> Result<()> {
         let read = self.pick(outputs)?;
         decode::decode(&self.head, &read, &mut Sink { thresholds, classes: self.class_limit(), out });
@@ -423,13 +429,13 @@ impl Decoder {
     /// Of a model's outputs those that this head consists of, in its own order.
     ///
     /// # Errors
-    /// [`Kind::WrongType`] where one is not what [`Decoder::new`] was shown.
+    /// [`ErrorKind::WrongType`] where one is not what [`Decoder::new`] was shown.
     pub fn pick<'a>(&self, outputs: &'a [Tensor]) -> Result<SmallVec<[&'a Tensor; 4]>> {
         let pick = |(index, wanted): &(usize, TensorDesc)| {
             let tensor = outputs.get(*index).filter(|tensor| tensor.desc() == wanted);
             tensor.ok_or_else(|| {
                 let have = outputs.get(*index).map_or("nothing".into(), |tensor| tensor.desc().to_string());
-                Error::new(Kind::WrongType, format!("The model's output is {have} now, and was {wanted} at first"))
+                Error::new(ErrorKind::WrongType, format!("The model's output is {have} now, and was {wanted} at first"))
             })
         };
         self.outputs.iter().map(pick).collect()

@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 
 use super::decode::rows_per_cell;
 use super::{Column, Dim, ElementClass, HEADS, HeadFormat, OutputSpec};
-use crate::error::{Error, Kind, Result};
-use crate::tensor::{DType, Dims, TensorDesc, list};
-use crate::vision::keypoints::KeypointModel;
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::tensor::{DType, Dims, TensorDesc, list};
+use crate::image::keypoints::KeypointModel;
 
 /// Most boxes that heads choose themselves; 300 is usual.
 const MOST_CHOSEN: u64 = 1000;
@@ -114,7 +114,7 @@ pub(crate) fn check_task(task: &str) -> Result<()> {
     }
     let verb = if tasks.len() == 1 { "is" } else { "are" };
     let what = format!("Its task is “{task}”, and only {} {verb} supported", join(tasks.into_iter(), "and"));
-    Err(Error::new(Kind::Model, what).remedy("Use the detection model of the same family"))
+    Err(Error::new(ErrorKind::Model, what).remedy("Use the detection model of the same family"))
 }
 
 /// The heads for a task; all where the model does not say.
@@ -138,7 +138,7 @@ pub(super) fn find(
             let classes = counted(classes, "class", "classes");
             let what =
                 format!("Output {output} has {classes} as {format}, against {}", counted(labels, "label", "labels"));
-            Err(Error::new(Kind::Settings, what).remedy(
+            Err(Error::new(ErrorKind::Settings, what).remedy(
                 "Use the label file that belongs to the model, one line for each class, or set another layout on trtnms",
             ))
         }
@@ -150,14 +150,14 @@ fn forced(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHint
     if !is_for(&hints.task).any(|other| other == format) {
         let what =
             format!("layout={format} is for the task “{}”, and the model's is “{}”", format.task.name(), hints.task);
-        return Err(Error::new(Kind::Settings, what).remedy("Set layout=auto on trtnms"));
+        return Err(Error::new(ErrorKind::Settings, what).remedy("Set layout=auto on trtnms"));
     }
     let named = || named(format, outputs, hints);
     let in_order = || fit(format, outputs, hints, (0..format.outputs.len()).collect());
     let any = || (0..outputs.len()).rev().find_map(|i| fit(format, outputs, hints, [i].into_iter().collect()));
     let found = if format.outputs.len() == 1 { any() } else { named().or_else(in_order) };
     found.ok_or_else(|| {
-        Error::new(Kind::Settings, format!("The model's outputs do not fit layout={format}"))
+        Error::new(ErrorKind::Settings, format!("The model's outputs do not fit layout={format}"))
             .cause(format!(
                 "it reads {}, and there is {}{}",
                 format.expects(),
@@ -290,7 +290,7 @@ fn unknown(outputs: &[TensorDesc], hints: &ModelHints) -> Error {
     let layouts = is_for(&hints.task).map(|format| format.name.to_string());
     let keypoints = is_for(&hints.task).map(|format| keypoints_of(format, hints)).filter(|_| !hints.task.is_empty());
     let keypoints = keypoints.max().unwrap_or_default();
-    Error::new(Kind::Model, format!("No layout fits the model's outputs {}{input}{keypoints}", list(outputs)))
+    Error::new(ErrorKind::Model, format!("No layout fits the model's outputs {}{input}{keypoints}", list(outputs)))
         .remedy(format!("If it has one of these, set it as layout on trtnms: {}", join(layouts, "or")))
 }
 
@@ -304,7 +304,7 @@ fn ambiguous(found: &[HeadMatch], outputs: &[TensorDesc], hints: &ModelHints) ->
     let labels = hints.classes.map_or(String::new(), |labels| format!(", for {}", counted(labels, "label", "labels")));
     let what = format!("Output {output} fits {count} layouts: {}{labels}", join(readings, "and"));
     let choices = found.iter().map(|found| format!("layout={}", found.format.name));
-    Error::new(Kind::Settings, what).remedy(format!("Set {} on trtnms", join(choices, "or")))
+    Error::new(ErrorKind::Settings, what).remedy(format!("Set {} on trtnms", join(choices, "or")))
 }
 
 fn counted(count: usize, one: &str, many: &str) -> String {

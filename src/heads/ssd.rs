@@ -1,7 +1,7 @@
 //! Boxes, classes, scores and their number, by TensorFlow.
 
 use super::{BoxEncoding, Column, Dim, HeadFormat, ROWS, ROWS_OF_COLUMNS, STRETCH, Task, floats, numbers};
-use crate::vision::recipe::Recipe;
+use crate::image::transform::InputTransform;
 
 pub static HEAD: HeadFormat = HeadFormat {
     name: "ssd",
@@ -14,7 +14,7 @@ pub static HEAD: HeadFormat = HeadFormat {
         numbers("num_detections", &[Dim::Batch], &[Column::Count]),
     ],
     holds: "boxes are top, left, bottom, right in 0..1; classes count from 1, so the first label is class 1",
-    input: Recipe { scale: 1.0, ..STRETCH },
+    input: InputTransform { scale: 1.0, ..STRETCH },
     needs_nms: false,
     likely: |_| None,
     #[cfg(test)]

@@ -1,7 +1,7 @@
 use super::*;
-use crate::tensor::DType;
-use crate::vision::geometry::BBox;
-use crate::vision::keypoints::KeypointModel;
+use crate::core::tensor::DType;
+use crate::image::geometry::BBox;
+use crate::image::keypoints::KeypointModel;
 use half::f16;
 
 const ALL_PASS: f32 = 0.01;
@@ -239,7 +239,7 @@ fn tensors_that_changed_are_an_error() {
     ];
     for tensors in others {
         let error = decoder.decode(&tensors, &Thresholds::uniform(0.5), &mut Vec::new()).unwrap_err();
-        assert_eq!(error.kind(), Kind::WrongType);
+        assert_eq!(error.kind(), ErrorKind::WrongType);
         assert!(error.message().contains("output0 f32 1x63x7"), "{error}");
     }
 }
@@ -474,7 +474,7 @@ fn a_choice_must_fit() {
             Err(error) => {
                 assert!(!fits, "{layout} {outputs:?} {error}");
                 assert!(error.message().contains(&layout.expects()), "{error}");
-                assert!(error.message().contains(&crate::tensor::list(&outputs)), "{error}");
+                assert!(error.message().contains(&crate::core::tensor::list(&outputs)), "{error}");
             }
         }
     }
@@ -532,10 +532,10 @@ fn a_decoder_says_what_it_knows() {
 
 #[test]
 fn heads_say_how_their_input_is_prepared() {
-    assert_eq!(yolov8::HEAD.input, Recipe::default());
+    assert_eq!(yolov8::HEAD.input, InputTransform::default());
     let yolox = yolox::HEAD.input;
-    assert_eq!((yolox.colors, yolox.fit, yolox.scale), (Colors::Bgr, Fit::LetterboxTopLeft, 1.0));
-    assert_eq!(detr::HEAD.input.fit, Fit::Stretch);
+    assert_eq!((yolox.colors, yolox.fit, yolox.scale), (Colors::Bgr, ResizeMode::LetterboxTopLeft, 1.0));
+    assert_eq!(detr::HEAD.input.fit, ResizeMode::Stretch);
     assert_eq!(
         detr::HEAD.expects(),
         "labels numbers NxA, boxes f32 or f16 NxAx4, scores f32 or f16 NxA: boxes are left, top, right, bottom in the \
@@ -545,7 +545,7 @@ fn heads_say_how_their_input_is_prepared() {
 
 mod any_model {
     use super::*;
-    use crate::memory::Pool;
+    use crate::core::memory::Pool;
     use proptest::prelude::*;
 
     fn output() -> impl Strategy<Value = TensorDesc> {

@@ -2,8 +2,8 @@
 
 use super::recognise::{AnchorGrid, Confidence};
 use super::{BoxEncoding, Column, HeadFormat, ROWS_OF_COLUMNS, Task, YOLO, floats};
-use crate::vision::geometry::Fit;
-use crate::vision::recipe::{Colors, Recipe};
+use crate::image::geometry::ResizeMode;
+use crate::image::transform::{Colors, InputTransform};
 
 pub static HEAD: HeadFormat = HeadFormat {
     name: "yolox",
@@ -15,7 +15,7 @@ pub static HEAD: HeadFormat = HeadFormat {
         &[Column::Box(BoxEncoding::CenterCells), Column::Objectness, Column::Classes],
     )],
     holds: "centre x, centre y, log width, log height in grid cells, objectness, class scores",
-    input: Recipe { colors: Colors::Bgr, fit: Fit::LetterboxTopLeft, scale: 1.0, ..YOLO },
+    input: InputTransform { colors: Colors::Bgr, fit: ResizeMode::LetterboxTopLeft, scale: 1.0, ..YOLO },
     needs_nms: true,
     likely: |candidate| {
         let is_it = candidate.grid == AnchorGrid::One && candidate.name == "output" && !candidate.hints.ultralytics;

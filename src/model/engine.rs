@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::Header;
-use crate::error::{Error, Kind, Result};
-use crate::tensor::TensorDesc;
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::tensor::TensorDesc;
 
 /// The header of an engine with these tensors, and the JSON that came with it.
 pub fn header(inputs: Vec<TensorDesc>, outputs: Vec<TensorDesc>, json: Option<&str>) -> Result<Header> {
@@ -18,7 +18,7 @@ pub fn header(inputs: Vec<TensorDesc>, outputs: Vec<TensorDesc>, json: Option<&s
 
 fn metadata(json: &str) -> Result<BTreeMap<String, String>> {
     let entries: serde_json::Map<String, Value> = serde_json::from_str(json).map_err(|error| {
-        Error::new(Kind::Model, "the metadata before its plan cannot be read")
+        Error::new(ErrorKind::Model, "the metadata before its plan cannot be read")
             .cause(error)
             .remedy("Export the engine again with Ultralytics, or with trtexec, which writes none")
     })?;

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 use py_literal::Value;
 
-use crate::error::{Error, Kind, Result};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
 use crate::heads::{self, HeadFormat, ModelHints};
-use crate::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
-use crate::vision::keypoints::{KeypointModel, KeypointShape};
-use crate::vision::recipe::{Colors, InputSpec, Order, Recipe};
+use crate::image::keypoints::{KeypointModel, KeypointShape};
+use crate::image::transform::{Colors, InputSpec, InputTransform, TensorLayout};
 
 /// Widths and heights of inputs that can be served; more would not fit into memory.
 const SIDES: RangeInclusive<u32> = 1..=16384;
@@ -33,7 +33,7 @@ struct Header {
 
 /// A model file's own description.
 #[derive(Clone, Debug)]
-pub struct Model {
+pub struct ModelInfo {
     pub path: PathBuf,
     /// Who wrote the file, as the file says; may be empty.
     pub producer: String,
@@ -55,14 +55,14 @@ pub struct Model {
     pub operators: BTreeSet<String>,
     /// Which of `inputs` takes the picture, and how its channels lie.
     image: usize,
-    order: Order,
+    order: TensorLayout,
 }
 
-impl Model {
+impl ModelInfo {
     /// Reads the description from an ONNX file.
     pub fn read(path: &Path) -> Result<Self> {
         onnx::read(&contents(path)?)
-            .and_then(|header| Model::from_header(path, header))
+            .and_then(|header| ModelInfo::from_header(path, header))
             .map_err(|error| error.about(&unusable(path)))
     }
 
@@ -74,7 +74,7 @@ impl Model {
         json: Option<&str>,
     ) -> Result<Self> {
         engine::header(inputs, outputs, json)
-            .and_then(|header| Model::from_header(path, header))
+            .and_then(|header| ModelInfo::from_header(path, header))
             .map_err(|error| error.about(&unusable(path)))
     }
 
@@ -90,12 +90,12 @@ impl Model {
         let labels = match header.metadata.get("names") {
             None => Vec::new(),
             Some(text) => parse_names(text).ok_or_else(|| {
-                Error::new(Kind::Model, "the class names in its metadata cannot be read")
+                Error::new(ErrorKind::Model, "the class names in its metadata cannot be read")
                     .cause(format!("names = “{}”", text.chars().take(80).collect::<String>()))
                     .remedy("They should be a Python dictionary like {0: 'person', 1: 'car'}")
             })?,
         };
-        Ok(Model {
+        Ok(ModelInfo {
             path: path.to_path_buf(),
             producer: header.metadata.get("description").cloned().unwrap_or(header.producer),
             task: header.metadata.get("task").cloned(),
@@ -145,26 +145,29 @@ impl Model {
     pub fn input_spec(&self, size: Option<(u32, u32)>, batch: usize, place: &str) -> Result<InputSpec> {
         let input = self.image_input();
         let (h, w) = match self.order {
-            Order::Nchw => (2, 3),
-            Order::Nhwc => (1, 2),
+            TensorLayout::Nchw => (2, 3),
+            TensorLayout::Nhwc => (1, 2),
         };
         let fixed = |i: usize| (input.dims[i] != Dims::DYNAMIC).then_some(input.dims[i]);
         let wanted = size.or(self.image_size);
         let width = fixed(w).or(wanted.map(|(width, _)| width.into()));
         let height = fixed(h).or(wanted.map(|(_, height)| height.into()));
         let (Some(width), Some(height)) = (width, height) else {
-            return Err(Error::new(Kind::Settings, format!("The model leaves the size of its input open ({input})"))
-                .remedy("Set input-size, such as input-size=640x640"));
+            return Err(Error::new(
+                ErrorKind::Settings,
+                format!("The model leaves the size of its input open ({input})"),
+            )
+            .remedy("Set input-size, such as input-size=640x640"));
         };
         let side = |length: i64| u32::try_from(length).ok().filter(|length| SIDES.contains(length));
         let (Some(width), Some(height)) = (side(width), side(height)) else {
-            return Err(Error::new(Kind::Model, format!("it wants an input of {width}x{height} ({input})"))
+            return Err(Error::new(ErrorKind::Model, format!("it wants an input of {width}x{height} ({input})"))
                 .remedy(format!("Export it with a width and a height from {} to {}", SIDES.start(), SIDES.end()))
                 .about(&unusable(&self.path)));
         };
         if let Some(wish) = size.filter(|&wish| wish != (width, height)) {
             return Err(Error::new(
-                Kind::Settings,
+                ErrorKind::Settings,
                 format!("input-size is {}x{}, but the model's input is fixed ({input})", wish.0, wish.1),
             )
             .remedy("Leave input-size unset, or export the model with that size or with dynamic dimensions"));
@@ -173,7 +176,7 @@ impl Model {
         let stride = self.stride.filter(|&stride| stride > 0 && fixed(w).and(fixed(h)).is_none()).unwrap_or(1);
         if !width.is_multiple_of(stride) || !height.is_multiple_of(stride) {
             return Err(Error::new(
-                Kind::Settings,
+                ErrorKind::Settings,
                 format!("An input of {width}x{height} does not suit the model, whose stride is {stride}"),
             )
             .remedy("Set input-size to multiples of the stride"));
@@ -181,7 +184,7 @@ impl Model {
         let batches = input.dims[0];
         if batches != Dims::DYNAMIC && usize::try_from(batches) != Ok(batch) {
             return Err(Error::new(
-                Kind::Settings,
+                ErrorKind::Settings,
                 format!("batch-size is {batch}, but the model takes batches of {batches} ({input})"),
             )
             .remedy(format!("Set batch-size={batches} on trtinfer, or export the model with a dynamic batch"))
@@ -205,12 +208,12 @@ impl Model {
     }
 
     /// How the picture is prepared for this model, should it have that head.
-    pub fn recipe(&self, head: Option<&HeadFormat>) -> Recipe {
+    pub fn recipe(&self, head: Option<&HeadFormat>) -> InputTransform {
         let input = self.image_input();
-        let mut recipe = head.map_or_else(Recipe::default, |head| head.input);
+        let mut recipe = head.map_or_else(InputTransform::default, |head| head.input);
         let channels = match self.order {
-            Order::Nchw => input.dims[1],
-            Order::Nhwc => input.dims[3],
+            TensorLayout::Nchw => input.dims[1],
+            TensorLayout::Nhwc => input.dims[3],
         };
         if channels == 1 {
             recipe.colors = Colors::Gray;
@@ -240,7 +243,7 @@ pub fn contents(path: &Path) -> Result<Vec<u8>> {
     }
     let bytes = std::fs::read(path).map_err(|error| unreadable(path, error))?;
     if bytes.is_empty() {
-        return Err(Error::new(Kind::Model, format!("The model file {} is empty", path.display()))
+        return Err(Error::new(ErrorKind::Model, format!("The model file {} is empty", path.display()))
             .remedy("Export or copy the model again"));
     }
     Ok(bytes)
@@ -250,10 +253,10 @@ pub fn contents(path: &Path) -> Result<Vec<u8>> {
 pub fn unreadable(path: &Path, error: std::io::Error) -> Error {
     match error.kind() {
         std::io::ErrorKind::NotFound => {
-            Error::new(Kind::NotFound, format!("There is no model file {}", path.display()))
+            Error::new(ErrorKind::NotFound, format!("There is no model file {}", path.display()))
                 .remedy("Check the path given as model-file")
         }
-        _ => Error::new(Kind::Read, format!("Cannot read the model file {}", path.display()))
+        _ => Error::new(ErrorKind::Read, format!("Cannot read the model file {}", path.display()))
             .cause(error)
             .remedy("Check that it is a file that this user may read"),
     }
@@ -265,25 +268,25 @@ fn unusable(path: &Path) -> String {
 }
 
 /// Finds the input that takes a picture: 4 dimensions, of which one is 1 or 3 channels.
-fn image_input(inputs: &[TensorDesc]) -> Result<(usize, Order)> {
+fn image_input(inputs: &[TensorDesc]) -> Result<(usize, TensorLayout)> {
     let order = |desc: &TensorDesc| {
         let channels = |i: usize| matches!(desc.dims[i], 1 | 3);
         let picture = desc.dims.len() == 4 && matches!(desc.dtype, DType::F32 | DType::F16 | DType::U8);
         match picture {
-            true if channels(1) => Some(Order::Nchw),
-            true if channels(3) => Some(Order::Nhwc),
+            true if channels(1) => Some(TensorLayout::Nchw),
+            true if channels(3) => Some(TensorLayout::Nhwc),
             _ => None,
         }
     };
     let none = || {
         let found =
             if inputs.is_empty() { "and no other".to_string() } else { format!("only {}", tensor::list(inputs)) };
-        Error::new(Kind::Model, format!("it has no input for a picture, {found}"))
+        Error::new(ErrorKind::Model, format!("it has no input for a picture, {found}"))
             .remedy("It needs one of f32, f16 or u8 with 4 dimensions, 1x3xHxW or 1xHxWx3")
     };
     let (image, order) = inputs.iter().enumerate().find_map(|(i, desc)| Some((i, order(desc)?))).ok_or_else(none)?;
     match inputs.iter().find(|desc| desc.dims.contains(&0)) {
-        Some(empty) => Err(Error::new(Kind::Model, format!("its input {empty} has no elements"))
+        Some(empty) => Err(Error::new(ErrorKind::Model, format!("its input {empty} has no elements"))
             .remedy("Export it with the size of real pictures, or with dynamic dimensions")),
         None => Ok((image, order)),
     }
@@ -297,12 +300,12 @@ fn side_input(desc: &TensorDesc, rows: usize, width: usize, height: usize) -> Re
         "im_shape" => [height, width],          // PaddleDetection
         "scale_factor" => [1, 1],
         _ => {
-            return Err(Error::new(Kind::Model, format!("it has an input that nobody fills, {desc}"))
+            return Err(Error::new(ErrorKind::Model, format!("it has an input that nobody fills, {desc}"))
                 .remedy("Export it with the picture as its only input"));
         }
     };
     if !matches!(desc.dims.first(), Some(&first) if first == Dims::DYNAMIC || usize::try_from(first) == Ok(rows)) {
-        return Err(Error::new(Kind::Model, format!("its input {desc} is not for batches of {rows}"))
+        return Err(Error::new(ErrorKind::Model, format!("its input {desc} is not for batches of {rows}"))
             .remedy("Export it with a dynamic batch in all of its inputs, or set batch-size=1"));
     }
     fn fill<T: Element>(name: &str, rows: usize, row: [T; 2]) -> Result<Tensor> {
@@ -312,7 +315,7 @@ fn side_input(desc: &TensorDesc, rows: usize, width: usize, height: usize) -> Re
         DType::I64 => fill(&desc.name, rows, values.map(|value| value as i64)),
         DType::I32 => fill(&desc.name, rows, values.map(|value| value as i32)),
         DType::F32 => fill(&desc.name, rows, values.map(|value| value as f32)),
-        _ => Err(Error::new(Kind::Model, format!("its input {desc} is of an unexpected type"))
+        _ => Err(Error::new(ErrorKind::Model, format!("its input {desc} is of an unexpected type"))
             .remedy("Export it with i64, i32 or f32 there")),
     }
 }
@@ -350,7 +353,7 @@ fn keypoints(metadata: &BTreeMap<String, String>) -> Result<Option<KeypointModel
     let shape = match text.parse().ok().and_then(numbers).as_deref() {
         Some(&[count @ 1..=1000, dims @ 2..=3]) => KeypointShape { count: count as u16, dims: dims as u8 },
         _ => {
-            return Err(Error::new(Kind::Model, "the shape of its keypoints cannot be read")
+            return Err(Error::new(ErrorKind::Model, "the shape of its keypoints cannot be read")
                 .cause(format!("kpt_shape = “{}”", text.chars().take(80).collect::<String>()))
                 .remedy("It should be the number of keypoints and 2 or 3 numbers for each, like [17, 3]"));
         }
@@ -415,8 +418,8 @@ mod tests {
         let sizes = TensorDesc::new("orig_target_sizes", DType::I64, &[-1, 2]);
         let nchw = TensorDesc::new("images", DType::F32, &[1, 3, 64, 64]);
         let nhwc = TensorDesc::new("image", DType::U8, &[-1, 64, 64, 3]);
-        assert_eq!(image_input(&[sizes.clone(), nchw]).unwrap(), (1, Order::Nchw));
-        assert_eq!(image_input(&[nhwc]).unwrap(), (0, Order::Nhwc));
+        assert_eq!(image_input(&[sizes.clone(), nchw]).unwrap(), (1, TensorLayout::Nchw));
+        assert_eq!(image_input(&[nhwc]).unwrap(), (0, TensorLayout::Nhwc));
         assert!(image_input(std::slice::from_ref(&sizes)).unwrap_err().message().contains("orig_target_sizes i64 ?x2"));
         let rank3 = TensorDesc::new("images", DType::F32, &[3, 64, 64]);
         assert!(image_input(&[rank3]).is_err());

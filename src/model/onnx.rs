@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use prost::Message;
 
 use super::Header;
-use crate::error::{Error, Kind, Result};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::tensor::{DType, Dims, TensorDesc};
 use crate::onnx::{BFLOAT16, FLOAT16, ModelProto, ValueInfoProto};
-use crate::tensor::{DType, Dims, TensorDesc};
 
 /// Reads the header from the bytes of a whole file. Errors carry a cause; the caller says which file.
 pub fn read(bytes: &[u8]) -> Result<Header> {
     let broken = |cause: String| {
-        Error::new(Kind::Model, "this is not a whole ONNX model")
+        Error::new(ErrorKind::Model, "this is not a whole ONNX model")
             .cause(cause)
             .remedy("Check that it is an ONNX file and was copied or exported completely")
     };
@@ -38,11 +38,11 @@ pub fn read(bytes: &[u8]) -> Result<Header> {
 
 fn describe(value: ValueInfoProto) -> Result<TensorDesc> {
     let tensor = value.r#type.and_then(|t| t.tensor_type).ok_or_else(|| {
-        Error::new(Kind::Model, format!("{} is no tensor", value.name))
+        Error::new(ErrorKind::Model, format!("{} is no tensor", value.name))
             .remedy("Export it without sequences, maps and optional values at its inputs and outputs")
     })?;
     let dtype = dtype(tensor.elem_type).map_err(|other| {
-        Error::new(Kind::Model, format!("the elements of its tensor {} are of the type {other}", value.name))
+        Error::new(ErrorKind::Model, format!("the elements of its tensor {} are of the type {other}", value.name))
             .remedy("Export it with f32, f16, u8, i8, i32, i64 or bool at its inputs and outputs")
     })?;
     let dims = tensor.shape.unwrap_or_default().dim.into_iter();

@@ -2,28 +2,28 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Kind, Result};
+use crate::core::error::{Error, ErrorKind, Result};
 use crate::heads::Thresholds;
 
 /// One name a line; empty lines at the end and a byte order mark do not count.
 pub fn read_labels(path: &Path) -> Result<Vec<String>> {
     let name = path.display();
     let bytes = std::fs::read(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::new(Kind::NotFound, format!("There is no label file {name}"))
+        std::io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, format!("There is no label file {name}"))
             .remedy("Check the path given as label-file"),
-        _ => Error::new(Kind::Read, format!("Cannot read the label file {name}")).cause(error),
+        _ => Error::new(ErrorKind::Read, format!("Cannot read the label file {name}")).cause(error),
     })?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let line =
             error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|&&byte| byte == b'\n').count() + 1;
-        Error::new(Kind::Settings, format!("The label file {name} is not UTF-8"))
+        Error::new(ErrorKind::Settings, format!("The label file {name} is not UTF-8"))
             .cause(format!("line {line} has other bytes"))
             .remedy("Save it as UTF-8 text with one label a line")
     })?;
     let text = text.trim_start_matches('\u{feff}');
     let labels: Vec<String> = text.trim_end().lines().map(|line| line.trim().to_string()).collect();
     match text.trim().is_empty() {
-        true => Err(Error::new(Kind::Settings, format!("The label file {name} is empty"))
+        true => Err(Error::new(ErrorKind::Settings, format!("The label file {name} is empty"))
             .remedy("Write one label a line, in the order of the model's class ids")),
         false => Ok(labels),
     }
@@ -58,7 +58,7 @@ pub fn thresholds(
     for entry in entries(class_thresholds) {
         let (name, value) = entry.rsplit_once('=').unwrap_or((&entry, ""));
         let threshold = value.trim().parse().ok().filter(|value| (0.0..=1.0).contains(value)).ok_or_else(|| {
-            Error::new(Kind::Settings, format!("class-thresholds: “{entry}” cannot be read"))
+            Error::new(ErrorKind::Settings, format!("class-thresholds: “{entry}” cannot be read"))
                 .remedy("Write class=score with a score from 0 to 1, like person=0.5,car=0.3")
         })?;
         let class = id("class-thresholds", name.trim())?;
@@ -80,7 +80,7 @@ fn class_id(property: &str, name: &str, labels: &[String], count: Option<usize>)
             [] => format!("it has no labels, and ids up to {}", count - 1),
             labels => format!("its classes are {}", abridged(labels)),
         };
-        Error::new(Kind::Settings, format!("{property}: the model has no class “{name}”"))
+        Error::new(ErrorKind::Settings, format!("{property}: the model has no class “{name}”"))
             .cause(known)
             .remedy("Write names or ids of the model's classes, separated by commas")
     })

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::Instances;
-use crate::vision::label_text;
+use crate::image::label_text;
 
 /// Writes the fields of an object somewhere.
 pub trait FieldVisitor {
@@ -74,9 +74,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::vision::Candidate;
-    use crate::vision::geometry::BBox;
-    use crate::vision::keypoints::{KeypointModel, KeypointShape, Keypoints};
+    use crate::image::Candidate;
+    use crate::image::geometry::BBox;
+    use crate::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
 
     #[test]
     fn json_has_what_the_model_gives() {

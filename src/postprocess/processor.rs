@@ -8,14 +8,14 @@ use super::classes::{read_labels, thresholds};
 use super::refine::gather;
 use super::suppress::Nms;
 use super::suppress::device::{DeviceDecoder, DeviceDetections};
-use crate::cuda::driver::{Context, Purpose, Stream};
-use crate::error::Result;
+use crate::core::cuda::driver::{Context, Stream, StreamRole};
+use crate::core::error::Result;
+use crate::core::tensor::{Tensor, TensorDesc, Tensors};
 use crate::heads::{Decoder, HeadFormat, Thresholds};
-use crate::model::Model;
-use crate::tensor::{Tensor, TensorDesc, Tensors};
-use crate::vision::geometry::Letterbox;
-use crate::vision::keypoints::Keypoints;
-use crate::vision::recipe::Recipe;
+use crate::image::geometry::Letterbox;
+use crate::image::keypoints::Keypoints;
+use crate::image::transform::InputTransform;
+use crate::model::ModelInfo;
 
 /// What the user says about results: the properties of trtnms, with the same defaults.
 ///
@@ -62,7 +62,7 @@ impl Default for PostprocessOptions {
 
 /// Made for one model; made again when its outputs change.
 pub struct Postprocessor {
-    model: Arc<Model>,
+    model: Arc<ModelInfo>,
     outputs: Vec<TensorDesc>,
     pub labels: Vec<String>,
     pub decoder: Decoder,
@@ -79,7 +79,7 @@ pub struct Postprocessor {
 impl Postprocessor {
     pub fn new(
         options: PostprocessOptions,
-        model: &Arc<Model>,
+        model: &Arc<ModelInfo>,
         tensors: &[Tensor],
         letterbox: &Letterbox,
     ) -> Result<Self> {
@@ -114,7 +114,7 @@ impl Postprocessor {
     }
 
     /// Whether this was made for such outputs of that model.
-    pub fn matches(&self, model: &Arc<Model>, tensors: &[Tensor]) -> bool {
+    pub fn matches(&self, model: &Arc<ModelInfo>, tensors: &[Tensor]) -> bool {
         Arc::ptr_eq(&self.model, model)
             && self.outputs.len() == tensors.len()
             && self.outputs.iter().zip(tensors).all(|(desc, tensor)| desc == tensor.desc())
@@ -142,7 +142,7 @@ impl Postprocessor {
     }
 
     /// The recipe that models of the forced head usually want, if this one's input was made otherwise.
-    pub fn recipe_mismatch(&self, recipe: &Recipe) -> Option<Recipe> {
+    pub fn recipe_mismatch(&self, recipe: &InputTransform) -> Option<InputTransform> {
         let usual = self.model.recipe(Some(self.decoder.format()));
         (self.options.layout.is_some() && usual != *recipe).then_some(usual)
     }
@@ -181,7 +181,7 @@ impl Postprocessor {
         }
         let stream = match self.stream.take().filter(|stream| stream.context() == context) {
             Some(stream) => stream,
-            None => Arc::new(Stream::of(context, Purpose::Boxes)?),
+            None => Arc::new(Stream::of(context, StreamRole::Boxes)?),
         };
         Ok(self.stream.insert(stream).clone())
     }

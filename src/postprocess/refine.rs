@@ -3,14 +3,14 @@
 //!
 //! Both give the same bits.
 
-use crate::cuda::driver::{Context, Function, Launch};
-use crate::cuda::graph::Call;
-use crate::cuda::kernels::GATHER;
-use crate::error::Result;
+use crate::core::cuda::driver::{Context, Function, Launch};
+use crate::core::cuda::graph::Call;
+use crate::core::error::Result;
+use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
+use crate::core::tensor::{DType, Tensor};
 use crate::heads::{TensorView, number};
-use crate::memory::{DeviceBlock, DevicePool, Mapped};
-use crate::tensor::{DType, Tensor};
-use crate::vision::Candidate;
+use crate::image::Candidate;
+use crate::image::device::GATHER;
 
 /// Threads of a block, as in the kernel.
 const THREADS: u32 = 128;
@@ -117,7 +117,7 @@ mod tests {
     use half::f16;
 
     use super::*;
-    use crate::vision::geometry::BBox;
+    use crate::image::geometry::BBox;
     use proptest::prelude::*;
 
     fn kept(rows: &[u32]) -> Vec<Candidate> {

@@ -1,8 +1,8 @@
 //! What was found on a frame.
 
-use crate::vision::Candidate;
-use crate::vision::geometry::Letterbox;
-use crate::vision::keypoints::Keypoints;
+use crate::image::Candidate;
+use crate::image::geometry::Letterbox;
+use crate::image::keypoints::Keypoints;
 
 /// The objects of a frame, the best score first. What every model tells of an object is in one array, as GPUs write it; what only
 /// some tell is in an array of its own, as long.

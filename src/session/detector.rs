@@ -5,17 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{PostprocessOptions, Session, SessionOptions};
-use crate::cuda::kernels::DevicePlanes;
-use crate::cuda::preprocess::TensorMaker;
-use crate::error::Result;
-use crate::memory::Pool;
+use crate::core::error::Result;
+use crate::core::memory::Pool;
+use crate::core::tensor::{Tensor, TensorDesc, Tensors};
+use crate::image::device::DevicePlanes;
+use crate::image::frame::{Colorimetry, Frame, PixelFormat};
+use crate::image::geometry::{BBox, Letterbox};
+use crate::image::preprocess::HostPreprocessor;
+use crate::image::preprocess::device::DevicePreprocessor;
+use crate::image::transform::InputTransform;
+use crate::image::{Candidate, label_text};
 use crate::postprocess::Postprocessor;
-use crate::tensor::{Tensor, TensorDesc, Tensors};
-use crate::vision::frame::{Colorimetry, Frame, PixelFormat};
-use crate::vision::geometry::{BBox, Letterbox};
-use crate::vision::preprocess::Preprocess;
-use crate::vision::recipe::Recipe;
-use crate::vision::{Candidate, label_text};
 
 /// An object in a frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,9 +45,9 @@ pub struct Keypoint {
 ///
 /// ```
 /// use gsttrt::session::{Detector, SessionOptions, PostprocessOptions};
-/// use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
+/// use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 ///
-/// # fn main() -> gsttrt::error::Result<()> {
+/// # fn main() -> gsttrt::core::error::Result<()> {
 /// let options = PostprocessOptions { score_threshold: 0.5, ..PostprocessOptions::default() };
 /// let mut detector = Detector::open("tests/models/shapes.onnx", &SessionOptions::default(), options)?;
 ///
@@ -64,7 +64,7 @@ pub struct Detector {
     session: Session,
     options: PostprocessOptions,
     /// Made for the frames that come.
-    maker: Option<(Source, Maker)>,
+    maker: Option<(Source, Preprocessor)>,
     /// Made for the outputs that come.
     postprocessor: Option<Postprocessor>,
 }
@@ -87,9 +87,9 @@ struct Source {
 }
 
 /// What makes the tensors, where the model wants them.
-enum Maker {
-    Cpu { preprocess: Box<Preprocess>, desc: TensorDesc, pool: Pool },
-    Gpu(Box<TensorMaker>),
+enum Preprocessor {
+    Cpu { preprocess: Box<HostPreprocessor>, desc: TensorDesc, pool: Pool },
+    Gpu(Box<DevicePreprocessor>),
 }
 
 impl Detector {
@@ -124,13 +124,13 @@ impl Detector {
     }
 
     /// How a frame becomes the model's input, as the model wants it.
-    pub fn recipe(&self) -> &Recipe {
+    pub fn recipe(&self) -> &InputTransform {
         &self.session.plan.spec.recipe
     }
 
     /// Prepares frames otherwise from the next one on, for models that do not say what they want; as the properties of
     /// trtpreprocess do. Who forces a layout may want [`HeadFormat::input`](crate::heads::HeadFormat::input).
-    pub fn set_recipe(&mut self, recipe: Recipe) {
+    pub fn set_recipe(&mut self, recipe: InputTransform) {
         self.session.plan.spec.recipe = recipe;
         self.maker = None;
     }
@@ -172,7 +172,7 @@ impl Detector {
     ) -> Result<Vec<Object>> {
         let DeviceFrame { format, width, height, ref planes } = *frame;
         let cuda = self.session.cuda()?.clone();
-        let Maker::Gpu(maker) = self.maker(Source { format, size: (width, height), color })? else {
+        let Preprocessor::Gpu(maker) = self.maker(Source { format, size: (width, height), color })? else {
             unreachable!("there is a context");
         };
         for (plane, (row, rows)) in planes.iter().zip(format.planes(width, height)) {
@@ -189,9 +189,9 @@ impl Detector {
         self.find(picture, letterbox)
     }
 
-    fn maker(&mut self, source: Source) -> Result<&mut Maker> {
+    fn maker(&mut self, source: Source) -> Result<&mut Preprocessor> {
         let made = self.maker.take().filter(|(made_for, _)| *made_for == source);
-        let made = made.map_or_else(|| Maker::new(source, &self.session).map(|maker| (source, maker)), Ok)?;
+        let made = made.map_or_else(|| Preprocessor::new(source, &self.session).map(|maker| (source, maker)), Ok)?;
         Ok(&mut self.maker.insert(made).1)
     }
 
@@ -226,36 +226,36 @@ impl Detector {
     }
 }
 
-impl Maker {
+impl Preprocessor {
     fn new(source: Source, session: &Session) -> Result<Self> {
         let (Source { format, size, color }, spec) = (source, &session.plan.spec);
         Ok(match &session.plan.cuda {
             Some(cuda) => {
-                let mut maker = TensorMaker::new(cuda, format, size, color, spec)?;
+                let mut maker = DevicePreprocessor::new(cuda, format, size, color, spec)?;
                 maker.set_upload(session.upload);
-                Maker::Gpu(Box::new(maker))
+                Preprocessor::Gpu(Box::new(maker))
             }
             None => {
-                let preprocess = Box::new(Preprocess::new(format, size.0, size.1, color, spec)?);
-                Maker::Cpu { preprocess, desc: spec.desc.clone(), pool: Pool::default() }
+                let preprocess = Box::new(HostPreprocessor::new(format, size.0, size.1, color, spec)?);
+                Preprocessor::Cpu { preprocess, desc: spec.desc.clone(), pool: Pool::default() }
             }
         })
     }
 
     fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
         match self {
-            Maker::Cpu { preprocess, desc, pool } => {
+            Preprocessor::Cpu { preprocess, desc, pool } => {
                 let tensor = Tensor::fill(pool, desc.clone(), |bytes| preprocess.run(frame, bytes))?;
                 Ok(Tensors::new(vec![tensor], None, None))
             }
-            Maker::Gpu(maker) => maker.of_host(frame),
+            Preprocessor::Gpu(maker) => maker.of_host(frame),
         }
     }
 
     fn letterbox(&self) -> &Letterbox {
         match self {
-            Maker::Cpu { preprocess, .. } => preprocess.letterbox(),
-            Maker::Gpu(maker) => maker.letterbox(),
+            Preprocessor::Cpu { preprocess, .. } => preprocess.letterbox(),
+            Preprocessor::Gpu(maker) => maker.letterbox(),
         }
     }
 }

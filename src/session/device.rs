@@ -4,10 +4,10 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::{Session, wrong};
-use crate::cuda::driver::{Context, Fence};
-use crate::error::{Error, Kind, Result};
-use crate::memory::{Buffer, Slots};
-use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
+use crate::core::cuda::driver::{Context, Fence};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::memory::{BatchPool, Buffer};
+use crate::core::tensor::{Element, Tensor, TensorDesc, Tensors, list};
 
 /// The memory that [`Session::run_buffers`] works on: on the GPU where the model runs there, else on the host.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Session {
     /// ```
     /// use gsttrt::session::{Session, SessionOptions};
     ///
-    /// # fn main() -> gsttrt::error::Result<()> {
+    /// # fn main() -> gsttrt::core::error::Result<()> {
     /// let mut session = Session::open("tests/models/shapes.onnx", &SessionOptions::default())?;
     /// session.copy_input_to_device(&vec![0.5f32; 3 * 512 * 512])?;
     /// session.run_buffers()?;
@@ -171,10 +171,10 @@ impl Session {
         if !addresses.clone().eq(&self.checked) {
             for (desc, &address) in descs.zip(addresses.clone()) {
                 let bytes = desc.bytes().expect("a session's tensors have fixed dimensions");
-                if address == 0 || !address.is_multiple_of(Slots::ALIGN as u64) {
+                if address == 0 || !address.is_multiple_of(BatchPool::ALIGN as u64) {
                     return Err(wrong(format!(
                         "the memory for {desc} is at {address:#x}, no multiple of {}",
-                        Slots::ALIGN
+                        BatchPool::ALIGN
                     )));
                 }
                 cuda.check_memory(address, bytes)
@@ -186,15 +186,15 @@ impl Session {
         unsafe { self.backend.run_at(input, outputs, Some(stream)) }
     }
 
-    /// Runs the model on a tensor that is there already, such as one of another framework by [`dlpack`](crate::dlpack), and
+    /// Runs the model on a tensor that is there already, such as one of another framework by [`dlpack`](crate::core::dlpack), and
     /// copies it only where it is on the host and the model on a GPU. There it returns when the run is queued, and the
     /// outputs have a fence.
     ///
     /// ```
     /// use gsttrt::session::{Session, SessionOptions};
-    /// use gsttrt::tensor::{Tensor, Tensors};
+    /// use gsttrt::core::tensor::{Tensor, Tensors};
     ///
-    /// # fn main() -> gsttrt::error::Result<()> {
+    /// # fn main() -> gsttrt::core::error::Result<()> {
     /// let mut session = Session::open("tests/models/shapes.onnx", &SessionOptions::default())?;
     /// let picture = Tensor::from_slice("picture", &[1, 3, 512, 512], &vec![0.5f32; 3 * 512 * 512]);
     /// let outputs = session.run_tensor(Tensors::new(vec![picture], None, None))?;
@@ -229,7 +229,7 @@ impl Session {
     /// The context that the model runs in.
     pub(crate) fn cuda(&self) -> Result<&Context> {
         self.plan.cuda.as_ref().ok_or_else(|| {
-            Error::new(Kind::Library, "The model does not run on a GPU")
+            Error::new(ErrorKind::Library, "The model does not run on a GPU")
                 .cause(self.plan.reason.as_deref().unwrap_or("it was opened for the CPU"))
                 .remedy("Use host memory, or open it where there are a GPU and TensorRT")
         })

@@ -12,14 +12,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use crate::backend::tensorrt::Options;
-use crate::backend::{Backend, Choice, Event, Loading, Plan};
-use crate::cuda::driver::Context;
-use crate::cuda::preprocess::Upload;
-use crate::error::{Error, Kind, Result};
-use crate::memory::{DevicePool, Pool};
-use crate::model::Model;
-use crate::tensor::{Element, Tensor, TensorDesc, Tensors, list};
+use crate::backends::tensorrt::Options;
+use crate::backends::{BackendPreference, LoadContext, LoadEvent, LoadRequest, ModelInstance};
+use crate::core::cuda::driver::Context;
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::memory::{DevicePool, Pool};
+use crate::core::tensor::{Element, Tensor, TensorDesc, Tensors, list};
+use crate::image::preprocess::device::Upload;
+use crate::model::ModelInfo;
 
 pub use crate::postprocess::PostprocessOptions;
 pub use detector::{Detector, DeviceFrame, Keypoint, Object};
@@ -29,7 +29,7 @@ pub use options::parse_options;
 /// What to run a model with; the default is what trtinfer does by default.
 ///
 /// ```
-/// use gsttrt::backend::Choice;
+/// use gsttrt::backends::Choice;
 /// use gsttrt::session::SessionOptions;
 ///
 /// let options = SessionOptions { backend: Choice::Cpu, input_size: Some((640, 480)), ..SessionOptions::default() };
@@ -37,7 +37,7 @@ pub use options::parse_options;
 #[derive(Clone, Debug, Default)]
 pub struct SessionOptions {
     /// `Auto` takes TensorRT where it is and can run the model, else the CPU; [`Session::reason`] then says why.
-    pub backend: Choice,
+    pub backend: BackendPreference,
     /// Width and height in pixels, for models that leave them open.
     pub input_size: Option<(u32, u32)>,
     /// The GPU to use, as CUDA counts them.
@@ -57,7 +57,7 @@ pub struct SessionOptions {
 /// ```
 /// use gsttrt::session::{Session, SessionOptions};
 ///
-/// # fn main() -> gsttrt::error::Result<()> {
+/// # fn main() -> gsttrt::core::error::Result<()> {
 /// let mut session = Session::open("tests/models/shapes.onnx", &SessionOptions::default())?;
 /// assert_eq!(session.input().to_string(), "images f32 1x3x512x512");
 /// assert_eq!(session.outputs()[0].to_string(), "output0 f32 1x16128x7");
@@ -73,8 +73,8 @@ pub struct SessionOptions {
 /// ```
 pub struct Session {
     // Drop order: the backend first, which waits for the work that uses the rest.
-    backend: Box<dyn Backend>,
-    plan: Plan,
+    backend: Box<dyn ModelInstance>,
+    plan: LoadRequest,
     outputs: Vec<TensorDesc>,
     warnings: Vec<Error>,
     pool: Pool,
@@ -94,16 +94,16 @@ impl Session {
     /// [`Session::open_with`] shows how far it is.
     ///
     /// # Errors
-    /// `NotFound` and `Read`, where the file is not there or not readable; `Model`, where it cannot be used; `Library`, where
+    /// `NotFound` and `Read`, where the file is not there or not readable; `ModelInfo`, where it cannot be used; `Library`, where
     /// what is to run it is missing; `Settings`, where the options do not suit the model.
     pub fn open(path: impl AsRef<Path>, options: &SessionOptions) -> Result<Self> {
         let warnings = Mutex::default();
-        let tell = |event: Event<'_>| match event {
-            Event::Warning(warning) => Vec::push(&mut warnings.lock().unwrap(), warning),
-            Event::Step(..) => {}
+        let tell = |event: LoadEvent<'_>| match event {
+            LoadEvent::Warning(warning) => Vec::push(&mut warnings.lock().unwrap(), warning),
+            LoadEvent::Progress(..) => {}
         };
         let never = AtomicBool::new(false);
-        let loading = Loading { tell: &tell, cancelled: &never, slots: None, lanes: 1 };
+        let loading = LoadContext { tell: &tell, cancelled: &never, slots: None, lanes: 1 };
         let mut session = Session::open_with(path, options, &loading)?;
         session.warnings = warnings.into_inner().unwrap();
         Ok(session)
@@ -113,10 +113,10 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::open`].
-    pub fn open_with(path: impl AsRef<Path>, options: &SessionOptions, loading: &Loading) -> Result<Self> {
+    pub fn open_with(path: impl AsRef<Path>, options: &SessionOptions, loading: &LoadContext) -> Result<Self> {
         let SessionOptions { backend, input_size, cuda_device_id, upload, tensorrt } = options;
         let cuda = || Context::primary(*cuda_device_id);
-        let plan = Plan::new(path.as_ref(), *backend, *input_size, 1, tensorrt.clone(), cuda)?;
+        let plan = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, tensorrt.clone(), cuda)?;
         let backend = plan.load(loading)?;
         let device = plan.cuda.as_ref().map(DevicePool::new);
         let outputs = plan.model().outputs.clone();
@@ -140,7 +140,7 @@ impl Session {
     }
 
     /// What the file says about itself: labels, task, metadata.
-    pub fn model(&self) -> &Model {
+    pub fn model(&self) -> &ModelInfo {
         self.plan.model()
     }
 
@@ -149,7 +149,7 @@ impl Session {
         self.plan.runner.name()
     }
 
-    /// Why [`Choice::Auto`] came to the CPU; `None` where it did not, or was not asked.
+    /// Why [`BackendPreference::Auto`] came to the CPU; `None` where it did not, or was not asked.
     pub fn reason(&self) -> Option<&str> {
         self.plan.reason.as_deref()
     }
@@ -201,7 +201,7 @@ impl Session {
     /// ```
     /// use gsttrt::session::{Session, SessionOptions};
     ///
-    /// # fn main() -> gsttrt::error::Result<()> {
+    /// # fn main() -> gsttrt::core::error::Result<()> {
     /// let mut session = Session::open("tests/models/shapes-f16.onnx", &SessionOptions::default())?;
     /// let picture = vec![0u8; session.input().bytes().unwrap()];
     /// for tensor in session.run_bytes(&picture)? {
@@ -272,5 +272,7 @@ impl fmt::Debug for Session {
 }
 
 fn wrong(cause: String) -> Error {
-    Error::new(Kind::WrongType, "Cannot run the model").cause(cause).remedy("Ask the session for its input and outputs")
+    Error::new(ErrorKind::WrongType, "Cannot run the model")
+        .cause(cause)
+        .remedy("Ask the session for its input and outputs")
 }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::{PostprocessOptions, SessionOptions};
-use crate::backend::Choice;
-use crate::backend::tensorrt::Graphs;
-use crate::cuda::preprocess::Upload;
-use crate::error::{Error, Kind, Result};
+use crate::backends::BackendPreference;
+use crate::backends::tensorrt::GraphMode;
+use crate::backends::tensorrt::builder::Precision;
+use crate::core::error::{Error, ErrorKind, Result};
 use crate::heads::HeadFormat;
-use crate::tensorrt::builder::Precision;
-use crate::vision::recipe::parse_size;
+use crate::image::preprocess::device::Upload;
+use crate::image::transform::parse_size;
 
 /// All names: those of trtinfer, of trtpreprocess, of trtnms.
 const NAMES: [&str; 22] = [
@@ -53,7 +53,7 @@ pub fn parse_options<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<(Se
     let (mut options, mut postprocess) = (SessionOptions::default(), PostprocessOptions::default());
     for text in texts {
         let (name, value) = text.split_once('=').ok_or_else(|| {
-            Error::new(Kind::Settings, format!("The option “{text}” has no value"))
+            Error::new(ErrorKind::Settings, format!("The option “{text}” has no value"))
                 .remedy("Write name=value, like backend=cpu")
         })?;
         set(&mut options, &mut postprocess, name, value)?;
@@ -66,8 +66,12 @@ fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name:
     let (engine, build) = (&mut options.tensorrt.engine, &mut options.tensorrt.build);
     match name {
         "backend" => {
-            options.backend =
-                one_of(name, value, &["auto", "tensorrt", "cpu"], &[Choice::Auto, Choice::TensorRt, Choice::Cpu])?
+            options.backend = one_of(
+                name,
+                value,
+                &["auto", "tensorrt", "cpu"],
+                &[BackendPreference::Auto, BackendPreference::TensorRt, BackendPreference::Cpu],
+            )?
         }
         "input-size" => options.input_size = parse_size(name, value)?,
         "cuda-device-id" => options.cuda_device_id = number(name, value, 0, i32::MAX)?,
@@ -85,7 +89,7 @@ fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name:
         }
         "cuda-graph" => {
             options.tensorrt.graphs =
-                one_of(name, value, &["auto", "on", "off"], &[Graphs::Auto, Graphs::On, Graphs::Off])?
+                one_of(name, value, &["auto", "on", "off"], &[GraphMode::Auto, GraphMode::On, GraphMode::Off])?
         }
         "upload" => {
             options.upload =
@@ -100,7 +104,7 @@ fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name:
         "max-detections" => postprocess.max_detections = number(name, value, 1, 65536)?,
         "class-agnostic" => postprocess.class_agnostic = boolean(name, value)?,
         _ => {
-            return Err(Error::new(Kind::Settings, format!("There is no option “{name}”"))
+            return Err(Error::new(ErrorKind::Settings, format!("There is no option “{name}”"))
                 .remedy(format!("Use {}", NAMES.join(", "))));
         }
     }
@@ -122,7 +126,7 @@ fn number<T: FromStr + PartialOrd + Display>(name: &str, value: &str, least: T, 
 }
 
 fn unreadable(name: &str, value: &str, remedy: String) -> Error {
-    Error::new(Kind::Settings, format!("The option {name}={value} cannot be read")).remedy(remedy)
+    Error::new(ErrorKind::Settings, format!("The option {name}={value} cannot be read")).remedy(remedy)
 }
 
 #[cfg(test)]
@@ -143,7 +147,7 @@ mod tests {
         }
         let texts: Vec<String> = NAMES.iter().zip(values).map(|(name, value)| format!("{name}={value}")).collect();
         let (options, postprocess) = parse_options(texts.iter().map(String::as_str)).unwrap();
-        assert_eq!((options.backend, options.input_size), (Choice::Cpu, Some((64, 32))));
+        assert_eq!((options.backend, options.input_size), (BackendPreference::Cpu, Some((64, 32))));
         assert_eq!((options.tensorrt.build.level, options.tensorrt.never_build), (Some(2), true));
         assert_eq!((postprocess.layout, postprocess.class_thresholds.as_str()), (Some(&yolox::HEAD), "a=0.1"));
         assert_eq!((postprocess.iou_threshold, postprocess.max_detections, postprocess.class_agnostic), (0.6, 7, true));

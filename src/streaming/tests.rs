@@ -6,9 +6,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::cuda::driver::Context;
-use crate::memory::{Limits, Place};
-use crate::tensor::{DType, Dims};
+use crate::core::cuda::driver::Context;
+use crate::core::memory::{Limits, MemoryKind};
+use crate::core::tensor::{DType, Dims};
 
 /// A tensor of so many bytes.
 fn desc(bytes: usize) -> TensorDesc {
@@ -45,7 +45,7 @@ fn expect(receiver: &Receiver, sequence: u64) -> Received {
 #[track_caller]
 fn expect_error<T>(result: Result<T>, parts: &[&str]) {
     let error = result.err().expect("it is an error");
-    assert_eq!(error.kind(), Kind::WrongType, "{error}");
+    assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
     for part in parts {
         assert!(error.message().contains(part), "“{part}” is missing in: {error}");
     }
@@ -345,7 +345,7 @@ fn cancelling_ends_the_waits_of_both_sides() {
         receiver.cancel("the line is dead");
         for waiting in users.into_iter().chain(senders) {
             let error = waiting.join().unwrap();
-            assert_eq!(error.kind(), Kind::Run);
+            assert_eq!(error.kind(), ErrorKind::Run);
             assert_eq!(error.message(), "Receiving tensors was cancelled: the line is dead.");
         }
     });
@@ -423,10 +423,10 @@ fn context() -> Option<Context> {
 #[test]
 fn tensors_arrive_in_memory_of_every_place() {
     let Some(context) = context() else { return };
-    for place in Place::ALL {
+    for place in MemoryKind::ALL {
         let pool = Pool::new(place, &context, Limits::NONE);
         if let Err(error) = pool.take(1) {
-            assert_eq!(place, Place::Unified, "{error}");
+            assert_eq!(place, MemoryKind::Unified, "{error}");
             println!("SKIP: {error}");
             continue;
         }
@@ -452,7 +452,7 @@ fn tensors_arrive_in_memory_of_every_place() {
                 None => tensor.bytes().unwrap().to_vec(),
             };
             assert!(found == all, "{place}");
-            assert_eq!(tensor.device().is_some(), place == Place::Device);
+            assert_eq!(tensor.device().is_some(), place == MemoryKind::Device);
             drop(tensor);
             assert_eq!(receiver.grant().unwrap(), Some(10_000));
         }
@@ -463,7 +463,7 @@ fn tensors_arrive_in_memory_of_every_place() {
 #[test]
 fn a_wrong_chunk_frees_memory_of_the_gpu() {
     let Some(context) = context() else { return };
-    let receiver = Receiver::new(Pool::new(Place::Device, &context, Limits::NONE), 1000);
+    let receiver = Receiver::new(Pool::new(MemoryKind::Device, &context, Limits::NONE), 1000);
     receiver.grant().unwrap();
     receiver.announce(0, desc(1000)).unwrap();
     receiver.chunk(0, 0, &[1; 600]).unwrap();
@@ -541,7 +541,7 @@ proptest! {
             2 => receiver.chunk(2, others.len(), &[0]),                                // beyond
             _ => receiver.chunk(3, from, &others[from..to]),                           // not announced
         };
-        prop_assert_eq!(wrong.unwrap_err().kind(), Kind::WrongType);
+        prop_assert_eq!(wrong.unwrap_err().kind(), ErrorKind::WrongType);
         let is_complete = sent.len() == bad.len();
         prop_assert_eq!(send(2, &others, &bad[sent.len()..]).is_ok(), is_complete || sort == 3);
 

@@ -7,20 +7,21 @@ use gst::subclass::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
-use super::opening::{NoModel, Seat};
+use super::opening::{ModelHandle, NoModel};
 use super::settings::Settings;
-use super::sharing::{self, Model};
-use crate::backend::batcher::{Batcher, Counts, Lost};
-use crate::backend::{Event, Loading, Plan, Runner};
-use crate::cuda::gst::Slot;
-use crate::error::{Error, Kind, Result};
-use crate::meta::tensor::{Payload, TensorMeta};
-use crate::meta::{gst_tensor, slots};
-use crate::stats::{self, Stage, Stats};
-use crate::tensor::Tensor;
-use crate::tensorrt::interfaces;
-use crate::video;
-use crate::vision::recipe::parse_size;
+use super::sharing::{self, SharedModel};
+use crate::backends::batcher::{Batcher, Counts, Lost};
+use crate::backends::tensorrt::interfaces;
+use crate::backends::{Backend, LoadContext, LoadEvent, LoadRequest};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::tensor::Tensor;
+use crate::gst::batch_pool;
+use crate::gst::cuda::CudaContextSlot;
+use crate::gst::meta::gst_tensor;
+use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::stats::{self, Span, Stats};
+use crate::gst::video;
+use crate::image::transform::parse_size;
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtinfer", gst::DebugColorFlags::empty(), Some("Models on tensors")));
@@ -42,8 +43,8 @@ fn log(level: interfaces::Level, line: &str) {
 /// takes a copy.
 #[derive(Clone)]
 struct Session {
-    model: Arc<Model>,
-    seat: Arc<Seat>,
+    model: Arc<SharedModel>,
+    seat: Arc<ModelHandle>,
     /// Whether this element loads the model, and tells of it.
     loads: bool,
 }
@@ -64,7 +65,7 @@ struct Running {
 #[derive(Default)]
 pub struct TrtInfer {
     settings: Mutex<Settings>,
-    cuda: Slot,
+    cuda: CudaContextSlot,
     session: Mutex<Option<Session>>,
     running: Mutex<Running>,
     stats: Stats,
@@ -79,7 +80,7 @@ impl TrtInfer {
     fn open_session(&self) -> Result<Session> {
         let settings = self.settings.lock().unwrap().clone();
         let path = settings.model_file.as_deref().ok_or_else(|| {
-            Error::new(Kind::Settings, "trtinfer has no model")
+            Error::new(ErrorKind::Settings, "trtinfer has no model")
                 .remedy("Set model-file to an ONNX file or a TensorRT engine of a detector")
         })?;
         if settings.tensor_meta {
@@ -89,7 +90,7 @@ impl TrtInfer {
         let open = || {
             let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
             let batch = settings.batch_size as usize;
-            Plan::new(path, settings.backend, size, batch, settings.tensorrt(), cuda)
+            LoadRequest::new(path, settings.backend, size, batch, settings.tensorrt(), cuda)
         };
         let (model, seat, loads) = sharing::join(&settings, open)?;
         self.share_context(&model, &settings);
@@ -97,7 +98,7 @@ impl TrtInfer {
     }
 
     /// Where nobody has a CUDA context yet, that of a shared model will do for this pipeline too.
-    fn share_context(&self, model: &Model, settings: &Settings) {
+    fn share_context(&self, model: &SharedModel, settings: &Settings) {
         if let Some(context) = &model.plan.cuda {
             self.cuda.offer(context, settings.cuda_device_id);
         }
@@ -105,9 +106,9 @@ impl TrtInfer {
 
     /// Loads the model in a thread of GStreamer's pool, so that the application stays responsive.
     fn load(&self, Session { model, .. }: Session) {
-        let patience = Duration::from_micros(self.settings.lock().unwrap().batch_timeout.into());
+        let batch_timeout = Duration::from_micros(self.settings.lock().unwrap().batch_timeout.into());
         self.obj().call_async(move |element| {
-            let Model { plan, opening, slots, lanes } = &*model;
+            let SharedModel { plan, opening, slots, lanes } = &*model;
             let name = plan.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let progress = |kind, text: &str| {
                 let message = gst::message::Progress::builder(kind, "model-load", text).src(element).build();
@@ -116,8 +117,8 @@ impl TrtInfer {
             progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", plan.runner.name()));
             let begun = Instant::now();
             let told = Mutex::new(String::new());
-            let tell = |event: Event<'_>| match event {
-                Event::Warning(error) => {
+            let tell = |event: LoadEvent<'_>| match event {
+                LoadEvent::Warning(error) => {
                     gst::element_warning!(
                         element,
                         gst::LibraryError::Settings,
@@ -125,7 +126,7 @@ impl TrtInfer {
                         ["{}", error.cause_text()]
                     );
                 }
-                Event::Step(what, percent) => {
+                LoadEvent::Progress(what, percent) => {
                     let percent = percent.map_or(String::new(), |percent| format!(" ({percent} %)"));
                     let text = format!("Loading {name}: {what}{percent}");
                     // TensorRT steps many times within a percent.
@@ -135,7 +136,8 @@ impl TrtInfer {
                     }
                 }
             };
-            let loading = Loading { tell: &tell, cancelled: opening.cancelled(), slots: slots.as_ref(), lanes: *lanes };
+            let loading =
+                LoadContext { tell: &tell, cancelled: opening.cancelled(), slots: slots.as_ref(), lanes: *lanes };
             let outcome = plan.load(&loading);
             if opening.is_cancelled() {
                 progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
@@ -151,7 +153,7 @@ impl TrtInfer {
                     element.post_error_message(error.to_gst());
                 }
             }
-            opening.finish(outcome.map(|backend| Arc::new(Batcher::new(backend, plan.batch, patience))));
+            opening.finish(outcome.map(|backend| Arc::new(Batcher::new(backend, plan.batch, batch_timeout))));
         });
     }
 
@@ -180,8 +182,8 @@ impl TrtInfer {
         gst::info!(CAT, imp = self, "loading the model again, in the context of its tensors");
         session.seat.leave();
         running.batcher = None;
-        let model = Arc::new(Model::new(session.model.plan.in_context(memory.context())?));
-        let seat = Seat::take(&model.opening).expect("nobody has left it");
+        let model = Arc::new(SharedModel::new(session.model.plan.in_context(memory.context())?));
+        let seat = ModelHandle::take(&model.opening).expect("nobody has left it");
         let session = Session { model, seat: Arc::new(seat), loads: true };
         *self.session.lock().unwrap() = Some(session.clone());
         self.load(session);
@@ -217,7 +219,7 @@ impl TrtInfer {
         let (mut dims, desc) = (wanted.dims.clone(), tensor.desc());
         dims.0[0] = 1;
         if desc.dtype != wanted.dtype || !desc.dims.fits(&dims) {
-            let error = Error::new(Kind::WrongType, "The tensor does not fit the model")
+            let error = Error::new(ErrorKind::WrongType, "The tensor does not fit the model")
                 .cause(format!("it is {desc}, and the model wants {wanted}"))
                 .remedy("Leave the tensor-… properties of trtpreprocess unset");
             return Err(error.into());
@@ -230,7 +232,7 @@ impl TrtInfer {
         if measure {
             batcher.measure();
         }
-        let stage = Stage::begin(false); // batches are measured, by whichever thread they are run
+        let stage = Span::begin(false); // batches are measured, by whichever thread they are run
         let outputs = batcher.join(seat.stream(), tensors.clone())?;
         if tensor_meta {
             gst_tensor::attach(buffer, outputs.wait()?, model.plan.model())?;
@@ -293,16 +295,17 @@ impl From<Error> for Failure {
 }
 
 fn missing_tensor(what: &str) -> Error {
-    Error::new(Kind::WrongType, what)
+    Error::new(ErrorKind::WrongType, what)
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …, once each for a model")
 }
 
 impl Session {
     /// What was read from the file, for applications and for `gst-launch-1.0 -v`.
     fn info(&self) -> gst::Structure {
-        let Plan { runner, spec, .. } = &self.model.plan;
+        let LoadRequest { runner, spec, .. } = &self.model.plan;
         let model = self.model.plan.model();
-        let descs = |descs: &[crate::tensor::TensorDesc]| gst::Array::new(descs.iter().map(|desc| desc.to_string()));
+        let descs =
+            |descs: &[crate::core::tensor::TensorDesc]| gst::Array::new(descs.iter().map(|desc| desc.to_string()));
         let mut metadata = gst::Structure::new_empty("metadata");
         for (key, value) in model.metadata.iter().filter(|(_, value)| value.len() < 4096) {
             metadata.set(key.replace(|c: char| !c.is_ascii_alphanumeric(), "-"), value);
@@ -464,7 +467,7 @@ impl BaseTransformImpl for TrtInfer {
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
         let session = self.session();
         let slots = session.as_ref().and_then(|session| session.model.slots.as_ref());
-        if let Some(answered) = slots::answer(query, slots) {
+        if let Some(answered) = batch_pool::answer(query, slots) {
             return answered;
         }
         let device = self.settings.lock().unwrap().cuda_device_id;
@@ -490,7 +493,7 @@ impl BaseTransformImpl for TrtInfer {
         filter: Option<&gst::Caps>,
     ) -> Option<gst::Caps> {
         let mut caps = video::without_tensor(&video::usable(caps));
-        if self.session().is_some_and(|session| matches!(session.model.plan.runner, Runner::Cpu)) {
+        if self.session().is_some_and(|session| matches!(session.model.plan.runner, Backend::Cpu)) {
             caps = video::in_system_memory(&caps);
         }
         let caps = match self.session() {

@@ -1,7 +1,7 @@
 //! `trtinfer`: runs a model on the tensor that trtpreprocess made of each frame.
 //!
 //! The model's own description decides which tensor that is; it travels upstream in the caps field `tensor`. The outputs
-//! ride on the frame as a [`TensorMeta`](crate::meta::tensor::TensorMeta) to trtnms.
+//! ride on the frame as a [`TensorMeta`](crate::gst::meta::tensor::TensorMeta) to trtnms.
 //!
 //! Only the description is read while the element starts. The model itself is loaded beside, with `progress` messages on the
 //! bus, and the first frame waits for it.
@@ -18,8 +18,8 @@ mod sharing;
 use gst::glib;
 use gst::prelude::*;
 
-use crate::backend::tensorrt::Graphs;
-use crate::tensorrt::builder;
+use crate::backends::tensorrt::GraphMode;
+use crate::backends::tensorrt::builder;
 
 glib::wrapper! {
     pub struct TrtInfer(ObjectSubclass<imp::TrtInfer>) @extends gst_base::BaseTransform, gst::Element, gst::Object;
@@ -78,12 +78,12 @@ pub enum CudaGraph {
     Off,
 }
 
-impl From<CudaGraph> for Graphs {
+impl From<CudaGraph> for GraphMode {
     fn from(value: CudaGraph) -> Self {
         match value {
-            CudaGraph::Auto => Graphs::Auto,
-            CudaGraph::On => Graphs::On,
-            CudaGraph::Off => Graphs::Off,
+            CudaGraph::Auto => GraphMode::Auto,
+            CudaGraph::On => GraphMode::On,
+            CudaGraph::Off => GraphMode::Off,
         }
     }
 }

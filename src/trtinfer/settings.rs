@@ -6,16 +6,16 @@ use gst::glib;
 use gst::prelude::*;
 
 use super::{CudaGraph, EngineBuild, Precision};
-use crate::backend::Choice;
-use crate::backend::tensorrt::Options;
-use crate::tensorrt::builder::BuildOptions;
-use crate::tensorrt::engine;
+use crate::backends::BackendPreference;
+use crate::backends::tensorrt::Options;
+use crate::backends::tensorrt::builder::BuildOptions;
+use crate::backends::tensorrt::engine;
 
 /// What the user typed.
 #[derive(Clone)]
 pub struct Settings {
     pub model_file: Option<PathBuf>,
-    pub backend: Choice,
+    pub backend: BackendPreference,
     pub input_size: String,
     pub batch_size: u32,
     /// Microseconds.
@@ -47,7 +47,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             model_file: None,
-            backend: Choice::Auto,
+            backend: BackendPreference::Auto,
             input_size: String::new(),
             batch_size: 1,
             batch_timeout: 10_000,
@@ -117,7 +117,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .default_value(default.interval)
                 .mutable_playing()
                 .build(),
-            crate::cuda::gst::device_id_property(),
+            crate::gst::cuda::device_id_property(),
             glib::ParamSpecString::builder("trt-library")
                 .nick("TensorRT library")
                 .blurb("File or folder of the TensorRT library to use (unset = the newest that is found)")
@@ -181,7 +181,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .default_value(default.tensor_meta)
                 .mutable_ready()
                 .build(),
-            crate::stats::measure_property(),
+            crate::gst::stats::measure_property(),
         ]
 }
 
@@ -284,7 +284,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::backend::tensorrt::Graphs;
+    use crate::backends::tensorrt::GraphMode;
 
     fn set(name: &str, value: impl Into<glib::Value>) -> Options {
         let mut settings = Settings::default();
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(set("workspace-mib", 0u32).build.workspace_mib, None);
         assert_eq!(set("optimization-level", 5u32).build.level, Some(5));
         assert_eq!(set("precision", Precision::Fp16).build.precision.name(), "fp16");
-        assert_eq!(set("cuda-graph", CudaGraph::Off).graphs, Graphs::Off);
+        assert_eq!(set("cuda-graph", CudaGraph::Off).graphs, GraphMode::Off);
         let table = set("int8-calibration-cache", "/var/table").build.calibration;
         assert_eq!(table.as_deref(), Some(Path::new("/var/table")));
     }

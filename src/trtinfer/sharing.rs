@@ -2,44 +2,44 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use super::opening::{Opening, Seat};
+use super::opening::{ModelHandle, ModelLoader};
 use super::settings::Settings;
-use crate::backend::{Loading, Plan};
-use crate::error::{Error, Kind, Result};
-use crate::memory::Slots;
+use crate::backends::{LoadContext, LoadRequest};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::memory::BatchPool;
 
 /// A model and how its loading goes, of one element or of several.
-pub struct Model {
-    pub plan: Plan,
+pub struct SharedModel {
+    pub plan: LoadRequest,
     /// Where pictures lie, those of a batch side by side.
-    pub slots: Option<Slots>,
-    pub opening: Arc<Opening>,
-    /// As for [`Loading`].
+    pub slots: Option<BatchPool>,
+    pub opening: Arc<ModelLoader>,
+    /// As for [`LoadContext`].
     pub lanes: usize,
 }
 
 struct Shared {
     /// Of the element that came first.
     settings: Settings,
-    model: Weak<Model>,
+    model: Weak<SharedModel>,
 }
 
 static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
-impl Model {
+impl SharedModel {
     /// Of one element.
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: LoadRequest) -> Self {
         let slots = plan.cuda.as_ref().map(|cuda| {
             let bytes = plan.spec.desc.bytes().expect("the specification has fixed dimensions");
-            Slots::new(cuda, bytes, plan.batch)
+            BatchPool::new(cuda, bytes, plan.batch)
         });
-        Model { plan, slots, opening: Arc::default(), lanes: 1 }
+        SharedModel { plan, slots, opening: Arc::default(), lanes: 1 }
     }
 
     /// Of all that name it.
-    fn shared(plan: Plan) -> Self {
-        let lanes = if plan.batch == 1 { Loading::SHARED_LANES } else { 1 };
-        Model { lanes, ..Model::new(plan) }
+    fn shared(plan: LoadRequest) -> Self {
+        let lanes = if plan.batch == 1 { LoadContext::SHARED_LANES } else { 1 };
+        SharedModel { lanes, ..SharedModel::new(plan) }
     }
 }
 
@@ -50,7 +50,7 @@ impl Settings {
 }
 
 /// The model that these settings name, if some element has it.
-pub fn find(settings: &Settings) -> Option<Arc<Model>> {
+pub fn find(settings: &Settings) -> Option<Arc<SharedModel>> {
     let shared = SHARED.lock().unwrap();
     shared.iter().find(|shared| shared.settings.names_the_same(settings))?.model.upgrade()
 }
@@ -59,32 +59,35 @@ pub fn find(settings: &Settings) -> Option<Arc<Model>> {
 ///
 /// # Errors
 /// `Settings`, where the first one's settings are others; else as `open`.
-pub fn join(settings: &Settings, open: impl FnOnce() -> Result<Plan>) -> Result<(Arc<Model>, Seat, bool)> {
-    let first = |model: Model| {
+pub fn join(
+    settings: &Settings,
+    open: impl FnOnce() -> Result<LoadRequest>,
+) -> Result<(Arc<SharedModel>, ModelHandle, bool)> {
+    let first = |model: SharedModel| {
         let model = Arc::new(model);
-        let seat = Seat::take(&model.opening).expect("nobody has left it");
+        let seat = ModelHandle::take(&model.opening).expect("nobody has left it");
         (model, seat, true)
     };
     if settings.shared_model.is_empty() {
-        return Ok(first(Model::new(open()?)));
+        return Ok(first(SharedModel::new(open()?)));
     }
     // Locked while the model's description is read, or two elements that start together would both be first.
     let mut all = SHARED.lock().unwrap();
     let found = all.iter().find(|shared| shared.settings.names_the_same(settings));
     let joined = found.and_then(|shared| {
         let model = shared.model.upgrade()?;
-        let seat = Seat::take(&model.opening)?;
+        let seat = ModelHandle::take(&model.opening)?;
         Some((shared.settings.difference(settings), model, seat))
     });
     match joined {
         Some((None, model, seat)) => Ok((model, seat, false)),
         Some((Some((property, first, this)), ..)) => Err(Error::new(
-            Kind::Settings,
+            ErrorKind::Settings,
             format!("The shared model “{}” is in use with {property}={first}, not {this}", settings.shared_model),
         )
         .remedy("Give elements that share a model the same properties, or another name in shared-model")),
         None => {
-            let joined = first(Model::shared(open()?));
+            let joined = first(SharedModel::shared(open()?));
             all.retain(|shared| shared.model.strong_count() > 0 && !shared.settings.names_the_same(settings));
             all.push(Shared { settings: settings.clone(), model: Arc::downgrade(&joined.0) });
             Ok(joined)

@@ -1,14 +1,14 @@
 //! Drawing on frames, in whatever memory they are, and on copies of those that others share.
 
 use super::painter::GpuPainter;
-use crate::cuda;
-use crate::cuda::driver::Context;
-use crate::error::Result;
+use crate::core::cuda::driver::Context;
+use crate::core::error::Result;
+use crate::core::tensor::{Tensor, Tensors};
+use crate::gst::cuda;
+use crate::gst::video::{Format, FramePool};
+use crate::image::geometry::Letterbox;
+use crate::image::overlay::{Overlay, Style};
 use crate::postprocess::{Instances, Postprocessor};
-use crate::tensor::{Tensor, Tensors};
-use crate::video::{Format, FramePool};
-use crate::vision::geometry::Letterbox;
-use crate::vision::overlay::{Overlay, Style};
 
 /// Made for one format.
 pub struct Drawing {
@@ -124,7 +124,7 @@ pub fn is_drawable(buffer: &gst::BufferRef) -> bool {
 
 /// The context of a frame in GPU memory.
 fn context_of(buffer: &gst::BufferRef) -> Result<Option<Context>> {
-    cuda::gst::memory(buffer).map(|memory| memory.context()).transpose()
+    cuda::memory(buffer).map(|memory| memory.context()).transpose()
 }
 
 /// That of both the frame and the model's outputs, where it is one.

@@ -9,21 +9,21 @@ use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess
 use gst_base::subclass::prelude::*;
 
 use super::drawing::{Drawing, Painted, is_drawable};
-use crate::backend::batcher::{Lost, Ticket};
-use crate::cuda;
-use crate::cuda::gst::Slot;
-use crate::error::{Error, Kind, Result};
+use crate::backends::batcher::{Lost, PendingOutput};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::tensor::{Tensor, Tensors};
+use crate::gst::cuda;
+use crate::gst::cuda::CudaContextSlot;
+use crate::gst::meta::detection;
+use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::stats::{self, Span, Stats};
+use crate::gst::video::{self, Format};
 use crate::heads::{self, HeadFormat};
-use crate::meta::detection;
-use crate::meta::tensor::{Payload, TensorMeta};
-use crate::model::Model;
+use crate::image::geometry::Letterbox;
+use crate::image::overlay::Style;
+use crate::image::transform::InputTransform;
+use crate::model::ModelInfo;
 use crate::postprocess::{PostprocessOptions, Postprocessor, read_labels};
-use crate::stats::{self, Stage, Stats};
-use crate::tensor::{Tensor, Tensors};
-use crate::video::{self, Format};
-use crate::vision::geometry::Letterbox;
-use crate::vision::overlay::Style;
-use crate::vision::recipe::Recipe;
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtnms", gst::DebugColorFlags::empty(), Some("Model outputs to boxes")));
@@ -64,7 +64,7 @@ impl Default for Settings {
 struct State {
     postprocessor: Option<Postprocessor>,
     /// Of the postprocessor's labels.
-    names: detection::Names,
+    names: detection::LabelQuarks,
     drawing: Drawing,
     /// Frames since the start, those without objects and those that trtinfer let pass included.
     frames: u64,
@@ -74,7 +74,7 @@ struct State {
 /// What is left to do with the frame whose objects have just been found.
 struct Task {
     /// Begun before its objects were sought.
-    stage: Stage,
+    stage: Span,
     frame: u64,
     /// `None` where nothing is to be drawn, or it is already.
     draw: Option<Style>,
@@ -88,7 +88,7 @@ struct Task {
 pub struct TrtNms {
     settings: Mutex<Settings>,
     state: Mutex<Option<State>>,
-    cuda: Slot,
+    cuda: CudaContextSlot,
     stats: Stats,
     awaited: Mutex<Awaited>,
 }
@@ -105,7 +105,11 @@ enum Awaited {
 
 impl TrtNms {
     /// The outputs for a frame, once there are any.
-    fn outputs<'a>(&self, payload: &'a Arc<Payload>, ticket: &'a Ticket) -> std::result::Result<&'a Tensors, Lost> {
+    fn outputs<'a>(
+        &self,
+        payload: &'a Arc<Payload>,
+        ticket: &'a PendingOutput,
+    ) -> std::result::Result<&'a Tensors, Lost> {
         match &mut *self.awaited.lock().unwrap() {
             Awaited::Stop => return Err(Lost::Left),
             awaited => *awaited = Awaited::Outputs(payload.clone()),
@@ -134,7 +138,7 @@ impl TrtNms {
     /// painted on. There is nothing to do with frames that trtinfer let pass.
     fn find(&self, state: &mut State, buffer: &gst::BufferRef, ours: bool) -> std::result::Result<Option<Task>, Lost> {
         let settings = self.settings.lock().unwrap().clone();
-        let stage = Stage::begin(settings.measure);
+        let stage = Span::begin(settings.measure);
         let frame = state.frames;
         state.frames += 1;
         let Some(payload) = TensorMeta::get(buffer) else {
@@ -163,7 +167,7 @@ impl TrtNms {
                 postprocessor
             }
             other => {
-                *names = detection::Names::default();
+                *names = detection::LabelQuarks::default();
                 drawing.labels_change();
                 other.insert(self.postprocessor(settings.options, model, tensors, letterbox, recipe)?)
             }
@@ -182,10 +186,10 @@ impl TrtNms {
     fn postprocessor(
         &self,
         options: PostprocessOptions,
-        model: &Arc<Model>,
+        model: &Arc<ModelInfo>,
         tensors: &[Tensor],
         letterbox: &Letterbox,
-        recipe: &Recipe,
+        recipe: &InputTransform,
     ) -> Result<Postprocessor> {
         let postprocessor = Postprocessor::new(options, model, tensors, letterbox)?;
         let layout = postprocessor.decoder.format();
@@ -248,7 +252,7 @@ impl TrtNms {
 }
 
 fn missing(what: &str, elements: &str) -> Error {
-    Error::new(Kind::WrongType, what)
+    Error::new(ErrorKind::WrongType, what)
         .cause(format!("{elements} is missing before trtnms in the launch line"))
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …")
 }
@@ -344,7 +348,7 @@ impl ObjectImpl for TrtNms {
                     .default_value(default.post_messages)
                     .mutable_playing()
                     .build(),
-                cuda::gst::device_id_property(),
+                cuda::device_id_property(),
                 stats::measure_property(),
                 stats::property(
                     "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
@@ -489,7 +493,7 @@ impl BaseTransformImpl for TrtNms {
         })?;
         let mut state = self.state.lock().unwrap();
         let (postprocessor, frames) = state.take().map_or((None, 0), |old| (old.postprocessor, old.frames));
-        let (names, drawing) = (detection::Names::default(), Drawing::new(format));
+        let (names, drawing) = (detection::LabelQuarks::default(), Drawing::new(format));
         *state = Some(State { postprocessor, names, drawing, frames, task: None });
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! `trtnms`: turns a model's outputs into boxes on the frame.
 //!
 //! It decodes the head, drops the repeated boxes, maps the others to pixels of the frame, hangs them on the buffer as metas
-//! that other elements and applications read (see [`meta::detection`](crate::meta::detection)), and draws them.
+//! that other elements and applications read (see [`meta::detection`](crate::gst::meta::detection)), and draws them.
 //!
 //! With `post-messages=true` there is an element message `trt-detections` for each frame that a model has seen: `pts` (ns),
 //! `frame` (counted from 0, over all frames), `width`, `height`, and `detections`, an array of structures with `label`,

@@ -1,14 +1,14 @@
 //! Drawing on frames in GPU memory.
 
-use crate::cuda::driver::{Context, Purpose, Stream};
-use crate::cuda::kernels::overlay::Overlay;
-use crate::error::Result;
+use crate::core::cuda::driver::{Context, Stream, StreamRole};
+use crate::core::error::Result;
+use crate::gst::video::{Format, FramePool, GpuFrame};
+use crate::image::geometry::Letterbox;
+use crate::image::keypoints::KeypointModel;
+use crate::image::overlay::Style;
+use crate::image::overlay::kernel::Overlay;
 use crate::postprocess::Instances;
 use crate::postprocess::suppress::device::DeviceDetections;
-use crate::video::{Format, FramePool, GpuFrame};
-use crate::vision::geometry::Letterbox;
-use crate::vision::keypoints::KeypointModel;
-use crate::vision::overlay::Style;
 
 /// Made for one format, one context, and the names of the classes.
 pub struct GpuPainter {
@@ -81,6 +81,6 @@ impl GpuPainter {
 fn stream_in<'a>(stream: &'a mut Option<Stream>, context: &Context) -> Result<&'a Stream> {
     match stream {
         Some(stream) => Ok(stream),
-        none => Ok(none.insert(Stream::of(context, Purpose::Paint)?)),
+        none => Ok(none.insert(Stream::of(context, StreamRole::Paint)?)),
     }
 }

@@ -8,20 +8,20 @@ use gst_base::subclass::prelude::*;
 
 use super::settings::{Overrides, Settings};
 use super::{Resize, TensorColors, TensorOrder, TensorType};
-use crate::cuda;
-use crate::cuda::driver::Context;
-use crate::cuda::gst::Slot;
-use crate::cuda::preprocess::TensorMaker;
-use crate::error::{Error, Kind, Result};
-use crate::memory::Pool;
-use crate::meta::original::Originals;
-use crate::meta::slots;
-use crate::meta::tensor::{Payload, TensorMeta};
-use crate::stats::{self, Stage, Stats};
-use crate::tensor::{Tensor, Tensors};
-use crate::video::{self, Format};
-use crate::vision::preprocess::Preprocess;
-use crate::vision::recipe::InputSpec;
+use crate::core::cuda::driver::Context;
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::memory::Pool;
+use crate::core::tensor::{Tensor, Tensors};
+use crate::gst::batch_pool;
+use crate::gst::cuda;
+use crate::gst::cuda::CudaContextSlot;
+use crate::gst::held_frame::HeldFrames;
+use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::stats::{self, Span, Stats};
+use crate::gst::video::{self, Format};
+use crate::image::preprocess::HostPreprocessor;
+use crate::image::preprocess::device::DevicePreprocessor;
+use crate::image::transform::InputSpec;
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trtpreprocess", gst::DebugColorFlags::empty(), Some("Frames to tensors"))
@@ -31,17 +31,17 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 struct State {
     format: Format,
     spec: InputSpec,
-    maker: Maker,
+    maker: Preprocessor,
 }
 
 /// What makes the tensors.
-enum Maker {
+enum Preprocessor {
     Cpu {
-        preprocess: Box<Preprocess>,
+        preprocess: Box<HostPreprocessor>,
         pool: Pool,
     },
     /// Made with the first frame, in its context.
-    Gpu(Option<Box<TensorMaker>>),
+    Gpu(Option<Box<DevicePreprocessor>>),
 }
 
 /// No two of these are locked at a time.
@@ -52,8 +52,8 @@ pub struct TrtPreprocess {
     /// each.
     overrides: Mutex<Option<Overrides>>,
     state: Mutex<Option<State>>,
-    originals: Mutex<Originals>,
-    cuda: Slot,
+    originals: Mutex<HeldFrames>,
+    cuda: CudaContextSlot,
     stats: Stats,
     /// What was last said about caps. Upstream tries caps again with each event and frame, and once is enough.
     complaint: Mutex<Option<String>>,
@@ -78,11 +78,11 @@ impl TrtPreprocess {
         let spec = self.overrides().unwrap_or_default().apply(wanted.as_ref(), place_of(incaps))?;
         // Refuses what cannot be made, wherever that is.
         let (width, height) = (format.info.width() as usize, format.info.height() as usize);
-        let preprocess = Preprocess::new(format.pixels, width, height, format.color, &spec)?;
+        let preprocess = HostPreprocessor::new(format.pixels, width, height, format.color, &spec)?;
         let maker = match (spec.place == CUDA, video::is_cuda(incaps)) {
-            (true, _) => Maker::Gpu(None),
+            (true, _) => Preprocessor::Gpu(None),
             (false, true) => return Err(cuda_for_the_cpu()),
-            (false, false) => Maker::Cpu { preprocess: Box::new(preprocess), pool: Pool::default() },
+            (false, false) => Preprocessor::Cpu { preprocess: Box::new(preprocess), pool: Pool::default() },
         };
         Ok(State { format, spec, maker })
     }
@@ -90,20 +90,20 @@ impl TrtPreprocess {
     fn payload(&self, state: &mut State, buffer: &mut gst::BufferRef) -> Result<Payload> {
         let State { format, spec, maker } = state;
         let (tensors, letterbox) = match maker {
-            Maker::Cpu { preprocess, pool } => {
+            Preprocessor::Cpu { preprocess, pool } => {
                 let make = |bytes: &mut [u8]| format.read(buffer, |frame| preprocess.run(frame, bytes));
                 let tensor = Tensor::fill(pool, spec.desc.clone(), make)?;
                 (Tensors::new(vec![tensor], None, None), *preprocess.letterbox())
             }
-            Maker::Gpu(gpu) => {
+            Preprocessor::Gpu(gpu) => {
                 let context = self.context_for(buffer)?;
                 let gpu = match gpu {
                     Some(gpu) if *gpu.context() == context => gpu,
                     other => {
                         let size = (format.info.width() as usize, format.info.height() as usize);
-                        let mut maker = TensorMaker::new(&context, format.pixels, size, format.color, spec)?;
+                        let mut maker = DevicePreprocessor::new(&context, format.pixels, size, format.color, spec)?;
                         maker.set_upload(self.settings.lock().unwrap().upload);
-                        if let Some(slots) = self.obj().static_pad("src").and_then(|pad| slots::ask(&pad)) {
+                        if let Some(slots) = self.obj().static_pad("src").and_then(|pad| batch_pool::ask(&pad)) {
                             maker.use_slots(slots);
                         }
                         other.insert(Box::new(maker))
@@ -128,7 +128,7 @@ impl TrtPreprocess {
     /// The context of the frame's memory, else the pipeline's.
     fn context_for(&self, buffer: &gst::BufferRef) -> Result<Context> {
         let device = self.settings.lock().unwrap().cuda_device_id;
-        match cuda::gst::memory(buffer) {
+        match cuda::memory(buffer) {
             Some(memory) => {
                 let context = memory.context()?;
                 self.cuda.follow(&context, device)?;
@@ -174,7 +174,7 @@ fn place_of(caps: &gst::CapsRef) -> &'static str {
 }
 
 fn cuda_for_the_cpu() -> Error {
-    Error::new(Kind::Negotiation, "Cannot use frames in CUDA memory")
+    Error::new(ErrorKind::Negotiation, "Cannot use frames in CUDA memory")
         .cause("the model runs on the CPU")
         .remedy("Put cudadownload before trtpreprocess, or let the model run on the GPU with backend=tensorrt")
 }
@@ -247,7 +247,7 @@ impl ObjectImpl for TrtPreprocess {
                     .blurb("How frames in system memory come to the GPU")
                     .mutable_ready()
                     .build(),
-                cuda::gst::device_id_property(),
+                cuda::device_id_property(),
                 stats::measure_property(),
                 stats::property("Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool"),
             ]
@@ -390,9 +390,9 @@ impl BaseTransformImpl for TrtPreprocess {
         let _ = self.parent_propose_allocation(decide_query, query);
         let device = self.settings.lock().unwrap().cuda_device_id;
         self.cuda.propose(&*self.obj(), device, query);
-        let on_gpu = matches!(self.state.lock().unwrap().as_ref(), Some(State { maker: Maker::Gpu(_), .. }));
+        let on_gpu = matches!(self.state.lock().unwrap().as_ref(), Some(State { maker: Preprocessor::Gpu(_), .. }));
         if on_gpu && let Ok(context) = self.cuda.ensure(&*self.obj(), device) {
-            cuda::pinned::propose(&context, query);
+            crate::gst::memory::pinned::propose(&context, query);
         }
         if let Some(index) = query.find_allocation_meta::<gst_video::VideoCropMeta>() {
             query.remove_nth_allocation_meta(index);
@@ -410,7 +410,7 @@ impl BaseTransformImpl for TrtPreprocess {
     }
 
     fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
-        let stage = Stage::begin(self.settings.lock().unwrap().measure);
+        let stage = Span::begin(self.settings.lock().unwrap().measure);
         let payload = match self.state.lock().unwrap().as_mut() {
             Some(state) => self.payload(state, buffer),
             None => return Err(gst::FlowError::NotNegotiated),

@@ -1,6 +1,6 @@
 //! `trtpreprocess`: makes the model's input tensor from each frame.
 //!
-//! The frame itself passes unchanged; the tensor rides on it as a [`TensorMeta`](crate::meta::tensor::TensorMeta). Size,
+//! The frame itself passes unchanged; the tensor rides on it as a [`TensorMeta`](crate::gst::meta::tensor::TensorMeta). Size,
 //! element type, colours, normalisation and letterbox come from the trtinfer downstream through the caps field `tensor`;
 //! each can be overridden by a property.
 //!
@@ -14,9 +14,9 @@ mod settings;
 use gst::glib;
 use gst::prelude::*;
 
-use crate::tensor::DType;
-use crate::vision::geometry::Fit;
-use crate::vision::recipe::{Colors, Order};
+use crate::core::tensor::DType;
+use crate::image::geometry::ResizeMode;
+use crate::image::transform::{Colors, TensorLayout};
 
 glib::wrapper! {
     pub struct TrtPreprocess(ObjectSubclass<imp::TrtPreprocess>) @extends gst_base::BaseTransform, gst::Element, gst::Object;
@@ -50,7 +50,7 @@ macro_rules! auto_enum {
 
 auto_enum! {
     /// How the frame is laid into the tensor.
-    Resize "GstTrtResize" of Fit {
+    Resize "GstTrtResize" of ResizeMode {
         Letterbox "letterbox" "Keep the aspect, frame in the middle"
         LetterboxTopLeft "letterbox-top-left" "Keep the aspect, frame at the top left"
         Stretch "stretch" "Fill the tensor, whatever the aspect"
@@ -68,7 +68,7 @@ auto_enum! {
 
 auto_enum! {
     /// Order of the tensor's dimensions.
-    TensorOrder "GstTrtTensorOrder" of Order {
+    TensorOrder "GstTrtTensorOrder" of TensorLayout {
         Nchw "nchw" "Batch, channels, height, width"
         Nhwc "nhwc" "Batch, height, width, channels"
     }

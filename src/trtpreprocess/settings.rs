@@ -1,11 +1,11 @@
 //! What the user says instead of the model: each property of trtpreprocess, unset by default.
 
 use super::{Resize, TensorColors, TensorOrder, TensorType};
-use crate::cuda::preprocess::Upload;
-use crate::error::{Error, Kind, Result};
-use crate::tensor::{DType, TensorDesc};
-use crate::vision::geometry::Fit;
-use crate::vision::recipe::{Colors, InputSpec, Order, Recipe, parse_size, parse_triple};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::tensor::{DType, TensorDesc};
+use crate::image::geometry::ResizeMode;
+use crate::image::preprocess::device::Upload;
+use crate::image::transform::{Colors, InputSpec, InputTransform, TensorLayout, parse_size, parse_triple};
 
 /// What the user typed.
 #[derive(Clone, Debug)]
@@ -31,13 +31,13 @@ pub struct Settings {
 /// What that means; `None` is left to the model.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    fit: Option<Fit>,
+    fit: Option<ResizeMode>,
     pad: Option<u8>,
     colors: Option<Colors>,
     scale: Option<f32>,
     mean: Option<[f32; 3]>,
     std: Option<[f32; 3]>,
-    order: Option<Order>,
+    order: Option<TensorLayout>,
     dtype: Option<DType>,
     size: Option<(u32, u32)>,
 }
@@ -65,7 +65,7 @@ impl Settings {
     pub fn read(&self) -> Result<Overrides> {
         let std = triple("std", &self.std)?;
         if std.is_some_and(|std| std.contains(&0.0)) {
-            return Err(Error::new(Kind::Settings, "std divides, so it cannot be 0").remedy("Use 1 for no effect"));
+            return Err(Error::new(ErrorKind::Settings, "std divides, so it cannot be 0").remedy("Use 1 for no effect"));
         }
         Ok(Overrides {
             fit: self.resize.into(),
@@ -90,11 +90,11 @@ impl Overrides {
             (None, Some(_)) => InputSpec {
                 place: place.into(),
                 desc: TensorDesc::new("images", DType::F32, &[1, 3, 0, 0]),
-                order: Order::Nchw,
-                recipe: Recipe::default(),
+                order: TensorLayout::Nchw,
+                recipe: InputTransform::default(),
             },
             (None, None) => {
-                return Err(Error::new(Kind::Settings, "trtpreprocess does not know which tensor to make")
+                return Err(Error::new(ErrorKind::Settings, "trtpreprocess does not know which tensor to make")
                     .remedy("Put trtinfer behind it, which knows from the model, or set tensor-size"));
             }
         };
@@ -114,8 +114,8 @@ impl Overrides {
         // A model with one channel wants luma; asking for gray makes one channel.
         let (channels, width, height) = (recipe.colors.channels() as i64, width.into(), height.into());
         let dims = match spec.order {
-            Order::Nchw => [1, channels, height, width],
-            Order::Nhwc => [1, height, width, channels],
+            TensorLayout::Nchw => [1, channels, height, width],
+            TensorLayout::Nhwc => [1, height, width, channels],
         };
         spec.desc = TensorDesc::new(spec.desc.name, spec.desc.dtype, &dims);
         Ok(spec)
@@ -127,7 +127,7 @@ fn triple(property: &str, text: &str) -> Result<Option<[f32; 3]>> {
         return Ok(None);
     }
     parse_triple(text, ',').map(Some).ok_or_else(|| {
-        Error::new(Kind::Settings, format!("{property}={text} cannot be read"))
+        Error::new(ErrorKind::Settings, format!("{property}={text} cannot be read"))
             .remedy("Write one number, or one for each channel like 0.485,0.456,0.406")
     })
 }
@@ -163,7 +163,7 @@ mod tests {
         let settings = Settings { size: "64x32".into(), ..Settings::default() };
         let spec = settings.read().unwrap().apply(None, "cpu").unwrap();
         assert_eq!(spec.desc.to_string(), "images f32 1x3x32x64");
-        assert_eq!(spec.recipe.fit, Fit::Letterbox);
+        assert_eq!(spec.recipe.fit, ResizeMode::Letterbox);
         let error = Settings::default().read().unwrap().apply(None, "cpu").unwrap_err();
         assert!(error.message().contains("trtinfer"), "{error}");
     }
@@ -178,7 +178,7 @@ mod tests {
             Settings { std: "0".into(), ..Settings::default() },
             Settings { std: "1,2".into(), ..Settings::default() },
         ] {
-            assert_eq!(settings.read().unwrap_err().kind(), Kind::Settings, "{settings:?}");
+            assert_eq!(settings.read().unwrap_err().kind(), ErrorKind::Settings, "{settings:?}");
         }
     }
 }

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-use gsttrt::backend::{self, Backend, Runner};
-use gsttrt::memory::Pool;
-use gsttrt::model::Model;
-use gsttrt::tensor::{Tensor, Tensors};
+use gsttrt::backends::{self, Backend, ModelInstance};
+use gsttrt::core::memory::Pool;
+use gsttrt::core::tensor::{Tensor, Tensors};
+use gsttrt::model::ModelInfo;
 
 const ROUNDS: usize = 5;
 const RUNS: u32 = 60;
@@ -97,8 +97,8 @@ fn median(rounds: &[Round], figure: fn(&Round) -> f64) -> f64 {
     values[values.len() / 2]
 }
 
-fn model_alone(backend: &mut dyn Backend, pictures: &[Arc<Tensors>]) -> Round {
-    let run = |backend: &mut dyn Backend| drop(backend.run(pictures).unwrap());
+fn model_alone(backend: &mut dyn ModelInstance, pictures: &[Arc<Tensors>]) -> Round {
+    let run = |backend: &mut dyn ModelInstance| drop(backend.run(pictures).unwrap());
     (0..5).for_each(|_| run(backend));
     let (before, begun) = (ALLOCATIONS.load(Ordering::Relaxed), Instant::now());
     (0..RUNS).for_each(|_| run(backend));
@@ -155,8 +155,8 @@ fn main() {
     let video = arguments.first().cloned().unwrap_or_else(|| sample("data/sample.mp4"));
     let model = arguments.get(1).cloned().unwrap_or_else(|| sample("models/shapes.onnx"));
 
-    let description = Arc::new(Model::read(Path::new(&model)).unwrap());
-    let spec = description.input_spec(None, 1, Runner::Cpu.place()).unwrap();
+    let description = Arc::new(ModelInfo::read(Path::new(&model)).unwrap());
+    let spec = description.input_spec(None, 1, Backend::Cpu.place()).unwrap();
     let mut backend = backend::open_on_cpu(description, &spec, 1).unwrap();
     let tensor = Tensor::fill(&Pool::default(), spec.desc.clone(), |bytes| {
         bytes.fill(0);

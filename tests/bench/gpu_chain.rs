@@ -12,21 +12,21 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::result;
-use gsttrt::backend::tensorrt;
-use gsttrt::cuda::driver::{self, Patience, Stream};
-use gsttrt::cuda::graph::Graph;
-use gsttrt::cuda::kernels::preprocess::Preprocess;
-use gsttrt::cuda::kernels::{DevicePlane, DevicePlanes};
-use gsttrt::error::Result;
+use gsttrt::backends::tensorrt;
+use gsttrt::backends::tensorrt::engine::{Context, Engine, Options};
+use gsttrt::backends::tensorrt::header::Header;
+use gsttrt::core::cuda::driver::{self, Stream, WaitHistory};
+use gsttrt::core::cuda::graph::Graph;
+use gsttrt::core::error::Result;
+use gsttrt::core::memory::{DeviceBlock, DevicePool, Mapped};
+use gsttrt::core::tensor::{Dims, Tensor, TensorDesc};
 use gsttrt::heads::{Decoder, ModelHints, Thresholds};
-use gsttrt::memory::{DeviceBlock, DevicePool, Mapped};
+use gsttrt::image::device::{DevicePlane, DevicePlanes};
+use gsttrt::image::frame::{Colorimetry, Matrix, PixelFormat};
+use gsttrt::image::preprocess::kernel::PreprocessKernel;
+use gsttrt::image::transform::InputSpec;
 use gsttrt::postprocess::suppress::Nms;
 use gsttrt::postprocess::suppress::device::DeviceDecoder;
-use gsttrt::tensor::{Dims, Tensor, TensorDesc};
-use gsttrt::tensorrt::engine::{Context, Engine, Options};
-use gsttrt::tensorrt::header::Header;
-use gsttrt::vision::frame::{Colorimetry, Matrix, PixelFormat};
-use gsttrt::vision::recipe::InputSpec;
 
 const REPEATS: usize = 501;
 const WIDTH: usize = 1920;
@@ -53,7 +53,7 @@ struct Bench {
     graph: Option<Graph>,
     run: Context,
     stream: Arc<Stream>,
-    patience: Patience,
+    patience: WaitHistory,
     input: (TensorDesc, DeviceBlock, Mapped),
     outputs: Vec<(u64, Mapped)>,
 }
@@ -86,7 +86,7 @@ impl Bench {
             outputs.push((address, Mapped::new(cuda, bytes)?));
             tensors.push(Tensor::on_device(desc, block));
         }
-        let (stream, patience) = (Arc::new(Stream::new(cuda)?), Patience::default());
+        let (stream, patience) = (Arc::new(Stream::new(cuda)?), WaitHistory::default());
         Ok((Bench { graph: None, run, stream, patience, input, outputs }, tensors))
     }
 
@@ -164,7 +164,7 @@ fn main() -> Result<()> {
     let spec: InputSpec =
         format!("cuda {} {} nchw rgb letterbox:114 scale:0.003921569 images", desc.dtype, desc.dims).parse()?;
     let color = Colorimetry { matrix: Matrix::Bt709, chroma_left: true, ..Colorimetry::default() };
-    let preprocess = Preprocess::new(&cuda, PixelFormat::Nv12, (WIDTH, HEIGHT), color, &spec)?;
+    let preprocess = PreprocessKernel::new(&cuda, PixelFormat::Nv12, (WIDTH, HEIGHT), color, &spec)?;
     let stride = 2048;
     let mut frame = DevicePool::new(&cuda).take(stride * HEIGHT * 3 / 2)?;
     frame.write(&(0..stride * HEIGHT * 3 / 2).map(|i| (i * 7 % 256) as u8).collect::<Vec<_>>())?;

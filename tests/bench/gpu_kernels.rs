@@ -15,18 +15,18 @@ use std::ffi::CStr;
 use std::ptr;
 
 use cudarc::driver::{result, sys};
-use gsttrt::cuda::driver::{Context, Launch, Stream};
-use gsttrt::cuda::kernels::overlay::Overlay;
-use gsttrt::cuda::kernels::preprocess::Preprocess;
-use gsttrt::cuda::kernels::{DevicePlane, DevicePlanes};
-use gsttrt::error::Result;
-use gsttrt::memory::{DeviceBlock, DevicePool};
+use gsttrt::core::cuda::driver::{Context, Launch, Stream};
+use gsttrt::core::error::Result;
+use gsttrt::core::memory::{DeviceBlock, DevicePool};
+use gsttrt::image::Candidate;
+use gsttrt::image::device::{DevicePlane, DevicePlanes};
+use gsttrt::image::frame::{Colorimetry, Matrix, PixelFormat};
+use gsttrt::image::geometry::BBox;
+use gsttrt::image::overlay::kernel::Overlay;
+use gsttrt::image::overlay::{Style, Target};
+use gsttrt::image::preprocess::kernel::PreprocessKernel;
+use gsttrt::image::transform::InputSpec;
 use gsttrt::postprocess::suppress::device::{DeviceDetections, found_bytes};
-use gsttrt::vision::Candidate;
-use gsttrt::vision::frame::{Colorimetry, Matrix, PixelFormat};
-use gsttrt::vision::geometry::BBox;
-use gsttrt::vision::overlay::{Style, Target};
-use gsttrt::vision::recipe::InputSpec;
 
 const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;
@@ -160,7 +160,7 @@ fn main() -> Result<()> {
     ] {
         let spec: InputSpec = format!("cuda {tensor} letterbox:114 scale:0.003921569 images").parse()?;
         let written = spec.desc.bytes().expect("fixed dimensions");
-        let kernel = Preprocess::new(&context, format, (WIDTH, HEIGHT), color, &spec)?;
+        let kernel = PreprocessKernel::new(&context, format, (WIDTH, HEIGHT), color, &spec)?;
         let (planes, bytes) = layout(format);
         let (pictures, tensors) = (bench.blocks(FRAMES, bytes)?, bench.blocks(FRAMES, written)?);
         let frames: Vec<(DevicePlanes, u64)> = pictures

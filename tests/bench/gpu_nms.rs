@@ -18,15 +18,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::result;
-use gsttrt::backend::{Choice, Loading, Plan};
-use gsttrt::cuda::driver::{Context, Stream};
-use gsttrt::error::Result;
+use gsttrt::backends::{BackendPreference, LoadContext, LoadRequest};
+use gsttrt::core::cuda::driver::{Context, Stream};
+use gsttrt::core::error::Result;
+use gsttrt::core::memory::{DevicePool, Mapped};
+use gsttrt::core::tensor::{Element, Tensor, Tensors};
 use gsttrt::heads::{Decoder, HeadFormat, ModelHints, Thresholds, end_to_end, yolov5, yolov8, yolov8_transposed};
-use gsttrt::memory::{DevicePool, Mapped};
 use gsttrt::postprocess::suppress::Nms;
 use gsttrt::postprocess::suppress::device::DeviceDecoder;
 use gsttrt::session::{SessionOptions, parse_options};
-use gsttrt::tensor::{Element, Tensor, Tensors};
 use half::f16;
 use onnx::{F32, Graph, I32, I64, float, int};
 
@@ -118,9 +118,9 @@ fn report_plugin(context: &Context, options: &SessionOptions, head: &[u8]) -> Re
     let file = std::env::temp_dir().join("gst-plugin-trt-efficientnms.onnx");
     plugin().save(&file);
     let cuda = || Ok(context.clone());
-    let plan = Plan::new(&file, Choice::TensorRt, None, 1, options.tensorrt.clone(), cuda)?;
+    let plan = LoadRequest::new(&file, BackendPreference::TensorRt, None, 1, options.tensorrt.clone(), cuda)?;
     let mut backend =
-        plan.load(&Loading { tell: &|_| {}, cancelled: &AtomicBool::new(false), slots: None, lanes: 1 })?;
+        plan.load(&LoadContext { tell: &|_| {}, cancelled: &AtomicBool::new(false), slots: None, lanes: 1 })?;
     let mut block = DevicePool::new(context).take(head.len())?;
     block.write(head)?;
     let picture = [Arc::new(Tensors::new(vec![Tensor::on_device(plan.spec.desc.clone(), block)], None, None))];

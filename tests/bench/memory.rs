@@ -13,13 +13,13 @@ mod awake;
 use std::time::Instant;
 
 use awake::wait_awake;
-use gsttrt::cuda::driver::Context;
-use gsttrt::cuda::kernels::DevicePlane;
-use gsttrt::cuda::preprocess::{TensorMaker, Upload};
-use gsttrt::error::Result;
-use gsttrt::memory::{Buffer, Limits, Place, Pool};
-use gsttrt::vision::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::vision::recipe::InputSpec;
+use gsttrt::core::cuda::driver::Context;
+use gsttrt::core::error::Result;
+use gsttrt::core::memory::{Buffer, Limits, MemoryKind, Pool};
+use gsttrt::image::device::DevicePlane;
+use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt::image::preprocess::device::{DevicePreprocessor, Upload};
+use gsttrt::image::transform::InputSpec;
 
 const REPEATS: usize = 101;
 
@@ -73,12 +73,12 @@ impl Picture {
     }
 
     /// Microseconds until the tensor of a frame in such memory is there.
-    fn time(&self, cuda: &Context, place: Place, upload: Upload, spec: &InputSpec) -> Result<f64> {
-        let mut maker = TensorMaker::new(cuda, self.format, self.size, Colorimetry::default(), spec)?;
+    fn time(&self, cuda: &Context, place: MemoryKind, upload: Upload, spec: &InputSpec) -> Result<f64> {
+        let mut maker = DevicePreprocessor::new(cuda, self.format, self.size, Colorimetry::default(), spec)?;
         maker.set_upload(upload);
         let mut buffer = match place {
-            Place::Host => Buffer::host(self.bytes()),
-            Place::Device => Buffer::device(cuda, self.bytes())?,
+            MemoryKind::Host => Buffer::host(self.bytes()),
+            MemoryKind::Device => Buffer::device(cuda, self.bytes())?,
             _ => Buffer::mapped(cuda, self.bytes())?,
         };
         buffer.write(0, &vec![99; self.bytes()])?;
@@ -103,10 +103,10 @@ impl Picture {
 
     fn row(&self, cuda: &Context, name: &str, spec: &InputSpec) -> Result<[f64; 4]> {
         let times = [
-            self.time(cuda, Place::Host, Upload::Copy, spec)?,
-            self.time(cuda, Place::Mapped, Upload::Copy, spec)?,
-            self.time(cuda, Place::Mapped, Upload::Mapped, spec)?,
-            self.time(cuda, Place::Device, Upload::Copy, spec)?,
+            self.time(cuda, MemoryKind::Host, Upload::Copy, spec)?,
+            self.time(cuda, MemoryKind::Mapped, Upload::Copy, spec)?,
+            self.time(cuda, MemoryKind::Mapped, Upload::Mapped, spec)?,
+            self.time(cuda, MemoryKind::Device, Upload::Copy, spec)?,
         ];
         let [pageable, pinned, mapped, device] = times;
         let best = if mapped < pinned { "mapped" } else { "copied" };
@@ -126,7 +126,7 @@ fn main() -> Result<()> {
             return Ok(());
         }
     };
-    for place in [Place::Pinned, Place::Device] {
+    for place in [MemoryKind::Pinned, MemoryKind::Device] {
         let time = pool(&Pool::new(place, &cuda, Limits::NONE), 8)?;
         println!("{place} pool,  8 buffers away  {time:>7.0} ns");
     }
@@ -142,7 +142,7 @@ fn main() -> Result<()> {
     let spec = "cuda f16 1x3x640x640 nchw rgb letterbox:114 scale:0.003921569 images".parse()?;
     let hd = Picture::new(PixelFormat::Nv12, 1920, 1080);
     let [_, pinned, mapped, _] = hd.row(&cuda, "1080p NV12", &spec)?;
-    let auto = hd.time(&cuda, Place::Mapped, Upload::Auto, &spec)?;
+    let auto = hd.time(&cuda, MemoryKind::Mapped, Upload::Auto, &spec)?;
     let faster = mapped.min(pinned);
     println!("upload=auto of the last one on {}: {auto:.1} µs, the faster one {faster:.1} µs", cuda.device_name()?);
     Ok(())

@@ -9,11 +9,11 @@ mod random;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use gsttrt::core::tensor::{Element, Tensor};
 use gsttrt::heads::{DecodeKernel, Decoder, HeadFormat, ModelHints, Thresholds, yolov5, yolov8, yolov8_transposed};
+use gsttrt::image::Candidate;
+use gsttrt::image::geometry::BBox;
 use gsttrt::postprocess::suppress::Nms;
-use gsttrt::tensor::{Element, Tensor};
-use gsttrt::vision::Candidate;
-use gsttrt::vision::geometry::BBox;
 use half::f16;
 use random::Random;
 

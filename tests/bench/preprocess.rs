@@ -7,9 +7,9 @@
 
 use std::time::Instant;
 
-use gsttrt::vision::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
-use gsttrt::vision::preprocess::Preprocess;
-use gsttrt::vision::recipe::InputSpec;
+use gsttrt::image::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
+use gsttrt::image::preprocess::HostPreprocessor;
+use gsttrt::image::transform::InputSpec;
 
 const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;
@@ -58,7 +58,7 @@ fn ours(format: PixelFormat, tensor: &str) -> f64 {
     let spec: InputSpec = format!("cpu {tensor} letterbox:114 scale:0.003921569 images").parse().unwrap();
     let mut tensor = vec![0; spec.desc.bytes().unwrap()];
     let color = Colorimetry { matrix: Matrix::Bt709, chroma_left: true, ..Colorimetry::default() };
-    let mut preprocess = Preprocess::new(format, WIDTH, HEIGHT, color, &spec).unwrap();
+    let mut preprocess = HostPreprocessor::new(format, WIDTH, HEIGHT, color, &spec).unwrap();
     median(|i| preprocess.run(&frames[i], &mut tensor).unwrap())
 }
 

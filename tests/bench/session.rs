@@ -16,15 +16,15 @@ use std::path::Path;
 use std::time::Instant;
 
 use awake::wait_awake;
-use gsttrt::backend::tensorrt;
-use gsttrt::cuda::driver::{Context, Stream};
-use gsttrt::cuda::graph::Graph;
-use gsttrt::cuda::kernels::DevicePlane;
-use gsttrt::error::Result;
-use gsttrt::memory::Buffer;
+use gsttrt::backends::tensorrt;
+use gsttrt::backends::tensorrt::engine;
+use gsttrt::core::cuda::driver::{Context, Stream};
+use gsttrt::core::cuda::graph::Graph;
+use gsttrt::core::error::Result;
+use gsttrt::core::memory::Buffer;
+use gsttrt::image::device::DevicePlane;
+use gsttrt::image::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
 use gsttrt::session::{Detector, DeviceFrame, Session, SessionOptions, parse_options};
-use gsttrt::tensorrt::engine;
-use gsttrt::vision::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
 
 const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;

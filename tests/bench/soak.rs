@@ -38,10 +38,10 @@ use std::time::{Duration, Instant};
 use clip::{Clip, Held, queue};
 use gst::prelude::*;
 use gst_app::AppSrc;
-use gsttrt::cuda::driver::Context;
-use gsttrt::memory::Buffer;
+use gsttrt::core::cuda::driver::Context;
+use gsttrt::core::memory::Buffer;
+use gsttrt::core::tensor::TensorDesc;
 use gsttrt::session::Session;
-use gsttrt::tensor::TensorDesc;
 use random::Random;
 
 /// What a leak of a few bytes a frame, or of some hundred a stream, comes to within minutes; GStreamer and GLib keep less.
@@ -210,7 +210,7 @@ impl Soak {
 /// Has more recorded runs live at once than streams ever will. CUDA keeps 237 KiB on the heap of each that lived at the same time as
 /// others, for the next ones, and how many of them do in a minute is chance. What each takes besides, some 135 KiB, it gives back, so
 /// one that nobody drops is still found.
-fn record_runs(model: &str, properties: &[String], streams: u64) -> gsttrt::error::Result<()> {
+fn record_runs(model: &str, properties: &[String], streams: u64) -> gsttrt::core::error::Result<()> {
     /// As many as a model keeps recordings of.
     const PLACES: usize = 16;
     let (options, _) = gsttrt::session::parse_options(properties.iter().map(String::as_str))?;
@@ -225,8 +225,8 @@ fn record_runs(model: &str, properties: &[String], streams: u64) -> gsttrt::erro
     let cuda = Context::primary(options.cuda_device_id)?;
     let memory =
         |desc: &TensorDesc| Buffer::device(&cuda, desc.bytes().expect("a session's tensors have fixed dimensions"));
-    let inputs = (0..PLACES).map(|_| memory(sessions[0].input())).collect::<gsttrt::error::Result<Vec<_>>>()?;
-    let outputs = sessions[0].outputs().iter().map(memory).collect::<gsttrt::error::Result<Vec<_>>>()?;
+    let inputs = (0..PLACES).map(|_| memory(sessions[0].input())).collect::<gsttrt::core::error::Result<Vec<_>>>()?;
+    let outputs = sessions[0].outputs().iter().map(memory).collect::<gsttrt::core::error::Result<Vec<_>>>()?;
     let results: Vec<u64> = outputs.iter().filter_map(Buffer::address).collect();
     for session in &mut sessions {
         // The second time they are recorded.

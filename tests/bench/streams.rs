@@ -54,7 +54,7 @@ use std::process::ExitCode;
 use arguments::Arguments;
 use clip::{Clip, Held, queue};
 use engine::Engine;
-use gsttrt::backend::Loading;
+use gsttrt::backends::LoadContext;
 use pipeline::{Figures, PLACES, Setup, run};
 use serde_json::json;
 
@@ -129,11 +129,11 @@ impl Bench {
     fn engine(&self, batch: usize) -> Result<Alone, Box<dyn Error>> {
         let Arguments { model, options, properties, length, repeats, .. } = &self.arguments;
         let engine = Engine::new(model, options, batch)?;
-        let measure = |threads, ahead| -> gsttrt::error::Result<Vec<_>> {
+        let measure = |threads, ahead| -> gsttrt::core::error::Result<Vec<_>> {
             (0..*repeats).map(|_| engine.measure(threads, ahead, *length / 2)).collect()
         };
         let fps = |threads| Ok(median(measure(threads, 1)?.iter().map(|(fps, _)| *fps)));
-        let fps: Vec<f64> = [1, 2, 4].into_iter().map(fps).collect::<gsttrt::error::Result<_>>()?;
+        let fps: Vec<f64> = [1, 2, 4].into_iter().map(fps).collect::<gsttrt::core::error::Result<_>>()?;
         let one_by_one = measure(1, 0)?;
         let quantile = |q| median(one_by_one.iter().map(|(_, times)| times.value_at_quantile(q) as f64));
         let (p50, p99) = (quantile(0.5), quantile(0.99));
@@ -198,7 +198,7 @@ impl Bench {
         let places @ [.., [p50, p99]] = places(&runs);
         let engines = || Ok(engine.measure_live(streams, pace, length)?.value_at_quantile(0.99) as f64);
         let engines_p99 = match batch {
-            1 => Some(median((0..repeats).map(|_| engines()).collect::<gsttrt::error::Result<Vec<_>>>()?)),
+            1 => Some(median((0..repeats).map(|_| engines()).collect::<gsttrt::core::error::Result<Vec<_>>>()?)),
             _ => None,
         };
         let woken = machine::wakes(streams, pace);
@@ -236,7 +236,7 @@ impl Bench {
         let figure = |get: fn(&Figures) -> f64| median(flat_out.iter().map(get));
         let (fps, cpu, mib) = (figure(|run| run.fps), figure(|run| run.cpu), figure(|run| run.gpu_mib));
         let (fill, late) = (figure(Figures::fill), figure(Figures::late));
-        let lanes = if shared == Some(1) { Loading::SHARED_LANES } else { 1 };
+        let lanes = if shared == Some(1) { LoadContext::SHARED_LANES } else { 1 };
         let [engines_mib, room_mib] = engine_alone.loaded_mib(engines, lanes)?;
         let engine = self.engines[&batch].fps * *gpus as f64;
         let (ceiling, beyond) = (decoding.fps.min(engine), cpu - decoding.cpu);

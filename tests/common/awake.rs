@@ -1,7 +1,7 @@
 //! Waiting for the GPU where time is taken.
 
-use gsttrt::cuda::driver::Fence;
-use gsttrt::error::Result;
+use gsttrt::core::cuda::driver::Fence;
+use gsttrt::core::error::Result;
 
 /// Waits awake. A fence's own wait mostly naps, by a sixteenth too long and more, which would be part of what is measured.
 pub fn wait_awake(fence: &Fence) -> Result<()> {

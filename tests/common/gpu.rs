@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use gsttrt::cuda::driver::Context;
+use gsttrt::core::cuda::driver::Context;
 
 /// Says SKIP and what is missing, and fails instead with `REQUIRE_GPU=1`.
 pub fn skip(missing: impl Display) {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Once;
 
 use gst::prelude::*;
-use gsttrt::cuda::driver::Context;
+use gsttrt::core::cuda::driver::Context;
 
 /// GStreamer with our plugin in it, and a clear picture of what is wrong if something logs a critical.
 pub fn init() {

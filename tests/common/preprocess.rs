@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use gst::prelude::*;
 use gst_check::Harness;
 use gst_video::{VideoFormat, VideoFrameFlags, VideoInfo, VideoMeta};
-use gsttrt::meta::tensor::{Payload, TensorMeta};
-use gsttrt::tensor::Tensor;
+use gsttrt::core::tensor::Tensor;
+use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
 
 use super::Outcome;
 

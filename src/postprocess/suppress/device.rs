@@ -8,16 +8,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Nms;
-use crate::cuda::driver::{Context, Function, Launch, Patience, Stream};
-use crate::cuda::graph::{Call, Chain};
-use crate::cuda::kernels::{DECODE, NMS};
-use crate::error::{Error, Kind, Result};
+use crate::core::cuda::driver::{Context, Function, Launch, Stream, WaitHistory};
+use crate::core::cuda::graph::{Call, Chain};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
+use crate::core::tensor::{DType, Tensor};
+use crate::gst::stats;
 use crate::heads::{BoxEncoding, DecodeKernel, Decoder, ID_COLUMNS, TensorView, Thresholds, is_count};
-use crate::memory::{DeviceBlock, DevicePool, Mapped};
+use crate::image::Candidate;
+use crate::image::device::{DECODE, NMS};
 use crate::postprocess::refine::{DeviceGather, GatherParams};
-use crate::stats;
-use crate::tensor::{DType, Tensor};
-use crate::vision::Candidate;
 
 /// Threads of a block, as in the kernels' launch bounds.
 const DECODE_THREADS: usize = 128;
@@ -58,7 +58,7 @@ pub struct DeviceDecoder {
     chains: [Option<FrameKernels>; 2],
     /// Where the last work was queued, until somebody has waited for it.
     pending: Option<Arc<Stream>>,
-    patience: Patience,
+    patience: WaitHistory,
     scratch: DeviceBlock,
     pool: DevicePool,
 }
@@ -295,7 +295,7 @@ impl DeviceDecoder {
             results: Mapped::new(context, found_size(limit))?,
             chains: [None, None],
             pending: None,
-            patience: Patience::default(),
+            patience: WaitHistory::default(),
             scratch,
             pool,
         })
@@ -530,6 +530,7 @@ fn code(dtype: DType) -> u32 {
 
 fn address(tensor: &Tensor, context: &Context) -> Result<u64> {
     let block = tensor.device().filter(|block| block.context() == context);
-    let block = block.ok_or_else(|| Error::new(Kind::WrongType, format!("{} is not on this GPU", tensor.desc())))?;
+    let block =
+        block.ok_or_else(|| Error::new(ErrorKind::WrongType, format!("{} is not on this GPU", tensor.desc())))?;
     Ok(block.address())
 }

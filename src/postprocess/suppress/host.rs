@@ -3,7 +3,7 @@
 use std::mem;
 use std::ops::Range;
 
-use crate::vision::Candidate;
+use crate::image::Candidate;
 
 /// Most cells of the grid in each direction.
 const CELLS: usize = 32;

@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gsttrt::backend::{Backend, Event, Loading, Plan};
-use gsttrt::cuda::driver::Context;
-use gsttrt::error::Result;
-use gsttrt::memory::{Pool, Slots};
+use gsttrt::backends::{Event, LoadContext, LoadRequest, ModelInstance};
+use gsttrt::core::cuda::driver::Context;
+use gsttrt::core::error::Result;
+use gsttrt::core::memory::{BatchPool, Pool};
+use gsttrt::core::tensor::{Tensor, Tensors};
 use gsttrt::session::SessionOptions;
-use gsttrt::tensor::{Tensor, Tensors};
 use hdrhistogram::Histogram;
 
 use crate::awake::wait_awake;
@@ -25,7 +25,7 @@ pub fn times() -> Histogram<u64> {
 }
 
 pub struct Engine {
-    plan: Plan,
+    plan: LoadRequest,
     batch: usize,
 }
 
@@ -33,23 +33,26 @@ impl Engine {
     pub fn new(model: &str, options: &SessionOptions, batch: usize) -> Result<Self> {
         let SessionOptions { backend, input_size, cuda_device_id, tensorrt, .. } = options;
         let cuda = || Context::primary(*cuda_device_id);
-        Ok(Engine { plan: Plan::new(Path::new(model), *backend, *input_size, batch, tensorrt.clone(), cuda)?, batch })
+        Ok(Engine {
+            plan: LoadRequest::new(Path::new(model), *backend, *input_size, batch, tensorrt.clone(), cuda)?,
+            batch,
+        })
     }
 
-    fn load(&self, lanes: usize) -> Result<Box<dyn Backend>> {
+    fn load(&self, lanes: usize) -> Result<Box<dyn ModelInstance>> {
         let tell = |event: Event<'_>| {
-            if let Event::Warning(warning) = event {
+            if let LoadEvent::Warning(warning) = event {
                 eprintln!("{warning}");
             }
         };
-        self.plan.load(&Loading { tell: &tell, cancelled: &AtomicBool::new(false), slots: None, lanes })
+        self.plan.load(&LoadContext { tell: &tell, cancelled: &AtomicBool::new(false), slots: None, lanes })
     }
 
     /// A batch of black pictures, side by side as trtpreprocess puts them.
     fn pictures(&self) -> Result<Vec<Arc<Tensors>>> {
         let desc = &self.plan.spec.desc;
         let bytes = desc.bytes().expect("fixed dimensions");
-        let slots = self.plan.cuda.as_ref().map(|cuda| Slots::new(cuda, bytes, self.batch));
+        let slots = self.plan.cuda.as_ref().map(|cuda| BatchPool::new(cuda, bytes, self.batch));
         let picture = |_| {
             let tensor = match &slots {
                 Some(slots) => {
@@ -70,24 +73,25 @@ impl Engine {
     /// Frames a second in each of some threads together, each with an engine of its own and `ahead` runs queued before one is
     /// waited for; and how long a run takes from its queueing to its end, in µs.
     pub fn measure(&self, threads: usize, ahead: usize, length: Duration) -> Result<(f64, Histogram<u64>)> {
-        let work = |mut backend: Box<dyn Backend>, pictures: Vec<Arc<Tensors>>| -> Result<(f64, Histogram<u64>)> {
-            let (mut frames, mut took) = (0, times());
-            let mut queued = VecDeque::new();
-            let begun = Instant::now();
-            loop {
-                let is_over = begun.elapsed() >= length;
-                if !is_over {
-                    queued.push_back((Instant::now(), backend.run(&pictures)?));
+        let work =
+            |mut backend: Box<dyn ModelInstance>, pictures: Vec<Arc<Tensors>>| -> Result<(f64, Histogram<u64>)> {
+                let (mut frames, mut took) = (0, times());
+                let mut queued = VecDeque::new();
+                let begun = Instant::now();
+                loop {
+                    let is_over = begun.elapsed() >= length;
+                    if !is_over {
+                        queued.push_back((Instant::now(), backend.run(&pictures)?));
+                    }
+                    if is_over || queued.len() > ahead {
+                        let Some((start, outputs)) = queued.pop_front() else { break };
+                        outputs.iter().filter_map(Tensors::ready).try_for_each(wait_awake)?;
+                        took.saturating_record(Instant::elapsed(&start).as_micros() as u64);
+                        frames += self.batch;
+                    }
                 }
-                if is_over || queued.len() > ahead {
-                    let Some((start, outputs)) = queued.pop_front() else { break };
-                    outputs.iter().filter_map(Tensors::ready).try_for_each(wait_awake)?;
-                    took.saturating_record(Instant::elapsed(&start).as_micros() as u64);
-                    frames += self.batch;
-                }
-            }
-            Ok((frames as f64 / begun.elapsed().as_secs_f64(), took))
-        };
+                Ok((frames as f64 / begun.elapsed().as_secs_f64(), took))
+            };
         let ready = (0..threads).map(|_| Ok((self.load(1)?, self.pictures()?))).collect::<Result<Vec<_>>>()?;
         let (mut fps, mut took) = (0.0, times());
         thread::scope(|scope| {
@@ -108,7 +112,9 @@ impl Engine {
     pub fn measure_live(&self, streams: usize, pace: u32, length: Duration) -> Result<Histogram<u64>> {
         let ready = (0..streams).map(|_| Ok((self.load(1)?, self.pictures()?))).collect::<Result<Vec<_>>>()?;
         let all_ready = Instant::now() + Duration::from_millis(500);
-        let work = |stream, (mut backend, pictures): (Box<dyn Backend>, Vec<Arc<Tensors>>)| -> Result<Histogram<u64>> {
+        let work = |stream,
+                    (mut backend, pictures): (Box<dyn ModelInstance>, Vec<Arc<Tensors>>)|
+         -> Result<Histogram<u64>> {
             // What is prepared at the first runs is no matter of later ones.
             for _ in 0..3 {
                 backend.run(&pictures)?.into_iter().try_for_each(|outputs: Tensors| outputs.into_ready().map(drop))?;

@@ -7,12 +7,13 @@ mod onnx;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use gsttrt::model::Model;
+use gsttrt::model::ModelInfo;
 
 /// The same model with an open batch where it is fixed to 1: a copy below target/, of a graph as plain as those of tests/models.
 pub fn of(model: &str) -> Result<String, Box<dyn Error>> {
     let path = Path::new(model);
-    if path.extension().is_none_or(|extension| extension != "onnx") || Model::read(path)?.image_input().dims[0] != 1 {
+    if path.extension().is_none_or(|extension| extension != "onnx") || ModelInfo::read(path)?.image_input().dims[0] != 1
+    {
         return Ok(model.into());
     }
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("open-batch");

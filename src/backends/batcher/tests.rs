@@ -1,0 +1,239 @@
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use super::*;
+use crate::core::tensor::Tensor;
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// Returns its pictures, tells of each batch, and does each only when it is let. Fails or panics at negative ones.
+struct Fake {
+    batches: Sender<Vec<f32>>,
+    go: Option<Receiver<()>>,
+}
+
+impl ModelInstance for Fake {
+    fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        let values: Vec<f32> = pictures.iter().map(|picture| value(picture)).collect();
+        self.batches.send(values.clone()).unwrap();
+        if let Some(go) = &self.go {
+            go.recv().unwrap();
+        }
+        match values.iter().copied().fold(0.0, f32::min) {
+            -1.0 => Err(Error::new(ErrorKind::Run, "It fails")),
+            -2.0 => panic!("It panics"),
+            _ => Ok(values.into_iter().map(tensors).collect()),
+        }
+    }
+}
+
+fn tensors(value: f32) -> Tensors {
+    Tensors::new(vec![Tensor::from_slice("t", &[1], &[value])], None, None)
+}
+
+fn value(tensors: &Tensors) -> f32 {
+    tensors[0].as_slice::<f32>().unwrap()[0]
+}
+
+struct Bench {
+    batcher: Arc<Batcher>,
+    batches: Receiver<Vec<f32>>,
+    /// Kept for a backend that waits for it.
+    go: Sender<()>,
+}
+
+impl Bench {
+    fn new(size: usize, batch_timeout: Duration) -> Self {
+        Bench::with(size, batch_timeout, false)
+    }
+
+    fn with(size: usize, batch_timeout: Duration, waits: bool) -> Self {
+        let ((sender, batches), (go, let_go)) = (channel(), channel());
+        let fake = Fake { batches: sender, go: waits.then_some(let_go) };
+        Bench { batcher: Arc::new(Batcher::new(Box::new(fake), size, batch_timeout)), batches, go }
+    }
+
+    fn join(&self, stream: u64, value: f32) -> PendingOutput {
+        join(&self.batcher, stream, value)
+    }
+
+    fn batches(&self) -> Vec<Vec<f32>> {
+        self.batches.try_iter().collect()
+    }
+}
+
+fn join(batcher: &Arc<Batcher>, stream: u64, value: f32) -> PendingOutput {
+    batcher.join(stream, Arc::new(tensors(value))).unwrap()
+}
+
+fn outcome(ticket: &PendingOutput) -> std::result::Result<f32, String> {
+    ticket.wait().map(value).map_err(|lost| match lost {
+        Lost::Failed(error) => error.message(),
+        Lost::Left => "left".into(),
+    })
+}
+
+#[test]
+fn full_batches_are_run_at_once_and_outputs_go_to_their_frames() {
+    let bench = Bench::new(3, LONG);
+    let tickets: Vec<PendingOutput> = (0..7).map(|i| bench.join(i % 2, i as f32)).collect();
+    assert_eq!(bench.batches(), [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]);
+    for (i, ticket) in tickets[..6].iter().enumerate() {
+        assert_eq!(outcome(ticket), Ok(i as f32));
+    }
+    assert_eq!(format!("{:?}", tickets[6]), "Ticket(waiting)");
+    bench.batcher.finish(1);
+    assert_eq!(bench.batches(), [[0.0; 0]; 0], "nothing of that stream waits");
+    bench.batcher.finish(0);
+    assert_eq!(outcome(&tickets[6]), Ok(6.0));
+    assert_eq!(bench.batcher.counts(), Counts { batches: 3, frames: 7, late: 0 });
+}
+
+#[test]
+fn a_batch_of_one_waits_for_nobody() {
+    let bench = Bench::new(1, LONG);
+    for i in 0..3 {
+        assert_eq!(outcome(&bench.join(0, i as f32)), Ok(i as f32));
+    }
+    assert_eq!(bench.batcher.counts(), Counts { batches: 3, frames: 3, late: 0 });
+}
+
+#[test]
+fn who_has_waited_long_enough_runs_what_there_is() {
+    let bench = Bench::new(4, Duration::from_millis(5));
+    let (first, second) = (bench.join(0, 1.0), bench.join(1, 2.0));
+    assert_eq!([outcome(&second), outcome(&first)], [Ok(2.0), Ok(1.0)]);
+    assert_eq!(bench.batches(), [[1.0, 2.0]]);
+    assert_eq!(bench.batcher.counts(), Counts { batches: 1, frames: 2, late: 1 });
+}
+
+#[test]
+fn who_waits_is_woken_by_a_full_batch() {
+    let bench = Bench::new(2, LONG);
+    let ticket = bench.join(0, 1.0);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| outcome(&ticket));
+        thread::sleep(Duration::from_millis(20)); // most likely it waits by now
+        bench.join(1, 2.0);
+        assert_eq!(waiting.join().unwrap(), Ok(1.0));
+    });
+}
+
+#[test]
+fn who_is_late_for_a_batch_that_runs_waits_for_its_end() {
+    let bench = Bench::with(2, Duration::from_millis(1), true);
+    let batcher = &bench.batcher;
+    thread::scope(|scope| {
+        let first = scope.spawn(|| outcome(&join(batcher, 0, 1.0)));
+        assert_eq!(bench.batches.recv().unwrap(), [1.0], "it was late");
+        let second = scope.spawn(|| outcome(&join(batcher, 1, 2.0)));
+        thread::sleep(Duration::from_millis(20)); // its patience is over too, and the backend is busy
+        bench.go.send(()).unwrap();
+        bench.go.send(()).unwrap();
+        assert_eq!([first.join().unwrap(), second.join().unwrap()], [Ok(1.0), Ok(2.0)]);
+    });
+    assert_eq!(bench.batches(), [[2.0]]);
+}
+
+#[test]
+fn a_fast_stream_does_not_keep_others_waiting() {
+    let bench = Bench::with(4, LONG, true);
+    let batcher = &bench.batcher;
+    thread::scope(|scope| {
+        let mut tickets: Vec<PendingOutput> = (0..3).map(|i| bench.join(0, i as f32)).collect();
+        let full = scope.spawn(|| join(batcher, 0, 3.0));
+        assert_eq!(bench.batches.recv().unwrap(), [0.0, 1.0, 2.0, 3.0]);
+        // The backend is busy while the line grows: ten of the fast stream, then one of two others, the last of them full.
+        let waiting = |count: usize| {
+            while batcher.line.lock().unwrap().waiting.len() < count {
+                thread::yield_now();
+            }
+        };
+        let order = [(0, 10.0), (0, 11.0), (0, 12.0), (0, 13.0), (0, 14.0), (1, 20.0), (2, 30.0)];
+        let mut joined = Vec::new();
+        for (i, (stream, value)) in order.into_iter().enumerate() {
+            joined.push(scope.spawn(move || join(batcher, stream, value)));
+            waiting(i + 1);
+        }
+        (0..3).for_each(|_| bench.go.send(()).unwrap());
+        tickets.push(full.join().unwrap());
+        tickets.extend(joined.into_iter().map(|joined| joined.join().unwrap()));
+        bench.batcher.finish(0);
+        assert_eq!(bench.batches(), [vec![10.0, 20.0, 30.0, 11.0], vec![12.0, 13.0, 14.0]]);
+        let outcomes: Vec<f32> = tickets.iter().map(|ticket| outcome(ticket).unwrap()).collect();
+        assert_eq!(outcomes[4..], order.map(|(_, value)| value));
+    });
+}
+
+#[test]
+fn frames_that_nobody_has_any_more_are_not_run() {
+    let bench = Bench::new(3, LONG);
+    let kept = bench.join(0, 1.0);
+    drop(bench.join(0, 2.0));
+    let also = bench.join(0, 3.0);
+    assert_eq!(bench.batches(), [[0.0; 0]; 0], "two are left");
+    bench.batcher.finish(0);
+    assert_eq!(bench.batches(), [[1.0, 3.0]]);
+    assert_eq!([outcome(&kept), outcome(&also)], [Ok(1.0), Ok(3.0)]);
+}
+
+#[test]
+fn who_leaves_wakes_its_own_and_nobody_else() {
+    let bench = Bench::new(3, LONG);
+    let (mine, other) = (bench.join(0, 1.0), bench.join(1, 2.0));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| outcome(&mine));
+        thread::sleep(Duration::from_millis(20)); // most likely it waits by now
+        bench.batcher.leave(0);
+        assert_eq!(waiting.join().unwrap(), Err("left".into()));
+    });
+    bench.batcher.finish(1);
+    assert_eq!(bench.batches(), [[2.0]]);
+    assert_eq!(outcome(&other), Ok(2.0));
+}
+
+#[test]
+fn a_failure_is_everybodys_and_the_next_batch_goes_on() {
+    for (value, says) in [(-1.0, "It fails."), (-2.0, "Running the model failed: the library panicked, It panics.")] {
+        let bench = Bench::new(2, LONG);
+        let first = bench.join(0, value);
+        let error = bench.batcher.join(1, Arc::new(tensors(5.0))).unwrap_err();
+        assert!(error.message().starts_with(says), "{error}");
+        assert!(outcome(&first).unwrap_err().starts_with(says));
+        assert_eq!([bench.join(0, 1.0), bench.join(1, 2.0)].each_ref().map(outcome), [Ok(1.0), Ok(2.0)]);
+    }
+}
+
+#[test]
+fn a_frame_does_not_keep_the_model() {
+    let Bench { batcher, batches, .. } = Bench::new(2, LONG);
+    let done = [1.0, 2.0].map(|value| join(&batcher, 0, value));
+    let waits = join(&batcher, 0, 3.0);
+    drop(batcher);
+    assert!(batches.into_iter().count() == 1, "the backend is gone, or this would not end");
+    assert_eq!(done.each_ref().map(outcome), [Ok(1.0), Ok(2.0)]);
+    assert_eq!(outcome(&waits), Err("left".into()));
+}
+
+#[test]
+fn many_threads_get_what_is_theirs() {
+    let bench = Bench::new(5, Duration::from_micros(200));
+    thread::scope(|scope| {
+        for stream in 0..8u64 {
+            let bench = &bench.batcher;
+            scope.spawn(move || {
+                for i in 0..200 {
+                    let value = (stream * 1000 + i) as f32;
+                    assert_eq!(outcome(&join(bench, stream, value)), Ok(value));
+                }
+            });
+        }
+    });
+    let mut last = [-1.0f32; 8];
+    for value in bench.batches().concat() {
+        let last = &mut last[(value / 1000.0) as usize];
+        assert!(value > *last, "each stream in its order");
+        *last = value;
+    }
+    assert_eq!(bench.batcher.counts().frames, 1600);
+}

@@ -1,0 +1,122 @@
+//! Runs that are on the GPU side by side.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use super::ModelInstance;
+use crate::core::cuda::driver::Fence;
+use crate::core::error::Result;
+use crate::core::tensor::Tensors;
+
+/// Backends of one model that share its work. What each is given only queues behind what it was given before, so runs of
+/// different ones overlap, and share a GPU that one alone leaves half idle.
+pub struct ContextPool<B> {
+    all: Vec<PooledContext<B>>,
+    runs: u64,
+}
+
+struct PooledContext<B> {
+    backend: B,
+    /// Which of all runs was its last one, and what is passed when that is done.
+    run: u64,
+    done: Option<Fence>,
+}
+
+impl<B: ModelInstance + 'static> ContextPool<B> {
+    /// # Panics
+    /// If there is none.
+    pub fn of(mut all: Vec<B>) -> Box<dyn ModelInstance> {
+        let lane = |backend| PooledContext { backend, run: 0, done: None };
+        match all.len() {
+            1 => Box::new(all.remove(0)),
+            _ => Box::new(ContextPool { all: all.into_iter().map(lane).collect(), runs: 0 }),
+        }
+    }
+
+    fn next(&mut self) -> &mut PooledContext<B> {
+        let is_idle = |lane: &PooledContext<B>| lane.done.as_ref().is_none_or(Fence::is_passed);
+        let next = choose(self.all.iter().map(|lane| (is_idle(lane), lane.run)));
+        let lane = &mut self.all[next];
+        self.runs += 1;
+        lane.run = self.runs;
+        lane
+    }
+}
+
+/// The first lane that is idle, so that few work where there is little to do, and what they work in stays in the caches; else
+/// the one whose last run is the oldest.
+fn choose(lanes: impl Iterator<Item = (bool, u64)>) -> usize {
+    let preferred = lanes.enumerate().min_by_key(|&(number, (is_idle, run))| match is_idle {
+        true => (false, number as u64),
+        false => (true, run),
+    });
+    preferred.expect("there are some").0
+}
+
+impl<B: ModelInstance + 'static> ModelInstance for ContextPool<B> {
+    fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        let lane = self.next();
+        let outputs = lane.backend.run(pictures)?;
+        lane.done = outputs.last().and_then(Tensors::ready).cloned();
+        Ok(outputs)
+    }
+
+    unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
+        let lane = self.next();
+        // SAFETY: as the caller says.
+        let done = unsafe { lane.backend.run_at(picture, outputs, stream) }?;
+        lane.done = Some(done.clone());
+        Ok(done)
+    }
+
+    fn working_bytes(&self) -> u64 {
+        self.all.iter().map(|lane| lane.backend.working_bytes()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::error::{Error, ErrorKind};
+
+    #[test]
+    fn the_first_idle_lane_is_next_else_the_one_that_began_first() {
+        let choices = [
+            ([(true, 0), (true, 0), (true, 0)], 0),
+            ([(false, 1), (true, 0), (true, 0)], 1),
+            ([(false, 1), (false, 2), (true, 0)], 2),
+            ([(false, 1), (false, 2), (false, 3)], 0),
+            ([(false, 4), (false, 2), (false, 3)], 1),
+            ([(false, 4), (false, 5), (true, 3)], 2),
+            ([(true, 4), (false, 5), (true, 3)], 0),
+        ];
+        for (lanes, next) in choices {
+            assert_eq!(choose(lanes.into_iter()), next, "{lanes:?}");
+        }
+    }
+
+    /// Has outputs at once, but fails at 2.
+    struct Immediate(u64);
+
+    impl ModelInstance for Immediate {
+        fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+            match pictures.len() {
+                2 => Err(Error::new(ErrorKind::Run, "It fails")),
+                count => Ok((0..count).map(|_| Tensors::new(Vec::new(), None, None)).collect()),
+            }
+        }
+
+        fn working_bytes(&self) -> u64 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn they_are_one_backend() {
+        let mut lanes = ContextPool::of((1..4).map(Immediate).collect());
+        let picture = Arc::new(Tensors::new(Vec::new(), None, None));
+        let counts = [1, 2, 3].map(|count| lanes.run(&vec![picture.clone(); count]).map(|outputs| outputs.len()).ok());
+        assert_eq!(counts, [Some(1), None, Some(3)]);
+        assert_eq!(lanes.working_bytes(), 1 + 2 + 3);
+    }
+}

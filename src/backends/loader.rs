@@ -1,0 +1,223 @@
+//! A model on its way: one thread loads it, streaming threads wait for it, and a flush or a state change ends their wait.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use crate::backends::batcher::Batcher;
+use crate::core::error::Error;
+
+/// What loading a model comes to, for one element or for several that share it.
+#[derive(Default)]
+pub struct ModelLoader {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Apart, because TensorRT asks for it while it builds.
+    cancelled: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    outcome: Option<Result<Arc<Batcher>, Error>>,
+    seats: usize,
+}
+
+/// An element's share in a model.
+pub struct ModelHandle {
+    opening: Arc<ModelLoader>,
+    /// What the element's frames are told from others' by.
+    stream: u64,
+    flushing: AtomicBool,
+    left: AtomicBool,
+}
+
+/// Why there is no model for a frame.
+#[derive(Debug)]
+pub enum NoModel {
+    /// Loading it failed.
+    Failed(Error),
+    /// The element may not wait for it now.
+    Flushing,
+}
+
+impl ModelLoader {
+    /// Hands in what loading came to.
+    pub fn finish(&self, outcome: Result<Arc<Batcher>, Error>) {
+        self.state.lock().unwrap().outcome = Some(outcome);
+        self.changed.notify_all();
+    }
+
+    /// Set once nobody wants the model any more.
+    pub fn cancelled(&self) -> &AtomicBool {
+        &self.cancelled
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+}
+
+impl ModelHandle {
+    /// As long as one of its seats is taken, a model goes on loading. Once all have been left, it is given up, and takes nobody
+    /// any more.
+    pub fn take(opening: &Arc<ModelLoader>) -> Option<Self> {
+        static STREAMS: AtomicU64 = AtomicU64::new(0);
+        let mut state = opening.state.lock().unwrap();
+        if opening.is_cancelled() {
+            return None;
+        }
+        state.seats += 1;
+        let (flushing, left) = Default::default();
+        Some(ModelHandle { opening: opening.clone(), stream: STREAMS.fetch_add(1, Ordering::Relaxed), flushing, left })
+    }
+
+    pub fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    /// The model, if it is loaded.
+    pub fn batcher(&self) -> Option<Arc<Batcher>> {
+        self.opening.state.lock().unwrap().outcome.as_ref()?.as_ref().ok().cloned()
+    }
+
+    /// Waits for the model.
+    pub fn wait(&self) -> Result<Arc<Batcher>, NoModel> {
+        let may_not_wait = || self.flushing.load(Ordering::Relaxed) || self.left.load(Ordering::Relaxed);
+        let state = self.opening.state.lock().unwrap();
+        let waiting = |state: &mut State| state.outcome.is_none() && !may_not_wait();
+        let state = self.opening.changed.wait_while(state, waiting).unwrap();
+        match &state.outcome {
+            _ if may_not_wait() => Err(NoModel::Flushing),
+            Some(outcome) => outcome.clone().map_err(NoModel::Failed),
+            None => Err(NoModel::Flushing),
+        }
+    }
+
+    /// Between flush-start and flush-stop nobody may wait, for the model or for outputs.
+    pub fn set_flushing(&self, flushing: bool) {
+        self.change(&self.flushing, flushing);
+    }
+
+    /// The element wants the model no more. Frames of it that wait for their outputs get none.
+    pub fn leave(&self) {
+        self.change(&self.left, true);
+    }
+
+    /// Sets one of the flags that end waiting.
+    fn change(&self, flag: &AtomicBool, value: bool) {
+        // Under the lock, or who is about to wait would miss it.
+        let mut state = self.opening.state.lock().unwrap();
+        let was = flag.swap(value, Ordering::Relaxed);
+        if std::ptr::eq(flag, &self.left) && !was {
+            state.seats -= 1;
+            self.opening.cancelled.store(state.seats == 0, Ordering::Relaxed);
+        }
+        let batcher = state.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok()).cloned();
+        drop(state);
+        self.opening.changed.notify_all();
+        if let Some(batcher) = batcher.filter(|_| value) {
+            batcher.leave(self.stream);
+        }
+    }
+}
+
+impl Drop for ModelHandle {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::backends::ModelInstance;
+    use crate::core::error::{ErrorKind, Result as CrateResult};
+    use crate::core::tensor::Tensors;
+
+    struct Nothing;
+
+    impl ModelInstance for Nothing {
+        fn run(&mut self, _pictures: &[Arc<Tensors>]) -> CrateResult<Vec<Tensors>> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn loaded() -> Result<Arc<Batcher>, Error> {
+        Ok(Arc::new(Batcher::new(Box::new(Nothing), 1, Duration::ZERO)))
+    }
+
+    fn failed() -> Result<Arc<Batcher>, Error> {
+        Err(Error::new(ErrorKind::Model, "It is broken"))
+    }
+
+    fn seats<const N: usize>() -> [ModelHandle; N] {
+        let opening = Arc::default();
+        std::array::from_fn(|_| ModelHandle::take(&opening).expect("somebody is there"))
+    }
+
+    /// `model`, `flushing` or the error.
+    fn end(seat: &ModelHandle) -> String {
+        match seat.wait() {
+            Ok(_) => "model".into(),
+            Err(NoModel::Flushing) => "flushing".into(),
+            Err(NoModel::Failed(error)) => error.message(),
+        }
+    }
+
+    #[test]
+    fn all_seats_get_the_model_until_they_leave() {
+        let [one, other] = seats();
+        one.opening.finish(loaded());
+        assert_eq!([end(&one), end(&other)], ["model"; 2]);
+        assert_ne!(one.stream(), other.stream());
+        one.leave();
+        assert_eq!([end(&one), end(&other)], ["flushing", "model"]);
+        assert!(!one.opening.is_cancelled());
+        one.leave(); // again
+        assert!(!one.opening.is_cancelled());
+        let third = ModelHandle::take(&one.opening).unwrap();
+        drop(other);
+        assert_eq!(end(&third), "model");
+        drop(third);
+        assert!(one.opening.is_cancelled() && ModelHandle::take(&one.opening).is_none(), "nobody is left");
+    }
+
+    #[test]
+    fn a_failure_stays() {
+        let [one, other] = seats();
+        one.opening.finish(failed());
+        assert_eq!([end(&one), end(&one), end(&other)], ["It is broken."; 3]);
+    }
+
+    #[test]
+    fn a_flush_ends_the_wait_until_it_stops() {
+        let [one, other] = seats();
+        one.set_flushing(true);
+        assert_eq!(end(&one), "flushing");
+        one.set_flushing(false);
+        one.opening.finish(loaded());
+        assert_eq!([end(&one), end(&other)], ["model"; 2]);
+    }
+
+    #[test]
+    fn each_change_wakes_who_waits() {
+        let changes: [(fn(&ModelHandle), _); 4] = [
+            (|seat| seat.opening.finish(loaded()), "model"),
+            (|seat| seat.opening.finish(failed()), "It is broken."),
+            (|seat| seat.set_flushing(true), "flushing"),
+            (ModelHandle::leave, "flushing"),
+        ];
+        for (change, expected) in changes {
+            let [seat] = seats().map(Arc::new);
+            let waiting = thread::spawn({
+                let seat = seat.clone();
+                move || end(&seat)
+            });
+            thread::sleep(Duration::from_millis(20)); // most likely it waits by now
+            change(&seat);
+            assert_eq!(waiting.join().unwrap(), expected);
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! Runs of an engine, one at a time and in order, on tensors in GPU memory. Nothing here waits for the GPU once it is open.
+
+use std::ffi::c_void;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use super::recordings::GraphCache;
+use super::{GraphMode, with_rows};
+use crate::backends::tensorrt::engine::{self, Engine, TensorBinding};
+use crate::backends::tensorrt::interfaces;
+use crate::backends::{LoadContext, LoadRequest, ModelInstance, check_rows};
+use crate::core::cuda::driver::{Context, Fence, Stream};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::memory::{BatchPool, DeviceBlock, DevicePool};
+use crate::core::tensor::{Dims, Tensor, TensorDesc, Tensors};
+use crate::image::transform::InputSpec;
+use crate::model::ModelInfo;
+
+/// An engine with all that its runs want.
+pub struct TrtExecutor {
+    /// Others may queue what is done with the outputs here.
+    stream: Arc<Stream>,
+    /// Passed when the last run is done, where that was queued for a caller's stream.
+    elsewhere: Option<Fence>,
+    /// Where runs are recorded, for what others queue meanwhile must not be.
+    recorder: Stream,
+    recorded: Option<GraphCache>,
+    /// Why a run could not be recorded, until somebody is told.
+    refused: Option<Error>,
+    context: engine::Context,
+    pool: DevicePool,
+    /// The tensors of a run, in the order of the pictures and the outputs.
+    addresses: Vec<u64>,
+    /// Which of the engine's inputs takes the pictures, and what each of them is.
+    image: TensorBinding,
+    wanted: TensorDesc,
+    /// The fewest and the most pictures of a run, and how many the context was told.
+    rows: RangeInclusive<usize>,
+    told: usize,
+    /// As large as a full batch makes them.
+    outputs: Vec<(TensorBinding, TensorDesc)>,
+    /// What goes in beside the pictures; the context has their addresses.
+    side_inputs: Vec<(TensorBinding, Dims, DeviceBlock)>,
+    /// Where pictures are brought together that do not lie so. One will do: the next batch is copied behind the run that
+    /// reads this one.
+    gathered: Option<DeviceBlock>,
+}
+
+impl TrtExecutor {
+    /// Prepares an engine for the pictures of a plan, and records its first runs.
+    pub fn open(
+        plan: &LoadRequest,
+        engine: &Arc<Engine>,
+        cuda: &Context,
+        loading: &LoadContext,
+        what: &str,
+    ) -> Result<Self> {
+        let options = &plan.options;
+        let mut backend = TrtExecutor::prepare(plan.model(), &plan.spec, plan.batch, engine.clone(), cuda)
+            .map_err(|error| error.about(what))?;
+        match backend.try_recording(options.graphs, loading) {
+            Err(error) if options.graphs == GraphMode::On => {
+                Err(error.about(what).remedy("Set cuda-graph=auto, which then runs it without"))
+            }
+            // It runs all the same, only less fast.
+            Err(error) => {
+                interfaces::log(interfaces::Level::Warning, &format!("{what} as a CUDA graph: {}", error.as_clause()));
+                Ok(backend)
+            }
+            Ok(()) => Ok(backend),
+        }
+    }
+
+    fn prepare(model: &ModelInfo, spec: &InputSpec, batch: usize, engine: Arc<Engine>, cuda: &Context) -> Result<Self> {
+        let stream = if batch == 1 { Stream::new(cuda) } else { Stream::of_batches(cuda) };
+        let (stream, pool) = (Arc::new(stream?), DevicePool::new(cuda));
+        let mut context = engine.context()?;
+        let image = input(&engine, &spec.desc)?.clone();
+        let full = with_rows(&spec.desc.dims, batch);
+        let profile =
+            engine.profile_for(&image, &full).ok_or_else(|| no_profile(&engine, &image, &spec.desc, batch))?;
+        if !image.desc.dims.is_static() {
+            context.use_profile(profile, &stream)?;
+        }
+        let fewest = engine.profile(&image, profile).and_then(|[least, ..]| usize::try_from(least[0]).ok());
+        context.set_input(&image, &full)?;
+        let mut side_inputs = Vec::new();
+        for side in model.side_inputs(spec, batch)?.iter().flatten() {
+            let io = input(&engine, side.desc())?;
+            let bytes = side.bytes().expect("side inputs are made on the host");
+            let mut block = pool.take(bytes.len())?;
+            block.write(bytes)?;
+            context.set_input(io, &side.desc().dims)?;
+            // SAFETY: the block is large enough, and stays as long as the context.
+            unsafe { context.set_address(io, block.address()) }?;
+            side_inputs.push((io.clone(), side.desc().dims.clone(), block));
+        }
+        let outputs = engine.outputs().iter().map(|io| {
+            let desc = TensorDesc { dims: context.output_dims(io)?, ..io.desc.clone() };
+            check_rows(&desc, batch)?;
+            Ok((io.clone(), desc))
+        });
+        let outputs = outputs.collect::<Result<_>>()?;
+        let mut backend = TrtExecutor {
+            context,
+            stream,
+            elsewhere: None,
+            recorder: Stream::new(cuda)?,
+            recorded: None,
+            refused: None,
+            pool,
+            addresses: Vec::new(),
+            image,
+            wanted: spec.desc.clone(),
+            rows: fewest.unwrap_or(batch).clamp(1, batch)..=batch,
+            told: batch,
+            outputs,
+            side_inputs,
+            gathered: None,
+        };
+        // Kernels are loaded at their first use; and what fails should fail before the first frame.
+        let zeros = backend.zeros(&BatchPool::new(cuda, backend.picture_bytes(), batch))?;
+        backend.run_to_end(&zeros[..1])?;
+        backend.run_to_end(&zeros)?;
+        Ok(backend)
+    }
+
+    fn picture_bytes(&self) -> usize {
+        self.wanted.bytes().expect("the specification has fixed dimensions")
+    }
+
+    /// A batch to try out the engine with.
+    fn zeros(&self, slots: &BatchPool) -> Result<Vec<Arc<Tensors>>> {
+        let picture = |_| {
+            let mut block = slots.take()?;
+            block.write(&vec![0; slots.bytes()])?;
+            Ok(Arc::new(Tensors::new(vec![Tensor::on_device(self.wanted.clone(), block)], None, None)))
+        };
+        (0..*self.rows.end()).map(picture).collect()
+    }
+
+    /// Runs, and waits until it is done.
+    fn run_to_end(&mut self, pictures: &[Arc<Tensors>]) -> Result<()> {
+        self.run(pictures)?.into_iter().try_for_each(|outputs| outputs.into_ready().map(drop))
+    }
+
+    /// Records a run, and runs what was recorded: what cannot be recorded shows now, and not at some frame. Recording takes
+    /// milliseconds, so where it is known where pictures will lie, that is done for as many batches as are mostly under way.
+    fn try_recording(&mut self, graphs: GraphMode, loading: &LoadContext) -> Result<()> {
+        if graphs == GraphMode::Off {
+            return Ok(());
+        }
+        self.recorded = Some(GraphCache::default());
+        let tried = self.record_places(loading);
+        if tried.is_err() {
+            self.recorded = None;
+        }
+        tried
+    }
+
+    fn record_places(&mut self, loading: &LoadContext) -> Result<()> {
+        let batch = *self.rows.end();
+        let own = BatchPool::new(self.stream.context(), self.picture_bytes(), batch);
+        let zeros = self.zeros(&own)?;
+        self.run_recorded(&zeros)?;
+        // Batches differ in their rows, and soon come to lie where others lay.
+        if batch == 1
+            && let Some(recorded) = &mut self.recorded
+        {
+            let memory = zeros[0][0].device().expect("it was made there");
+            recorded.share(&self.addresses, memory.again());
+            if loading.lanes > 1 {
+                recorded.record_no_more();
+                return Ok(());
+            }
+        }
+        let batches = if batch == 1 { 4 } else { 2 };
+        let zeros = loading.slots.into_iter().flat_map(|slots| (0..batches).map(|_| self.zeros(slots)));
+        let zeros = zeros.collect::<Result<Vec<_>>>()?;
+        zeros.iter().try_for_each(|batch| self.run_recorded(batch))
+    }
+
+    /// The first run is seen, the second one recorded, the third one launched.
+    fn run_recorded(&mut self, pictures: &[Arc<Tensors>]) -> Result<()> {
+        (0..3).try_for_each(|_| {
+            self.run_to_end(pictures)?;
+            self.refused.take().map_or(Ok(()), Err)
+        })
+    }
+
+    /// Prepares for runs on that many pictures.
+    fn tell(&mut self, rows: usize) -> Result<()> {
+        if self.told != rows {
+            // What was recorded may read dimensions that TensorRT keeps on the GPU, and is about to change.
+            self.recorded = self.recorded.take().map(|_| GraphCache::after_a_change());
+            self.context.set_input(&self.image, &with_rows(&self.wanted.dims, rows))?;
+            for (io, dims, _) in &self.side_inputs {
+                self.context.set_input(io, &with_rows(dims, rows))?;
+            }
+            self.told = rows;
+        }
+        Ok(())
+    }
+
+    /// Queues a run on the tensors of `addresses`; `blocks` are those of the outputs, if they are ours.
+    ///
+    /// # Safety
+    /// They have the sizes that they should, and stay until the run is done.
+    unsafe fn start(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
+        self.elsewhere.take().map_or(Ok(()), |last| self.stream.wait(&last))?;
+        // SAFETY: what was recorded works on these addresses; the rest says the caller.
+        match self.recorded.as_mut().and_then(|runs| runs.next(&self.addresses)) {
+            Some(graph) => unsafe { graph.launch(&self.stream) },
+            None => unsafe { self.enqueue(blocks) },
+        }
+    }
+
+    /// The same for a caller's stream, behind and before whatever else is there. A recorded run is queued right on it: two events
+    /// and two waits between streams are microseconds.
+    ///
+    /// # Safety
+    /// As for [`TrtExecutor::start`]; the stream is of our context, and alive.
+    unsafe fn start_on(&mut self, callers: *mut c_void) -> Result<Fence> {
+        let TrtExecutor { stream, elsewhere, recorded, addresses, .. } = self;
+        // Runs share the memory that they work in.
+        let last = elsewhere.clone().map_or_else(|| stream.record(), Ok)?;
+        // SAFETY: as above.
+        unsafe {
+            stream.context().hold(callers, &last)?;
+            match recorded.as_mut().and_then(|runs| runs.next(addresses)) {
+                Some(graph) => graph.launch_on(callers)?,
+                None => {
+                    stream.wait_for(callers)?;
+                    self.enqueue(&[])?;
+                    self.stream.context().hold(callers, &self.stream.record()?)?;
+                }
+            }
+            let done = self.stream.context().fence_on(callers)?;
+            self.elsewhere = Some(done.clone());
+            Ok(done)
+        }
+    }
+
+    /// Queues a run that has no recording, and makes one where that is due.
+    ///
+    /// # Safety
+    /// As for [`TrtExecutor::start`].
+    unsafe fn enqueue(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
+        let TrtExecutor { stream, recorder, recorded, refused, context, addresses, image, outputs, .. } = self;
+        if let Some(error) = refused.take() {
+            let what = format!("Runs are no longer recorded as CUDA graphs: {}", error.as_clause());
+            interfaces::log(interfaces::Level::Warning, &what);
+        }
+        // SAFETY: `prepare` gave all inputs their dimensions; the rest says the caller.
+        unsafe {
+            let to_record = recorded.as_mut().is_some_and(|runs| runs.note(addresses, blocks));
+            if !to_record && let Some(done) = recorded.as_mut().and_then(|runs| runs.launch_common(addresses, stream)) {
+                return done;
+            }
+            let tensors = [&*image].into_iter().chain(outputs.iter().map(|(io, _)| io));
+            tensors.zip(&*addresses).try_for_each(|(io, &address)| context.set_address(io, address))?;
+            context.enqueue(stream)?;
+            let Some(runs) = recorded.as_mut().filter(|_| to_record) else { return Ok(()) };
+            if let Err(error) = runs.record(addresses, context, recorder) {
+                // This run is queued all the same, and so can the next ones be.
+                *recorded = None;
+                *refused = Some(error);
+            }
+            Ok(())
+        }
+    }
+
+    /// The memory of a picture that can be run on.
+    fn memory<'a>(&self, picture: &'a Tensor) -> Result<&'a DeviceBlock> {
+        let device = self.stream.context().device();
+        let Some(memory) = picture.device().filter(|memory| memory.context().device() == device) else {
+            return Err(Error::new(
+                ErrorKind::WrongType,
+                "The tensor is not in the memory of the GPU that the model runs on",
+            )
+            .cause(format!("it is {picture:?}"))
+            .remedy("Set the same cuda-device-id on trtpreprocess and trtinfer"));
+        };
+        let desc = picture.desc();
+        if (desc.dtype, &desc.dims) != (self.wanted.dtype, &self.wanted.dims) {
+            return Err(Error::new(ErrorKind::WrongType, "The tensor does not fit the engine")
+                .cause(format!("it is {desc}, and the engine was prepared for {}", self.wanted))
+                .remedy("Leave the tensor-… properties of trtpreprocess unset, and set input-size on trtinfer"));
+        }
+        Ok(memory)
+    }
+
+    /// Where the pictures lie as one batch of so many rows, and the row of each. They are copied there unless they are parts of
+    /// one memory, in whatever order, as those from [`BatchPool`](crate::core::memory::Slots) mostly are.
+    fn bring_together(&mut self, pictures: &[&DeviceBlock], rows: usize) -> Result<(u64, Vec<usize>)> {
+        let size = self.picture_bytes();
+        let first = pictures.iter().map(|memory| memory.address()).min().unwrap_or_default();
+        let row = |memory: &&DeviceBlock| (memory.address() - first) as usize / size;
+        let mut seen = vec![false; rows];
+        let lie_together = pictures.len() == rows
+            && first.is_multiple_of(BatchPool::ALIGN as u64)
+            && pictures[0].context() == self.stream.context()
+            && pictures.iter().all(|memory| {
+                let row = row(memory);
+                memory.is_of_one_with(pictures[0])
+                    && memory.address() == first + (row * size) as u64
+                    && seen.get_mut(row).is_some_and(|seen| !std::mem::replace(seen, true))
+            });
+        if lie_together {
+            return Ok((first, pictures.iter().map(row).collect()));
+        }
+        let block = match &self.gathered {
+            Some(block) => block,
+            None => self.gathered.insert(self.pool.take(size * self.rows.end())?),
+        };
+        for (row, memory) in pictures.iter().enumerate() {
+            let from = (memory.context(), memory.address());
+            // SAFETY: both have the size of a picture; they stay until the outputs are dropped, and with `self`.
+            unsafe { self.stream.copy(from, block.address() + (row * size) as u64, size) }?;
+        }
+        Ok((block.address(), (0..pictures.len()).collect()))
+    }
+}
+
+/// The engine's input of that name and type.
+fn input<'a>(engine: &'a Engine, desc: &TensorDesc) -> Result<&'a TensorBinding> {
+    let found = engine.inputs().iter().find(|io| io.desc.name == desc.name);
+    found.filter(|io| io.desc.dtype == desc.dtype && desc.dims.fits(&io.desc.dims)).ok_or_else(|| {
+        let has = found.map_or("no such input".to_string(), |io| io.desc.to_string());
+        Error::new(ErrorKind::Model, "The engine does not fit its model")
+            .cause(format!("it has {has}, and the model {desc}"))
+            .remedy("Delete the engine, or build it again")
+    })
+}
+
+fn no_profile(engine: &Engine, image: &TensorBinding, wanted: &TensorDesc, batch: usize) -> Error {
+    let ranges: Vec<String> = (0..engine.profiles())
+        .filter_map(|profile| engine.profile(image, profile))
+        .map(|[least, _, most]| format!("{least} to {most}"))
+        .collect();
+    let wanted = TensorDesc { dims: with_rows(&wanted.dims, batch), ..wanted.clone() };
+    Error::new(ErrorKind::Settings, format!("The engine does not take an input of {wanted}"))
+        .cause(format!("it was built for {}", ranges.join(", and ")))
+        .remedy("Set batch-size and input-size to what is in that range, or build the engine for it")
+}
+
+impl Drop for TrtExecutor {
+    fn drop(&mut self) {
+        // Runs use what is about to be freed.
+        let _ = self.elsewhere.take().map_or(Ok(()), |last| last.wait());
+        let _ = self.stream.synchronize();
+    }
+}
+
+impl ModelInstance for TrtExecutor {
+    fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
+        let memories = pictures.iter().map(|picture| self.memory(&picture[0])).collect::<Result<Vec<_>>>()?;
+        let rows = pictures.len().max(*self.rows.start());
+        self.tell(rows)?;
+        pictures.iter().filter_map(|picture| picture.ready()).try_for_each(|ready| self.stream.wait(ready))?;
+        let begin = self.stream.begin_timing();
+        let (address, row_of) = self.bring_together(&memories, rows)?;
+        let one = |(_, full): &(TensorBinding, TensorDesc)| match *self.rows.end() {
+            1 => full.clone(),
+            _ => TensorDesc { dims: with_rows(&full.dims, rows), ..full.clone() },
+        };
+        let descs: Vec<TensorDesc> = self.outputs.iter().map(one).collect();
+        let take = |desc: &TensorDesc| self.pool.take(desc.bytes().expect("checked by output_dims"));
+        let blocks = match self.recorded.as_mut().and_then(|recorded| recorded.outputs(address)) {
+            Some(blocks) => blocks,
+            None => descs.iter().map(take).collect::<Result<_>>()?,
+        };
+        self.addresses.clear();
+        self.addresses.push(address);
+        self.addresses.extend(blocks.iter().map(DeviceBlock::address));
+        // SAFETY: the pictures' sizes were just checked, and they stay until the outputs are dropped, which keep them; their
+        // blocks are large enough, and return to the pool when they are dropped, after their fence.
+        if let Err(error) = unsafe { self.start(&blocks) } {
+            let _ = self.stream.synchronize(); // nobody waits for the copies
+            return Err(error);
+        }
+        self.stream.end_timing(begin);
+        let ready = self.stream.record()?;
+        let tensors: Vec<Tensor> =
+            descs.into_iter().zip(blocks).map(|(desc, block)| Tensor::on_device(desc, block)).collect();
+        if *self.rows.end() == 1 {
+            let outputs = Tensors::new(tensors, Some(ready), Some(pictures[0].clone()));
+            return Ok(vec![outputs.on(self.stream.clone())]);
+        }
+        // What is done with the pictures of a batch is done side by side, so not here.
+        let frame = |(picture, &row): (&Arc<Tensors>, &usize)| {
+            let rows = tensors.iter().map(|tensor| tensor.row(row)).collect();
+            Tensors::new(rows, Some(ready.clone()), Some(picture.clone()))
+        };
+        Ok(pictures.iter().zip(&row_of).map(frame).collect())
+    }
+
+    unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
+        self.tell(1)?;
+        self.addresses.clear();
+        self.addresses.push(picture);
+        self.addresses.extend_from_slice(outputs);
+        // SAFETY: as the caller says.
+        unsafe {
+            match stream {
+                Some(stream) => self.start_on(stream),
+                None => self.start(&[]).and_then(|()| self.stream.record()),
+            }
+        }
+    }
+
+    fn working_bytes(&self) -> u64 {
+        let tensors = self.pool.bytes() + self.recorded.as_ref().map_or(0, GraphCache::bytes);
+        self.context.engine().device_memory() + tensors as u64
+    }
+}

@@ -1,0 +1,148 @@
+//! Runs of an engine that were recorded as CUDA graphs, each with the addresses of its tensors.
+//!
+//! Tensors come from pools that hand out the same few blocks again and again, so a pipeline soon runs on recordings only. A
+//! recording costs as much as ten runs or more: it is made when addresses come for the second time, and kept as long as they come
+//! at all. Each keeps the blocks that its outputs go into, so that there is one for each place of a picture, and not for each pair
+//! of places that pools come to.
+//!
+//! Other runs go through a [`StagedGraph`] one, if there is one: copies on the GPU are microseconds, and a hundred kernels queued one
+//! by one are a hundred. Where any of several contexts may get a picture, all do, for each would have to record each place while
+//! frames wait.
+
+use crate::backends::tensorrt::engine::Context;
+use crate::backends::tensorrt::interfaces;
+use crate::core::cuda::driver::Stream;
+use crate::core::cuda::graph::Graph;
+use crate::core::error::Result;
+use crate::core::memory::DeviceBlock;
+
+/// More pictures than are under way in a stream; where they never lie in the same place again, this many are kept for nothing.
+const MOST: usize = 16;
+
+/// Where more than that are under way, what has come within so many runs stays, and others get no recording of their own:
+/// each would only take the place of another. Places come in no order, so one may well stay away for a while.
+const RECENT: u64 = 64 * MOST as u64;
+
+#[derive(Default)]
+pub struct GraphCache {
+    runs: Vec<Run>,
+    common: Option<StagedGraph>,
+    /// Runs so far, recorded or not.
+    count: u64,
+    /// How many of them are left alone.
+    first: u64,
+}
+
+struct Run {
+    /// The picture's, then those of the outputs.
+    addresses: Vec<u64>,
+    /// Of the outputs; none where they are the caller's.
+    outputs: Vec<DeviceBlock>,
+    /// `None` where the addresses came once.
+    graph: Option<Graph>,
+    /// Which of all runs was the last one with these addresses.
+    last: u64,
+}
+
+/// A recorded run on tensors of its own. One does for all: what is queued next is copied in behind the run that reads it.
+struct StagedGraph {
+    picture: DeviceBlock,
+    outputs: Vec<DeviceBlock>,
+    graph: Graph,
+}
+
+impl GraphCache {
+    /// Makes the run that was recorded with these addresses the common one; `picture` is where its picture lies.
+    pub fn share(&mut self, addresses: &[u64], picture: DeviceBlock) {
+        let Some(at) = self.runs.iter().position(|run| run.addresses == addresses && run.graph.is_some()) else {
+            return;
+        };
+        let Run { outputs, graph, .. } = self.runs.swap_remove(at);
+        self.common = graph.map(|graph| StagedGraph { picture, outputs, graph });
+    }
+
+    /// What is allocated here.
+    pub fn bytes(&self) -> usize {
+        self.common.as_ref().map_or(0, |common| common.picture.bytes())
+    }
+
+    /// From now on whatever is not recorded yet goes through the common one.
+    pub fn record_no_more(&mut self) {
+        self.first = u64::MAX;
+    }
+
+    /// For runs that are no longer what they were, and may soon be something else again: the next few are not recorded.
+    pub fn after_a_change() -> Self {
+        GraphCache { first: 16, ..GraphCache::default() }
+    }
+
+    /// Where the outputs of a picture went before, if nobody uses them any more.
+    pub fn outputs(&mut self, picture: u64) -> Option<Vec<DeviceBlock>> {
+        let mut known = self.runs.iter_mut().filter(|run| run.addresses[0] == picture && !run.outputs.is_empty());
+        let free =
+            known.find_map(|run| run.outputs.iter_mut().all(DeviceBlock::is_only_one).then_some(&run.outputs))?;
+        Some(free.iter().map(DeviceBlock::again).collect())
+    }
+
+    /// What the next run is, if it was recorded with these addresses.
+    pub fn next(&mut self, addresses: &[u64]) -> Option<&mut Graph> {
+        self.count += 1;
+        let run = self.runs.iter_mut().find(|run| run.addresses == addresses)?;
+        run.last = self.count;
+        run.graph.as_mut()
+    }
+
+    /// Queues the common run on these addresses, if there is one.
+    ///
+    /// # Safety
+    /// They have the sizes of its own, and stay until the run is done.
+    pub unsafe fn launch_common(&mut self, addresses: &[u64], stream: &Stream) -> Option<Result<()>> {
+        let StagedGraph { picture, outputs, graph } = self.common.as_mut()?;
+        let context = stream.context();
+        // SAFETY: the blocks stay with the graph, whose last run is queued before; the rest says the caller.
+        let mut queue = || unsafe {
+            stream.copy((context, addresses[0]), picture.address(), picture.bytes())?;
+            graph.launch(stream)?;
+            let mut both = outputs.iter().zip(&addresses[1..]);
+            both.try_for_each(|(from, &to)| stream.copy((context, from.address()), to, from.bytes()))
+        };
+        Some(queue())
+    }
+
+    /// Whether the run with these addresses, which has no recording, is to have one: they came before. `outputs` are blocks to be
+    /// kept for when they come again.
+    pub fn note(&mut self, addresses: &[u64], outputs: &[DeviceBlock]) -> bool {
+        if self.runs.iter().any(|run| run.addresses == addresses) {
+            return true;
+        }
+        if self.count <= self.first {
+            return false;
+        }
+        if self.runs.len() >= MOST {
+            let (oldest, run) = self.runs.iter().enumerate().min_by_key(|(_, run)| run.last).expect("there are some");
+            if self.count - run.last < RECENT {
+                return false;
+            }
+            self.runs.swap_remove(oldest); // what is queued of it runs on, though it is destroyed
+        }
+        let outputs = outputs.iter().map(DeviceBlock::again).collect();
+        self.runs.push(Run { addresses: addresses.to_vec(), outputs, graph: None, last: self.count });
+        false
+    }
+
+    /// Records a run with these addresses, which [`GraphCache::note`] said yes to, and the context has.
+    ///
+    /// # Safety
+    /// As for [`Context::record`].
+    pub unsafe fn record(&mut self, addresses: &[u64], context: &mut Context, stream: &Stream) -> Result<()> {
+        let Some(run) = self.runs.iter_mut().find(|run| run.addresses == addresses) else { return Ok(()) };
+        // SAFETY: as the caller says.
+        run.graph = Some(unsafe { context.record(stream) }?);
+        let count = self.runs.iter().filter(|run| run.graph.is_some()).count();
+        interfaces::log(
+            interfaces::Level::Info,
+            &format!("a run is recorded as a CUDA graph, the {count}. of this model"),
+        );
+        Ok(())
+    }
+}

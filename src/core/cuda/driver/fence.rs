@@ -1,0 +1,279 @@
+//! When GPU work is done, and how long it took.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cudarc::driver::{result, sys};
+
+use super::{Check, Context};
+use crate::core::error::Result;
+use crate::gst::stats;
+
+/// What takes longer is slept through: an interrupt wakes 0.1 to 0.2 ms late, which is nothing then, and naps would take more of
+/// the CPU.
+const LONG: Duration = Duration::from_millis(2);
+
+/// An event of CUDA, as it lies in a context's pool.
+pub(super) struct Event {
+    pub(super) raw: sys::CUevent,
+    kind: EventKind,
+}
+
+/// What an event is for, as CUDA's flags.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub(super) enum EventKind {
+    /// To order work, and to look whether it is done.
+    TensorLayout = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32,
+    /// To sleep until work is done. Each one interrupts the host, waited for or not: when all were such, 16 streams lost a tenth
+    /// of their frames by it.
+    Await = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32,
+    /// To take the time.
+    Time = sys::CUevent_flags::CU_EVENT_DEFAULT as u32,
+}
+
+// SAFETY: CUDA events may be used by any thread.
+unsafe impl Send for Event {}
+unsafe impl Sync for Event {}
+
+impl Context {
+    /// The fence that is passed once all is done that was queued so far on a stream that somebody else made; NULL is the
+    /// default one.
+    ///
+    /// # Safety
+    /// `stream` is a stream of this context and alive.
+    pub unsafe fn fence_on(&self, stream: *mut c_void) -> Result<Fence> {
+        // SAFETY: as the caller says.
+        unsafe { self.record(EventKind::TensorLayout, stream) }.map(|event| Fence(Arc::new(event)))
+    }
+
+    /// The same for who is about to wait on the host, and has waited for such work before.
+    ///
+    /// # Safety
+    /// As for [`Context::fence_on`].
+    pub(super) unsafe fn awaited_on(&self, stream: *mut c_void, patience: &WaitHistory) -> Result<Fence> {
+        let kind = if patience.longest() > LONG { EventKind::Await } else { EventKind::TensorLayout };
+        // SAFETY: as the caller says.
+        unsafe { self.record(kind, stream) }.map(|event| Fence(Arc::new(event)))
+    }
+
+    /// What is queued after this on a stream that somebody else made starts only once the fence is passed.
+    ///
+    /// # Safety
+    /// `stream` is a stream of this context and alive.
+    pub unsafe fn hold(&self, stream: *mut c_void, fence: &Fence) -> Result<()> {
+        let _entered = self.enter()?;
+        // SAFETY: as the caller says; the event is alive. That it may be recorded anew before the stream gets there is no
+        // matter: the stream waits for what it stood for at this call.
+        unsafe {
+            result::stream::wait_event(stream.cast(), fence.0.event.raw, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+        }
+        .or_fail("Cannot order GPU work")
+    }
+
+    /// Marks a point whose time will be known.
+    ///
+    /// # Safety
+    /// `stream` is a stream of this context and alive.
+    pub(super) unsafe fn mark(&self, stream: *mut c_void) -> Result<TimedEvent> {
+        // SAFETY: as the caller says.
+        unsafe { self.record(EventKind::Time, stream) }.map(TimedEvent)
+    }
+
+    /// # Safety
+    /// `stream` is a stream of this context and alive.
+    unsafe fn record(&self, kind: EventKind, stream: *mut c_void) -> Result<Recorded> {
+        let recorded = Recorded { event: self.event(kind)?, context: self.clone() };
+        let _entered = self.enter()?;
+        // SAFETY: the event is of this context and nobody else's; the stream is as the caller says.
+        unsafe { result::event::record(recorded.event.raw, stream.cast()) }.or_fail("Cannot mark GPU work")?;
+        Ok(recorded)
+    }
+
+    fn event(&self, kind: EventKind) -> Result<Event> {
+        if let Some(event) = self.0.events.lock().unwrap().entry(kind).or_default().pop() {
+            return Ok(event);
+        }
+        let _entered = self.enter()?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: writes a handle.
+        unsafe { sys::cuEventCreate(&mut raw, kind as u32) }.result().or_fail("Cannot make a CUDA event")?;
+        Ok(Event { raw, kind })
+    }
+}
+
+/// A point in a stream: passed once everything queued before it is done.
+#[derive(Clone)]
+pub struct Fence(Arc<Recorded>);
+
+/// An event in use; goes back to its context when dropped.
+struct Recorded {
+    context: Context,
+    event: Event,
+}
+
+impl Fence {
+    pub fn is_passed(&self) -> bool {
+        let Ok(_entered) = self.0.context.enter() else { return true };
+        // SAFETY: the event is alive and was recorded.
+        !matches!(unsafe { sys::cuEventQuery(self.0.event.raw) }, sys::CUresult::CUDA_ERROR_NOT_READY)
+    }
+
+    /// Waits on the host.
+    ///
+    /// # Errors
+    /// `Run`, also for work queued earlier that failed only now.
+    pub fn wait(&self) -> Result<()> {
+        self.wait_again(&mut WaitHistory::default())
+    }
+
+    /// The same for who waits for such work again and again.
+    ///
+    /// # Errors
+    /// As [`Fence::wait`].
+    pub fn wait_again(&self, patience: &mut WaitHistory) -> Result<()> {
+        let begun = Instant::now();
+        let outcome = stats::waiting(|| self.pass(begun, patience));
+        patience.waited(begun.elapsed());
+        outcome
+    }
+
+    /// Does not spin for long: with a stream per core, that would leave nothing for decoders and encoders.
+    fn pass(&self, begun: Instant, patience: &WaitHistory) -> Result<()> {
+        /// Falling asleep and waking up takes most of that, so what never takes longer is waited for awake.
+        const SHORT: Duration = Duration::from_micros(80);
+        let event = &self.0.event;
+        let _entered = self.0.context.enter()?;
+        loop {
+            // SAFETY: the event is alive and was recorded.
+            match unsafe { sys::cuEventQuery(event.raw) } {
+                sys::CUresult::CUDA_ERROR_NOT_READY => {}
+                outcome => return outcome.result().or_fail("GPU work failed"),
+            }
+            let waited = begun.elapsed();
+            if waited.max(patience.longest()) < SHORT {
+                std::hint::spin_loop();
+            } else if event.kind == EventKind::Await {
+                // SAFETY: as above.
+                return unsafe { sys::cuEventSynchronize(event.raw) }.result().or_fail("GPU work failed");
+            } else {
+                nap(next_look(waited, patience.shortest()));
+            }
+        }
+    }
+}
+
+/// How long after a wait has lasted so long to look again: first shortly before the end, if that can be foretold, and then after ever
+/// longer naps.
+fn next_look(waited: Duration, expected: Duration) -> Duration {
+    const NAPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_millis(1)];
+    match expected.checked_sub(waited) {
+        Some(left) if left > 6 * NAPS[0] => left * 7 / 8,
+        _ => (waited / 16).clamp(NAPS[0], NAPS[1]),
+    }
+}
+
+/// Sleeps as long as that. Linux lets other timers have 50 µs more, to wake up for several at once.
+fn nap(time: Duration) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: a number that the thread has.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1);
+    }
+    thread::sleep(time);
+    #[cfg(target_os = "linux")]
+    // SAFETY: as above; 0 is the one that it began with.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 0);
+    }
+}
+
+/// How long somebody's waits last, which says whether to sleep through the next one.
+#[derive(Default)]
+pub struct WaitHistory {
+    last: [Duration; 4],
+}
+
+impl WaitHistory {
+    fn longest(&self) -> Duration {
+        self.last.into_iter().max().unwrap_or_default()
+    }
+
+    fn shortest(&self) -> Duration {
+        self.last.into_iter().min().unwrap_or_default()
+    }
+
+    fn waited(&mut self, time: Duration) {
+        self.last.rotate_left(1);
+        self.last[3] = time;
+    }
+}
+
+impl fmt::Debug for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_passed() { "Fence(passed)" } else { "Fence(pending)" })
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        let Event { raw, kind } = self.event;
+        self.context.0.events.lock().unwrap().entry(kind).or_default().push(Event { raw, kind });
+    }
+}
+
+/// An event that knows when it was passed.
+pub struct TimedEvent(Recorded);
+
+/// How long the GPU took for something, once it is done.
+pub struct Timing {
+    pub(super) begin: TimedEvent,
+    pub(super) end: TimedEvent,
+}
+
+impl Timing {
+    /// `None` where it is not done yet, or never will be.
+    pub fn elapsed(&self) -> Option<Duration> {
+        let (begin, end) = (&self.begin.0, &self.end.0);
+        let _entered = end.context.enter().ok()?;
+        // SAFETY: both events are alive and were recorded.
+        let ms = unsafe { result::event::elapsed(begin.event.raw, end.event.raw) }.ok()?;
+        Some(Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn naps_end_shortly_before_what_is_waited_for() {
+        let micros = Duration::from_micros;
+        let naps = |expected, takes: u64| {
+            let mut looks = vec![0];
+            while looks.last().is_some_and(|&look| look < takes) {
+                let waited = looks[looks.len() - 1];
+                looks.push(waited + next_look(micros(waited), micros(expected)).as_micros() as u64);
+            }
+            looks
+        };
+        assert_eq!(naps(800, 800), [0, 700, 787, 836]);
+        assert_eq!(naps(800, 900), [0, 700, 787, 836, 888, 943]);
+        assert_eq!(naps(0, 40), [0, 10, 20, 30, 40], "nothing is known");
+        assert_eq!(next_look(Duration::from_secs(1), micros(800)), Duration::from_millis(1), "something hangs");
+    }
+
+    #[test]
+    fn the_last_waits_say_what_the_next_may_be() {
+        let mut patience = WaitHistory::default();
+        let longest = [4, 5, 4, 5, 90, 80, 70, 3, 60, 7, 8, 9].map(|time| {
+            patience.waited(Duration::from_millis(time));
+            patience.longest().as_millis()
+        });
+        assert_eq!(longest, [4, 5, 5, 5, 90, 90, 90, 90, 80, 70, 60, 60]);
+    }
+}

@@ -1,0 +1,330 @@
+//! Queues of GPU work.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr;
+use std::sync::{Arc, Weak};
+
+use cudarc::driver::{result, sys};
+
+use super::fence::{Fence, TimedEvent, Timing, WaitHistory};
+use super::{Check, Context, Function};
+use crate::core::error::Result;
+use crate::gst::stats;
+
+/// What a shared stream is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StreamRole {
+    /// Frames to tensors.
+    Preprocess,
+    /// Outputs to boxes, where that is not queued behind the model.
+    Boxes,
+    /// Boxes that the host found on frames.
+    Paint,
+}
+
+/// A queue of GPU work. Not ordered with the legacy default stream.
+pub struct Stream {
+    context: Context,
+    shared: Arc<RawStream>,
+}
+
+/// A stream of CUDA; gone with the last who shares it.
+pub(super) struct RawStream {
+    raw: sys::CUstream,
+    /// The priority that our kernels have on any stream.
+    ours: i32,
+    context: Context,
+}
+
+// SAFETY: CUDA streams may be used by any thread.
+unsafe impl Send for RawStream {}
+unsafe impl Sync for RawStream {}
+
+impl Drop for RawStream {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.context.enter() {
+            // SAFETY: the handle is ours, and not used after this.
+            let _ = unsafe { result::stream::destroy(self.raw) };
+        }
+    }
+}
+
+impl Stream {
+    /// A stream that nobody else queues on.
+    pub fn new(context: &Context) -> Result<Self> {
+        Stream::make(context, |(least, _)| least)
+    }
+
+    /// The same for work that fills a GPU, and goes before all other. A kernel of it waits for its last block, so what is let in
+    /// between takes more from it than its own time; and as each leaves some room at its end, our kernels do not wait for long.
+    pub fn of_batches(context: &Context) -> Result<Self> {
+        Stream::make(context, |(_, greatest)| greatest)
+    }
+
+    /// `priority` chooses one out of CUDA's range: between the least and the greatest, which is a lower number.
+    fn make(context: &Context, priority: impl FnOnce((i32, i32)) -> i32) -> Result<Self> {
+        const WHAT: &str = "Cannot make a CUDA stream";
+        let _entered = context.enter()?;
+        let (mut raw, mut least, mut greatest) = (ptr::null_mut(), 0, 0);
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: these write numbers and a handle.
+        unsafe {
+            sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest).result().or_fail(WHAT)?;
+            sys::cuStreamCreateWithPriority(&mut raw, flags, priority((least, greatest))).result().or_fail(WHAT)?;
+        }
+        let shared = Arc::new(RawStream { raw, ours: ours((least, greatest)), context: context.clone() });
+        Ok(Stream { context: context.clone(), shared })
+    }
+
+    /// A stream for such work, which is short, and goes before models that are run at the same time. The first
+    /// [`Stream::MOST_OF_A_PURPOSE`] of a context are alone on theirs; further ones share them, so a process with any number of
+    /// pipelines has so many, which is about what a GPU works on at once.
+    pub fn of(context: &Context, purpose: StreamRole) -> Result<Self> {
+        let mut streams = context.0.streams.lock().unwrap();
+        let known = streams.entry(purpose).or_default();
+        known.retain(|stream| stream.strong_count() > 0);
+        let shared = match known.len() < Stream::MOST_OF_A_PURPOSE {
+            true => None,
+            false => known.iter().min_by_key(|stream| stream.strong_count()).and_then(Weak::upgrade),
+        };
+        let stream = match shared {
+            Some(shared) => Stream { context: context.clone(), shared },
+            None => Stream::make(context, ours)?,
+        };
+        if !known.iter().any(|known| known.as_ptr() == Arc::as_ptr(&stream.shared)) {
+            known.push(Arc::downgrade(&stream.shared));
+        }
+        Ok(stream)
+    }
+
+    /// See [`Stream::of`].
+    pub const MOST_OF_A_PURPOSE: usize = 16;
+
+    fn handle(&self) -> sys::CUstream {
+        self.shared.raw
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// CUDA's own handle, for TensorRT.
+    pub fn raw(&self) -> *mut c_void {
+        self.handle().cast()
+    }
+
+    /// The fence that is passed once all that was queued so far is done.
+    pub fn record(&self) -> Result<Fence> {
+        // SAFETY: this stream's handle is alive.
+        unsafe { self.context.fence_on(self.raw()) }
+    }
+
+    /// The same for who is about to wait on the host, and has waited for such work before.
+    pub fn record_awaited(&self, patience: &WaitHistory) -> Result<Fence> {
+        // SAFETY: this stream's handle is alive.
+        unsafe { self.context.awaited_on(self.raw(), patience) }
+    }
+
+    /// Begins to take the GPU's time for what is queued from now on, if somebody [measures](stats::Stage) this thread's work.
+    /// That a time cannot be taken is no reason not to work.
+    pub fn begin_timing(&self) -> Option<TimedEvent> {
+        stats::is_measuring().then(|| self.mark().ok()).flatten()
+    }
+
+    /// Ends what [`Stream::begin_timing`] began.
+    pub fn end_timing(&self, begin: Option<TimedEvent>) {
+        if let Some(begin) = begin
+            && let Ok(end) = self.mark()
+        {
+            stats::measured(Timing { begin, end });
+        }
+    }
+
+    fn mark(&self) -> Result<TimedEvent> {
+        // SAFETY: this stream's handle is alive.
+        unsafe { self.context.mark(self.raw()) }
+    }
+
+    /// What is queued after this starts only once the fence is passed. The host does not wait.
+    pub fn wait(&self, fence: &Fence) -> Result<()> {
+        // SAFETY: this stream's handle is alive.
+        unsafe { self.context.hold(self.raw(), fence) }
+    }
+
+    /// As [`Stream::wait`], for all that is queued so far on a stream that somebody else made.
+    ///
+    /// # Safety
+    /// `other` is a stream of this context and alive.
+    pub unsafe fn wait_for(&self, other: *mut c_void) -> Result<()> {
+        // SAFETY: as the caller says.
+        self.wait(&unsafe { self.context.fence_on(other) }?)
+    }
+
+    /// Waits on the host until all that was queued is done.
+    pub fn synchronize(&self) -> Result<()> {
+        let _entered = self.context.enter()?;
+        // SAFETY: the handle is alive.
+        stats::waiting(|| unsafe { result::stream::synchronize(self.handle()) }).or_fail("GPU work failed")
+    }
+
+    /// Queues setting bytes to 0.
+    ///
+    /// # Safety
+    /// There are so many at that address, which stay so until that is done.
+    pub unsafe fn clear(&self, address: u64, bytes: usize) -> Result<()> {
+        let _entered = self.context.enter()?;
+        // SAFETY: as the caller says.
+        unsafe { result::memset_d8_async(address, 0, bytes, self.handle()) }.or_fail("Cannot clear GPU memory")
+    }
+
+    /// Queues a copy from the host. From pageable memory it is read during the call, from pinned memory later.
+    ///
+    /// # Safety
+    /// There is as much memory at `to`; it and pinned bytes stay so until the copy is done.
+    pub unsafe fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
+        let _entered = self.context.enter()?;
+        stats::uploaded(bytes.len());
+        // SAFETY: as the caller says.
+        unsafe { result::memcpy_htod_async(to, bytes, self.handle()) }.or_fail("Cannot copy to the GPU")
+    }
+
+    /// Queues a copy from an address of a context, this one or another, to one of this.
+    ///
+    /// # Safety
+    /// There are so many bytes at both places, which stay so until the copy is done.
+    pub unsafe fn copy(&self, (owner, from): (&Context, u64), to: u64, bytes: usize) -> Result<()> {
+        let _entered = self.context.enter()?;
+        let (theirs, ours) = (owner.0.raw, self.context.0.raw);
+        // SAFETY: as the caller says.
+        match theirs == ours {
+            true => unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, self.handle()) },
+            false => unsafe { sys::cuMemcpyPeerAsync(to, ours, from, theirs, bytes, self.handle()) },
+        }
+        .result()
+        .or_fail("Cannot copy on the GPU")
+    }
+
+    /// Queues a copy of `rows` rows of `row` bytes from one place of the GPU's memory to another: addresses and strides.
+    ///
+    /// # Safety
+    /// Both places have such rows, and stay so until the copy is done.
+    pub unsafe fn copy_rows(&self, from: (u64, usize), to: (u64, usize), row: usize, rows: usize) -> Result<()> {
+        let _entered = self.context.enter()?;
+        let device = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        let copy = sys::CUDA_MEMCPY2D {
+            srcMemoryType: device,
+            srcDevice: from.0,
+            srcPitch: from.1,
+            srcXInBytes: 0,
+            srcY: 0,
+            srcHost: ptr::null(),
+            srcArray: ptr::null_mut(),
+            dstMemoryType: device,
+            dstDevice: to.0,
+            dstPitch: to.1,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstHost: ptr::null_mut(),
+            dstArray: ptr::null_mut(),
+            WidthInBytes: row,
+            Height: rows,
+        };
+        // SAFETY: as the caller says.
+        unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.handle()) }.result().or_fail("Cannot copy on the GPU")
+    }
+
+    /// The priority that kernels have on it.
+    pub(in crate::cuda) fn priority(&self) -> sys::CUlaunchAttributeValue {
+        sys::CUlaunchAttributeValue { priority: self.shared.ours }
+    }
+
+    /// Queues a kernel. `parameters` is the one structure that it takes by value. It goes before models that run at the same time, but
+    /// for [batches](Stream::of_batches): it is short, and one that waited for them would keep others waiting.
+    ///
+    /// # Safety
+    /// The kernel takes exactly a `P`, and every address in it stays valid until the kernel is done.
+    pub unsafe fn launch<P: Copy>(&self, function: &Function, shape: Launch, parameters: &P) -> Result<()> {
+        let _entered = self.context.enter()?;
+        let Launch { grid: (gx, gy, gz), block: (bx, by, bz), shared } = shape;
+        let mut pointers = [ptr::from_ref(parameters).cast_mut().cast::<c_void>()];
+        let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+        let mut priority = sys::CUlaunchAttribute { id, pad: [0; 4], value: self.priority() };
+        let config = sys::CUlaunchConfig {
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: shared,
+            hStream: self.handle(),
+            attrs: &raw mut priority,
+            numAttrs: 1,
+        };
+        // SAFETY: as the caller says; CUDA copies the parameters during the call.
+        unsafe { sys::cuLaunchKernelEx(&config, function.raw, pointers.as_mut_ptr(), ptr::null_mut()) }
+            .result()
+            .or_fail("Cannot start a GPU kernel")
+    }
+}
+
+/// Of CUDA's range, which is from the least priority to the greatest, a lower number: the one below the greatest, or that where
+/// there are but two.
+fn ours((least, greatest): (i32, i32)) -> i32 {
+    (greatest + 1).min(least - 1).max(greatest)
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({:?})", self.raw())
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // What is still queued runs on memory that is about to be freed by whoever owned this stream.
+        if let Ok(_entered) = self.context.enter() {
+            // SAFETY: the handle is alive.
+            let _ = unsafe { result::stream::synchronize(self.handle()) };
+        }
+    }
+}
+
+/// Blocks of a grid, threads of a block, and bytes of dynamic shared memory of each.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    pub grid: (u32, u32, u32),
+    pub block: (u32, u32, u32),
+    pub shared: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_kernels_go_before_models_and_behind_batches() {
+        assert_eq!([(0, -5), (0, -1), (0, 0)].map(ours), [-4, -1, 0]);
+    }
+
+    /// Nothing to see without a GPU; the GPU machine runs this too.
+    #[test]
+    fn many_pipelines_share_some_streams() {
+        let Ok(context) = Context::primary(0).map_err(|error| println!("SKIP: {error}")) else { return };
+        let boxes: Vec<Stream> = (0..64).map(|_| Stream::of(&context, StreamRole::Boxes).unwrap()).collect();
+        let paint = Stream::of(&context, StreamRole::Paint).unwrap();
+        let count = |streams: &[Stream]| {
+            let mut raw: Vec<_> = streams.iter().map(Stream::raw).collect();
+            raw.sort();
+            raw.dedup();
+            raw.len()
+        };
+        assert_eq!(count(&boxes), Stream::MOST_OF_A_PURPOSE);
+        assert_eq!(count(&boxes[..Stream::MOST_OF_A_PURPOSE]), Stream::MOST_OF_A_PURPOSE, "the first are alone");
+        assert!(boxes.iter().all(|stream| stream.raw() != paint.raw()));
+        drop(boxes);
+        let alone = Stream::of(&context, StreamRole::Boxes).unwrap();
+        assert_eq!(Arc::strong_count(&alone.shared), 1, "those that nobody has are gone");
+    }
+}

@@ -1,0 +1,214 @@
+//! Tensors to and from other frameworks (PyTorch, CuPy, NumPy, JAX) without a copy, by [DLPack](https://dmlc.github.io/dlpack).
+//!
+//! A tensor that is exported is kept until whoever took it calls its deleter; one that is imported is given back, by its own
+//! deleter, when the last [`Tensor`] of it is dropped. Both ways the memory is the same.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use crate::core::cuda::driver::Context;
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::memory::{DeviceBlock, HostBlock};
+use crate::core::tensor::{DType, Dims, Tensor, TensorDesc};
+
+/// `DLDevice`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Device {
+    /// `DLDeviceType`
+    pub kind: c_int,
+    pub id: c_int,
+}
+
+/// `kDLCPU`
+pub const CPU: c_int = 1;
+/// `kDLCUDA`
+pub const CUDA: c_int = 2;
+/// `kDLCUDAHost`: pinned memory, which is the host's all the same.
+pub const CUDA_HOST: c_int = 3;
+
+/// `DLDataType`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct DataType {
+    /// `DLDataTypeCode`
+    pub code: u8,
+    pub bits: u8,
+    pub lanes: u16,
+}
+
+/// `DLTensor`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct View {
+    pub data: *mut c_void,
+    pub device: Device,
+    pub rank: c_int,
+    pub dtype: DataType,
+    pub shape: *mut i64,
+    /// In elements; NULL where the last dimension is innermost and nothing is between elements.
+    pub strides: *mut i64,
+    pub byte_offset: u64,
+}
+
+/// `DLManagedTensor`
+#[derive(Debug)]
+#[repr(C)]
+pub struct Managed {
+    pub view: View,
+    /// The exporter's own.
+    pub context: *mut c_void,
+    pub deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+}
+
+fn data_type(dtype: DType) -> DataType {
+    let (code, bits) = match dtype {
+        DType::I8 => (0, 8),
+        DType::I32 => (0, 32),
+        DType::I64 => (0, 64),
+        DType::U8 => (1, 8),
+        DType::F16 => (2, 16),
+        DType::F32 => (2, 32),
+        DType::Bool => (6, 8),
+    };
+    DataType { code, bits, lanes: 1 }
+}
+
+/// What an export needs to be freed.
+struct Exported {
+    // The structure that others have a pointer to comes first.
+    managed: Managed,
+    _shape: Vec<i64>,
+    _keep: Box<dyn Send + Sync>,
+}
+
+/// A tensor for another framework, to be freed by its deleter. `keep` is what holds its memory, and sees to it that it is not
+/// used again while the GPU works on it. Who reads it does so behind the tensor's fence.
+pub fn export(tensor: &Tensor, keep: Box<dyn Send + Sync>) -> NonNull<Managed> {
+    let (data, device) = match (tensor.bytes(), tensor.device()) {
+        (Some(bytes), _) => (bytes.as_ptr().addr(), Device { kind: CPU, id: 0 }),
+        (_, Some(block)) => (block.address() as usize, Device { kind: CUDA, id: block.context().device() }),
+        (None, None) => unreachable!("a tensor is somewhere"),
+    };
+    let mut shape = tensor.desc().dims.to_vec();
+    let view = View {
+        data: ptr::with_exposed_provenance_mut(data),
+        device,
+        rank: shape.len() as c_int,
+        dtype: data_type(tensor.desc().dtype),
+        shape: shape.as_mut_ptr(),
+        strides: ptr::null_mut(),
+        byte_offset: 0,
+    };
+    let managed = Managed { view, context: ptr::null_mut(), deleter: Some(free) };
+    let exported = Box::into_raw(Box::new(Exported { managed, _shape: shape, _keep: keep }));
+    // SAFETY: just allocated.
+    unsafe {
+        (*exported).managed.context = exported.cast();
+        NonNull::new_unchecked(&raw mut (*exported).managed)
+    }
+}
+
+/// The deleter of what [`export`] gave away.
+unsafe extern "C" fn free(managed: *mut Managed) {
+    if managed.is_null() {
+        return;
+    }
+    // SAFETY: DLPack calls this once, with what `export` made.
+    drop(unsafe { Box::from_raw((*managed).context.cast::<Exported>()) });
+}
+
+/// Frees a tensor that nobody imports.
+///
+/// # Safety
+/// As for [`import`].
+pub unsafe fn delete(managed: NonNull<Managed>) {
+    drop(Imported(managed));
+}
+
+/// Calls the deleter of what was imported.
+struct Imported(NonNull<Managed>);
+
+// SAFETY: DLPack's tensors may be used and deleted by any thread.
+unsafe impl Send for Imported {}
+unsafe impl Sync for Imported {}
+
+impl Drop for Imported {
+    fn drop(&mut self) {
+        // SAFETY: whoever imported it vouched for it; it is deleted once.
+        unsafe {
+            if let Some(deleter) = self.0.as_ref().deleter {
+                deleter(self.0.as_ptr());
+            }
+        }
+    }
+}
+
+/// A tensor of another framework, under a name of ours. It is taken over if this succeeds, and else left alone.
+///
+/// # Safety
+/// It is a `DLManagedTensor` that nobody else has consumed, whose memory nobody writes as long as the tensor is there. On a
+/// GPU, work that writes it is done, or [`Tensors`](crate::core::tensor::Tensors) made of it are given the fence of that work.
+///
+/// # Errors
+/// `WrongType`, where it is on another kind of device, of elements that we do not have, not contiguous, or not aligned;
+/// `Library`, where it is on a GPU and CUDA is not there.
+pub unsafe fn import(managed: NonNull<Managed>, name: &str) -> Result<Tensor> {
+    let wrong = |cause: String| {
+        Error::new(ErrorKind::WrongType, "Cannot take the DLPack tensor")
+            .cause(cause)
+            .remedy("Make it contiguous, of f32, f16, u8, i8, i32, i64 or bool, on the CPU or an NVIDIA GPU")
+    };
+    // SAFETY: as the caller says.
+    let view = unsafe { managed.as_ref().view };
+    let rank = usize::try_from(view.rank).map_err(|_| wrong(format!("it has {} dimensions", view.rank)))?;
+    if rank > 0 && view.shape.is_null() {
+        return Err(wrong("its shape is NULL".into()));
+    }
+    // SAFETY: as the caller says.
+    let list = |pointer: *mut i64| match rank {
+        0 => Vec::new(),
+        _ => unsafe { std::slice::from_raw_parts(pointer, rank) }.to_vec(),
+    };
+    let shape = list(view.shape);
+    let dtype = DType::ALL.into_iter().find(|&dtype| data_type(dtype) == view.dtype);
+    let dtype = dtype.ok_or_else(|| wrong(format!("its elements are of {:?}", view.dtype)))?;
+    let desc = TensorDesc { name: name.into(), dtype, dims: Dims::new(&shape) };
+    let bytes = desc.bytes().filter(|&bytes| isize::try_from(bytes).is_ok());
+    let bytes = bytes.ok_or_else(|| wrong(format!("its dimensions are {shape:?}")))?;
+    if !view.strides.is_null() && bytes > 0 {
+        let mut dense = 1;
+        for (&stride, &dim) in list(view.strides).iter().zip(&shape).rev() {
+            if dim != 1 && stride != dense {
+                return Err(wrong(format!("its strides are {:?}, its dimensions {shape:?}", list(view.strides))));
+            }
+            dense *= dim;
+        }
+    }
+    let address = view.data.addr() as u64;
+    let address = address.checked_add(view.byte_offset).filter(|address| address.is_multiple_of(dtype.size() as u64));
+    let address = address.ok_or_else(|| wrong(format!("it is at {:p}, not aligned to its elements", view.data)))?;
+    if view.data.is_null() && bytes > 0 {
+        return Err(wrong("its data is NULL".into()));
+    }
+    let take = || Arc::new(Imported(managed));
+    match view.device.kind {
+        CPU | CUDA_HOST => {
+            let begin = ptr::with_exposed_provenance_mut(address as usize);
+            let begin = NonNull::new(begin).unwrap_or(NonNull::<u128>::dangling().cast());
+            // SAFETY: as the caller says.
+            Ok(Tensor::on_host(desc, unsafe { HostBlock::foreign(begin, bytes, take()) }))
+        }
+        CUDA => {
+            let context = Context::primary(view.device.id)?;
+            context.check_memory(address, bytes)?;
+            // SAFETY: as the caller says; the driver knows the memory.
+            Ok(Tensor::on_device(desc, unsafe { DeviceBlock::foreign(&context, address, bytes, take()) }))
+        }
+        kind => Err(wrong(format!("it is on a device of DLPack's type {kind}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! Parts of pooled GPU memory.
+//!
+//! Whatever returns to its pool is idle: nothing that is queued reads or writes it any more. Who gives it back sees to that,
+//! by waiting for the fence of the work that used it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use super::raw;
+use super::{Limits, MemoryKind, Pool, PooledBuffer};
+use crate::core::cuda::driver::Context;
+use crate::core::error::Result;
+
+/// A [`Pool`] of GPU memory.
+#[derive(Clone)]
+pub struct DevicePool {
+    context: Context,
+    pool: Pool,
+}
+
+/// GPU memory from a [`DevicePool`], or a part of it; goes back there when the last part is dropped. Alone, its bytes are
+/// unspecified.
+pub struct DeviceBlock {
+    context: Context,
+    address: u64,
+    bytes: usize,
+    /// Kept for its drop.
+    owner: Arc<dyn Send + Sync>,
+}
+
+impl DevicePool {
+    pub fn new(context: &Context) -> Self {
+        DevicePool { context: context.clone(), pool: Pool::new(MemoryKind::Device, context, Limits::NONE) }
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// All that is allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        let stats = self.pool.stats();
+        stats.in_use_bytes + stats.idle_bytes
+    }
+
+    /// A block of so many bytes, aligned to 256.
+    ///
+    /// # Errors
+    /// `Run`, where the GPU has no memory left.
+    pub fn take(&self, bytes: usize) -> Result<DeviceBlock> {
+        self.pool.take(bytes).map(DeviceBlock::new)
+    }
+}
+
+/// Device memory for things of one size, of which some lie in a row: a batch's pictures, so that they need not be copied
+/// together. Who takes one after the other gets neighbours.
+#[derive(Clone)]
+pub struct BatchPool {
+    pool: DevicePool,
+    bytes: usize,
+    count: usize,
+    /// The memory whose slots are being given away, and how many are.
+    open: Arc<Mutex<(Option<DeviceBlock>, usize)>>,
+}
+
+impl BatchPool {
+    /// TensorRT wants tensors to begin at multiples of this.
+    pub const ALIGN: usize = 256;
+
+    /// Slots of so many bytes, `count` of them in a row where their size allows it.
+    pub fn new(context: &Context, bytes: usize, count: usize) -> Self {
+        let count = if bytes.is_multiple_of(BatchPool::ALIGN) { count } else { 1 };
+        BatchPool { pool: DevicePool::new(context), bytes, count, open: Arc::default() }
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.pool.context
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The next slot.
+    ///
+    /// # Errors
+    /// `Run`, where the GPU has no memory left.
+    pub fn take(&self) -> Result<DeviceBlock> {
+        let mut open = self.open.lock().unwrap();
+        let (memory, given) = &mut *open;
+        let memory = match memory {
+            Some(memory) => memory,
+            None => memory.insert(self.pool.take(self.bytes * self.count)?),
+        };
+        let slot = memory.part(*given * self.bytes, self.bytes);
+        *given += 1;
+        if *given == self.count {
+            *open = (None, 0);
+        }
+        Ok(slot)
+    }
+}
+
+impl DeviceBlock {
+    /// All of a buffer of a GPU.
+    pub(crate) fn new(lease: PooledBuffer) -> Self {
+        let context = lease.context().expect("it is of a GPU").clone();
+        let (address, bytes) = (lease.address().expect("it is of a GPU"), lease.bytes());
+        DeviceBlock { context, address, bytes, owner: Arc::new(lease) }
+    }
+
+    /// Memory of somebody else.
+    ///
+    /// # Safety
+    /// There are so many bytes of that context's GPU, as long as `owner` is there.
+    pub unsafe fn foreign(context: &Context, address: u64, bytes: usize, owner: Arc<dyn Send + Sync>) -> Self {
+        DeviceBlock { context: context.clone(), address, bytes, owner }
+    }
+
+    /// Where it lies in the device's memory.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Whether both are parts of the same block.
+    pub fn is_of_one_with(&self, other: &DeviceBlock) -> bool {
+        Arc::ptr_eq(&self.owner, &other.owner)
+    }
+
+    /// The same memory, which both keep from its pool.
+    pub(crate) fn again(&self) -> DeviceBlock {
+        self.part(0, self.bytes)
+    }
+
+    /// Whether nobody else keeps it from its pool, nor a part of it.
+    pub(crate) fn is_only_one(&mut self) -> bool {
+        Arc::get_mut(&mut self.owner).is_some()
+    }
+
+    /// A part of it, which keeps the whole from its pool.
+    ///
+    /// # Panics
+    /// If it does not lie within.
+    pub fn part(&self, offset: usize, bytes: usize) -> DeviceBlock {
+        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes));
+        let (context, owner) = (self.context.clone(), self.owner.clone());
+        DeviceBlock { context, address: self.address + offset as u64, bytes, owner }
+    }
+
+    /// Copies the bytes to the host and waits for that; for tests, tools and the CPU.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.bytes];
+        self.read_into(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The same into `bytes`. No more than there are.
+    pub fn read_into(&self, bytes: &mut [u8]) -> Result<()> {
+        assert!(bytes.len() <= self.bytes);
+        raw::read(self.context(), self.address, bytes)
+    }
+
+    /// Copies from the host and waits for that. No more bytes than there are.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        assert!(bytes.len() <= self.bytes);
+        raw::write(self.context(), self.address, bytes)
+    }
+}
+
+impl fmt::Debug for DeviceBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeviceBlock({} bytes at {:#x})", self.bytes, self.address())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::memory::Mapped;
+    use crate::gst::stats;
+
+    /// Nothing to see without a GPU; the GPU machine runs these too.
+    fn context() -> Option<Context> {
+        Context::primary(0).map_err(|error| println!("SKIP: {error}")).ok()
+    }
+
+    #[test]
+    fn blocks_come_back() {
+        let Some(context) = context() else { return };
+        let pool = DevicePool::new(&context);
+        let first = pool.take(100).unwrap().address();
+        assert_eq!(pool.take(101).unwrap().address(), first, "the same block again");
+        let (a, b) = (pool.take(100).unwrap(), pool.take(100).unwrap());
+        assert_ne!(a.address(), b.address());
+        drop(pool);
+        drop((a, b)); // a block may outlive its pool
+    }
+
+    #[test]
+    fn slots_are_neighbours() {
+        let Some(context) = context() else { return };
+        let slots = BatchPool::new(&context, 512, 3);
+        let taken: Vec<DeviceBlock> = (0..6).map(|_| slots.take().unwrap()).collect();
+        for row in taken.chunks(3) {
+            let at: Vec<u64> = row.iter().map(|slot| slot.address() - row[0].address()).collect();
+            assert_eq!(at, [0, 512, 1024]);
+            assert!(row.iter().all(|slot| slot.is_of_one_with(&row[0])));
+        }
+        assert!(!taken[0].is_of_one_with(&taken[3]));
+        let first = taken[0].address();
+        drop(taken);
+        let again: Vec<DeviceBlock> = (0..6).map(|_| slots.take().unwrap()).collect();
+        assert!(again.iter().any(|slot| slot.address() == first), "the memory comes back with its last slot");
+
+        let odd = BatchPool::new(&context, 100, 3);
+        let (one, other) = (odd.take().unwrap(), odd.take().unwrap());
+        assert!(!one.is_of_one_with(&other), "TensorRT could not begin at the second one");
+    }
+
+    #[test]
+    fn blocks_are_kept_by_whoever_has_them() {
+        let Some(context) = context() else { return };
+        let mut block = DevicePool::new(&context).take(100).unwrap();
+        let other = block.again();
+        assert!(other.address() == block.address() && other.bytes() == block.bytes() && !block.is_only_one());
+        drop(other);
+        assert!(block.is_only_one());
+    }
+
+    #[test]
+    fn bytes_go_there_and_back() {
+        let Some(context) = context() else { return };
+        let mut block = DevicePool::new(&context).take(5).unwrap();
+        block.write(&[1, 2, 3, 4, 5]).unwrap();
+        assert_eq!(block.read().unwrap(), [1, 2, 3, 4, 5]);
+        let mut mapped = Mapped::new(&context, 3).unwrap();
+        mapped.host_mut()[1] = 7;
+        assert_eq!(mapped.host(), [0, 7, 0]);
+        assert_ne!(mapped.address(), 0);
+    }
+
+    #[test]
+    fn what_a_frame_costs_is_noted() {
+        gst::init().unwrap();
+        let Some(context) = context() else { return };
+        let (pool, costs) = (DevicePool::new(&context), stats::Stats::default());
+        let stage = stats::Span::begin(false);
+        for _ in 0..3 {
+            let mut block = pool.take(5).unwrap();
+            block.write(&[1, 2, 3]).unwrap();
+            block.read().unwrap();
+        }
+        costs.add(stage, 0);
+        let said = costs.read().structure([]);
+        let noted = ["bytes-uploaded", "bytes-downloaded", "pool-hits", "pool-misses"];
+        assert_eq!(noted.map(|field| said.get::<u64>(field).unwrap()), [9, 15, 2, 1]);
+    }
+}

@@ -1,0 +1,51 @@
+//! Parts of host memory that somebody keeps.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::PooledBuffer;
+
+/// Host memory, or a part of it, that is only read from now on; whoever keeps it lets go with the last part.
+#[derive(Clone)]
+pub struct HostBlock {
+    begin: NonNull<u8>,
+    bytes: usize,
+    /// Kept for its drop.
+    owner: Arc<dyn Send + Sync>,
+}
+
+// SAFETY: plain memory that is only read, of an owner that any thread may keep.
+unsafe impl Send for HostBlock {}
+unsafe impl Sync for HostBlock {}
+
+impl HostBlock {
+    /// # Panics
+    /// If the host does not see the memory.
+    pub fn new(lease: PooledBuffer) -> Self {
+        let bytes = lease.as_bytes().expect("memory of the host");
+        let (begin, bytes) = (NonNull::from(bytes).cast(), bytes.len());
+        HostBlock { begin, bytes, owner: Arc::new(lease) }
+    }
+
+    /// Memory of somebody else.
+    ///
+    /// # Safety
+    /// There are so many bytes, which are there and which nobody writes as long as `owner` is there.
+    pub unsafe fn foreign(begin: NonNull<u8>, bytes: usize, owner: Arc<dyn Send + Sync>) -> Self {
+        HostBlock { begin, bytes, owner }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the owner keeps them, and nobody writes them.
+        unsafe { std::slice::from_raw_parts(self.begin.as_ptr(), self.bytes) }
+    }
+
+    /// A part of it, which keeps the whole.
+    ///
+    /// # Panics
+    /// If it does not lie within.
+    pub fn part(&self, offset: usize, bytes: usize) -> Self {
+        let begin = NonNull::from(&self.bytes()[offset..][..bytes]).cast();
+        HostBlock { begin, bytes, owner: self.owner.clone() }
+    }
+}

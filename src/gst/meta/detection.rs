@@ -1,0 +1,231 @@
+//! Detections as what other elements and applications read.
+//!
+//! Always `GstVideoRegionOfInterestMeta`: its type is the label, its id counts the objects of the frame, and a `detection`
+//! structure holds `label_id`, `confidence` and the box in 0..1 of the frame, as DL Streamer's elements write and read it.
+//! With GStreamer 1.24 (feature `v1_24`) also `GstAnalyticsODMtd`. And [`message`], for applications that watch the bus.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use gst::glib::Quark;
+use gst::glib::translate::IntoGlib;
+use gst::meta::MetaAPIExt;
+use gst::prelude::*;
+use gst_video::VideoRegionOfInterestMeta;
+
+#[cfg(feature = "v1_30")]
+use crate::image::keypoints::KeypointShape;
+use crate::image::{Candidate, label_text};
+use crate::postprocess::Instances;
+use crate::postprocess::fields::{self, FieldVisitor};
+
+/// What classes are called, by GLib's numbers. To find those of a word takes a lock that all threads share: with 16 streams and 300
+/// objects a frame, that was most of what they did.
+#[derive(Debug, Default)]
+pub struct LabelQuarks(HashMap<u32, Quark>);
+
+impl LabelQuarks {
+    fn of(&mut self, labels: &[String], class: u32) -> Quark {
+        *self.0.entry(class).or_insert_with(|| Quark::from_str(&*label_text(labels, class)))
+    }
+}
+
+/// Copied and filled in for each object, for its words have their numbers already.
+static DETECTION: LazyLock<gst::Structure> = LazyLock::new(|| {
+    gst::Structure::builder("detection")
+        .field("label_id", 0i32)
+        .field("confidence", 0f64)
+        .field("x_min", 0f64)
+        .field("y_min", 0f64)
+        .field("x_max", 0f64)
+        .field("y_max", 0f64)
+        .build()
+});
+
+/// Left, top, width and height in whole pixels that cover the box, inside a frame of that size.
+fn pixels(detection: &Candidate, (width, height): (u32, u32)) -> (u32, u32, u32, u32) {
+    let bbox = detection.bbox.clip(width as f32, height as f32);
+    let (x, y) = (bbox.x1.floor() as u32, bbox.y1.floor() as u32);
+    (x, y, (bbox.x2.ceil() as u32).max(x) - x, (bbox.y2.ceil() as u32).max(y) - y)
+}
+
+/// Hangs objects, in pixels of a frame of that size, on the frame's buffer, beside those of other models. `names` are those
+/// of `labels`, and empty at first.
+pub fn attach(
+    buffer: &mut gst::BufferRef,
+    instances: &Instances,
+    labels: &[String],
+    names: &mut LabelQuarks,
+    size: (u32, u32),
+) {
+    let (width, height) = (f64::from(size.0), f64::from(size.1));
+    let taken = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| meta.id() + 1).max();
+    for (object, detection) in instances.boxes.iter().enumerate() {
+        let bbox = &detection.bbox;
+        let confidence = f64::from(detection.score);
+        let edges = [(bbox.x1, width), (bbox.y1, height), (bbox.x2, width), (bbox.y2, height)];
+        let edges = edges.map(|(at, whole)| f64::from(at) / whole);
+        let mut values = [(detection.class as i32).to_value(), confidence.to_value()]
+            .into_iter()
+            .chain(edges.iter().map(ToValue::to_value));
+        let mut params = DETECTION.clone();
+        let _ = params.map_in_place(|_, value| {
+            *value = values.next().expect("as many as there are fields");
+            ControlFlow::Continue(())
+        });
+        let mut meta = add_region(buffer, names.of(labels, detection.class), pixels(detection, size));
+        meta.set_id(taken.unwrap_or(0) + object as i32);
+        meta.set_parent_id(NO_PARENT);
+        meta.add_param(params);
+        if let Some(params) = keypoints(instances, object) {
+            meta.add_param(params);
+        }
+    }
+    #[cfg(feature = "v1_24")]
+    attach_analytics(buffer, instances, labels, names, size);
+}
+
+/// A structure with the keypoints of an object, where its model finds any.
+fn keypoints(instances: &Instances, object: usize) -> Option<gst::Structure> {
+    instances.keypoints.as_ref()?;
+    let mut fields = Fields(gst::Structure::new_empty("keypoints"));
+    fields::visit_optional(instances, object, &mut fields);
+    Some(fields.0)
+}
+
+/// Fields of objects in a structure.
+struct Fields(gst::Structure);
+
+impl FieldVisitor for Fields {
+    fn text(&mut self, name: &'static str, value: &str) {
+        self.0.set(name, value);
+    }
+
+    fn integer(&mut self, name: &'static str, value: u32) {
+        self.0.set(name, value);
+    }
+
+    fn number(&mut self, name: &'static str, value: f32) {
+        self.0.set(name, f64::from(value));
+    }
+
+    fn numbers(&mut self, name: &'static str, values: &[f32]) {
+        self.0.set(name, gst::Array::new(values.iter().map(|&value| f64::from(value))));
+    }
+
+    fn texts(&mut self, name: &'static str, values: &[String]) {
+        self.0.set(name, gst::Array::new(values));
+    }
+}
+
+/// [`VideoRegionOfInterestMeta::add`] takes a text, whose number it then looks for.
+fn add_region(
+    buffer: &mut gst::BufferRef,
+    name: Quark,
+    (x, y, width, height): (u32, u32, u32, u32),
+) -> gst::MetaRefMut<'_, VideoRegionOfInterestMeta, gst::meta::Standalone> {
+    // SAFETY: the buffer is writable; the meta is of it and of that type.
+    unsafe {
+        let (buffer_ptr, name) = (buffer.as_mut_ptr(), name.into_glib());
+        let meta =
+            gst_video::ffi::gst_buffer_add_video_region_of_interest_meta_id(buffer_ptr, name, x, y, width, height);
+        VideoRegionOfInterestMeta::from_mut_ptr(buffer, meta)
+    }
+}
+
+/// No id: 0 is one.
+const NO_PARENT: i32 = -1;
+
+#[cfg(feature = "v1_24")]
+fn attach_analytics(
+    buffer: &mut gst::BufferRef,
+    instances: &Instances,
+    labels: &[String],
+    names: &mut LabelQuarks,
+    size: (u32, u32),
+) {
+    use gst_analytics::AnalyticsRelationMeta;
+    use gst_analytics::prelude::*;
+
+    // Readers look at one such meta only, so that of another model is continued. It is also there where nothing was found:
+    // objectdetectionoverlay goes on showing the last boxes until it gets a new one.
+    if buffer.meta::<AnalyticsRelationMeta>().is_none() {
+        AnalyticsRelationMeta::add(buffer);
+    }
+    let mut relations = buffer.meta_mut::<AnalyticsRelationMeta>().expect("it is there or was just added");
+    for (object, detection) in instances.boxes.iter().enumerate() {
+        let label = names.of(labels, detection.class);
+        let (x, y, width, height) = pixels(detection, size);
+        // It fails only where memory ends.
+        let detected = relations.add_od_mtd(label, x as i32, y as i32, width as i32, height as i32, detection.score);
+        #[cfg(feature = "v1_30")]
+        if let (Ok(detected), Some(keypoints)) = (detected.map(|detected| detected.id()), &instances.keypoints) {
+            let _ = attach_keypoints(&mut relations, detected, keypoints, object);
+        }
+        #[cfg(not(feature = "v1_30"))]
+        let _ = (detected, object);
+    }
+}
+
+/// A group of keypoints that belongs to an object.
+#[cfg(feature = "v1_30")]
+fn attach_keypoints(
+    relations: &mut gst::MetaRefMut<'_, gst_analytics::AnalyticsRelationMeta, gst::meta::Standalone>,
+    object_id: u32,
+    keypoints: &crate::image::keypoints::Keypoints,
+    object: usize,
+) -> Result<(), gst::glib::BoolError> {
+    use gst_analytics::prelude::*;
+    use gst_analytics::{AnalyticsKeypointDimensions, RelTypes};
+
+    let KeypointShape { count, dims } = keypoints.model.shape;
+    let points: Vec<&[f32]> = keypoints.of(object).chunks_exact(dims.into()).collect();
+    let positions: Vec<i32> = points.iter().flat_map(|point| [point[0] as i32, point[1] as i32]).collect();
+    let confidences: Option<Vec<f32>> = points.iter().map(|point| point.get(2).copied()).collect();
+    let edges: Vec<i32> = keypoints.model.edges().iter().flatten().map(|&point| point.into()).collect();
+    let tag = format!("pose-{count}-kp");
+    let flat = AnalyticsKeypointDimensions::_2d;
+    let group = relations.add_keypoints_group(&tag, flat, &positions, confidences.as_deref(), None, &edges)?.id();
+    relations.set_relation(RelTypes::CONTAIN, object_id, group)
+}
+
+/// The content of the element message about a frame, its `number` counted from 0.
+pub fn message(
+    pts: Option<gst::ClockTime>,
+    number: u64,
+    size: (u32, u32),
+    instances: &Instances,
+    labels: &[String],
+) -> gst::Structure {
+    let objects = (0..instances.len()).map(|object| {
+        let mut fields = Fields(gst::Structure::new_empty("detection"));
+        fields::visit(instances, object, labels, &mut fields);
+        fields.0
+    });
+    gst::Structure::builder("trt-detections")
+        .field("pts", pts)
+        .field("frame", number)
+        .field("width", size.0)
+        .field("height", size.1)
+        .field("detections", gst::Array::new(objects))
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::geometry::BBox;
+
+    #[test]
+    fn whole_pixels_cover_the_box() {
+        let of = |x1, y1, x2, y2| {
+            let bbox = BBox::new(x1, y1, x2, y2);
+            pixels(&Candidate { bbox, score: 0.5, class: 0, row: 0, angle: 0.0 }, (64, 48))
+        };
+        assert_eq!(of(1.0, 2.0, 3.0, 4.0), (1, 2, 2, 2));
+        assert_eq!(of(1.9, 2.9, 2.1, 3.1), (1, 2, 2, 2));
+        assert_eq!(of(63.9, 47.9, 64.0, 48.0), (63, 47, 1, 1));
+        assert_eq!(of(-5.0, -5.0, 70.0, 50.0), (0, 0, 64, 48));
+    }
+}

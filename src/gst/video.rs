@@ -1,0 +1,519 @@
+//! The door between GStreamer's video and [`vision`](crate::vision): caps, formats, colorimetry, mapped frames.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use gst::prelude::*;
+use gst_video::{VideoChromaSite, VideoColorMatrix, VideoColorRange, VideoFormat, VideoInfo};
+use smallvec::SmallVec;
+
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::gst::cuda;
+use crate::gst::cuda::MEMORY_FEATURE as CUDA_MEMORY;
+use crate::gst::meta;
+use crate::image::device::{DevicePlane, DevicePlanes};
+use crate::image::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
+use crate::image::overlay::Target;
+use crate::image::transform::InputSpec;
+
+/// Caps field that carries the [`InputSpec`] from trtinfer to trtpreprocess.
+pub const TENSOR_FIELD: &str = "tensor";
+
+/// Formats in CUDA memory, best first; system memory has [`PixelFormat::ALL`].
+const CUDA_FORMATS: [VideoFormat; 7] = [
+    VideoFormat::Nv12,
+    VideoFormat::P01010le,
+    VideoFormat::I420,
+    VideoFormat::Rgba,
+    VideoFormat::Bgra,
+    VideoFormat::Rgb,
+    VideoFormat::Bgr,
+];
+
+/// Caps of every pad of the three elements: CUDA memory first, then system memory.
+pub fn template_caps() -> gst::Caps {
+    static CAPS: LazyLock<gst::Caps> = LazyLock::new(|| {
+        let system = PixelFormat::ALL.map(|format| VideoFormat::from_string(format.name()));
+        let mut caps = gst_video::VideoCapsBuilder::new().features([CUDA_MEMORY]).format_list(CUDA_FORMATS).build();
+        caps.merge(gst_video::VideoCapsBuilder::new().format_list(system).build());
+        caps
+    });
+    CAPS.clone()
+}
+
+/// One always-present pad of each direction, both with [`template_caps`].
+pub fn pad_templates() -> Vec<gst::PadTemplate> {
+    let template = |name, direction| {
+        gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &template_caps()).expect("valid template")
+    };
+    vec![template("sink", gst::PadDirection::Sink), template("src", gst::PadDirection::Src)]
+}
+
+/// The structures of `caps` whose memory can be used on this machine.
+pub fn usable(caps: &gst::Caps) -> gst::Caps {
+    match cuda::available() {
+        Ok(()) => caps.clone(),
+        Err(_) => in_system_memory(caps),
+    }
+}
+
+/// The structures of `caps` that are not of CUDA memory.
+pub fn in_system_memory(caps: &gst::Caps) -> gst::Caps {
+    caps.iter_with_features()
+        .filter(|(_, features)| !features.contains(CUDA_MEMORY) || features.is_any())
+        .map(|(structure, features)| (structure.to_owned(), features.to_owned()))
+        .collect()
+}
+
+/// Whether frames of these caps lie in CUDA memory.
+pub fn is_cuda(caps: &gst::CapsRef) -> bool {
+    caps.features(0).is_some_and(|features| !features.is_any() && features.contains(CUDA_MEMORY))
+}
+
+/// Why a frame of none of the `offered` caps can be used; nothing where one can.
+pub fn refusal(offered: &gst::CapsRef) -> Option<Error> {
+    let taken = usable(&template_caps());
+    let (first, features) = offered.iter_with_features().next()?;
+    if without_tensor(&offered.to_owned()).can_intersect(&taken) {
+        return None;
+    }
+    let remedy = match features {
+        _ if first.name() != "video/x-raw" => "Put a decoder like decodebin before it",
+        features if features.contains(CUDA_MEMORY) => "Put cudadownload before it",
+        features if !features.is_equal(&gst::CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) => {
+            "Put an element before it that downloads such memory, like gldownload"
+        }
+        _ => "Put videoconvert before it",
+    };
+    let mut kinds: Vec<String> = offered.iter_with_features().map(|(caps, features)| kind(caps, features)).collect();
+    kinds.dedup();
+    kinds.truncate(8);
+    let formats = PixelFormat::ALL.map(PixelFormat::name).join(", ");
+    let what = format!("Cannot use frames of {}", kinds.join(", "));
+    Some(
+        Error::new(ErrorKind::Negotiation, what)
+            .cause(format!("formats are {formats} in system memory"))
+            .remedy(remedy),
+    )
+}
+
+/// What frames are, for people: format and memory, or the name of other caps.
+fn kind(caps: &gst::StructureRef, features: &gst::CapsFeaturesRef) -> String {
+    let format = caps.value("format").ok().and_then(|format| format.serialize().ok());
+    let format = format.map_or(caps.name().to_string(), |format| format.replace("(string)", ""));
+    match features.is_equal(&gst::CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) {
+        true => format,
+        false => format!("{format} ({features})"),
+    }
+}
+
+/// What a caps query with that filter leaves of `caps`, in the filter's order.
+pub fn filtered(caps: gst::Caps, filter: Option<&gst::Caps>) -> gst::Caps {
+    match filter {
+        Some(filter) => filter.intersect_with_mode(&caps, gst::CapsIntersectMode::First),
+        None => caps,
+    }
+}
+
+/// `caps` as they are without a tensor.
+pub fn without_tensor(caps: &gst::Caps) -> gst::Caps {
+    let mut caps = caps.clone();
+    for structure in caps.make_mut().iter_mut() {
+        structure.remove_field(TENSOR_FIELD);
+    }
+    caps
+}
+
+/// `caps` as they are with the tensor that `spec` says, whatever they said before.
+pub fn with_tensor(caps: &gst::Caps, spec: &InputSpec) -> gst::Caps {
+    let mut caps = caps.clone();
+    caps.make_mut().set(TENSOR_FIELD, spec.to_string());
+    caps
+}
+
+/// The tensor that fixed caps name.
+pub fn tensor_of(caps: &gst::CapsRef) -> Result<Option<InputSpec>> {
+    let text = caps.structure(0).and_then(|structure| structure.get::<&str>(TENSOR_FIELD).ok());
+    text.map(str::parse).transpose()
+}
+
+/// A negotiated video format, in both vocabularies.
+#[derive(Clone, Debug)]
+pub struct Format {
+    pub info: VideoInfo,
+    pub pixels: PixelFormat,
+    pub color: Colorimetry,
+}
+
+impl Format {
+    pub fn from_caps(caps: &gst::CapsRef) -> Result<Self> {
+        let unusable = |cause: String| {
+            Error::new(ErrorKind::Negotiation, format!("Cannot use frames of {caps}"))
+                .cause(cause)
+                .remedy("Put videoconvert before trtpreprocess")
+        };
+        let info = VideoInfo::from_caps(caps).map_err(|error| unusable(error.to_string()))?;
+        let name = info.format().to_str();
+        let pixels = PixelFormat::ALL.into_iter().find(|format| format.name() == name);
+        let pixels = pixels.ok_or_else(|| unusable(format!("the format {name} is not supported in system memory")))?;
+        Ok(Format { color: colorimetry(&info), pixels, info })
+    }
+
+    /// What is painted on.
+    pub fn target(&self) -> Target {
+        let (width, height) = self.size();
+        Target { format: self.pixels, width, height, color: self.color }
+    }
+
+    /// The caps of such frames in system memory, and the bytes of one.
+    fn caps(&self) -> Result<(gst::Caps, u32)> {
+        let caps = self.info.to_caps().map_err(|error| no_pool(error.to_string()))?;
+        Ok((caps, u32::try_from(self.info.size()).map_err(|error| no_pool(error.to_string()))?))
+    }
+
+    pub fn size(&self) -> (u32, u32) {
+        (self.info.width(), self.info.height())
+    }
+
+    /// Maps a buffer to read its picture.
+    pub fn read<T>(&self, buffer: &gst::BufferRef, read: impl FnOnce(&Frame) -> Result<T>) -> Result<T> {
+        let places = self.places(buffer)?;
+        let mapped = places.iter().map(|place| map(buffer, &place.bytes)).collect::<Result<SmallVec<[_; 3]>>>()?;
+        let planes = places.iter().zip(&mapped);
+        read(&Frame {
+            format: self.pixels,
+            width: self.info.width() as usize,
+            height: self.info.height() as usize,
+            planes: planes
+                .map(|(place, (memory, skip))| Plane {
+                    data: &memory[*skip..][..place.bytes.len()],
+                    stride: place.stride,
+                })
+                .collect(),
+        })
+    }
+
+    /// Maps a buffer to draw on its picture.
+    pub fn draw(&self, buffer: &mut gst::BufferRef, draw: impl FnOnce(&mut FrameMut)) -> Result<()> {
+        let places = self.places(buffer)?;
+        let bytes = [0, 1, 2].map(|plane| places.get(plane).map_or(0..0, |place| place.bytes.clone()));
+        let mut mapped = buffer.map_writable().map_err(|error| unmappable(error.to_string()))?;
+        let planes = mapped.get_disjoint_mut(bytes).map_err(|_| unmappable("its planes overlap".into()))?;
+        draw(&mut FrameMut {
+            format: self.pixels,
+            width: self.info.width() as usize,
+            height: self.info.height() as usize,
+            color: self.color,
+            planes: places.iter().zip(planes).map(|(place, data)| PlaneMut { data, stride: place.stride }).collect(),
+        });
+        Ok(())
+    }
+
+    /// The picture of a buffer in CUDA memory, mapped for the GPU; `None` where it lies elsewhere. Caps do not tell: elements
+    /// that download pass CUDA memory on as system memory where they can.
+    pub fn on_gpu<'a>(&self, buffer: &'a gst::BufferRef, write: bool) -> Result<Option<GpuFrame<'a>>> {
+        let Some(memory) = cuda::memory(buffer) else { return Ok(None) };
+        let places = self.places(buffer)?;
+        let context = memory.context()?;
+        let mapped = memory.map(write)?;
+        let plane = |place: &PlaneLayout| DevicePlane {
+            address: mapped.address + place.bytes.start as u64,
+            stride: place.stride,
+        };
+        Ok(Some(GpuFrame { planes: places.iter().map(plane).collect(), context, mapped, _buffer: buffer }))
+    }
+
+    /// Where the planes lie in a buffer: as its GstVideoMeta says, which may say anything, else as the caps do.
+    fn places(&self, buffer: &gst::BufferRef) -> Result<SmallVec<[PlaneLayout; 3]>> {
+        let (format, width, height) = (self.info.format(), self.info.width(), self.info.height());
+        let meta = buffer.meta::<gst_video::VideoMeta>();
+        let (offsets, strides) = match &meta {
+            Some(meta) if meta.format() != format || meta.width() < width || meta.height() < height => {
+                let is = format!("{} {}x{}", meta.format(), meta.width(), meta.height());
+                return Err(unmappable(format!("its GstVideoMeta says {is}, and its caps {format} {width}x{height}")));
+            }
+            Some(meta) => (meta.offset(), meta.stride()),
+            None => (self.info.offset(), self.info.stride()),
+        };
+        let planes = self.pixels.planes(width as usize, height as usize);
+        let places = planes.iter().enumerate().map(|(plane, &(row, rows))| {
+            let start = *offsets.get(plane)?;
+            let stride = usize::try_from(*strides.get(plane)?).ok().filter(|&stride| stride >= row)?;
+            let end = stride.checked_mul(rows - 1)?.checked_add(row)?.checked_add(start)?;
+            (end <= buffer.size()).then_some(PlaneLayout { bytes: start..end, stride })
+        });
+        places.collect::<Option<_>>().ok_or_else(|| {
+            let size = buffer.size();
+            unmappable(format!(
+                "its {size} bytes do not hold {format} {width}x{height} at strides {strides:?} and offsets {offsets:?}"
+            ))
+        })
+    }
+}
+
+/// A picture in CUDA memory, mapped until this is dropped.
+pub struct GpuFrame<'a> {
+    pub context: crate::core::cuda::driver::Context,
+    pub planes: DevicePlanes,
+    mapped: cuda::Mapped,
+    _buffer: &'a gst::BufferRef,
+}
+
+impl GpuFrame<'_> {
+    /// Lets the stream wait until the picture is there.
+    pub fn order(&self, stream: &crate::core::cuda::driver::Stream) -> Result<()> {
+        self.mapped.order(stream)
+    }
+}
+
+/// Where a plane lies in a buffer: from its first byte to the last one of its last row.
+struct PlaneLayout {
+    bytes: Range<usize>,
+    stride: usize,
+}
+
+/// Maps the memory that holds `bytes` of a buffer, which may consist of several; and where in it they begin.
+fn map(buffer: &gst::BufferRef, bytes: &Range<usize>) -> Result<(gst::MappedMemory<gst::memory::Readable>, usize)> {
+    let found = buffer.find_memory(bytes.clone());
+    let memory = found.and_then(|(memories, skip)| Some((buffer.memory_range(memories)?, skip)));
+    let (memory, skip) = memory.ok_or_else(|| unmappable(format!("it has no memory at bytes {bytes:?}")))?;
+    let mapped = memory.into_mapped_memory_readable();
+    let mapped = mapped.map_err(|_| unmappable("its memory cannot be read".into()))?;
+    Ok((mapped, skip))
+}
+
+/// Buffers to copy frames into, used again.
+pub struct FramePool {
+    pool: gst::BufferPool,
+    format: Format,
+    context: Option<crate::core::cuda::driver::Context>,
+}
+
+impl FramePool {
+    /// In system memory.
+    pub fn new(format: &Format) -> Result<Self> {
+        let (caps, size) = format.caps()?;
+        let pool = gst_video::VideoBufferPool::new().upcast::<gst::BufferPool>();
+        let mut config = pool.config();
+        config.set_params(Some(&caps), size, 0, 0);
+        pool.set_config(config).map_err(|error| no_pool(error.to_string()))?;
+        FramePool::start(pool, format, None)
+    }
+
+    /// In CUDA memory.
+    pub fn on_gpu(format: &Format, context: &crate::core::cuda::driver::Context) -> Result<Self> {
+        let (caps, size) = format.caps()?;
+        let (pool, _) = cuda::pool(context, &caps, size, 0)?;
+        FramePool::start(pool, format, Some(context.clone()))
+    }
+
+    fn start(
+        pool: gst::BufferPool,
+        format: &Format,
+        context: Option<crate::core::cuda::driver::Context>,
+    ) -> Result<Self> {
+        pool.set_active(true).map_err(|error| no_pool(error.to_string()))?;
+        Ok(FramePool { pool, format: format.clone(), context })
+    }
+
+    /// The context of its memory, unless that is the system's.
+    pub fn context(&self) -> Option<&crate::core::cuda::driver::Context> {
+        self.context.as_ref()
+    }
+
+    /// A buffer of a pool in system memory with the same picture, times, flags and metas.
+    pub fn copy(&self, buffer: &gst::BufferRef) -> Result<gst::Buffer> {
+        self.copy_by(buffer, |target| {
+            self.format.read(buffer, |from| self.format.draw(target, |to| copy_planes(from, to)))
+        })
+    }
+
+    /// The same in CUDA memory; the picture is there once what is queued on the stream is done.
+    ///
+    /// # Safety
+    /// Both buffers stay until then, `buffer` also where this fails.
+    pub unsafe fn queue_copy(
+        &self,
+        buffer: &gst::BufferRef,
+        stream: &crate::core::cuda::driver::Stream,
+    ) -> Result<gst::Buffer> {
+        // SAFETY: as the caller says.
+        self.copy_by(buffer, |target| unsafe { self.copy_on_gpu(buffer, target, stream) })
+    }
+
+    fn copy_by(
+        &self,
+        buffer: &gst::BufferRef,
+        copy_picture: impl FnOnce(&mut gst::BufferRef) -> Result<()>,
+    ) -> Result<gst::Buffer> {
+        let failed = |error: gst::glib::BoolError| unmappable(error.to_string());
+        let mut copy =
+            self.pool.acquire_buffer(None).map_err(|flow| unmappable(format!("no buffer in the pool: {flow}")))?;
+        let target = copy.get_mut().expect("a buffer from a pool is writable");
+        copy_picture(target)?;
+        meta::copy(buffer, target).map_err(failed)?;
+        // Where the pool does not say how its memory is laid out, that is as the caps say.
+        meta::remove(target, meta::is_copied_layout);
+        Ok(copy)
+    }
+
+    /// Not gst_buffer_copy(), which takes the pitch of one memory for that of another.
+    ///
+    /// # Safety
+    /// Both buffers stay until what is queued on the stream is done.
+    unsafe fn copy_on_gpu(
+        &self,
+        buffer: &gst::BufferRef,
+        target: &mut gst::BufferRef,
+        stream: &crate::core::cuda::driver::Stream,
+    ) -> Result<()> {
+        let elsewhere = || unmappable("it is not in CUDA memory".into());
+        let from = self.format.on_gpu(buffer, false)?.ok_or_else(elsewhere)?;
+        let to = self.format.on_gpu(target, true)?.ok_or_else(elsewhere)?;
+        from.order(stream)?;
+        to.order(stream)?;
+        let sizes = self.format.pixels.planes(self.format.info.width() as usize, self.format.info.height() as usize);
+        for ((from, to), (row, rows)) in from.planes.iter().zip(&to.planes).zip(sizes) {
+            // SAFETY: both were checked to have such rows, and stay by the word of who queues this.
+            unsafe { stream.copy_rows((from.address, from.stride), (to.address, to.stride), row, rows) }?;
+        }
+        Ok(())
+    }
+}
+
+fn no_pool(cause: String) -> Error {
+    Error::new(ErrorKind::Negotiation, "Cannot make a pool of frames")
+        .cause(cause)
+        .remedy("Check the size of the frames")
+}
+
+fn copy_planes(from: &Frame, to: &mut FrameMut) {
+    let planes = from.format.planes(from.width, from.height);
+    for ((from, to), (row, _)) in from.planes.iter().zip(&mut to.planes).zip(planes) {
+        for (from, to) in from.data.chunks(from.stride).zip(to.data.chunks_mut(to.stride)) {
+            to[..row].copy_from_slice(&from[..row]);
+        }
+    }
+}
+
+impl Drop for FramePool {
+    fn drop(&mut self) {
+        let _ = self.pool.set_active(false); // buffers still in use return and are freed
+    }
+}
+
+fn unmappable(cause: String) -> Error {
+    Error::new(ErrorKind::WrongType, "Cannot map a frame")
+        .cause(cause)
+        .remedy("Look for an element upstream that sends buffers other than its caps say")
+}
+
+fn colorimetry(info: &VideoInfo) -> Colorimetry {
+    let color = info.colorimetry();
+    let site = info.chroma_site();
+    Colorimetry {
+        matrix: match color.matrix() {
+            // SMPTE 240M's weights are within 0.02 of those.
+            VideoColorMatrix::Bt709 | VideoColorMatrix::Smpte240m => Matrix::Bt709,
+            VideoColorMatrix::Bt2020 => Matrix::Bt2020,
+            _ => Matrix::Bt601,
+        },
+        full_range: color.range() == VideoColorRange::Range0_255,
+        chroma_left: site.contains(VideoChromaSite::H_COSITED),
+        chroma_top: site.contains(VideoChromaSite::V_COSITED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuda_memory_is_listed_first_and_not_used_here() {
+        gst::init().unwrap();
+        let caps = template_caps();
+        assert!(caps.features(0).unwrap().contains(CUDA_MEMORY));
+        let usable = usable(&caps);
+        assert_eq!(usable.size(), 1);
+        assert!(!usable.features(0).unwrap().contains(CUDA_MEMORY));
+    }
+
+    #[test]
+    fn colorimetry_comes_from_the_caps() {
+        gst::init().unwrap();
+        let format = |extra: &str| {
+            let caps: gst::Caps =
+                format!("video/x-raw,format=NV12,width=64,height=32,framerate=1/1{extra}").parse().unwrap();
+            Format::from_caps(&caps).unwrap().color
+        };
+        let bt709 = format(",colorimetry=bt709,chroma-site=mpeg2");
+        assert_eq!(
+            (bt709.matrix, bt709.full_range, bt709.chroma_left, bt709.chroma_top),
+            (Matrix::Bt709, false, true, false)
+        );
+        let jpeg = format(",colorimetry=1:4:0:0,chroma-site=jpeg");
+        assert_eq!((jpeg.matrix, jpeg.full_range, jpeg.chroma_left), (Matrix::Bt601, true, false));
+    }
+
+    fn nv12() -> Format {
+        gst::init().unwrap();
+        let caps: gst::Caps = "video/x-raw,format=NV12,width=7,height=3,framerate=1/1".parse().unwrap();
+        Format::from_caps(&caps).unwrap()
+    }
+
+    /// 200 bytes that count up, read as NV12 7x3 in that layout.
+    fn buffer(offsets: [usize; 2], strides: [i32; 2]) -> gst::Buffer {
+        let mut buffer = gst::Buffer::from_mut_slice((0..200).collect::<Vec<u8>>());
+        let meta = buffer.get_mut().unwrap();
+        let flags = gst_video::VideoFrameFlags::empty();
+        gst_video::VideoMeta::add_full(meta, flags, VideoFormat::Nv12, 7, 3, &offsets, &strides).unwrap();
+        buffer
+    }
+
+    /// First and last bytes of the two planes.
+    fn ends(frame: &Frame) -> Result<[u8; 4]> {
+        let [y, uv] = &frame.planes[..] else { unreachable!() };
+        assert_eq!((y.data.len(), uv.data.len()), (2 * y.stride + 7, uv.stride + 8));
+        Ok([y.data[0], y.data[2 * y.stride + 6], uv.data[0], uv.data[uv.stride + 7]])
+    }
+
+    #[test]
+    fn copies_have_the_same_picture_in_the_layout_of_the_caps() {
+        let format = nv12();
+        let copy = FramePool::new(&format).unwrap().copy(&buffer([10, 100], [20, 30])).unwrap();
+        assert_eq!(format.read(&copy, ends).unwrap(), [10, 10 + 2 * 20 + 6, 100, 100 + 30 + 7]);
+        assert!(copy.meta::<gst_video::VideoMeta>().is_none());
+    }
+
+    #[test]
+    fn drawing_writes_where_the_meta_says() {
+        let format = nv12();
+        let mut drawn = buffer([100, 3], [20, 30]);
+        format
+            .draw(drawn.get_mut().unwrap(), |frame| frame.planes.iter_mut().for_each(|plane| plane.data[0] = 255))
+            .unwrap();
+        let bytes = drawn.map_readable().unwrap();
+        let changed: Vec<usize> = (0..200).filter(|&i| bytes[i] != i as u8).collect();
+        assert_eq!(changed, [3, 100]);
+    }
+
+    #[test]
+    fn absurd_layouts_are_errors_everywhere() {
+        let format = nv12();
+        let pool = FramePool::new(&format).unwrap();
+        for (offsets, strides, readable) in [
+            ([0, 100], [-20, 30], false),
+            ([0, 100], [20, i32::MAX], false),
+            ([usize::MAX, 100], [20, 30], false),
+            ([0, 163], [20, 30], false),
+            // Overlapping planes can be read.
+            ([0, 46], [20, 30], true),
+        ] {
+            let mut absurd = buffer(offsets, strides);
+            assert_eq!(format.read(&absurd, ends).is_ok(), readable, "{offsets:?} {strides:?}");
+            assert_eq!(pool.copy(&absurd).is_ok(), readable, "{offsets:?} {strides:?}");
+            let drawn = format.draw(absurd.get_mut().unwrap(), |_| panic!("{offsets:?} {strides:?}"));
+            assert_eq!(drawn.unwrap_err().kind(), ErrorKind::WrongType);
+        }
+    }
+}

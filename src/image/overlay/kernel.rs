@@ -1,0 +1,400 @@
+//! Boxes and labels on a frame, in place: `kernels/plan.cu` and `kernels/overlay.cu`. The twin is
+//! [`vision::overlay`](crate::image::overlay).
+//!
+//! What was found need not have come to the host: it is planned on the GPU too, so that painting is queued behind finding.
+
+use bytemuck::cast_slice;
+
+use super::{DevicePlane, OVERLAY, PLAN, check_planes};
+use crate::core::cuda::driver::{Context, Function, Launch, Stream};
+use crate::core::error::Result;
+use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
+use crate::gst::stats;
+use crate::image::Candidate;
+use crate::image::frame::PixelFormat;
+use crate::image::geometry::Letterbox;
+use crate::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
+use crate::image::overlay::{self, Font, Mark, Stroke, Style, Target};
+use crate::postprocess::suppress::device::{DeviceDetections, found_bytes};
+
+/// Threads of a block, as in the kernels.
+const THREADS: u32 = 128;
+/// Blocks that paint: for so many marks at a time, four sides and a tag of each, and pieces of each of these. So many a GPU
+/// works on at once, and they are not too many to start for nothing.
+const GRID: (u32, u32, u32) = (128, 5, 2);
+/// The part of a mark that is its tag, behind its sides.
+const TAG: u32 = 4;
+/// Cells that a block of strokes paints, across and down.
+const TILE: (u32, u32) = (16, THREADS / 16);
+/// In front of the marks: how many there are.
+const HEADER: usize = 64;
+/// " 100%", and "#" with the greatest class.
+const PERCENT: usize = 5;
+const NUMBER: usize = 11;
+
+/// Paints what was found on frames of one kind. Keeps its memory, so that nothing is allocated once the most boxes that may be
+/// found are known.
+pub struct Overlay {
+    plan: Function,
+    paint: Function,
+    target: Target,
+    plan_parameters: PlanParameters,
+    parameters: Parameters,
+    pool: DevicePool,
+    /// The names of the classes, and the font, which the parameters have the addresses of.
+    _tables: DeviceBlock,
+    /// How many are planned, their marks and their texts.
+    planned: Option<DeviceBlock>,
+    /// What the host found.
+    staging: Option<Mapped>,
+    skeletons: Option<Skeletons>,
+}
+
+/// `Parameters` of `plan.cu`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct PlanParameters {
+    found: u64,
+    count: u64,
+    marks: u64,
+    text: u64,
+    names: u64,
+    limit: u32,
+    name_count: u32,
+    name_stride: u32,
+    text_stride: u32,
+    room: u32,
+    line: u32,
+    glyph_width: u32,
+    glyph_height: u32,
+    width: u32,
+    height: u32,
+    in_tensor: u32,
+    left: f32,
+    top: f32,
+    scale_x: f32,
+    scale_y: f32,
+    is_rgb: u32,
+    rgb: [u32; 3],
+    is_gray: u32,
+    kr_kb: [f32; 2],
+    black: f32,
+    luma_range: f32,
+    chroma_range: f32,
+}
+
+/// `Parameters` of `overlay.cu`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Parameters {
+    planes: [u64; 3],
+    count: u64,
+    marks: u64,
+    text: u64,
+    coverage: u64,
+    strides: [u32; 3],
+    glyph_width: u32,
+    glyph_height: u32,
+    first_part: u32,
+}
+
+/// `StrokeParameters` of `plan.cu`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct PlanStrokeParameters {
+    plan: PlanParameters,
+    keypoints: u64,
+    strokes: u64,
+    edges: u64,
+    edge_count: u32,
+    point_count: u32,
+    dims: u32,
+    line: u32,
+    point: u32,
+    unused: u32,
+}
+
+/// `StrokeParameters` of `overlay.cu`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct StrokeParameters {
+    planes: [u64; 3],
+    count: u64,
+    strokes: u64,
+    strides: [u32; 3],
+    each: u32,
+    width: u32,
+    height: u32,
+}
+
+/// Draws skeletons.
+struct Skeletons {
+    plan: Function,
+    paint: Function,
+    shape: KeypointShape,
+    edges: &'static [[u16; 2]],
+    /// The edges on the GPU.
+    table: DeviceBlock,
+    /// What is planned.
+    strokes: Option<DeviceBlock>,
+}
+
+const _: () = assert!(
+    size_of::<Stroke>() == 32 && size_of::<PlanStrokeParameters>() == 192 && size_of::<StrokeParameters>() == 64
+);
+const _: () = assert!(size_of::<Mark>() == 64 && size_of::<PlanParameters>() == 144 && size_of::<Parameters>() == 80);
+
+impl Overlay {
+    /// For frames like `target`; `labels` by class, as the twin takes them; `keypoints` are those of the model, if it finds any.
+    ///
+    /// # Errors
+    /// `Run`, where the GPU has no memory left or cannot load the kernels.
+    pub fn new(
+        context: &Context,
+        target: Target,
+        labels: &[String],
+        keypoints: Option<&KeypointModel>,
+    ) -> Result<Self> {
+        let name = match target.format {
+            PixelFormat::Nv12 => "nv12",
+            PixelFormat::P010 => "p010",
+            PixelFormat::I420 => "i420",
+            PixelFormat::Gray8 => "packed1",
+            PixelFormat::Rgb | PixelFormat::Bgr => "packed3",
+            PixelFormat::Rgba | PixelFormat::Bgra | PixelFormat::Rgbx | PixelFormat::Bgrx => "packed4",
+        };
+        let mut font = None;
+        let font = Font::for_frame(&mut font, target.width, target.height);
+        // Letters beyond those that fit in the frame are never written.
+        let room = font.room(&target).min(usize::from(u16::MAX));
+        let length = |label: &String| label.chars().count().min(room);
+        let longest = labels.iter().map(length).max().unwrap_or_default();
+        let mut names = vec![0; labels.len() * (1 + longest)];
+        for (name, label) in names.chunks_exact_mut(1 + longest).zip(labels) {
+            name[0] = length(label) as u16;
+            name[1..].iter_mut().zip(label.chars()).for_each(|(glyph, letter)| *glyph = Font::glyph(letter));
+        }
+
+        let pool = DevicePool::new(context);
+        let tables = [cast_slice(&names), &font.coverage[..]].concat();
+        let mut block = pool.take(tables.len())?;
+        block.write(&tables)?;
+
+        let rgb = target.format.rgb_offsets();
+        let (kr, kb) = target.color.matrix.kr_kb();
+        let (black, luma_range, chroma_range) = target.color.ranges();
+        let plan_parameters = PlanParameters {
+            names: block.address(),
+            name_count: labels.len() as u32,
+            name_stride: 1 + longest as u32,
+            text_stride: room.min(longest.max(NUMBER) + PERCENT) as u32,
+            glyph_width: font.width,
+            glyph_height: font.height,
+            width: target.width,
+            height: target.height,
+            is_rgb: rgb.is_some().into(),
+            rgb: rgb.unwrap_or_default().map(|offset| offset as u32),
+            is_gray: (target.format == PixelFormat::Gray8).into(),
+            kr_kb: [kr, kb],
+            black,
+            luma_range,
+            chroma_range,
+            ..PlanParameters::default()
+        };
+        let parameters = Parameters {
+            coverage: block.address() + size_of_val(&names[..]) as u64,
+            glyph_width: font.width,
+            glyph_height: font.height,
+            ..Parameters::default()
+        };
+        let skeletons = match keypoints {
+            Some(model) => {
+                let edges = model.edges();
+                let mut table = pool.take(size_of_val(edges).max(1))?;
+                if !edges.is_empty() {
+                    table.write(cast_slice(edges))?;
+                }
+                Some(Skeletons {
+                    plan: context.module(PLAN)?.function("plan_strokes")?,
+                    paint: context.module(OVERLAY)?.function(&format!("strokes_{name}"))?,
+                    shape: model.shape,
+                    edges,
+                    table,
+                    strokes: None,
+                })
+            }
+            None => None,
+        };
+        Ok(Overlay {
+            skeletons,
+            plan: context.module(PLAN)?.function("plan_marks")?,
+            paint: context.module(OVERLAY)?.function(&format!("overlay_{name}"))?,
+            target,
+            plan_parameters,
+            parameters,
+            pool,
+            _tables: block,
+            planned: None,
+            staging: None,
+        })
+    }
+
+    /// Queues the painting of what is found by then, in pixels of the tensor that `letterbox` tells of, or else of the frame.
+    ///
+    /// # Errors
+    /// `WrongType`, if these are not the planes of such a frame; `Run`, where the GPU fails.
+    ///
+    /// # Safety
+    /// The planes have the rows of a frame as given to [`Overlay::new`], and nobody else touches them until the work is done.
+    /// `self` lives until then too, and what was launched before is done or on the same stream.
+    pub unsafe fn launch(
+        &mut self,
+        stream: &Stream,
+        planes: &[DevicePlane],
+        found: DeviceDetections,
+        letterbox: Option<&Letterbox>,
+        style: &Style,
+    ) -> Result<()> {
+        let Target { format, width, height, .. } = self.target;
+        check_planes(planes, format, width as usize, height as usize)?;
+        if found.limit == 0 {
+            return Ok(());
+        }
+        let stride = self.plan_parameters.text_stride;
+        let marks = found.limit * size_of::<Mark>();
+        let planned = self.planned(HEADER + marks + found.limit * stride as usize * size_of::<u16>())?;
+        let to_frame = letterbox.map(Letterbox::scale);
+        let plan = PlanParameters {
+            found: found.address,
+            count: planned,
+            marks: planned + HEADER as u64,
+            text: planned + (HEADER + marks) as u64,
+            limit: found.limit as u32,
+            room: if style.labels { stride } else { 0 },
+            line: style.line(&self.target),
+            in_tensor: to_frame.is_some().into(),
+            left: letterbox.map_or(0.0, |letterbox| letterbox.x as f32),
+            top: letterbox.map_or(0.0, |letterbox| letterbox.y as f32),
+            scale_x: to_frame.map_or(1.0, |(x, _)| x),
+            scale_y: to_frame.map_or(1.0, |(_, y)| y),
+            ..self.plan_parameters
+        };
+        let plane = |i: usize| planes.get(i).copied().unwrap_or_default();
+        let paint = Parameters {
+            planes: [0, 1, 2].map(|i| plane(i).address),
+            count: plan.count,
+            marks: plan.marks,
+            text: plan.text,
+            strides: [0, 1, 2].map(|i| plane(i).stride as u32),
+            ..self.parameters
+        };
+        let block = (THREADS, 1, 1);
+        let grid = (plan.limit.div_ceil(THREADS), 1, 1);
+        // SAFETY: the kernels take these parameters; what they have the addresses of lives as long as `self`; the planes and
+        // what is found are as the caller says.
+        unsafe {
+            stream.launch(&self.plan, Launch { grid, block, shared: 0 }, &plan)?;
+            let blocks = GRID.0.min(plan.limit);
+            let shape = |parts| Launch { grid: (blocks, parts, GRID.2), block, shared: 0 };
+            match (&mut self.skeletons, found.gathered) {
+                (Some(skeletons), Some(keypoints)) => {
+                    stream.launch(&self.paint, shape(TAG), &paint)?;
+                    skeletons.launch(stream, &self.pool, &plan, &paint, keypoints)?;
+                    stream.launch(&self.paint, shape(GRID.1 - TAG), &Parameters { first_part: TAG, ..paint })
+                }
+                _ => stream.launch(&self.paint, shape(GRID.1), &paint),
+            }
+        }
+    }
+
+    /// The same for what the host found, in pixels of the frame.
+    ///
+    /// # Errors
+    /// As [`Overlay::launch`].
+    ///
+    /// # Safety
+    /// As [`Overlay::launch`], but that what was launched before is done.
+    pub unsafe fn launch_for(
+        &mut self,
+        stream: &Stream,
+        planes: &[DevicePlane],
+        detections: &[Candidate],
+        keypoints: Option<&Keypoints>,
+        style: &Style,
+    ) -> Result<()> {
+        let mut bytes = found_bytes(detections);
+        let points = bytes.len();
+        bytes.extend_from_slice(keypoints.map_or(&[], |keypoints| cast_slice(&keypoints.values)));
+        self.staging.take_if(|staging| staging.bytes() < bytes.len());
+        if self.staging.is_none() {
+            self.staging = Some(Mapped::new(stream.context(), bytes.len().next_power_of_two().max(4096))?);
+        }
+        let staging = self.staging.as_mut().expect("just put there");
+        staging.host_mut()[..bytes.len()].copy_from_slice(&bytes);
+        stats::uploaded(bytes.len());
+        let gathered = keypoints.map(|_| staging.address() + points as u64);
+        let found = DeviceDetections { address: staging.address(), limit: detections.len(), gathered };
+        // SAFETY: as the caller says.
+        unsafe { self.launch(stream, planes, found, None, style) }
+    }
+
+    /// Where there is memory for so many bytes and more.
+    fn planned(&mut self, bytes: usize) -> Result<u64> {
+        self.planned.take_if(|block| block.bytes() < bytes);
+        if self.planned.is_none() {
+            self.planned = Some(self.pool.take(bytes)?);
+        }
+        Ok(self.planned.as_ref().expect("just put there").address())
+    }
+}
+
+impl Skeletons {
+    /// Queues planning and painting, with the parameters of the marks and where the keypoints are.
+    ///
+    /// # Safety
+    /// As [`Overlay::launch`].
+    unsafe fn launch(
+        &mut self,
+        stream: &Stream,
+        pool: &DevicePool,
+        marks: &PlanParameters,
+        paint: &Parameters,
+        keypoints: u64,
+    ) -> Result<()> {
+        let (edge_count, point_count) = (self.edges.len() as u32, u32::from(self.shape.count));
+        let each = edge_count + point_count;
+        let all = marks.limit * each;
+        let bytes = all as usize * size_of::<Stroke>();
+        let strokes = match self.strokes.take_if(|block| block.bytes() >= bytes) {
+            Some(block) => block,
+            None => pool.take(bytes)?,
+        };
+        let strokes = self.strokes.insert(strokes).address();
+        let (line, point) = overlay::widths(marks.line);
+        let plan = PlanStrokeParameters {
+            plan: *marks,
+            keypoints,
+            strokes,
+            edges: self.table.address(),
+            edge_count,
+            point_count,
+            dims: self.shape.dims.into(),
+            line,
+            point,
+            unused: 0,
+        };
+        let Parameters { planes, count, strides, .. } = *paint;
+        let paint =
+            StrokeParameters { planes, count, strokes, strides, each, width: marks.width, height: marks.height };
+        // Cells of chroma, where there are any.
+        let cell = if marks.is_rgb == 1 || marks.is_gray == 1 { 1 } else { 2 };
+        let tiles = (marks.width.div_ceil(TILE.0 * cell), marks.height.div_ceil(TILE.1 * cell), 1);
+        let block = (THREADS, 1, 1);
+        // SAFETY: the kernels take these parameters; the rest as the caller says.
+        unsafe {
+            let grid = (all.div_ceil(THREADS), 1, 1);
+            stream.launch(&self.plan, Launch { grid, block, shared: 0 }, &plan)?;
+            stream.launch(&self.paint, Launch { grid: tiles, block, shared: 0 }, &paint)
+        }
+    }
+}

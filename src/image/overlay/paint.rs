@@ -1,0 +1,98 @@
+//! From a plan to bytes. Integers only, so that the kernel can do exactly the same.
+
+use std::array;
+
+use super::color::Sample;
+use super::{Mark, Plan, Rect, Target};
+use crate::image::frame::{FrameMut, PixelFormat, PlaneMut};
+
+/// Paints a plan that was made for this frame's format and size. Bytes beyond a row's width are left alone.
+pub fn paint(frame: &mut FrameMut, plan: &Plan) {
+    for mark in plan.marks {
+        for side in mark.sides() {
+            fill(frame, &side, &mark.paper);
+        }
+    }
+    let target = Target::of(frame);
+    for stroke in plan.strokes {
+        for row in stroke.rows(&target) {
+            fill(frame, &row, &stroke.paper);
+        }
+    }
+    for mark in plan.marks.iter().filter(|mark| !mark.tag.is_empty()) {
+        fill(frame, &mark.tag, &mark.paper);
+        let luma = &mut frame.planes[0];
+        let (paper, ink) = (mark.paper, mark.ink);
+        match frame.format {
+            PixelFormat::P010 => write(luma, mark, plan, [0, paper[0]], [0, ink[0]]),
+            PixelFormat::Nv12 | PixelFormat::I420 | PixelFormat::Gray8 => {
+                write(luma, mark, plan, [paper[0]], [ink[0]]);
+            }
+            PixelFormat::Rgb | PixelFormat::Bgr => {
+                write(luma, mark, plan, [0, 1, 2].map(|i| paper[i]), [0, 1, 2].map(|i| ink[i]));
+            }
+            _ => write(luma, mark, plan, paper, ink),
+        }
+    }
+}
+
+fn fill(frame: &mut FrameMut, rect: &Rect, &[a, b, c, d]: &Sample) {
+    // An empty rectangle at an odd place would not be empty when halved.
+    if rect.is_empty() {
+        return;
+    }
+    match (frame.format, &mut frame.planes[..]) {
+        (PixelFormat::Nv12, [y, uv]) => {
+            fill_plane(y, rect, [a]);
+            fill_plane(uv, &rect.halved(), [b, c]);
+        }
+        (PixelFormat::P010, [y, uv]) => {
+            fill_plane(y, rect, [0, a]);
+            fill_plane(uv, &rect.halved(), [0, b, 0, c]);
+        }
+        (PixelFormat::I420, [y, u, v]) => {
+            fill_plane(y, rect, [a]);
+            fill_plane(u, &rect.halved(), [b]);
+            fill_plane(v, &rect.halved(), [c]);
+        }
+        (PixelFormat::Gray8, [plane]) => fill_plane(plane, rect, [a]),
+        (PixelFormat::Rgb | PixelFormat::Bgr, [plane]) => fill_plane(plane, rect, [a, b, c]),
+        (PixelFormat::Rgba | PixelFormat::Bgra | PixelFormat::Rgbx | PixelFormat::Bgrx, [plane]) => {
+            fill_plane(plane, rect, [a, b, c, d]);
+        }
+        (format, planes) => unreachable!("{} has not {} planes", format.name(), planes.len()),
+    }
+}
+
+fn fill_plane<const N: usize>(plane: &mut PlaneMut, rect: &Rect, pixel: [u8; N]) {
+    let width = (rect.right - rect.left) as usize;
+    for y in rect.top..rect.bottom {
+        row(plane, rect.left, y, width).fill(pixel);
+    }
+}
+
+/// The text of a tag. In YUV only luma is blended: the chroma of the tag stays.
+fn write<const N: usize>(plane: &mut PlaneMut, mark: &Mark, plan: &Plan, paper: [u8; N], ink: [u8; N]) {
+    // A look-up is twice as fast as blending each pixel; most texts have more pixels than this has entries.
+    let ramp: [[u8; N]; 256] = array::from_fn(|c| array::from_fn(|i| blend(paper[i], ink[i], c as u32)));
+    let (mut x, top) = mark.text_origin(plan.font);
+    for &glyph in &plan.text[mark.text_start as usize..][..mark.text_len as usize] {
+        for (y, coverage) in (top..).zip(plan.font.rows(glyph)) {
+            for (pixel, &coverage) in row(plane, x, y, coverage.len()).iter_mut().zip(coverage) {
+                *pixel = ramp[usize::from(coverage)];
+            }
+        }
+        x += plan.font.width;
+    }
+}
+
+/// `width` pixels of N bytes in row `y` from `x` on.
+fn row<'a, const N: usize>(plane: &'a mut PlaneMut, x: u32, y: u32, width: usize) -> &'a mut [[u8; N]] {
+    let start = y as usize * plane.stride + x as usize * N;
+    plane.data[start..][..width * N].as_chunks_mut().0
+}
+
+/// The mean of paper and ink by coverage of 0..=255, rounded to the nearest.
+fn blend(paper: u8, ink: u8, coverage: u32) -> u8 {
+    ((u32::from(paper) * (255 - coverage) + u32::from(ink) * coverage + 127) / 255) as u8
+}

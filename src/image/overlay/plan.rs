@@ -1,0 +1,204 @@
+//! From detections to what is painted where.
+
+use std::fmt::Write as _;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::color::{Sample, class_color, ink_on, sample};
+use super::{Font, Overlay, Stroke, Style, strokes};
+use crate::image::frame::{Colorimetry, FrameMut, PixelFormat};
+use crate::image::keypoints::Keypoints;
+use crate::image::{Candidate, label_text};
+
+/// What a plan must know of the frame it is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Target {
+    pub format: PixelFormat,
+    pub width: u32,
+    pub height: u32,
+    pub color: Colorimetry,
+}
+
+impl Target {
+    pub fn of(frame: &FrameMut) -> Self {
+        let (width, height) = (frame.width as u32, frame.height as u32);
+        Target { format: frame.format, width, height, color: frame.color }
+    }
+}
+
+/// Pixels from `left` and `top` to before `right` and `bottom`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Rect {
+    pub left: u32,
+    pub top: u32,
+    pub right: u32,
+    pub bottom: u32,
+}
+
+impl Rect {
+    pub fn is_empty(&self) -> bool {
+        self.left >= self.right || self.top >= self.bottom
+    }
+
+    /// The samples of 2 × 2 pixels that it touches.
+    pub fn halved(&self) -> Self {
+        Rect { left: self.left / 2, top: self.top / 2, right: self.right.div_ceil(2), bottom: self.bottom.div_ceil(2) }
+    }
+}
+
+/// One detection, ready to be painted: 64 bytes, the same for the kernel. All rectangles lie in the frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Mark {
+    /// The outline is what lies in `outer` and not in `inner`, which is nowhere outside `outer`.
+    pub outer: Rect,
+    pub inner: Rect,
+    /// Filled with `paper`; empty where there is no label.
+    pub tag: Rect,
+    /// The colour of the class, for outline and tag.
+    pub paper: Sample,
+    /// The colour of the text.
+    pub ink: Sample,
+    /// Its glyphs are `text[text_start..text_start + text_len]`, side by side in the middle of the tag.
+    pub text_start: u32,
+    pub text_len: u32,
+}
+
+impl Mark {
+    /// The outline as rectangles that do not overlap; some may be empty.
+    pub fn sides(&self) -> [Rect; 4] {
+        let Mark { outer, inner, .. } = *self;
+        [
+            Rect { bottom: inner.top, ..outer },
+            Rect { top: inner.bottom, ..outer },
+            Rect { right: inner.left, top: inner.top, bottom: inner.bottom, ..outer },
+            Rect { left: inner.right, top: inner.top, bottom: inner.bottom, ..outer },
+        ]
+    }
+
+    /// Where the first glyph has its left upper pixel.
+    pub fn text_origin(&self, font: &Font) -> (u32, u32) {
+        (self.tag.left + margin(font), self.tag.top)
+    }
+}
+
+/// All that is painted on one frame, in the order of painting: all outlines, then all strokes, then all tags.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    pub marks: &'a [Mark],
+    pub strokes: &'a [Stroke],
+    /// Glyphs of all tags, as [`Font::glyph`] numbers them.
+    pub text: &'a [u16],
+    pub font: &'a Font,
+}
+
+/// Beyond any frame and any line, and so small that sums of two fit an i32.
+const FAR: i32 = 1 << 24;
+
+impl Style {
+    /// Pixels of an outline on such frames.
+    pub(crate) fn line(&self, target: &Target) -> u32 {
+        let line = match self.line_width {
+            0 => (target.width.min(target.height) / 360).max(2),
+            width => width,
+        };
+        line.min(FAR as u32)
+    }
+}
+
+impl Font {
+    /// How many characters fit in a tag, which must fit in the frame.
+    pub(crate) fn room(&self, target: &Target) -> usize {
+        if target.height < self.height {
+            return 0;
+        }
+        (target.width.saturating_sub(2 * margin(self)) / self.width) as usize
+    }
+}
+
+/// Pixels of a tag left and right of its text.
+fn margin(font: &Font) -> u32 {
+    font.width / 2
+}
+
+impl Overlay {
+    /// Boxes that are no boxes, and those wholly outside the frame, make no mark.
+    pub fn plan(
+        &mut self,
+        target: Target,
+        detections: &[Candidate],
+        keypoints: Option<&Keypoints>,
+        labels: &[String],
+        style: &Style,
+    ) -> Plan<'_> {
+        let Overlay { marks, strokes, text, label, font } = self;
+        let font = Font::for_frame(font, target.width, target.height);
+        marks.clear();
+        strokes.clear();
+        if let Some(keypoints) = keypoints {
+            strokes::plan(strokes, &target, detections, keypoints, style);
+        }
+        text.clear();
+        for detection in detections.iter().rev() {
+            let Some((outer, inner)) = outline(detection, &target, style) else { continue };
+            let color = class_color(detection.class);
+            let (paper, ink) = (sample(color, &target), sample(ink_on(color), &target));
+            let mut mark = Mark { outer, inner, paper, ink, text_start: text.len() as u32, ..Mark::default() };
+            if style.labels {
+                describe(label, detection, labels);
+                text.extend(label.chars().take(font.room(&target)).map(Font::glyph));
+                mark.text_len = text.len() as u32 - mark.text_start;
+                mark.tag = tag(&outer, mark.text_len, font, &target);
+            }
+            marks.push(mark);
+        }
+        Plan { marks, strokes, text, font }
+    }
+}
+
+/// Outer and inner edge of the outline, which lies inside the box, so that boxes at the frame's edge show all their sides.
+///
+/// Edges are rounded to the nearest pixel in every format: on 4:2:0 the luma is as exact as RGB. Chroma then takes every
+/// sample that the outline touches ([`Rect::halved`]), because the other way round a line would show the frame's colour in
+/// parts; the price is a tint, at most one pixel wide, beside lines on odd pixels.
+fn outline(detection: &Candidate, target: &Target, style: &Style) -> Option<(Rect, Rect)> {
+    let bbox = detection.bbox;
+    if !bbox.is_valid() {
+        return None;
+    }
+    let line = style.line(target) as i32;
+    let edge = |position: f32| position.round().clamp(-FAR as f32, FAR as f32) as i32;
+    // Of one axis: outer start, inner start, inner end, outer end. The least of objects is one pixel.
+    let edges = |from: f32, to: f32, size: u32| {
+        let (start, end) = (edge(from), edge(to).max(edge(from) + 1));
+        let inner_start = (start + line).min(end);
+        let inner_end = (end - line).max(inner_start);
+        [start, inner_start, inner_end, end].map(|edge| edge.clamp(0, size.min(FAR as u32) as i32) as u32)
+    };
+    let [left, inner_left, inner_right, right] = edges(bbox.x1, bbox.x2, target.width);
+    let [top, inner_top, inner_bottom, bottom] = edges(bbox.y1, bbox.y2, target.height);
+    let outer = Rect { left, top, right, bottom };
+    let inner = Rect { left: inner_left, top: inner_top, right: inner_right, bottom: inner_bottom };
+    (!outer.is_empty()).then_some((outer, inner))
+}
+
+/// "person 87%"
+fn describe(label: &mut String, detection: &Candidate, labels: &[String]) {
+    label.clear();
+    // NaN becomes 0.
+    let percent = (detection.score.clamp(0.0, 1.0) * 100.0).round() as u8;
+    let written = write!(label, "{} {percent}%", label_text(labels, detection.class));
+    written.expect("a String takes any text");
+}
+
+/// Above the box, or in its corner where there is no room; moved left or up as far as the frame demands.
+fn tag(outer: &Rect, text_len: u32, font: &Font, target: &Target) -> Rect {
+    if text_len == 0 {
+        return Rect::default();
+    }
+    let (width, height) = (text_len * font.width + 2 * margin(font), font.height);
+    let left = outer.left.min(target.width - width);
+    let top = outer.top.checked_sub(height).unwrap_or(outer.top.min(target.height - height));
+    Rect { left, top, right: left + width, bottom: top + height }
+}

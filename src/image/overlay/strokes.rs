@@ -1,0 +1,126 @@
+//! Skeletons: lines between keypoints, and the points on them. Integers only where pixels are chosen, as the kernel does it.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::color::{Sample, class_color, sample};
+use super::{Rect, Style, Target};
+use crate::image::Candidate;
+use crate::image::keypoints::Keypoints;
+
+/// A line with round ends, or a disc where both ends are one: 32 bytes, the same for the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Stroke {
+    /// Pixels in the frame, across and down.
+    pub from: [i32; 2],
+    pub to: [i32; 2],
+    /// Pixels whose middle is no more than half of this from the line are painted; none where this is 0.
+    pub width: u32,
+    pub paper: Sample,
+    pub unused: [u32; 2],
+}
+
+/// Wider is no use, and products stay within 64 bits.
+const MAX_WIDTH: u32 = 256;
+/// Points that a model is less sure of are not drawn.
+const VISIBLE: f32 = 0.25;
+
+impl Stroke {
+    /// Whether a pixel is painted.
+    pub fn touches(&self, x: i32, y: i32) -> bool {
+        let difference =
+            |a: [i32; 2], b: [i32; 2]| [i64::from(a[0]) - i64::from(b[0]), i64::from(a[1]) - i64::from(b[1])];
+        let squares = |[x, y]: [i64; 2]| (x * x + y * y) as u64;
+        let (along, at) = (difference(self.to, self.from), difference([x, y], self.from));
+        let (length, forward) = (squares(along), at[0] * along[0] + at[1] * along[1]);
+        let width = u64::from(self.width) * u64::from(self.width);
+        if self.width == 0 {
+            false
+        } else if forward <= 0 {
+            4 * squares(at) <= width
+        } else if forward as u64 >= length {
+            4 * squares(difference([x, y], self.to)) <= width
+        } else {
+            let across = (at[0] * along[1] - at[1] * along[0]).unsigned_abs();
+            4 * across * across <= width * length
+        }
+    }
+
+    /// What is painted, row by row: the shape is convex, so each row has one piece, which is nearest to the line where the line
+    /// crosses the row.
+    pub fn rows(&self, target: &Target) -> impl Iterator<Item = Rect> {
+        let Stroke { from, to, width, .. } = *self;
+        let (upper, lower) = if from[1] <= to[1] { (from, to) } else { (to, from) };
+        let reach = (width / 2) as i32;
+        let rows = (upper[1] - reach).max(0)..(lower[1] + reach + 1).min(target.height as i32);
+        let right_edge = target.width as i32;
+        rows.filter_map(move |y| {
+            let near = if y <= upper[1] {
+                upper[0]
+            } else if y >= lower[1] {
+                lower[0]
+            } else {
+                let [across, down] = [0, 1].map(|i| i64::from(lower[i] - upper[i]));
+                upper[0] + (across * i64::from(y - upper[1])).div_euclid(down) as i32
+            };
+            let inside = [near, near + 1].into_iter().find(|&x| self.touches(x, y))?;
+            let left = (0..inside).rev().take_while(|&x| self.touches(x, y)).last().unwrap_or(inside);
+            let right = (inside + 1..right_edge).take_while(|&x| self.touches(x, y)).last().unwrap_or(inside);
+            let (top, bottom) = (y as u32, y as u32 + 1);
+            (left < right_edge).then_some(Rect {
+                left: left as u32,
+                top,
+                right: (right + 1).min(right_edge) as u32,
+                bottom,
+            })
+        })
+    }
+}
+
+/// The strokes of all objects, the weakest first: of each the lines of its skeleton in the colour of its class, then its points in
+/// colours of their own.
+pub(super) fn plan(
+    strokes: &mut Vec<Stroke>,
+    target: &Target,
+    candidates: &[Candidate],
+    keypoints: &Keypoints,
+    style: &Style,
+) {
+    let (line, point) = widths(style.line(target));
+    let edges = keypoints.model.edges();
+    for (object, candidate) in candidates.iter().enumerate().rev() {
+        if !candidate.bbox.is_valid() {
+            continue;
+        }
+        let points = keypoints.of(object);
+        let dims = usize::from(keypoints.model.shape.dims);
+        let place = |point: usize| place(&points[point * dims..][..dims], target);
+        let mut stroke = |from, to, width, color| {
+            strokes.push(Stroke { from, to, width, paper: sample(class_color(color), target), unused: [0; 2] });
+        };
+        for &[from, to] in edges {
+            if let (Some(from), Some(to)) = (place(from.into()), place(to.into())) {
+                stroke(from, to, line, candidate.class);
+            }
+        }
+        for number in 0..keypoints.model.shape.count {
+            if let Some(at) = place(number.into()) {
+                stroke(at, at, point, number.into());
+            }
+        }
+    }
+}
+
+/// Of lines and of points, for outlines of that width.
+pub(crate) fn widths(line: u32) -> (u32, u32) {
+    let line = line.min(MAX_WIDTH);
+    (line, (2 * line + 1).min(MAX_WIDTH))
+}
+
+/// The pixel of a point, if it is seen. What lies on the frame's edge was moved there, or is not known.
+fn place(point: &[f32], target: &Target) -> Option<[i32; 2]> {
+    let (x, y) = (point[0], point[1]);
+    let inside = x > 0.0 && x < target.width as f32 && y > 0.0 && y < target.height as f32;
+    let seen = point.get(2).is_none_or(|&visibility| visibility >= VISIBLE);
+    (inside && seen).then_some([x as i32, y as i32])
+}

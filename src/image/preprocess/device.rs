@@ -1,0 +1,206 @@
+//! Frames to tensors in GPU memory: the kernel with the stream, the pool and the upload that it needs from frame to frame.
+
+use gst::glib;
+
+use super::driver::{Context, Stream, StreamRole, WaitHistory};
+use super::kernels::preprocess::PreprocessKernel;
+use super::kernels::{DevicePlane, DevicePlanes};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::memory::{BatchPool, DeviceBlock, DevicePool};
+use crate::core::tensor::{Tensor, TensorDesc, Tensors};
+use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use crate::image::geometry::Letterbox;
+use crate::image::transform::InputSpec;
+
+/// How frames in host memory come to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstTrtUpload")]
+pub enum Upload {
+    #[default]
+    #[enum_value(name = "Read in place where that is faster, else copied", nick = "auto")]
+    Auto,
+    #[enum_value(name = "Copied to the GPU first", nick = "copy")]
+    Copy,
+    #[enum_value(name = "Read in place, out of pinned memory", nick = "mapped")]
+    Mapped,
+}
+
+/// Planes begin at multiples of this in an upload.
+const ALIGN: usize = 256;
+
+/// Over PCIe a kernel takes longer for a byte of the host than a copy does (on an H200, by tests/bench/memory.rs, 1.2 times where it
+/// skips rows, up to 1.9 where it needs every byte), but need not read all of them.
+const DETOUR: f64 = 1.4;
+
+/// Up to so many bytes, to start a copy and to wait for it takes longer than that.
+const SMALL: usize = 256 << 10;
+
+/// Made for one format, one kind of tensor and one context.
+pub struct DevicePreprocessor {
+    // Drop order: the stream first, which waits for the work that uses the rest.
+    stream: Stream,
+    kernel: PreprocessKernel,
+    /// Where tensors are made.
+    slots: BatchPool,
+    pool: DevicePool,
+    how: Upload,
+    /// The GPU reads host memory as fast as its own.
+    shares_memory: bool,
+    /// With the frames of the host.
+    patience: WaitHistory,
+    /// Where frames from the host go. One will do: the next copy into it is queued behind the kernel that reads it.
+    upload: Option<DeviceBlock>,
+    desc: TensorDesc,
+    pixels: PixelFormat,
+    size: (usize, usize),
+}
+
+impl DevicePreprocessor {
+    /// For frames of `size`, width and height. `color` matters to YUV and gray formats.
+    ///
+    /// # Errors
+    /// As [`vision::preprocess`](crate::image::preprocess)' own; `Run`, where the GPU fails.
+    pub fn new(
+        context: &Context,
+        pixels: PixelFormat,
+        size: (usize, usize),
+        color: Colorimetry,
+        spec: &InputSpec,
+    ) -> Result<Self> {
+        let bytes = spec.desc.bytes().expect("the specification has fixed dimensions");
+        Ok(DevicePreprocessor {
+            slots: BatchPool::new(context, bytes, 1),
+            stream: Stream::of(context, StreamRole::Preprocess)?,
+            kernel: PreprocessKernel::new(context, pixels, size, color, spec)?,
+            pool: DevicePool::new(context),
+            how: Upload::Copy,
+            shares_memory: context.reads_host_memory_well()?,
+            patience: WaitHistory::default(),
+            upload: None,
+            desc: spec.desc.clone(),
+            pixels,
+            size,
+        })
+    }
+
+    /// Makes tensors in these slots from now on, if they have the size and the context.
+    pub fn use_slots(&mut self, slots: BatchPool) {
+        if slots.context() == self.context() && slots.bytes() == self.slots.bytes() {
+            self.slots = slots;
+        }
+    }
+
+    /// How frames in host memory come to the kernel from now on; they are copied at first.
+    pub fn set_upload(&mut self, upload: Upload) {
+        let (read, all) = self.kernel.bytes_read();
+        let little = all <= SMALL || read as f64 * DETOUR < all as f64;
+        self.how = match upload {
+            Upload::Auto if !self.shares_memory && !little => Upload::Copy,
+            how => how,
+        };
+    }
+
+    pub fn context(&self) -> &Context {
+        self.stream.context()
+    }
+
+    pub fn letterbox(&self) -> &Letterbox {
+        self.kernel.letterbox()
+    }
+
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Queues the making of the tensor of a frame in host memory, which is there once the fence is passed. The frame's bytes
+    /// are read when this returns.
+    ///
+    /// # Errors
+    /// `WrongType`, if it is another frame than [`DevicePreprocessor::new`] was told, or is to be read in place and the GPU does not
+    /// see it; `Run`, where the GPU fails.
+    pub fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
+        frame.check(self.pixels, self.size.0, self.size.1)?;
+        if self.how != Upload::Copy
+            && let Some(planes) = self.seen(frame)?
+        {
+            // SAFETY: the frame was checked, and is there until the kernel has read it, which is waited for.
+            let made = unsafe { self.of_gpu(&planes) }?;
+            made.ready().map_or(Ok(()), |read| read.wait_again(&mut self.patience))?;
+            return Ok(made);
+        }
+        let begin = self.stream.begin_timing();
+        let planes = self.bring(frame)?;
+        self.stream.end_timing(begin);
+        let brought = self.stream.record_awaited(&self.patience)?;
+        // SAFETY: they are copies of the frame's, which was checked, in `upload`, which stays with the stream.
+        let made = unsafe { self.of_gpu(&planes) };
+        // Whoever owns the frame may write to it, and a copy out of pinned memory is not done when queued.
+        brought.wait_again(&mut self.patience)?;
+        made
+    }
+
+    /// Queues the making of the tensor of a frame in GPU memory, which is there once the fence is passed.
+    ///
+    /// # Safety
+    /// The planes are there, of the format and size given to [`DevicePreprocessor::new`], until the fence is passed.
+    pub unsafe fn of_gpu(&mut self, planes: &[DevicePlane]) -> Result<Tensors> {
+        let block = self.slots.take()?;
+        let begin = self.stream.begin_timing();
+        // SAFETY: the planes by the caller's promise; the block has the tensor's size, and returns to the pool after the fence.
+        unsafe { self.kernel.launch(&self.stream, planes, block.address()) }?;
+        self.stream.end_timing(begin);
+        Ok(Tensors::new(vec![Tensor::on_device(self.desc.clone(), block)], Some(self.stream.record()?), None))
+    }
+
+    /// The planes of a frame as the GPU sees them where they are; `None` where it does not, and need not.
+    fn seen(&self, frame: &Frame) -> Result<Option<DevicePlanes>> {
+        let see = |plane: &Plane| {
+            let at = plane.data.as_ptr();
+            // Ordinary memory comes page by page, which pays only where nothing has to be brought.
+            let address = match self.how == Upload::Auto && !self.shares_memory {
+                true => self.context().address_of_pinned(at)?,
+                false => self.context().address_of(at)?,
+            };
+            Ok(address.map(|address| DevicePlane { address, stride: plane.stride }))
+        };
+        let planes = frame.planes.iter().map(see).collect::<Result<Option<DevicePlanes>>>()?;
+        match planes {
+            None if self.how == Upload::Mapped => {
+                Err(Error::new(ErrorKind::WrongType, "The GPU cannot read the frame in place")
+                    .cause("it is in ordinary memory, not in the pinned memory that was offered for it")
+                    .remedy(
+                        "Set upload=auto or copy on trtpreprocess, or take out the element between it and the decoder",
+                    ))
+            }
+            planes => Ok(planes),
+        }
+    }
+
+    /// Queues the copies of a frame's planes to the GPU, as they lie: rows with what is between them.
+    fn bring(&mut self, frame: &Frame) -> Result<DevicePlanes> {
+        let mut bytes = 0;
+        let offsets: Vec<usize> = (frame.planes.iter())
+            .map(|plane| {
+                let offset = bytes;
+                bytes += plane.data.len().next_multiple_of(ALIGN);
+                offset
+            })
+            .collect();
+        let block = match self.upload.take().filter(|block| block.bytes() >= bytes) {
+            Some(block) => block,
+            None => {
+                self.stream.synchronize()?; // the smaller one is about to be used by others
+                self.pool.take(bytes)?
+            }
+        };
+        let address = block.address();
+        self.upload = Some(block);
+        let upload = |(plane, offset): (&Plane, usize)| {
+            let to = address + offset as u64;
+            // SAFETY: the block is large enough, and stays with `self`. The bytes are the buffer's, which the caller keeps.
+            unsafe { self.stream.upload(plane.data, to) }?;
+            Ok(DevicePlane { address: to, stride: plane.stride })
+        };
+        frame.planes.iter().zip(offsets).map(upload).collect()
+    }
+}

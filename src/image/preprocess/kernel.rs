@@ -1,0 +1,274 @@
+//! Frames to tensors: `kernels/preprocess.cu`. The twin is [`vision::preprocess`](crate::image::preprocess), whose tables the
+//! kernel uses.
+
+use bytemuck::{Pod, Zeroable, cast_slice};
+
+use super::{DevicePlane, DevicePlanes, PREPROCESS, check_planes};
+use crate::core::cuda::driver::{Context, Function, Launch, Stream};
+use crate::core::error::Result;
+use crate::core::memory::{DeviceBlock, DevicePool};
+use crate::core::tensor::DType;
+use crate::image::frame::{Colorimetry, PixelFormat};
+use crate::image::geometry::Letterbox;
+use crate::image::preprocess::HostPreprocessor as Twin;
+use crate::image::preprocess::color::{Convert, YuvToRgb};
+use crate::image::preprocess::sampler::{Axis, Sampler};
+use crate::image::transform::{Colors, InputSpec, TensorLayout};
+
+/// Frames of one launch.
+pub const MAX_BATCH: usize = 8;
+
+/// Threads of a block, and the pixels of a row of the scaled frame that each makes, as in the kernel.
+const THREADS: (u32, u32) = (32, 4);
+const COLUMNS: u32 = 2;
+
+/// Turns frames of one format and size into one kind of tensor. Built once per caps; holds the tables on the GPU.
+pub struct PreprocessKernel {
+    function: Function,
+    /// The same for chroma in pairs that are not aligned to both samples, which it reads one by one.
+    one_by_one: Option<Function>,
+    parameters: Parameters,
+    format: PixelFormat,
+    letterbox: Letterbox,
+    /// What `parameters` has the addresses of.
+    _tables: DeviceBlock,
+    /// Bytes of an element.
+    element: usize,
+    bytes_read: (usize, usize),
+}
+
+/// `Frame` of the kernel.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct View {
+    planes: [u64; 3],
+    tensor: u64,
+    strides: [u32; 3],
+    together: u32,
+}
+
+/// `Position` of the kernel.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Position {
+    first: u32,
+    first_weight: f32,
+    others: u32,
+    others_weight: f32,
+}
+
+/// `Parameters` of the kernel.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Parameters {
+    frames: [View; MAX_BATCH],
+    columns: u64,
+    rows: u64,
+    left: u32,
+    top: u32,
+    width: u32,
+    height: u32,
+    tensor_width: u32,
+    tensor_height: u32,
+    first_step: u32,
+    others_step: u32,
+    first_alone: u32,
+    to_gray: u32,
+    reversed: u32,
+    channels: u32,
+    interleaved: u32,
+    dtype: u32,
+    matrix: [f32; 6],
+    factor: [f32; 3],
+    addend: [f32; 3],
+    pad: f32,
+}
+
+const _: () = assert!(size_of::<View>() == 48 && size_of::<Position>() == 16);
+const _: () = assert!(size_of::<Parameters>() == MAX_BATCH * 48 + 128);
+
+impl PreprocessKernel {
+    /// For frames of `width` × `height` and tensors as `spec` says. `color` matters to YUV and gray formats.
+    ///
+    /// # Errors
+    /// As the twin's; `Run`, where the GPU fails.
+    pub fn new(
+        context: &Context,
+        format: PixelFormat,
+        (width, height): (usize, usize),
+        color: Colorimetry,
+        spec: &InputSpec,
+    ) -> Result<PreprocessKernel> {
+        let twin = Twin::new(format, width, height, color, spec)?;
+        let (letterbox, colors) = (twin.letterbox, spec.recipe.colors);
+        let (first, others) = (&twin.samplers[0], twin.samplers.last().expect("a frame has a plane"));
+
+        let columns = positions(&first.columns, &others.columns);
+        let tables = [&columns[..], &positions(&first.rows, &others.rows)].concat();
+        let tables: &[u8] = cast_slice(&tables);
+        let mut block = DevicePool::new(context).take(tables.len())?;
+        block.write(tables)?;
+
+        let matrix = match twin.convert {
+            Convert::Rgb | Convert::RgbToGray => None,
+            Convert::YuvToRgb(matrix) | Convert::Luma(matrix) => Some(matrix),
+        };
+        let samples_reversed = format.rgb_offsets() == Some([2, 1, 0]);
+        // What one of gray repeats in three channels.
+        let channel = |c: usize| twin.channels.get(c).unwrap_or(&twin.channels[0]);
+        let parameters = Parameters {
+            frames: [View::default(); MAX_BATCH],
+            columns: block.address(),
+            rows: block.address() + size_of_val(&columns[..]) as u64,
+            left: letterbox.x,
+            top: letterbox.y,
+            width: letterbox.width,
+            height: letterbox.height,
+            tensor_width: letterbox.tensor_width,
+            tensor_height: letterbox.tensor_height,
+            first_step: step(first),
+            others_step: step(others),
+            first_alone: (falls_on_samples(&first.columns) && falls_on_samples(&first.rows)).into(),
+            to_gray: matches!(twin.convert, Convert::RgbToGray).into(),
+            reversed: (samples_reversed != (colors == Colors::Bgr)).into(),
+            channels: twin.channels.len() as u32,
+            interleaved: (twin.order == TensorLayout::Nhwc).into(),
+            dtype: match twin.dtype {
+                DType::F16 => 1,
+                DType::U8 => 2,
+                _ => 0,
+            },
+            matrix: matrix.map_or([0.0; 6], |YuvToRgb { black, gain, r_cr, g_cb, g_cr, b_cb }| {
+                [black, gain, r_cr, g_cb, g_cr, b_cb]
+            }),
+            factor: [0, 1, 2].map(|c| channel(c).factor),
+            addend: [0, 1, 2].map(|c| channel(c).addend),
+            pad: spec.recipe.pad.into(),
+        };
+
+        let (name, one_by_one) = match (format, &twin.samplers[..]) {
+            (PixelFormat::P010, [_]) => ("preprocess_luma16", None),
+            (PixelFormat::P010, _) => ("preprocess_p010", Some("preprocess_planes16")),
+            (PixelFormat::Nv12, [_, _]) => ("preprocess_nv12", Some("preprocess_planes8")),
+            (_, [_, _, _]) => ("preprocess_planes8", None),
+            (_, [pixels]) if pixels.offsets.len() == 3 => ("preprocess_rgb", None),
+            _ => ("preprocess_luma8", None),
+        };
+        let module = context.module(PREPROCESS)?;
+        let bytes_read = twin.samplers.iter().map(bytes_read).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        Ok(PreprocessKernel {
+            bytes_read,
+            function: module.function(name)?,
+            one_by_one: one_by_one.map(|name| module.function(name)).transpose()?,
+            parameters,
+            format,
+            letterbox,
+            _tables: block,
+            element: twin.dtype.size(),
+        })
+    }
+
+    /// Where the frame lies in the tensor.
+    pub fn letterbox(&self) -> &Letterbox {
+        &self.letterbox
+    }
+
+    /// Bytes of a frame in the rows that are read, and in all rows of its planes that are.
+    pub fn bytes_read(&self) -> (usize, usize) {
+        self.bytes_read
+    }
+
+    /// Queues the making of a tensor, of which every element is written.
+    ///
+    /// # Errors
+    /// `WrongType`, if these are not the planes of such a frame: their number, a stride below a row's bytes, or odd addresses
+    /// of 16-bit samples. `Run`, where the GPU fails.
+    ///
+    /// # Safety
+    /// The planes have the rows of a frame as given to [`PreprocessKernel::new`], `tensor` the bytes of its tensor and the alignment
+    /// of its elements, and both stay so until the work is done. `self` lives until then too.
+    pub unsafe fn launch(&self, stream: &Stream, planes: &[DevicePlane], tensor: u64) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { self.launch_batch(stream, &[(planes.into(), tensor)]) }
+    }
+
+    /// The same for several frames, with one launch for each [`MAX_BATCH`] of them.
+    ///
+    /// # Errors
+    /// As [`PreprocessKernel::launch`].
+    ///
+    /// # Safety
+    /// As [`PreprocessKernel::launch`].
+    pub unsafe fn launch_batch(&self, stream: &Stream, frames: &[(DevicePlanes, u64)]) -> Result<()> {
+        for frames in frames.chunks(MAX_BATCH) {
+            let mut parameters = self.parameters;
+            let one_by_one =
+                self.one_by_one.as_ref().filter(|_| !frames.iter().all(|(planes, _)| self.has_pairs(planes)));
+            for (view, (planes, tensor)) in parameters.frames.iter_mut().zip(frames) {
+                *view = self.view(planes, *tensor)?;
+            }
+            let function = one_by_one.unwrap_or(&self.function);
+            let grid = (
+                parameters.tensor_width.div_ceil(THREADS.0 * COLUMNS),
+                parameters.height.div_ceil(THREADS.1),
+                frames.len() as u32,
+            );
+            let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
+            // SAFETY: the kernel takes these parameters; the tables live as long as `self`, the rest is as the caller says.
+            unsafe { stream.launch(function, shape, &parameters)? };
+        }
+        Ok(())
+    }
+
+    /// Whether every pair of chroma lies where it can be read as one.
+    fn has_pairs(&self, planes: &[DevicePlane]) -> bool {
+        let pair = 2 * self.format.pixel_bytes();
+        let is_aligned = |plane: &DevicePlane| (plane.address | plane.stride as u64).is_multiple_of(pair as u64);
+        planes.get(1).is_some_and(is_aligned)
+    }
+
+    fn view(&self, planes: &[DevicePlane], tensor: u64) -> Result<View> {
+        let Letterbox { frame_width, frame_height, tensor_width, .. } = self.letterbox;
+        check_planes(planes, self.format, frame_width as usize, frame_height as usize)?;
+        let [first, second] = [0, 1].map(|i| planes.get(i).copied().unwrap_or_default());
+        // Reading chroma one by one takes the second samples of pairs for a plane of their own; other kernels do not look there.
+        let offset = self.format.pixel_bytes() as u64;
+        let behind = DevicePlane { address: second.address + offset, ..second };
+        let all = [first, second, planes.get(2).copied().unwrap_or(behind)];
+        Ok(View {
+            planes: all.map(|plane| plane.address),
+            tensor,
+            strides: all.map(|plane| plane.stride as u32),
+            together: (tensor_width.is_multiple_of(COLUMNS)
+                && tensor.is_multiple_of(u64::from(COLUMNS) * self.element as u64))
+            .into(),
+        })
+    }
+}
+
+fn bytes_read(sampler: &Sampler) -> (usize, usize) {
+    let mut rows = vec![false; sampler.plane_rows];
+    for (&near, &weight) in sampler.rows.near.iter().zip(&sampler.rows.weight) {
+        rows[near as usize] = true;
+        // Without weight the next one is not read.
+        rows[near as usize + usize::from(weight != 0.0)] = true;
+    }
+    (sampler.row_bytes * rows.iter().filter(|&&read| read).count(), sampler.row_bytes * rows.len())
+}
+
+/// Bytes from a sample to the next in its row; 0 where there is only one.
+fn step(sampler: &Sampler) -> u32 {
+    if sampler.row_bytes > sampler.pixel { sampler.pixel as u32 } else { 0 }
+}
+
+fn falls_on_samples(axis: &Axis) -> bool {
+    axis.weight.iter().all(|&weight| weight == 0.0)
+}
+
+fn positions(first: &Axis, others: &Axis) -> Vec<Position> {
+    let others = others.near.iter().zip(&others.weight);
+    let both = first.near.iter().zip(&first.weight).zip(others);
+    let position =
+        |((&first, &first_weight), (&others, &others_weight))| Position { first, first_weight, others, others_weight };
+    both.map(position).collect()
+}

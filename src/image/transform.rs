@@ -1,0 +1,269 @@
+//! The input recipe: how a frame becomes the tensor that a model wants.
+//!
+//! [`InputSpec`] is the whole wish, tensor and recipe. Its text form travels in the caps between trtinfer and trtpreprocess
+//! (and shows in `gst-launch-1.0 -v`): `cpu f32 1x3x640x640 nchw rgb letterbox:114 scale:0.003921569 images`, with
+//! `mean:…` and `std:…` before the name where a model wants them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::tensor::{DType, Dims, TensorDesc};
+use crate::image::geometry::{Letterbox, ResizeMode};
+
+/// Which colours the channels hold, in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Colors {
+    #[default]
+    Rgb,
+    Bgr,
+    Gray,
+}
+
+/// Whether channels are planes or lie together in each pixel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TensorLayout {
+    #[default]
+    Nchw,
+    Nhwc,
+}
+
+/// What happens to pixels: an element of the tensor is `(sample × scale − mean) / std`, sample in 0..255.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InputTransform {
+    pub colors: Colors,
+    pub fit: ResizeMode,
+    /// Sample value of the padding, the same in each channel; normalised like any other.
+    pub pad: u8,
+    pub scale: f32,
+    pub mean: [f32; 3],
+    pub std: [f32; 3],
+}
+
+impl Default for InputTransform {
+    /// Ultralytics' YOLO: RGB in 0..1, letterboxed with grey 114.
+    fn default() -> Self {
+        InputTransform {
+            colors: Colors::Rgb,
+            fit: ResizeMode::Letterbox,
+            pad: 114,
+            scale: 1.0 / 255.0,
+            mean: [0.0; 3],
+            std: [1.0; 3],
+        }
+    }
+}
+
+impl InputTransform {
+    /// Factor and addend of each channel: element = sample × factor + addend.
+    pub fn normalisation(&self) -> [(f32, f32); 3] {
+        std::array::from_fn(|c| (self.scale / self.std[c], -self.mean[c] / self.std[c]))
+    }
+}
+
+/// The tensor that a model wants for a frame.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputSpec {
+    /// Where the tensor must be: `cpu`.
+    pub place: String,
+    /// Rank 4; dimensions are fixed.
+    pub desc: TensorDesc,
+    pub order: TensorLayout,
+    pub recipe: InputTransform,
+}
+
+impl InputSpec {
+    /// Channels, height and width.
+    pub fn chw(&self) -> (usize, usize, usize) {
+        let dim = |i: usize| self.desc.dims.get(i).copied().unwrap_or(0).max(0) as usize;
+        match self.order {
+            TensorLayout::Nchw => (dim(1), dim(2), dim(3)),
+            TensorLayout::Nhwc => (dim(3), dim(1), dim(2)),
+        }
+    }
+
+    pub fn letterbox(&self, frame_width: u32, frame_height: u32) -> Letterbox {
+        let (_, height, width) = self.chw();
+        Letterbox::new((frame_width, frame_height), (width as u32, height as u32), self.recipe.fit)
+    }
+}
+
+impl Colors {
+    pub const ALL: [Colors; 3] = [Colors::Rgb, Colors::Bgr, Colors::Gray];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Colors::Rgb => "rgb",
+            Colors::Bgr => "bgr",
+            Colors::Gray => "gray",
+        }
+    }
+
+    pub const fn channels(self) -> usize {
+        match self {
+            Colors::Rgb | Colors::Bgr => 3,
+            Colors::Gray => 1,
+        }
+    }
+}
+
+impl TensorLayout {
+    pub const ALL: [TensorLayout; 2] = [TensorLayout::Nchw, TensorLayout::Nhwc];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            TensorLayout::Nchw => "nchw",
+            TensorLayout::Nhwc => "nhwc",
+        }
+    }
+}
+
+impl ResizeMode {
+    pub const ALL: [ResizeMode; 3] = [ResizeMode::Letterbox, ResizeMode::LetterboxTopLeft, ResizeMode::Stretch];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            ResizeMode::Letterbox => "letterbox",
+            ResizeMode::LetterboxTopLeft => "letterbox-top-left",
+            ResizeMode::Stretch => "stretch",
+        }
+    }
+}
+
+impl fmt::Display for InputSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let InputTransform { colors, fit, pad, scale, mean, std } = &self.recipe;
+        write!(f, "{} {} {} ", self.place, self.desc.dtype, self.desc.dims)?;
+        write!(f, "{} {} {}:{pad} scale:{scale}", self.order.name(), colors.name(), fit.name())?;
+        for (word, values, default) in [("mean", mean, 0.0), ("std", std, 1.0)] {
+            if *values != [default; 3] {
+                write!(f, " {word}:{}/{}/{}", values[0], values[1], values[2])?;
+            }
+        }
+        // Last, because a tensor's name may hold anything.
+        write!(f, " {}", self.desc.name)
+    }
+}
+
+impl FromStr for InputSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        parse(text).ok_or_else(|| {
+            Error::new(ErrorKind::Negotiation, format!("The caps field tensor=“{text}” cannot be read"))
+                .remedy("Use trtpreprocess and trtinfer of the same version")
+        })
+    }
+}
+
+fn parse(text: &str) -> Option<InputSpec> {
+    let mut rest = text;
+    let mut word = || {
+        let (word, tail) = rest.split_once(' ')?;
+        rest = tail;
+        Some(word)
+    };
+    let place = word()?.to_string();
+    let dtype: DType = word()?.parse().ok()?;
+    let dims: Dims = word()?.parse().ok()?;
+    let order = word()?;
+    let order = TensorLayout::ALL.into_iter().find(|o| o.name() == order)?;
+    let colors = word()?;
+    let colors = Colors::ALL.into_iter().find(|c| c.name() == colors)?;
+    let (fit, pad) = word()?.split_once(':')?;
+    let fit = ResizeMode::ALL.into_iter().find(|f| f.name() == fit)?;
+    let mut recipe = InputTransform { colors, fit, pad: pad.parse().ok()?, ..InputTransform::default() };
+    recipe.scale = word()?.strip_prefix("scale:")?.parse().ok()?;
+    for (prefix, values) in [("mean:", &mut recipe.mean), ("std:", &mut recipe.std)] {
+        if let Some(tail) = rest.strip_prefix(prefix) {
+            let (triple, tail) = tail.split_once(' ')?;
+            *values = parse_triple(triple, '/')?;
+            rest = tail;
+        }
+    }
+    let desc = TensorDesc { name: rest.to_string(), dtype, dims };
+    (desc.dims.len() == 4).then_some(InputSpec { place, desc, order, recipe })
+}
+
+/// Width and height from `640x480`; `None` from nothing. `property` is named in the error.
+pub fn parse_size(property: &str, text: &str) -> Result<Option<(u32, u32)>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let size = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    let possible = |&(width, height): &(u32, u32)| (1..=16384).contains(&width) && (1..=16384).contains(&height);
+    size.filter(possible).map(Some).ok_or_else(|| {
+        Error::new(ErrorKind::Settings, format!("{property}={text} is no size"))
+            .remedy("Write width and height like 640x640, each from 1 to 16384")
+    })
+}
+
+/// Three finite numbers, or one for all three.
+pub fn parse_triple(text: &str, separator: char) -> Option<[f32; 3]> {
+    let mut values = text.split(separator).map(|value| value.trim().parse().ok().filter(|v: &f32| v.is_finite()));
+    let first = values.next()??;
+    let Some(second) = values.next() else { return Some([first; 3]) };
+    let third = values.next()??;
+    values.next().is_none().then_some([first, second?, third])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> InputSpec {
+        InputSpec {
+            place: "cpu".into(),
+            desc: TensorDesc::new("images", DType::F32, &[1, 3, 480, 640]),
+            order: TensorLayout::Nchw,
+            recipe: InputTransform::default(),
+        }
+    }
+
+    #[test]
+    fn text_form_round_trips() {
+        let text = "cpu f32 1x3x480x640 nchw rgb letterbox:114 scale:0.003921569 images";
+        assert_eq!(spec().to_string(), text);
+        assert_eq!(text.parse::<InputSpec>().unwrap(), spec());
+
+        let mut other = spec();
+        other.desc.name = "input tensor:0".into();
+        other.desc.dtype = DType::F16;
+        other.recipe = InputTransform {
+            colors: Colors::Bgr,
+            fit: ResizeMode::LetterboxTopLeft,
+            pad: 0,
+            scale: 1.0,
+            mean: [103.53, 116.28, 123.675],
+            std: [57.375, 57.12, 58.395],
+        };
+        assert_eq!(other.to_string().parse::<InputSpec>().unwrap(), other);
+    }
+
+    #[test]
+    fn broken_text_is_an_error() {
+        for text in
+            ["", "cpu", "cpu f32 1x3 nchw rgb letterbox:114 scale:1 x", "cpu f32 1x3x4x4 nchw rgb letterbox scale:1 x"]
+        {
+            assert!(text.parse::<InputSpec>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn chw_follows_the_order() {
+        assert_eq!(spec().chw(), (3, 480, 640));
+        let mut nhwc = spec();
+        nhwc.order = TensorLayout::Nhwc;
+        nhwc.desc.dims = Dims::new(&[1, 480, 640, 3]);
+        assert_eq!(nhwc.chw(), (3, 480, 640));
+    }
+
+    #[test]
+    fn triples_are_one_or_three_numbers() {
+        assert_eq!(parse_triple("0.5", ','), Some([0.5; 3]));
+        assert_eq!(parse_triple("1, 2, 3", ','), Some([1.0, 2.0, 3.0]));
+        for text in ["", "1,2", "1,2,3,4", "a", "inf"] {
+            assert_eq!(parse_triple(text, ','), None, "{text}");
+        }
+    }
+}
