@@ -159,7 +159,7 @@ fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
         let [x1, y1, x2, y2] =
             ["x_min", "y_min", "x_max", "y_max"].map(|field| params.get::<f64>(field).unwrap_or(0.0));
         let round = |value: f64, digits: i32| (value * 10f64.powi(digits)).round() / 10f64.powi(digits);
-        Some(json!({
+        let mut detection = json!({
             "label": meta.roi_type(),
             "class-id": params.get::<i32>("label_id").ok()?,
             "confidence": round(params.get::<f64>("confidence").ok()?, 6),
@@ -167,7 +167,14 @@ fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
             "y": round(y1 * height, 3),
             "w": round((x2 - x1) * width, 3),
             "h": round((y2 - y1) * height, 3),
-        }))
+        });
+        if let Some(params) = meta.param("keypoints") {
+            let points = params.get::<gst::Array>("keypoints").ok()?;
+            let points = points.iter().map(|number| number.get().ok()).collect::<Option<Vec<f64>>>()?;
+            detection["keypoints"] = points.into_iter().map(|number| round(number, 4)).collect();
+            detection["keypoint_dims"] = params.get::<u32>("keypoint-dims").ok()?.into();
+        }
+        Some(detection)
     };
     metas.filter_map(detection).collect()
 }

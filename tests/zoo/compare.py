@@ -33,7 +33,7 @@ CANDIDATES = ((40, 120), (120, 300), (300, 700))
 # lie is a matter of PyTorch's rounding, which is another on another kind of CPU.
 PICTURES = range(4)
 ENOUGH = 12  # fewer undoubted boxes than this would make an agreement worthless
-TASKS = {"segment": "segment", "pose": "pose", "obb": r"obb|oriented", "classify": "classif"}
+TASKS = {"segment": "segment", "obb": r"obb|oriented", "classify": "classif"}
 SHAPES = ((640, 360), (405, 720))  # width, height of the test pictures: a downscale by 2 or 1, and an odd portrait one
 
 CERTAIN, DOUBTFUL, GONE = "certain", "doubtful", "gone"
@@ -52,10 +52,12 @@ class Tolerance:
     iou: float
     order: float
     edge: float
+    point: float  # pixels of the frame that a keypoint may be off
+    visibility: float
 
 
-FULL = Tolerance(score=5e-3, iou=0.98, order=5e-4, edge=0.005)
-HALF = Tolerance(score=2e-2, iou=0.90, order=4e-3, edge=0.02)
+FULL = Tolerance(score=5e-3, iou=0.98, order=5e-4, edge=0.005, point=0.5, visibility=1e-3)
+HALF = Tolerance(score=2e-2, iou=0.90, order=4e-3, edge=0.02, point=4.0, visibility=2e-2)
 
 
 @dataclass
@@ -98,19 +100,24 @@ class Model:
 
 @dataclass
 class Boxes:
-    """Candidates in frame pixels: corners [N,4], scores [N], classes [N], the anchor each came from, and its standing."""
+    """Candidates in frame pixels: corners [N,4], scores [N], classes [N], the anchor each came from, and its standing.
+
+    Those of a pose model have points [N,K,3], x, y and visibility.
+    """
 
     corners: np.ndarray
     scores: np.ndarray
     classes: np.ndarray
     anchors: np.ndarray
     standing: list = field(default_factory=list)
+    points: np.ndarray | None = None
 
     def __len__(self):
         return len(self.scores)
 
     def take(self, which):
-        return Boxes(self.corners[which], self.scores[which], self.classes[which], self.anchors[which])
+        points = None if self.points is None else self.points[which]
+        return Boxes(self.corners[which], self.scores[which], self.classes[which], self.anchors[which], points=points)
 
 
 # ---------------------------------------------------------------- the reference's inference
@@ -130,6 +137,8 @@ def infer(model, values):
 
 def layout_of(model, raw):
     """Which of the four things an Ultralytics detector may put out this is, told from the export and the shape."""
+    if model.task == "pose":
+        return "pose rows" if raw.shape[0] == 300 else "pose columns"
     if model.stretched:
         return "rtdetr rows" if raw.shape[1] == 6 else "rtdetr classes"
     return "final rows" if raw.shape[1] == 6 and raw.shape[0] == 300 else "channels first"
@@ -156,6 +165,19 @@ def decode(raw, layout, size, order):
     anchors, classes = np.nonzero(scores >= scores.max(axis=1, keepdims=True) - order)
     best = scores[anchors, classes]
     return Boxes(corners[anchors], best, classes, anchors)
+
+
+def decode_pose(raw, layout, model):
+    """The same of a pose model, with its keypoints."""
+    count, numbers = ast.literal_eval(model.facts["metadata"]["kpt_shape"])
+    if layout == "pose rows":
+        boxes = decode(raw[:, :6], "final rows", None, None)
+        points = raw[:, 6:]
+    else:
+        boxes = decode(raw[: -count * numbers], "channels first", None, model.tolerance.order)
+        points = raw[-count * numbers :].T
+    boxes.points = points[boxes.anchors].reshape(-1, count, numbers)
+    return boxes
 
 
 def choose_threshold(scores, least, most):
@@ -257,7 +279,10 @@ def ours(frame):
     found = frame["detections"]
     table = np.array([[d["x"], d["y"], d["w"], d["h"], d["confidence"], d["class-id"]] for d in found], np.float64).reshape(-1, 6)
     corners = np.concatenate([table[:, :2], table[:, :2] + table[:, 2:4]], axis=1)
-    return Boxes(corners, table[:, 4], table[:, 5].astype(int), np.arange(len(table)))
+    boxes = Boxes(corners, table[:, 4], table[:, 5].astype(int), np.arange(len(table)))
+    if found and "keypoints" in found[0]:
+        boxes.points = np.array([np.reshape(d["keypoints"], (-1, d["keypoint_dims"])) for d in found])
+    return boxes
 
 
 # ---------------------------------------------------------------- the comparison
@@ -276,6 +301,7 @@ class Result:
     found: int = 0
     worst_iou: float = 1.0
     worst_score: float = 0.0
+    worst_point: float = 0.0
     seconds: float = 0.0
     faults: list = field(default_factory=list)
 
@@ -298,12 +324,27 @@ def match(result, reference, found, tolerance):
         taken_found.add(j)
         result.worst_iou = min(result.worst_iou, -overlap)
         result.worst_score = max(result.worst_score, apart)
+        compare_points(result, reference, index, found, j, tolerance)
     for index in range(len(reference)):
         if reference.standing[index] == CERTAIN and index not in taken_reference:
             result.faults.append(f"we miss {tell(reference, index)}; nearest of ours: {nearest(reference, index, found)}")
     for j in range(len(found)):
         if j not in taken_found:
             result.faults.append(f"only we have {tell(found, j)}; nearest reference: {nearest(found, j, reference)}")
+
+
+def compare_points(result, reference, index, found, j, tolerance):
+    """The keypoints of a pair of boxes must be the same, as far as the boxes are surely of one anchor."""
+    if reference.points is None:
+        return
+    if found.points is None:
+        result.faults.append("we give no keypoints")
+        return
+    apart = np.abs(found.points[j] - reference.points[index])
+    result.worst_point = max(result.worst_point, float(apart[:, :2].max()))
+    if apart[:, :2].max() > tolerance.point or apart[:, 2:].max(initial=0) > tolerance.visibility:
+        at = int(apart.max(axis=1).argmax())
+        result.faults.append(f"keypoint {at} of {tell(reference, index)}: {found.points[j][at]}, not {reference.points[index][at]}")
 
 
 def tell(boxes, index):
@@ -329,11 +370,17 @@ def reference_of(result, model, image, size):
     dtype = np.float16 if model.facts["inputs"][0]["dtype"] == "FLOAT16" else np.float32
     raw = infer(model, tensor(image, size, place).astype(dtype))
     result.layout = layout_of(model, raw)
-    boxes = decode(raw, result.layout, size, model.tolerance.order)
+    if model.task == "pose":
+        boxes = decode_pose(raw, result.layout, model)
+    else:
+        boxes = decode(raw, result.layout, size, model.tolerance.order)
     for least, most in CANDIDATES:
         threshold = choose_threshold(best_per_anchor(boxes), least, most)
-        reference = judge(boxes, threshold, model.tolerance, suppress=result.layout == "channels first")
+        reference = judge(boxes, threshold, model.tolerance, suppress=result.layout in ("channels first", "pose columns"))
         reference.corners = to_frame(reference.corners, place, frame)
+        if reference.points is not None:
+            twice = np.tile(reference.points[:, :, :2], 2).reshape(-1, 4)
+            reference.points[:, :, :2] = to_frame(twice, place, frame)[:, :2].reshape(reference.points[:, :, :2].shape)
         pardon_slivers(reference)
         result.candidates = len(reference)
         result.certain, result.doubtful = reference.standing.count(CERTAIN), reference.standing.count(DOUBTFUL)
@@ -419,15 +466,15 @@ def run(model, program, folder, timeout):
         return [Result(model.name, "", faults=[f"{type(error).__name__}: {error}"])]
 
 
-HEADINGS = ("model", "case", "layout", "candidates", "certain", "doubtful", "ours", "worst IoU", "worst score", "s", "")
-COLUMNS = "{:24} {:22} {:15} {:>10} {:>8} {:>9} {:>5} {:>9} {:>11} {:>7}  {}"
+HEADINGS = ("model", "case", "layout", "candidates", "certain", "doubtful", "ours", "worst IoU", "worst score", "worst point", "s", "")
+COLUMNS = "{:24} {:22} {:15} {:>10} {:>8} {:>9} {:>5} {:>9} {:>11} {:>11} {:>7}  {}"
 
 
 def show(result):
     """One line of the table, and the first faults below it."""
     verdict = "FAILED" if result.faults else "ok"
     numbers = (result.candidates, result.certain, result.doubtful, result.found)
-    worst = (f"{result.worst_iou:.4f}", f"{result.worst_score:.5f}", f"{result.seconds:.1f}")
+    worst = (f"{result.worst_iou:.4f}", f"{result.worst_score:.5f}", f"{result.worst_point:.3f}", f"{result.seconds:.1f}")
     print(COLUMNS.format(result.name, result.case, result.layout, *numbers, *worst, verdict))
     for fault in result.faults[:4]:
         print(f"    {fault}")

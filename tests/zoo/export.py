@@ -63,9 +63,14 @@ ROWS = {
     "old-yolo11n": row("yolo11n.yaml", old=True),
     "old-yolo26n": row("yolo26n.yaml", old=True),
     "old-rtdetr-l": row("rtdetr-l.yaml", old=True),
+    # Keypoints beside boxes.
+    "yolov8n-pose": row("yolov8n-pose.yaml"),
+    "yolo11n-pose": row("yolo11n-pose.yaml"),
+    "yolo11n-pose-nms": row("yolo11n-pose.yaml", nms=True),
+    "yolo26n-pose": row("yolo26n-pose.yaml"),
+    "yolo26n-pose-e2e": row("yolo26n-pose.yaml", nms=False),
     # Tasks that trtnms does not do: it must refuse them and say which one it met.
     "yolo11n-seg": row("yolo11n-seg.yaml"),
-    "yolo11n-pose": row("yolo11n-pose.yaml"),
     "yolo11n-obb": row("yolo11n-obb.yaml"),
     "yolo11n-cls": row("yolo11n-cls.yaml"),
 }

@@ -15,6 +15,8 @@ use gst::meta::MetaAPIExt;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 
+#[cfg(feature = "v1_30")]
+use crate::image::keypoints::KeypointShape;
 use crate::image::{Candidate, label_text};
 use crate::postprocess::Instances;
 use crate::postprocess::fields::{self, FieldVisitor};
@@ -86,7 +88,7 @@ pub fn attach(
         }
     }
     #[cfg(feature = "v1_24")]
-    attach_analytics(buffer, &instances.boxes, labels, names, size);
+    attach_analytics(buffer, instances, labels, names, size);
 }
 
 /// A structure with the keypoints of an object, where its model finds any.
@@ -143,7 +145,7 @@ const NO_PARENT: i32 = -1;
 #[cfg(feature = "v1_24")]
 fn attach_analytics(
     buffer: &mut gst::BufferRef,
-    detections: &[Candidate],
+    instances: &Instances,
     labels: &[String],
     names: &mut LabelQuarks,
     size: (u32, u32),
@@ -157,12 +159,40 @@ fn attach_analytics(
         AnalyticsRelationMeta::add(buffer);
     }
     let mut relations = buffer.meta_mut::<AnalyticsRelationMeta>().expect("it is there or was just added");
-    for detection in detections {
+    for (object, detection) in instances.boxes.iter().enumerate() {
         let label = names.of(labels, detection.class);
         let (x, y, width, height) = pixels(detection, size);
         // It fails only where memory ends.
-        let _ = relations.add_od_mtd(label, x as i32, y as i32, width as i32, height as i32, detection.score);
+        let detected = relations.add_od_mtd(label, x as i32, y as i32, width as i32, height as i32, detection.score);
+        #[cfg(feature = "v1_30")]
+        if let (Ok(detected), Some(keypoints)) = (detected.map(|detected| detected.id()), &instances.keypoints) {
+            let _ = attach_keypoints(&mut relations, detected, keypoints, object);
+        }
+        #[cfg(not(feature = "v1_30"))]
+        let _ = (detected, object);
     }
+}
+
+/// A group of keypoints that belongs to an object.
+#[cfg(feature = "v1_30")]
+fn attach_keypoints(
+    relations: &mut gst::MetaRefMut<'_, gst_analytics::AnalyticsRelationMeta, gst::meta::Standalone>,
+    object_id: u32,
+    keypoints: &crate::image::keypoints::Keypoints,
+    object: usize,
+) -> Result<(), gst::glib::BoolError> {
+    use gst_analytics::prelude::*;
+    use gst_analytics::{AnalyticsKeypointDimensions, RelTypes};
+
+    let KeypointShape { count, dims } = keypoints.model.shape;
+    let points: Vec<&[f32]> = keypoints.of(object).chunks_exact(dims.into()).collect();
+    let positions: Vec<i32> = points.iter().flat_map(|point| [point[0] as i32, point[1] as i32]).collect();
+    let confidences: Option<Vec<f32>> = points.iter().map(|point| point.get(2).copied()).collect();
+    let edges: Vec<i32> = keypoints.model.edges().iter().flatten().map(|&point| point.into()).collect();
+    let tag = format!("pose-{count}-kp");
+    let flat = AnalyticsKeypointDimensions::_2d;
+    let group = relations.add_keypoints_group(&tag, flat, &positions, confidences.as_deref(), None, &edges)?.id();
+    relations.set_relation(RelTypes::CONTAIN, object_id, group)
 }
 
 /// The content of the element message about a frame, its `number` counted from 0.
