@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn loaded() -> Result<Arc<Batcher>, Error> {
-        Ok(Arc::new(Batcher::new(Box::new(Nothing), 1, Duration::ZERO)))
+        Ok(Arc::new(Batcher::new(Box::new(Nothing), 1, Duration::ZERO)?))
     }
 
     fn failed() -> Result<Arc<Batcher>, Error> {

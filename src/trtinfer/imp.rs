@@ -1,4 +1,5 @@
 use std::sync::{Arc, LazyLock, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gst::glib;
@@ -42,6 +43,9 @@ fn log(level: interfaces::Level, line: &str) {
         interfaces::Level::Verbose => gst::log!(TENSORRT, "{line}"),
     }
 }
+
+/// How long stop() waits for a run that is not finished. It is far more than any detector takes for a batch.
+const RUN_LIMIT: Duration = Duration::from_secs(5);
 
 /// What start() read; does not change until stop(), save that another CUDA context takes the place of this one. Each frame
 /// takes a copy.
@@ -139,21 +143,27 @@ impl TrtInfer {
         }
     }
 
-    /// Loads the model in a thread of GStreamer's pool, so that the application stays responsive.
+    /// Loads the model in a thread of its own, so that the application stays responsive. It is not one of GStreamer's pool, which
+    /// `gst_deinit()` waits for: a model may have constants that take for ever to compute.
     fn load(&self, Session { model, .. }: Session) {
         let batch_timeout = Duration::from_micros(self.settings.lock().unwrap().batch_timeout.into());
-        self.obj().call_async(move |element| {
+        let (element, opening) = (self.obj().downgrade(), model.opening.clone());
+        let load = move || {
             let SharedModel { plan, opening, slots, lanes } = &*model;
+            // Only for a moment each, lest a load without end keeps the element.
+            let tell_with = |tell: &dyn Fn(&super::TrtInfer)| drop(element.upgrade().inspect(tell));
             let name = plan.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let progress = |kind, text: &str| {
-                let message = gst::message::Progress::builder(kind, "model-load", text).src(element).build();
-                let _ = element.post_message(message);
+                tell_with(&|element| {
+                    let message = gst::message::Progress::builder(kind, "model-load", text).src(element).build();
+                    let _ = element.post_message(message);
+                });
             };
             progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", plan.runner.name()));
             let begun = Instant::now();
             let told = Mutex::new(String::new());
             let tell = |event: LoadEvent<'_>| match event {
-                LoadEvent::Warning(warning) => element.post_warning(&warning),
+                LoadEvent::Warning(warning) => tell_with(&|element| element.post_warning(&warning)),
                 LoadEvent::Progress(what, percent) => {
                     let percent = percent.map_or(String::new(), |percent| format!(" ({percent} %)"));
                     let text = format!("Loading {name}: {what}{percent}");
@@ -166,7 +176,8 @@ impl TrtInfer {
             };
             let loading =
                 LoadContext { tell: &tell, cancelled: opening.cancelled(), slots: slots.as_ref(), lanes: *lanes };
-            let outcome = plan.load(&loading);
+            let outcome =
+                plan.load(&loading).and_then(|model| Batcher::new(model, plan.batch, batch_timeout).map(Arc::new));
             if opening.is_cancelled() {
                 progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
                 return;
@@ -178,11 +189,32 @@ impl TrtInfer {
                 ),
                 Err(error) => {
                     progress(gst::ProgressType::Error, &format!("Loading {name} failed"));
-                    element.post_error(error);
+                    tell_with(&|element| element.post_error(error));
                 }
             }
-            opening.finish(outcome.map(|backend| Arc::new(Batcher::new(backend, plan.batch, batch_timeout))));
-        });
+            opening.finish(outcome);
+        };
+        if let Err(error) = thread::Builder::new().name("trt-load".into()).spawn(load) {
+            let error = Error::new(ErrorKind::Library, "There is no thread to load the model in").cause(error);
+            self.obj().post_error(&error);
+            opening.finish(Err(error));
+        }
+    }
+
+    /// Lets go of a model of which a run may never end.
+    fn abandon(&self, session: &Session, batcher: &Batcher) {
+        if batcher.is_idle_within(session.seat.stream(), RUN_LIMIT) {
+            return;
+        }
+        let name = session.model.plan.model().path.display().to_string();
+        let warning = Error::new(ErrorKind::Run, format!("{name} has not finished its run"))
+            .cause(format!(
+                "it was given {} s after the stream was stopped, and there is no way to end it; its thread and its memory stay in \
+                 use until it ends by itself or the process does",
+                RUN_LIMIT.as_secs()
+            ))
+            .remedy("A model with a loop may run for ever: check the model");
+        self.obj().post_warning(&warning);
     }
 
     /// Where the tensor lies in another CUDA context than the model, the model is loaded there: that context is the
@@ -548,10 +580,13 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
+        let running = std::mem::take(&mut *self.running.lock().unwrap());
         if let Some(session) = self.session.lock().unwrap().take() {
             session.seat.leave();
+            if let Some(batcher) = &running.batcher {
+                self.abandon(&session, batcher);
+            }
         }
-        *self.running.lock().unwrap() = Running::default();
         self.cuda.clear();
         Ok(())
     }
