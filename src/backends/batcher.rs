@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{ModelInstance, contained};
+use super::{Interrupted, ModelInstance, contained};
 use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::Tensors;
@@ -93,22 +93,7 @@ struct Request {
     stream: u64,
     joined: Instant,
     picture: Arc<Tensors>,
-    outcome: OnceLock<std::result::Result<Tensors, Lost>>,
-}
-
-/// Why a frame has no outputs.
-#[derive(Clone, Debug)]
-pub enum Lost {
-    /// Running the model failed.
-    Failed(Error),
-    /// Its stream was flushed or stopped.
-    Left,
-}
-
-impl From<Error> for Lost {
-    fn from(error: Error) -> Self {
-        Lost::Failed(error)
-    }
+    outcome: OnceLock<std::result::Result<Tensors, Interrupted>>,
 }
 
 /// Which batches are run.
@@ -163,7 +148,7 @@ impl Batcher {
         self.line.queue.lock().unwrap().waiting.push(Arc::downgrade(&place));
         while self.run(FlushReason::Full(&place)) {}
         match place.outcome.get() {
-            Some(Err(Lost::Failed(error))) => Err(error.clone()),
+            Some(Err(Interrupted::Failed(error))) => Err(error.clone()),
             _ => Ok(PendingOutput { request: place, usage: usage.clone() }),
         }
     }
@@ -247,7 +232,7 @@ impl Line {
             Err(error) => (Vec::new().into_iter(), error),
         };
         for place in batch {
-            let outcome = outputs.next().ok_or_else(|| Lost::Failed(error.clone()));
+            let outcome = outputs.next().ok_or_else(|| Interrupted::Failed(error.clone()));
             let _ = place.outcome.set(outcome); // unless it was given up meanwhile
         }
         let run = std::mem::take(&mut self.queue.lock().unwrap().running);
@@ -300,7 +285,7 @@ impl Queue {
 
 impl Request {
     fn lose(&self) {
-        let _ = self.outcome.set(Err(Lost::Left)); // unless it has an outcome
+        let _ = self.outcome.set(Err(Interrupted::Flushing)); // unless it has an outcome
     }
 }
 
@@ -323,15 +308,15 @@ impl PendingOutput {
     ///
     /// # Errors
     /// Where it never will be.
-    pub fn wait(&self) -> std::result::Result<&Tensors, Lost> {
+    pub fn wait(&self) -> std::result::Result<&Tensors, Interrupted> {
         self.usage.is_read.store(true, Ordering::Relaxed);
         let place = &*self.request;
         let waits = |_: &mut Queue| place.outcome.get().is_none();
         loop {
             if let Some(outcome) = place.outcome.get() {
-                return outcome.as_ref().map_err(Lost::clone);
+                return outcome.as_ref().map_err(Interrupted::clone);
             }
-            let batcher = place.batcher.upgrade().ok_or(Lost::Left)?;
+            let batcher = place.batcher.upgrade().ok_or(Interrupted::Flushing)?;
             let left = batcher.batch_timeout.saturating_sub(place.joined.elapsed());
             if !left.is_zero() {
                 let queue = batcher.line.queue.lock().unwrap();

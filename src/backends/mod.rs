@@ -56,6 +56,21 @@ pub trait ModelInstance: Send {
     }
 }
 
+/// Why a frame has no outputs, or there is no model for it.
+#[derive(Clone, Debug)]
+pub enum Interrupted {
+    /// Loading the model or running it failed. All that wait for it get a copy of the one error.
+    Failed(Error),
+    /// The stream was flushed or stopped.
+    Flushing,
+}
+
+impl From<Error> for Interrupted {
+    fn from(error: Error) -> Self {
+        Interrupted::Failed(error)
+    }
+}
+
 /// Which backend the user asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[enum_type(name = "GstTrtBackend")]

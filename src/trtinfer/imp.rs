@@ -12,10 +12,10 @@ use gst_base::subclass::prelude::*;
 use super::CudaGraph;
 use super::settings::Settings;
 use super::sharing::{self, SharedModel};
-use crate::backends::batcher::{Batcher, Counts, Lost, Usage};
-use crate::backends::loader::{ModelHandle, NoModel};
+use crate::backends::batcher::{Batcher, Counts, Usage};
+use crate::backends::loader::ModelHandle;
 use crate::backends::tensorrt::interfaces;
-use crate::backends::{Backend, LoadContext, LoadEvent, LoadRequest};
+use crate::backends::{Backend, Interrupted, LoadContext, LoadEvent, LoadRequest};
 use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Dims, Tensor};
@@ -283,7 +283,7 @@ impl TrtInfer {
         self.load(session);
     }
 
-    fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Failure> {
+    fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Interrupted> {
         let mut running = self.running.lock().unwrap();
         // It stays on the buffer until another takes its place: the GPU may still read the frame.
         let Some(payload) = TensorMeta::get(buffer) else {
@@ -296,7 +296,7 @@ impl TrtInfer {
 
         self.fit(&tensor.desc().dims, &mut running);
         self.follow(tensor, &mut running)?;
-        let Session { model, seat, loads, .. } = self.session().ok_or(Failure::Flow(gst::FlowError::Flushing))?;
+        let Session { model, seat, .. } = self.session().ok_or(Interrupted::Flushing)?;
         let (interval, measure, tensor_meta) = {
             let settings = self.settings.lock().unwrap();
             (settings.interval, settings.measure, settings.tensor_meta)
@@ -322,7 +322,7 @@ impl TrtInfer {
 
         let batcher = match &running.batcher {
             Some(batcher) => batcher.clone(),
-            None => running.batcher.insert(seat.wait().map_err(|why| Failure::no_model(why, loads))?).clone(),
+            None => running.batcher.insert(seat.wait()?).clone(),
         };
         if measure {
             batcher.measure();
@@ -355,40 +355,6 @@ impl TrtInfer {
 /// Whether batches only ever come to one frame.
 fn starves(counts: &Counts) -> bool {
     counts.late >= 32 && counts.late == counts.batches && counts.frames == counts.batches
-}
-
-/// Why a frame was not inferred.
-enum Failure {
-    /// To be reported here.
-    Error(Error),
-    /// Reported elsewhere, or no failure of ours.
-    Flow(gst::FlowError),
-}
-
-impl Failure {
-    /// Whoever loads has told of a failure already.
-    fn no_model(why: NoModel, told: bool) -> Self {
-        match why {
-            NoModel::Failed(error) if !told => Failure::Error(error),
-            NoModel::Failed(_) => Failure::Flow(gst::FlowError::Error),
-            NoModel::Flushing => Failure::Flow(gst::FlowError::Flushing),
-        }
-    }
-}
-
-impl From<Lost> for Failure {
-    fn from(lost: Lost) -> Self {
-        match lost {
-            Lost::Failed(error) => Failure::Error(error),
-            Lost::Left => Failure::Flow(gst::FlowError::Flushing),
-        }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Failure::Error(error)
-    }
 }
 
 fn missing_tensor() -> Error {
@@ -588,6 +554,7 @@ impl BaseTransformImpl for TrtInfer {
             }
         }
         self.cuda.clear();
+        self.obj().forget_errors();
         Ok(())
     }
 
@@ -672,8 +639,8 @@ impl BaseTransformImpl for TrtInfer {
     fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
         match self.infer(buffer) {
             Ok(()) => Ok(gst::FlowSuccess::Ok),
-            Err(Failure::Flow(flow)) => Err(flow),
-            Err(Failure::Error(error)) => {
+            Err(Interrupted::Flushing) => Err(gst::FlowError::Flushing),
+            Err(Interrupted::Failed(error)) => {
                 self.obj().post_error(&error);
                 Err(gst::FlowError::Error)
             }

@@ -67,9 +67,9 @@ fn join(batcher: &Arc<Batcher>, stream: u64, value: f32) -> PendingOutput {
 }
 
 fn outcome(ticket: &PendingOutput) -> std::result::Result<f32, String> {
-    ticket.wait().map(value).map_err(|lost| match lost {
-        Lost::Failed(error) => error.message(),
-        Lost::Left => "left".into(),
+    ticket.wait().map(value).map_err(|why| match why {
+        Interrupted::Failed(error) => error.message(),
+        Interrupted::Flushing => "left".into(),
     })
 }
 
