@@ -104,6 +104,12 @@ impl<'ast> Visit<'ast> for Names<'_> {
         }
     }
 
+    fn visit_field(&mut self, field: &'ast syn::Field) {
+        if !is_test(&field.attrs) {
+            syn::visit::visit_field(self, field);
+        }
+    }
+
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         if !is_test(&item.attrs) {
             self.enter_tree(&[], &item.tree);
