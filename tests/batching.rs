@@ -33,6 +33,8 @@ const LONG: &str = "batch-timeout=10000000";
 struct Stream {
     pipeline: gst::Pipeline,
     out: Receiver<(u64, Option<u8>)>,
+    /// A word for each frame that trtnms gets, and so waits for, if it has no outputs.
+    at_nms: Receiver<()>,
     pushed: u64,
 }
 
@@ -57,8 +59,14 @@ impl Stream {
             let _ = send.send((buffer.pts().unwrap().seconds(), level));
             gst::PadProbeReturn::Ok
         });
+        let (sender, at_nms) = channel();
+        let pad = pipeline.by_name("nms").unwrap().static_pad("sink").unwrap();
+        pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+            let _ = sender.send(());
+            gst::PadProbeReturn::Ok
+        });
         pipeline.set_state(gst::State::Playing).unwrap();
-        Stream { pipeline, out, pushed: 0 }
+        Stream { pipeline, out, at_nms, pushed: 0 }
     }
 
     fn src(&self) -> gst::Element {
@@ -76,6 +84,12 @@ impl Stream {
         self.pushed += 1;
         let flow = self.src().emit_by_name::<gst::FlowReturn>("push-buffer", &[&buffer]);
         assert_eq!(flow, gst::FlowReturn::Ok);
+    }
+
+    /// Returns once so many more frames have left trtinfer and come to trtnms.
+    #[track_caller]
+    fn wait_for_nms(&self, frames: usize) {
+        (0..frames).for_each(|_| self.at_nms.recv_timeout(Duration::from_secs(60)).expect("a frame at trtnms"));
     }
 
     fn end(&self) {
@@ -226,11 +240,10 @@ fn a_flush_drops_what_waits_and_the_stream_goes_on() {
         stream.push(20);
         stream.expect([(3 * round, 10), (3 * round + 1, 20)]);
         stream.push(30); // trtnms waits for it, or soon will
-        if round % 2 == 0 {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        stream.wait_for_nms(if round % 2 == 0 { 3 } else { 2 });
         assert!(stream.src().send_event(gst::event::FlushStart::new()));
         assert!(stream.src().send_event(gst::event::FlushStop::new(false)));
+        while stream.at_nms.try_recv().is_ok() {}
     }
     assert_eq!(stream.batches(), [5, 10, 0]);
 }
@@ -243,7 +256,7 @@ fn stopping_does_not_wait_for_a_batch() {
     for queue in [ROOM, "identity"] {
         let mut stream = Stream::parse(&format!("{shared} ! {queue}"));
         stream.push(10);
-        std::thread::sleep(Duration::from_millis(20)); // most likely trtnms waits for it by now
+        stream.wait_for_nms(1);
         drop(stream);
         assert_eq!(other.batches(), [0; 3], "nobody has waited for the timeout");
     }
@@ -344,7 +357,7 @@ fn a_stream_that_stops_or_fails_does_not_disturb_others() {
     // One comes and ends, with a frame of the other one that waits too.
     let mut fourth = new();
     second.push(80);
-    std::thread::sleep(Duration::from_millis(50)); // most likely it waits by now
+    second.wait_for_nms(6); // so it is in the line
     fourth.push(90);
     fourth.push(100);
     fourth.end();
@@ -367,7 +380,7 @@ fn a_stream_that_seeks_does_not_disturb_others() {
     let mut streams: [Stream; 2] = std::array::from_fn(|_| Stream::new(&model, &shared));
     streams[0].push(10);
     streams[1].push(20);
-    std::thread::sleep(Duration::from_millis(20)); // most likely both wait by now
+    streams.iter().for_each(|stream| stream.wait_for_nms(1));
     assert!(streams[0].src().send_event(gst::event::FlushStart::new()));
     assert!(streams[0].src().send_event(gst::event::FlushStop::new(false)));
     streams[1].push(30);
@@ -422,5 +435,62 @@ fn a_shared_model_that_cannot_be_loaded_is_told_of_by_all() {
         );
         let said = stream.said();
         assert!(said.contains("broken.onnx") && said.contains("NoSuchOperator"), "{said}");
+    }
+}
+
+/// Two streams of one pipeline with a model in common.
+fn two_streams(model: &str, infer: &str) -> gst::Pipeline {
+    init();
+    let stream = |name: &str| {
+        format!(
+            "appsrc name={name} format=time caps=video/x-raw,format=RGB,width={SIDE},height={SIDE},framerate=30/1 \
+             ! trtpreprocess ! trtinfer model-file={model} {infer} ! trtnms ! fakesink sync=false async=false "
+        )
+    };
+    gst::parse::launch(&format!("{} {}", stream("one"), stream("other"))).unwrap().downcast().unwrap()
+}
+
+#[test]
+fn streams_of_one_pipeline_tell_of_a_failure_once() {
+    let folder = scratch("shared-once");
+    let unknown = Graph::new()
+        .input("images", F32, &["n", "3", "64", "64"])
+        .node("NoSuchOperator", &["images"], &["output0"], vec![])
+        .output("output0", F32, &["n", "1", "6"])
+        .save(&folder.join("broken-load.onnx"));
+    // 12,288 values are no multiple of 7.
+    let uneven = Graph::new()
+        .input("images", F32, &["n", "3", "64", "64"])
+        .weight("shape", I64, &[2], [-1i64, 7].iter().flat_map(|dim| dim.to_le_bytes()).collect())
+        .node("Reshape", &["images", "shape"], &["output0"], vec![])
+        .output("output0", F32, &["n", "7"])
+        .save(&folder.join("broken-run.onnx"));
+    for (model, name) in [(unknown, "broken-load.onnx"), (uneven, "broken-run.onnx")] {
+        let pipeline = two_streams(&model, &format!("batch-size=2 {LONG} shared-model=once-{name}"));
+        let bus = pipeline.bus().unwrap();
+        for round in 0..2 {
+            pipeline.set_state(gst::State::Playing).unwrap();
+            for name in ["one", "other"] {
+                let mut frame = gst::Buffer::from_slice(vec![0u8; (SIDE * SIDE * 3) as usize]);
+                frame.get_mut().unwrap().set_pts(gst::ClockTime::ZERO);
+                let src = pipeline.by_name(name).unwrap();
+                let _ = src.emit_by_name::<gst::FlowReturn>("push-buffer", &[&frame]);
+            }
+            // Each source says that it stops, once the failure has come back to it.
+            let (mut ours, mut stopped) = (Vec::new(), 0);
+            while stopped < 2 {
+                let message = bus.timed_pop_filtered(gst::ClockTime::from_seconds(60), &[gst::MessageType::Error]);
+                let message = message.expect("both sources stop");
+                let gst::MessageView::Error(error) = message.view() else { unreachable!() };
+                match message.src().unwrap().name().as_str() {
+                    "one" | "other" => stopped += 1,
+                    _ => ours.push(error.error().to_string()),
+                }
+            }
+            assert!(ours.len() == 1 && ours[0].contains(name), "{round}: {ours:?}");
+            pipeline.set_state(gst::State::Ready).unwrap();
+            while bus.pop().is_some() {}
+        }
+        pipeline.set_state(gst::State::Null).unwrap();
     }
 }

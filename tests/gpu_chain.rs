@@ -321,9 +321,14 @@ fn seeks_flush_work_in_flight() {
     pipeline.set_state(gst::State::Paused).unwrap();
     let (change, ..) = pipeline.state(gst::ClockTime::from_seconds(120));
     change.expect("it prerolls");
+    let (sender, frames) = std::sync::mpsc::channel();
+    watch(&pipeline, "nms", move |_, _| {
+        let _ = sender.send(());
+    });
     for i in 0..40 {
+        while frames.try_recv().is_ok() {}
         pipeline.set_state(gst::State::Playing).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(10 + 3 * i % 20));
+        (0..i % 7).for_each(|_| frames.recv_timeout(std::time::Duration::from_secs(60)).expect("a frame"));
         let to = gst::ClockTime::from_mseconds(70 * (i % 20));
         pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT, to).unwrap();
     }

@@ -235,3 +235,81 @@ fn a_failed_start_can_be_mended() {
     Graph::new().input("images", F32, &["1", "3", "8", "8"]).constant("output0", &[1, 1, 6], &[0.0; 6]).save(&late);
     run(&pipeline).expect_success();
 }
+
+// ------------------------------------------------------------------------------------- models that never end
+
+/// A pipeline with such a model, played until that is what it waits for.
+fn endless_pipeline(test: &str, batch: &str, constant: bool, source: &str, infer: &str) -> gst::Pipeline {
+    init();
+    let path = common::onnx::endless(batch, "8", constant).save(&scratch(test).join("endless.onnx"));
+    let line = format!(
+        "{source},format=RGB,width=8,height=8 ! trtpreprocess \
+         ! trtinfer name=infer model-file={path} backend=cpu {infer} ! trtnms ! fakesink"
+    );
+    gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap()
+}
+
+/// Returns once the model has been given a batch.
+fn wait_for_a_run(pipeline: &gst::Pipeline) {
+    let infer = pipeline.by_name("infer").unwrap();
+    in_time(move || {
+        while infer.property::<gst::Structure>("stats").get::<u64>("batches").unwrap() == 0 {
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// Warnings on the bus that say that a run has not ended.
+fn abandoned(pipeline: &gst::Pipeline) -> Vec<String> {
+    let bus = pipeline.bus().unwrap();
+    let warnings = std::iter::from_fn(|| bus.pop_filtered(&[gst::MessageType::Warning]));
+    let texts = warnings.map(|message| match message.view() {
+        gst::MessageView::Warning(warning) => warning.error().to_string(),
+        _ => unreachable!(),
+    });
+    texts.filter(|text| text.contains("has not finished its run")).collect()
+}
+
+#[test]
+fn a_run_that_never_ends_is_left_alone_and_that_is_said_once() {
+    for (source, infer) in [
+        ("videotestsrc ! video/x-raw", ""), // trtinfer runs it
+        ("videotestsrc is-live=true ! video/x-raw,framerate=1/10", "batch-size=2 batch-timeout=1 ! queue"), // trtnms does
+    ] {
+        let pipeline = endless_pipeline("loading-endless-run", "n", false, source, infer);
+        for _ in 0..2 {
+            set_state(&pipeline, gst::State::Playing);
+            wait_for_a_run(&pipeline);
+            set_state(&pipeline, gst::State::Ready);
+            let said = abandoned(&pipeline);
+            assert!(
+                said.len() == 1 && said[0].contains("endless.onnx") && said[0].contains("check the model"),
+                "{said:?}"
+            );
+        }
+        set_state(&pipeline, gst::State::Null);
+    }
+}
+
+#[test]
+fn a_flush_does_not_wait_for_a_run_that_never_ends() {
+    let pipeline = endless_pipeline("loading-endless-flush", "1", false, "videotestsrc ! video/x-raw", "");
+    set_state(&pipeline, gst::State::Playing);
+    wait_for_a_run(&pipeline);
+    let source = pipeline.clone();
+    in_time(move || source.seek_simple(gst::SeekFlags::FLUSH, gst::ClockTime::ZERO)).unwrap();
+    set_state(&pipeline, gst::State::Null);
+}
+
+#[test]
+fn loading_that_never_ends_is_left_alone() {
+    let pipeline = endless_pipeline("loading-endless-load", "1", true, "videotestsrc ! video/x-raw", "");
+    for _ in 0..2 {
+        set_state(&pipeline, gst::State::Playing);
+        assert!(progress(&pipeline).1.starts_with("Loading"));
+        set_state(&pipeline, gst::State::Null);
+    }
+    let gone = pipeline.by_name("infer").unwrap().downgrade();
+    drop(pipeline);
+    assert!(gone.upgrade().is_none(), "the load does not keep its element");
+}

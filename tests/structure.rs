@@ -104,6 +104,12 @@ impl<'ast> Visit<'ast> for Names<'_> {
         }
     }
 
+    fn visit_field(&mut self, field: &'ast syn::Field) {
+        if !is_test(&field.attrs) {
+            syn::visit::visit_field(self, field);
+        }
+    }
+
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         if !is_test(&item.attrs) {
             self.enter_tree(&[], &item.tree);
@@ -140,7 +146,7 @@ fn arrows() -> BTreeMap<String, BTreeSet<String>> {
     let within = |a: &str, b: &str| a == b || a.starts_with(&format!("{b}::")) || b.starts_with(&format!("{a}::"));
     modules
         .iter()
-        .filter(|(module, _)| *module != "lib")
+        .filter(|(module, _)| !["lib", "test"].contains(&module.as_str()))
         .map(|(module, file)| {
             let names = Names::of(module, file);
             let uses = names.paths.iter().filter_map(|path| file_of(path));

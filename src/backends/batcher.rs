@@ -1,32 +1,50 @@
 //! Frames of one stream or of several, run together.
 //!
-//! A frame that joins gets a [`PendingOutput`] at once, and goes on downstream with it; whoever wants its outputs waits there. A
-//! batch is run by whoever makes it full, or by whoever waits when the patience with its frame is over, so there is no thread
-//! here and nothing to be drained: what is asked for is computed, and what nobody wants any more is not.
+//! A frame that joins gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A
+//! batch is run for the frame that makes it full, or for one that is waited for when its time is over. So nothing has to be
+//! drained: what is asked for is computed, and what is wanted no more is not.
+//!
+//! Where a run only queues work on a GPU, the thread that asks for it does that. Where it computes, a thread of its own does it:
+//! a model may have a loop that never ends, and then that thread is left alone while the others go on.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{ModelInstance, contained};
+use super::{Interrupted, ModelInstance, contained};
 use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::Tensors;
 
-/// The queue before a model. Lock order: backend, then line.
+/// The queue before a model.
 pub struct Batcher {
-    /// Locked while a batch is run, or queued where a GPU runs it.
-    backend: Mutex<Box<dyn ModelInstance>>,
+    line: Arc<Line>,
+    runner: BatchRunner,
     size: usize,
     batch_timeout: Duration,
-    line: Mutex<Queue>,
+}
+
+/// What runs batches, one at a time.
+enum BatchRunner {
+    /// The thread that asks for it, since the run only queues work.
+    Caller(Mutex<Box<dyn ModelInstance>>),
+    /// A thread that waits for batches. It ends with the batcher, or where a run does not end, with the process.
+    Thread(Sender<Vec<Arc<Request>>>),
+}
+
+/// What the threads of a batcher share.
+#[derive(Default)]
+struct Line {
+    queue: Mutex<Queue>,
+    /// A batch was run, or frames have left.
+    moved: Condvar,
     /// Of batches.
     stats: Stats,
     measure: AtomicBool,
-    /// Batches have been run, or frames have left.
-    moved: Condvar,
     #[cfg(test)]
     waiters: crate::test::Waiters,
 }
@@ -35,6 +53,8 @@ pub struct Batcher {
 struct Queue {
     /// In the order of arrival.
     waiting: Vec<Weak<Request>>,
+    /// The batch that is being run; empty if there is none.
+    running: Vec<Arc<Request>>,
     counts: Counts,
 }
 
@@ -73,59 +93,49 @@ struct Request {
     stream: u64,
     joined: Instant,
     picture: Arc<Tensors>,
-    outcome: OnceLock<std::result::Result<Tensors, Lost>>,
-}
-
-/// Why a frame has no outputs.
-#[derive(Clone, Debug)]
-pub enum Lost {
-    /// Running the model failed.
-    Failed(Error),
-    /// Its stream was flushed or stopped.
-    Left,
-}
-
-impl From<Error> for Lost {
-    fn from(error: Error) -> Self {
-        Lost::Failed(error)
-    }
+    outcome: OnceLock<std::result::Result<Tensors, Interrupted>>,
 }
 
 /// Which batches are run.
 #[derive(Clone, Copy)]
 enum FlushReason<'a> {
-    Full,
-    /// And those that are not, as long as this frame waits.
+    /// Full ones, as long as this frame waits.
+    Full(&'a Request),
+    /// And those that are not.
     Late(&'a Request),
-    /// And those that are not, as long as frames of this stream wait.
+    /// All, as long as frames of this stream wait.
     Last(u64),
 }
 
 impl Batcher {
     /// Runs up to `size` frames at once. A frame that is waited for is run after `batch_timeout` even if there are fewer.
-    pub fn new(backend: Box<dyn ModelInstance>, size: usize, batch_timeout: Duration) -> Self {
-        let (line, stats, measure, moved) = Default::default();
-        Batcher {
-            backend: Mutex::new(backend),
-            size: size.max(1),
-            batch_timeout,
-            line,
-            stats,
-            measure,
-            moved,
-            #[cfg(test)]
-            waiters: crate::test::Waiters::default(),
-        }
+    ///
+    /// # Errors
+    /// `Library`, where there is no thread left to run it.
+    pub fn new(mut model: Box<dyn ModelInstance>, size: usize, batch_timeout: Duration) -> Result<Self> {
+        let line = Arc::<Line>::default();
+        let runner = if model.only_queues() {
+            BatchRunner::Caller(Mutex::new(model))
+        } else {
+            let (sender, batches) = channel::<Vec<Arc<Request>>>();
+            let line = line.clone();
+            let run = move || batches.into_iter().for_each(|batch| line.execute(&mut *model, &batch));
+            thread::Builder::new().name("trt-run".into()).spawn(run).map_err(|error| {
+                Error::new(ErrorKind::Library, "There is no thread to run the model in").cause(error)
+            })?;
+            BatchRunner::Thread(sender)
+        };
+        Ok(Batcher { line, runner, size: size.max(1), batch_timeout })
     }
 
     /// Takes the GPU's time for each batch from now on.
     pub fn measure(&self) {
-        self.measure.store(true, Ordering::Relaxed);
+        self.line.measure.store(true, Ordering::Relaxed);
     }
 
     /// What batches have cost.
     pub fn stats(&self) -> &Stats {
-        &self.stats
+        &self.line.stats
     }
 
     /// Puts a frame of a stream, which has a number of its own, behind those that wait.
@@ -135,10 +145,10 @@ impl Batcher {
     pub fn join(self: &Arc<Self>, stream: u64, picture: Arc<Tensors>, usage: &Arc<Usage>) -> Result<PendingOutput> {
         let (batcher, joined) = (Arc::downgrade(self), Instant::now());
         let place = Arc::new(Request { batcher, stream, joined, picture, outcome: OnceLock::new() });
-        self.line.lock().unwrap().waiting.push(Arc::downgrade(&place));
-        self.run(FlushReason::Full);
+        self.line.queue.lock().unwrap().waiting.push(Arc::downgrade(&place));
+        while self.run(FlushReason::Full(&place)) {}
         match place.outcome.get() {
-            Some(Err(Lost::Failed(error))) => Err(error.clone()),
+            Some(Err(Interrupted::Failed(error))) => Err(error.clone()),
             _ => Ok(PendingOutput { request: place, usage: usage.clone() }),
         }
     }
@@ -148,66 +158,109 @@ impl Batcher {
         while self.run(FlushReason::Last(stream)) {}
     }
 
-    /// Takes the frames of this stream out of the line. Who waits for them is woken.
+    /// Takes the frames of this stream out of the line. Waits for them and for their runs end.
     pub fn leave(&self, stream: u64) {
-        let line = self.line.lock().unwrap();
-        let waiting = line.waiting.iter().filter_map(Weak::upgrade);
-        waiting.filter(|place| place.stream == stream).for_each(|place| place.lose());
-        drop(line);
-        self.moved.notify_all();
+        let queue = self.line.queue.lock().unwrap();
+        let waiting = queue.waiting.iter().filter_map(Weak::upgrade);
+        let all = waiting.chain(queue.running.iter().cloned());
+        all.filter(|place| place.stream == stream).for_each(|place| place.lose());
+        drop(queue);
+        self.line.moved.notify_all();
+    }
+
+    /// Waits until the model no longer works on frames of this stream, but not longer than that. Says whether it is so.
+    pub fn is_idle_within(&self, stream: u64, limit: Duration) -> bool {
+        let queue = self.line.queue.lock().unwrap();
+        #[cfg(test)]
+        let _waiting = self.line.waiters.enter();
+        let works = |queue: &mut Queue| queue.running.iter().any(|place| place.stream == stream);
+        !self.line.moved.wait_timeout_while(queue, limit, works).unwrap().1.timed_out()
     }
 
     pub fn counts(&self) -> Counts {
-        self.line.lock().unwrap().counts
+        self.line.queue.lock().unwrap().counts
     }
 
-    /// Runs one batch, if one is due once it is this caller's turn.
+    /// Runs one batch, if one is due once the one before has been run. Returns early where the frames that this is for have left.
     fn run(&self, due: FlushReason) -> bool {
-        if !self.line.lock().unwrap().is_due(due, self.size) {
-            return false;
-        }
-        let mut backend = self.backend.lock().unwrap();
-        let mut line = self.line.lock().unwrap();
-        if !line.is_due(due, self.size) {
+        let mut queue = self.line.wait_while(|queue| !queue.running.is_empty() && queue.is_due(due, self.size));
+        if !queue.is_due(due, self.size) {
             return false; // another thread has run it meanwhile
         }
-        let batch = line.next(self.size);
-        line.counts.batches += 1;
-        line.counts.frames += batch.len() as u64;
-        line.counts.late += u64::from(batch.len() < self.size && matches!(due, FlushReason::Late(_)));
-        drop(line);
+        let batch = queue.next(self.size);
+        queue.running.clone_from(&batch);
+        queue.counts.batches += 1;
+        queue.counts.frames += batch.len() as u64;
+        queue.counts.late += u64::from(batch.len() < self.size && matches!(due, FlushReason::Late(_)));
+        drop(queue);
+        match &self.runner {
+            BatchRunner::Caller(model) => self.line.execute(&mut **model.lock().unwrap(), &batch),
+            BatchRunner::Thread(thread) => {
+                let first = batch[0].clone();
+                thread.send(batch).expect("it goes on as long as this sender is there");
+                drop(self.line.wait_while(|queue| {
+                    queue.running.first().is_some_and(|running| Arc::ptr_eq(running, &first)) && queue.is_wanted(due)
+                }));
+            }
+        }
+        true
+    }
+}
 
+impl Line {
+    /// Waits as long as that is so.
+    fn wait_while(&self, mut condition: impl FnMut(&mut Queue) -> bool) -> MutexGuard<'_, Queue> {
+        let mut queue = self.queue.lock().unwrap();
+        if condition(&mut queue) {
+            #[cfg(test)]
+            let _waiting = self.waiters.enter();
+            queue = self.moved.wait_while(queue, condition).unwrap();
+        }
+        queue
+    }
+
+    /// Runs the model on the batch and hands out the outcomes.
+    fn execute(&self, model: &mut dyn ModelInstance, batch: &[Arc<Request>]) {
         let stage = Span::begin(self.measure.load(Ordering::Relaxed));
         let pictures: Vec<Arc<Tensors>> = batch.iter().map(|place| place.picture.clone()).collect();
-        let outcome = contained(ErrorKind::Run, "Running the model failed", || backend.run(&pictures));
+        let outcome = contained(ErrorKind::Run, "Running the model failed", || model.run(&pictures));
+        self.stats.add(stage, 0);
         let (mut outputs, error) = match outcome {
             Ok(outputs) => {
                 (outputs.into_iter(), Error::new(ErrorKind::Run, "The model gave no outputs for this frame"))
             }
             Err(error) => (Vec::new().into_iter(), error),
         };
-        for place in &batch {
-            let outcome = outputs.next().ok_or_else(|| Lost::Failed(error.clone()));
+        for place in batch {
+            let outcome = outputs.next().ok_or_else(|| Interrupted::Failed(error.clone()));
             let _ = place.outcome.set(outcome); // unless it was given up meanwhile
         }
-        drop(backend);
-        self.stats.add(stage, 0);
-        drop(self.line.lock().unwrap()); // who has just seen no outcome is waiting by now
+        let run = std::mem::take(&mut self.queue.lock().unwrap().running);
         self.moved.notify_all();
-        true
+        drop(run); // no longer under the lock, for frames may end here
     }
 }
 
 impl Queue {
     fn is_due(&mut self, due: FlushReason, size: usize) -> bool {
         self.waiting.retain(|place| place.upgrade().is_some_and(|place| place.outcome.get().is_none()));
-        let waits = |stream| self.waiting.iter().filter_map(Weak::upgrade).any(|place| place.stream == stream);
-        self.waiting.len() >= size
-            || match due {
-                FlushReason::Full => false,
-                FlushReason::Late(place) => place.outcome.get().is_none() && !self.waiting.is_empty(),
-                FlushReason::Last(stream) => waits(stream),
+        match due {
+            FlushReason::Full(place) => place.outcome.get().is_none() && self.waiting.len() >= size,
+            FlushReason::Late(place) => place.outcome.get().is_none() && !self.waiting.is_empty(),
+            FlushReason::Last(stream) => {
+                self.waiting.iter().filter_map(Weak::upgrade).any(|place| place.stream == stream)
             }
+        }
+    }
+
+    /// Whether the batch that is being run is still waited for.
+    fn is_wanted(&self, due: FlushReason) -> bool {
+        match due {
+            FlushReason::Full(place) | FlushReason::Late(place) => place.outcome.get().is_none(),
+            FlushReason::Last(stream) => {
+                self.running.iter().any(|place| place.stream == stream && place.outcome.get().is_none())
+            }
+        }
     }
 
     /// Takes the next batch out of the line: each stream's first frame before any stream's second, so that a fast one does not
@@ -232,7 +285,7 @@ impl Queue {
 
 impl Request {
     fn lose(&self) {
-        let _ = self.outcome.set(Err(Lost::Left)); // unless it has an outcome
+        let _ = self.outcome.set(Err(Interrupted::Flushing)); // unless it has an outcome
     }
 }
 
@@ -246,8 +299,8 @@ impl PendingOutput {
     pub fn give_up(&self) {
         self.request.lose();
         if let Some(batcher) = self.request.batcher.upgrade() {
-            drop(batcher.line.lock().unwrap()); // who has just seen no outcome is waiting by now
-            batcher.moved.notify_all();
+            drop(batcher.line.queue.lock().unwrap()); // a thread that has just seen no outcome waits by now
+            batcher.line.moved.notify_all();
         }
     }
 
@@ -255,27 +308,23 @@ impl PendingOutput {
     ///
     /// # Errors
     /// Where it never will be.
-    pub fn wait(&self) -> std::result::Result<&Tensors, Lost> {
+    pub fn wait(&self) -> std::result::Result<&Tensors, Interrupted> {
         self.usage.is_read.store(true, Ordering::Relaxed);
         let place = &*self.request;
         let waits = |_: &mut Queue| place.outcome.get().is_none();
         loop {
             if let Some(outcome) = place.outcome.get() {
-                return outcome.as_ref().map_err(Lost::clone);
+                return outcome.as_ref().map_err(Interrupted::clone);
             }
-            let batcher = place.batcher.upgrade().ok_or(Lost::Left)?;
+            let batcher = place.batcher.upgrade().ok_or(Interrupted::Flushing)?;
             let left = batcher.batch_timeout.saturating_sub(place.joined.elapsed());
             if !left.is_zero() {
-                let line = batcher.line.lock().unwrap();
+                let queue = batcher.line.queue.lock().unwrap();
                 #[cfg(test)]
-                let _waiting = batcher.waiters.enter();
-                drop(batcher.moved.wait_timeout_while(line, left, waits).unwrap());
+                let _waiting = batcher.line.waiters.enter();
+                drop(batcher.line.moved.wait_timeout_while(queue, left, waits).unwrap());
             } else if !batcher.run(FlushReason::Late(place)) {
-                // It is just being run.
-                let line = batcher.line.lock().unwrap();
-                #[cfg(test)]
-                let _waiting = batcher.waiters.enter();
-                drop(batcher.moved.wait_while(line, waits).unwrap());
+                drop(batcher.line.wait_while(waits)); // it is just being run
             }
         }
     }

@@ -61,6 +61,10 @@ impl<B: ModelInstance + 'static> ModelInstance for ContextPool<B> {
         Ok(outputs)
     }
 
+    fn only_queues(&self) -> bool {
+        self.all.iter().all(|lane| lane.backend.only_queues())
+    }
+
     unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
         let lane = self.next();
         // SAFETY: as the caller says.

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
+use crate::backends::Interrupted;
 use crate::backends::batcher::Batcher;
 use crate::core::error::Error;
 
@@ -30,15 +31,6 @@ pub struct ModelHandle {
     stream: u64,
     flushing: AtomicBool,
     left: AtomicBool,
-}
-
-/// Why there is no model for a frame.
-#[derive(Debug)]
-pub enum NoModel {
-    /// Loading it failed.
-    Failed(Error),
-    /// The element may not wait for it now.
-    Flushing,
 }
 
 impl ModelLoader {
@@ -86,7 +78,7 @@ impl ModelHandle {
     }
 
     /// Waits for the model.
-    pub fn wait(&self) -> Result<Arc<Batcher>, NoModel> {
+    pub fn wait(&self) -> Result<Arc<Batcher>, Interrupted> {
         let may_not_wait = || self.flushing.load(Ordering::Relaxed) || self.left.load(Ordering::Relaxed);
         let state = self.opening.state.lock().unwrap();
         #[cfg(test)]
@@ -94,9 +86,9 @@ impl ModelHandle {
         let waiting = |state: &mut State| state.outcome.is_none() && !may_not_wait();
         let state = self.opening.changed.wait_while(state, waiting).unwrap();
         match &state.outcome {
-            _ if may_not_wait() => Err(NoModel::Flushing),
-            Some(outcome) => outcome.clone().map_err(NoModel::Failed),
-            None => Err(NoModel::Flushing),
+            _ if may_not_wait() => Err(Interrupted::Flushing),
+            Some(outcome) => outcome.clone().map_err(Interrupted::Failed),
+            None => Err(Interrupted::Flushing),
         }
     }
 
@@ -153,7 +145,7 @@ mod tests {
     }
 
     fn loaded() -> Result<Arc<Batcher>, Error> {
-        Ok(Arc::new(Batcher::new(Box::new(Nothing), 1, Duration::ZERO)))
+        Ok(Arc::new(Batcher::new(Box::new(Nothing), 1, Duration::ZERO)?))
     }
 
     fn failed() -> Result<Arc<Batcher>, Error> {
@@ -169,8 +161,8 @@ mod tests {
     fn end(seat: &ModelHandle) -> String {
         match seat.wait() {
             Ok(_) => "model".into(),
-            Err(NoModel::Flushing) => "flushing".into(),
-            Err(NoModel::Failed(error)) => error.message(),
+            Err(Interrupted::Flushing) => "flushing".into(),
+            Err(Interrupted::Failed(error)) => error.message(),
         }
     }
 

@@ -31,6 +31,12 @@ pub trait ModelInstance: Send {
     /// says. Returns all outputs of each picture, in the model's order, each in its own type; they keep the picture.
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>>;
 
+    /// Whether [`run`](ModelInstance::run) only queues work and returns at once, so that it may be called where a wait must be
+    /// short. Else it computes until it is done, which may be never.
+    fn only_queues(&self) -> bool {
+        false
+    }
+
     /// Queues a run on one picture and on outputs that lie where the caller says: behind what is queued on the caller's `stream`,
     /// if there is one, and before what is queued there later. Returns what is passed when it is done.
     ///
@@ -47,6 +53,21 @@ pub trait ModelInstance: Send {
     /// GPU memory that its runs work in, tensors included, beside the model's own.
     fn working_bytes(&self) -> u64 {
         0
+    }
+}
+
+/// Why a frame has no outputs, or there is no model for it.
+#[derive(Clone, Debug)]
+pub enum Interrupted {
+    /// Loading the model or running it failed. All that wait for it get a copy of the one error.
+    Failed(Error),
+    /// The stream was flushed or stopped.
+    Flushing,
+}
+
+impl From<Error> for Interrupted {
+    fn from(error: Error) -> Self {
+        Interrupted::Failed(error)
     }
 }
 

@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::{SessionHandle, contained, done, find, give, null, wrong};
-use crate::backends::batcher::Lost;
+use crate::backends::Interrupted;
 use crate::core::dlpack::{self, Consumer};
 use crate::core::error::Result;
 use crate::core::memory::Pool;
@@ -166,9 +166,9 @@ unsafe fn of_buffer(
 fn tensors(payload: &Payload) -> Result<&Tensors> {
     match payload {
         Payload::Input { tensors, .. } => Ok(tensors),
-        Payload::Output { outputs, .. } => outputs.wait().map_err(|lost| match lost {
-            Lost::Failed(error) => error,
-            Lost::Left => wrong("The frame's outputs are not computed: its stream was flushed or stopped"),
+        Payload::Output { outputs, .. } => outputs.wait().map_err(|why| match why {
+            Interrupted::Failed(error) => error,
+            Interrupted::Flushing => wrong("The frame's outputs are not computed: its stream was flushed or stopped"),
         }),
         Payload::Skipped { .. } => Err(wrong("The model did not see this frame: interval let it pass")),
     }

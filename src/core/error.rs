@@ -6,6 +6,7 @@
 
 use std::fmt::{self, Write as _};
 use std::panic::Location;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What sort of thing went wrong, with domain and code of the GStreamer error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct Error {
     cause: String,
     /// For the debug part, where that is not the cause.
     debug: Option<String>,
+    /// Tells this failure from others that say the same.
+    id: u64,
     /// Where in our code it was noticed; goes to the debug part.
     place: &'static Location<'static>,
 }
@@ -47,12 +50,14 @@ impl Error {
     /// `what` is a sentence without its full stop: "Cannot read the model x.onnx".
     #[track_caller]
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
+        static FAILURES: AtomicU64 = AtomicU64::new(0);
         Error {
             kind,
             what: bounded(what.into()),
             remedy: String::new(),
             cause: String::new(),
             debug: None,
+            id: FAILURES.fetch_add(1, Ordering::Relaxed),
             place: Location::caller(),
         }
     }
@@ -87,6 +92,11 @@ impl Error {
     /// The debug part of a message, if there is one.
     pub fn debug_text(&self) -> Option<&str> {
         self.debug.as_deref().or((!self.cause.is_empty()).then_some(self.cause.as_str()))
+    }
+
+    /// The same for all copies of this error, and for no other one.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// Where in our code it was noticed.

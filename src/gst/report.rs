@@ -1,14 +1,44 @@
 //! Errors, warnings and notes of ours on the bus. What an [`ErrorKind`] is called in GStreamer is said here and nowhere else.
 
+use std::sync::Mutex;
+
 use gst::prelude::*;
 
 use crate::core::error::{Error, ErrorKind};
 
+/// Errors that were posted on behalf of each pipeline: its address, and the error's number. Streams that share a model all meet
+/// its failure.
+static POSTED: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
+
+/// The address of what contains the element, all in all.
+fn pipeline_of(element: &gst::Element) -> usize {
+    let mut object = element.clone().upcast::<gst::Object>();
+    while let Some(parent) = object.parent() {
+        object = parent;
+    }
+    object.as_ptr() as usize
+}
+
 /// Posts what our own code has to say about an element.
 pub trait Report: IsA<gst::Element> {
-    /// The element cannot go on.
+    /// The element cannot go on. Where another element of this pipeline has posted this same error, it is not posted again.
     fn post_error(&self, error: &Error) {
-        self.upcast_ref::<gst::Element>().post_error_message(error_message(error));
+        let element = self.upcast_ref::<gst::Element>();
+        let this = (pipeline_of(element), error.id());
+        {
+            let mut posted = POSTED.lock().unwrap();
+            if posted.contains(&this) {
+                return;
+            }
+            posted.push(this);
+        }
+        element.post_error_message(error_message(error));
+    }
+
+    /// The element was stopped: once its pipeline is started again, an error that is still there is posted again.
+    fn forget_errors(&self) {
+        let pipeline = pipeline_of(self.upcast_ref());
+        POSTED.lock().unwrap().retain(|(posted_by, _)| *posted_by != pipeline);
     }
 
     /// Something is not as it was asked for, and the element goes on.
@@ -96,6 +126,34 @@ pub fn may_set(element: &impl IsA<gst::Element>, property: &gst::glib::ParamSpec
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipeline_hears_of_an_error_once_until_it_stops() {
+        gst::init().unwrap();
+        let [pipeline, other] = [(); 2].map(|()| {
+            let pipeline = gst::Pipeline::new();
+            let inner = gst::Bin::new();
+            let elements = [(); 3].map(|()| gst::ElementFactory::make("identity").build().unwrap());
+            inner.add(&elements[0]).unwrap();
+            pipeline.add_many([&elements[1], &elements[2], inner.upcast_ref()]).unwrap();
+            (pipeline, elements)
+        });
+        let heard = |pipeline: &gst::Pipeline| {
+            let bus = pipeline.bus().unwrap();
+            std::iter::from_fn(|| bus.pop_filtered(&[gst::MessageType::Error])).count()
+        };
+        let error = Error::new(ErrorKind::Run, "It fails");
+        let same = Error::new(ErrorKind::Run, "It fails");
+        let post_all = |error: &Error| [&pipeline, &other].map(|(_, all)| all.iter().for_each(|e| e.post_error(error)));
+        post_all(&error.clone().remedy("Do that"));
+        post_all(&error);
+        assert_eq!([heard(&pipeline.0), heard(&other.0)], [1, 1]);
+        post_all(&same);
+        assert_eq!([heard(&pipeline.0), heard(&other.0)], [1, 1], "it is another one");
+        pipeline.1[0].forget_errors();
+        post_all(&error);
+        assert_eq!([heard(&pipeline.0), heard(&other.0)], [1, 0]);
+    }
 
     #[test]
     fn messages_have_a_text_for_people_and_name_no_rust_types() {

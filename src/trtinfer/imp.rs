@@ -1,4 +1,5 @@
 use std::sync::{Arc, LazyLock, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gst::glib;
@@ -11,10 +12,10 @@ use gst_base::subclass::prelude::*;
 use super::CudaGraph;
 use super::settings::Settings;
 use super::sharing::{self, SharedModel};
-use crate::backends::batcher::{Batcher, Counts, Lost, Usage};
-use crate::backends::loader::{ModelHandle, NoModel};
+use crate::backends::batcher::{Batcher, Counts, Usage};
+use crate::backends::loader::ModelHandle;
 use crate::backends::tensorrt::interfaces;
-use crate::backends::{Backend, LoadContext, LoadEvent, LoadRequest};
+use crate::backends::{Backend, Interrupted, LoadContext, LoadEvent, LoadRequest};
 use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Dims, Tensor};
@@ -42,6 +43,9 @@ fn log(level: interfaces::Level, line: &str) {
         interfaces::Level::Verbose => gst::log!(TENSORRT, "{line}"),
     }
 }
+
+/// How long stop() waits for a run that is not finished. It is far more than any detector takes for a batch.
+const RUN_LIMIT: Duration = Duration::from_secs(5);
 
 /// What start() read; does not change until stop(), save that another CUDA context takes the place of this one. Each frame
 /// takes a copy.
@@ -138,21 +142,27 @@ impl TrtInfer {
         }
     }
 
-    /// Loads the model in a thread of GStreamer's pool, so that the application stays responsive.
+    /// Loads the model in a thread of its own, so that the application stays responsive. It is not one of GStreamer's pool, which
+    /// `gst_deinit()` waits for: a model may have constants that take for ever to compute.
     fn load(&self, Session { model, .. }: Session) {
         let batch_timeout = Duration::from_micros(self.settings.lock().unwrap().batch_timeout.into());
-        self.obj().call_async(move |element| {
+        let (element, opening) = (self.obj().downgrade(), model.opening.clone());
+        let load = move || {
             let SharedModel { plan, opening, slots, lanes } = &*model;
+            // Only for a moment each, lest a load without end keeps the element.
+            let tell_with = |tell: &dyn Fn(&super::TrtInfer)| drop(element.upgrade().inspect(tell));
             let name = plan.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let progress = |kind, text: &str| {
-                let message = gst::message::Progress::builder(kind, "model-load", text).src(element).build();
-                let _ = element.post_message(message);
+                tell_with(&|element| {
+                    let message = gst::message::Progress::builder(kind, "model-load", text).src(element).build();
+                    let _ = element.post_message(message);
+                });
             };
             progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", plan.runner.name()));
             let begun = Instant::now();
             let told = Mutex::new(String::new());
             let tell = |event: LoadEvent<'_>| match event {
-                LoadEvent::Warning(warning) => element.post_warning(&warning),
+                LoadEvent::Warning(warning) => tell_with(&|element| element.post_warning(&warning)),
                 LoadEvent::Progress(what, percent) => {
                     let percent = percent.map_or(String::new(), |percent| format!(" ({percent} %)"));
                     let text = format!("Loading {name}: {what}{percent}");
@@ -165,7 +175,8 @@ impl TrtInfer {
             };
             let loading =
                 LoadContext { tell: &tell, cancelled: opening.cancelled(), slots: slots.as_ref(), lanes: *lanes };
-            let outcome = plan.load(&loading);
+            let outcome =
+                plan.load(&loading).and_then(|model| Batcher::new(model, plan.batch, batch_timeout).map(Arc::new));
             if opening.is_cancelled() {
                 progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
                 return;
@@ -177,11 +188,32 @@ impl TrtInfer {
                 ),
                 Err(error) => {
                     progress(gst::ProgressType::Error, &format!("Loading {name} failed"));
-                    element.post_error(error);
+                    tell_with(&|element| element.post_error(error));
                 }
             }
-            opening.finish(outcome.map(|backend| Arc::new(Batcher::new(backend, plan.batch, batch_timeout))));
-        });
+            opening.finish(outcome);
+        };
+        if let Err(error) = thread::Builder::new().name("trt-load".into()).spawn(load) {
+            let error = Error::new(ErrorKind::Library, "There is no thread to load the model in").cause(error);
+            self.obj().post_error(&error);
+            opening.finish(Err(error));
+        }
+    }
+
+    /// Lets go of a model of which a run may never end.
+    fn abandon(&self, session: &Session, batcher: &Batcher) {
+        if batcher.is_idle_within(session.seat.stream(), RUN_LIMIT) {
+            return;
+        }
+        let name = session.model.plan.model().path.display().to_string();
+        let warning = Error::new(ErrorKind::Run, format!("{name} has not finished its run"))
+            .cause(format!(
+                "it was given {} s after the stream was stopped, and there is no way to end it; its thread and its memory stay in \
+                 use until it ends by itself or the process does",
+                RUN_LIMIT.as_secs()
+            ))
+            .remedy("A model with a loop may run for ever: check the model");
+        self.obj().post_warning(&warning);
     }
 
     /// Where the tensor lies in another CUDA context than the model, the model is loaded there: that context is the
@@ -250,7 +282,7 @@ impl TrtInfer {
         self.load(session);
     }
 
-    fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Failure> {
+    fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Interrupted> {
         let mut running = self.running.lock().unwrap();
         // It stays on the buffer until another takes its place: the GPU may still read the frame.
         let Some(payload) = TensorMeta::get(buffer) else {
@@ -263,7 +295,7 @@ impl TrtInfer {
 
         self.fit(&tensor.desc().dims, &mut running);
         self.follow(tensor, &mut running)?;
-        let Session { model, seat, loads, .. } = self.session().ok_or(Failure::Flow(gst::FlowError::Flushing))?;
+        let Session { model, seat, .. } = self.session().ok_or(Interrupted::Flushing)?;
         let (interval, measure, tensor_meta) = {
             let settings = self.settings.lock().unwrap();
             (settings.interval, settings.measure, settings.tensor_meta)
@@ -289,7 +321,7 @@ impl TrtInfer {
 
         let batcher = match &running.batcher {
             Some(batcher) => batcher.clone(),
-            None => running.batcher.insert(seat.wait().map_err(|why| Failure::no_model(why, loads))?).clone(),
+            None => running.batcher.insert(seat.wait()?).clone(),
         };
         if measure {
             batcher.measure();
@@ -322,40 +354,6 @@ impl TrtInfer {
 /// Whether batches only ever come to one frame.
 fn starves(counts: &Counts) -> bool {
     counts.late >= 32 && counts.late == counts.batches && counts.frames == counts.batches
-}
-
-/// Why a frame was not inferred.
-enum Failure {
-    /// To be reported here.
-    Error(Error),
-    /// Reported elsewhere, or no failure of ours.
-    Flow(gst::FlowError),
-}
-
-impl Failure {
-    /// Whoever loads has told of a failure already.
-    fn no_model(why: NoModel, told: bool) -> Self {
-        match why {
-            NoModel::Failed(error) if !told => Failure::Error(error),
-            NoModel::Failed(_) => Failure::Flow(gst::FlowError::Error),
-            NoModel::Flushing => Failure::Flow(gst::FlowError::Flushing),
-        }
-    }
-}
-
-impl From<Lost> for Failure {
-    fn from(lost: Lost) -> Self {
-        match lost {
-            Lost::Failed(error) => Failure::Error(error),
-            Lost::Left => Failure::Flow(gst::FlowError::Flushing),
-        }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Failure::Error(error)
-    }
 }
 
 fn missing_tensor() -> Error {
@@ -547,11 +545,15 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
+        let running = std::mem::take(&mut *self.running.lock().unwrap());
         if let Some(session) = self.session.lock().unwrap().take() {
             session.seat.leave();
+            if let Some(batcher) = &running.batcher {
+                self.abandon(&session, batcher);
+            }
         }
-        *self.running.lock().unwrap() = Running::default();
         self.cuda.clear();
+        self.obj().forget_errors();
         Ok(())
     }
 
@@ -636,8 +638,8 @@ impl BaseTransformImpl for TrtInfer {
     fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
         match self.infer(buffer) {
             Ok(()) => Ok(gst::FlowSuccess::Ok),
-            Err(Failure::Flow(flow)) => Err(flow),
-            Err(Failure::Error(error)) => {
+            Err(Interrupted::Flushing) => Err(gst::FlowError::Flushing),
+            Err(Interrupted::Failed(error)) => {
                 self.obj().post_error(&error);
                 Err(gst::FlowError::Error)
             }

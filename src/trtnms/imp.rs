@@ -10,7 +10,8 @@ use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess
 use gst_base::subclass::prelude::*;
 
 use super::drawing::{Drawing, Painted, is_drawable};
-use crate::backends::batcher::{Lost, PendingOutput};
+use crate::backends::Interrupted;
+use crate::backends::batcher::PendingOutput;
 use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Tensor, Tensors};
@@ -121,9 +122,9 @@ impl TrtNms {
         &self,
         payload: &'a Arc<Payload>,
         ticket: &'a PendingOutput,
-    ) -> std::result::Result<&'a Tensors, Lost> {
+    ) -> std::result::Result<&'a Tensors, Interrupted> {
         match &mut *self.awaited.lock().unwrap() {
-            Awaited::Stop => return Err(Lost::Left),
+            Awaited::Stop => return Err(Interrupted::Flushing),
             awaited => *awaited = Awaited::Outputs(payload.clone()),
         }
         let outputs = ticket.wait();
@@ -148,7 +149,12 @@ impl TrtNms {
 
     /// Finds the frame's objects, and paints them where all of that is done on the GPU; `ours` says whether the frame may be
     /// painted on. There is nothing to do with frames that trtinfer let pass.
-    fn find(&self, state: &mut State, buffer: &gst::BufferRef, ours: bool) -> std::result::Result<Option<Task>, Lost> {
+    fn find(
+        &self,
+        state: &mut State,
+        buffer: &gst::BufferRef,
+        ours: bool,
+    ) -> std::result::Result<Option<Task>, Interrupted> {
         let settings = self.settings.lock().unwrap().clone();
         let stage = Span::begin(settings.measure);
         let frame = state.frames;
@@ -571,9 +577,9 @@ impl BaseTransformImpl for TrtNms {
         };
         let mut state = self.state.lock().unwrap();
         let state = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
-        state.task = self.find(state, buffer, ours).map_err(|lost| match lost {
-            Lost::Failed(error) => self.report(error),
-            Lost::Left => gst::FlowError::Flushing,
+        state.task = self.find(state, buffer, ours).map_err(|why| match why {
+            Interrupted::Failed(error) => self.report(error),
+            Interrupted::Flushing => gst::FlowError::Flushing,
         })?;
         if let Some(painted) = state.task.as_mut().and_then(|task| task.painted.take()) {
             return Ok(PrepareOutputBufferSuccess::Buffer(painted));

@@ -147,6 +147,45 @@ pub fn ints(name: &str, ints: &[i64]) -> AttributeProto {
     AttributeProto { name: name.into(), ints: ints.to_vec(), r#type: 7, ..Default::default() }
 }
 
+/// Attribute `name` with a graph, as Loop's `body`.
+pub fn body(name: &str, graph: Graph) -> AttributeProto {
+    AttributeProto { name: name.into(), g: graph.model.graph, r#type: 5, ..Default::default() }
+}
+
+/// A model over batches of pictures of that size, whose only output takes hours to compute: by loops within a loop, from its input, or from
+/// nothing but constants.
+pub fn endless(batch: &str, side: &str, constant: bool) -> Graph {
+    let loop_body = |steps: Graph| {
+        steps
+            .input("step", I64, &[])
+            .input("go", BOOL, &[])
+            .input("before", F32, &["n", "1", "6"])
+            .node("Identity", &["go"], &["on"], vec![])
+            .output("on", BOOL, &[])
+            .output("after", F32, &["n", "1", "6"])
+    };
+    let inner = loop_body(Graph::new().node("Neg", &["before"], &["after"], vec![]));
+    let outer = loop_body(Graph::new().node("Loop", &["", "go", "before"], &["after"], vec![body("body", inner)]));
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let graph = Graph::new()
+        .input("images", F32, &[batch, "3", side, side])
+        .weight("start", F32, &[1, 1, 6], floats(&[1.0; 6]))
+        .weight("always", BOOL, &[], vec![1]);
+    let graph = if constant {
+        graph.node("Identity", &["start"], &["first"], vec![])
+    } else {
+        graph
+            .node("ReduceMean", &["images"], &["rows"], vec![ints("axes", &[2]), int("keepdims", 0)])
+            .node("ReduceMean", &["rows"], &["mean"], vec![ints("axes", &[1, 2]), int("keepdims", 1)])
+            .node("Add", &["mean", "start"], &["first"], vec![])
+    };
+    graph.node("Loop", &["", "always", "first"], &["output0"], vec![body("body", outer)]).output(
+        "output0",
+        F32,
+        &[batch, "1", "6"],
+    )
+}
+
 fn value(name: &str, elem_type: i32, dims: &[&str]) -> ValueInfoProto {
     let shape = Some(TensorShapeProto { dim: dims.iter().map(|text| dimension(text)).collect() });
     ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(TensorType { elem_type, shape }) }) }
@@ -225,6 +264,8 @@ pub struct AttributeProto {
     i: i64,
     #[prost(bytes = "vec", tag = "4")]
     s: Vec<u8>,
+    #[prost(message, optional, tag = "6")]
+    g: Option<GraphProto>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
     ints: Vec<i64>,
     #[prost(int32, tag = "20")]

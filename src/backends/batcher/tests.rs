@@ -50,7 +50,7 @@ impl Bench {
     fn with(size: usize, batch_timeout: Duration, waits: bool) -> Self {
         let ((sender, batches), (go, let_go)) = (channel(), channel());
         let fake = Fake { batches: sender, go: waits.then_some(let_go) };
-        Bench { batcher: Arc::new(Batcher::new(Box::new(fake), size, batch_timeout)), batches, go }
+        Bench { batcher: Arc::new(Batcher::new(Box::new(fake), size, batch_timeout).unwrap()), batches, go }
     }
 
     fn join(&self, stream: u64, value: f32) -> PendingOutput {
@@ -67,9 +67,9 @@ fn join(batcher: &Arc<Batcher>, stream: u64, value: f32) -> PendingOutput {
 }
 
 fn outcome(ticket: &PendingOutput) -> std::result::Result<f32, String> {
-    ticket.wait().map(value).map_err(|lost| match lost {
-        Lost::Failed(error) => error.message(),
-        Lost::Left => "left".into(),
+    ticket.wait().map(value).map_err(|why| match why {
+        Interrupted::Failed(error) => error.message(),
+        Interrupted::Flushing => "left".into(),
     })
 }
 
@@ -113,7 +113,7 @@ fn who_waits_is_woken_by_a_full_batch() {
     let ticket = bench.join(0, 1.0);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| outcome(&ticket));
-        bench.batcher.waiters.wait_for(1);
+        bench.batcher.line.waiters.wait_for(1);
         bench.join(1, 2.0);
         assert_eq!(waiting.join().unwrap(), Ok(1.0));
     });
@@ -127,7 +127,7 @@ fn who_is_late_for_a_batch_that_runs_waits_for_its_end() {
         let first = scope.spawn(|| outcome(&join(batcher, 0, 1.0)));
         assert_eq!(bench.batches.recv().unwrap(), [1.0], "it was late");
         let second = scope.spawn(|| outcome(&join(batcher, 1, 2.0)));
-        while batcher.line.lock().unwrap().waiting.is_empty() {
+        while batcher.line.queue.lock().unwrap().waiting.is_empty() {
             thread::yield_now(); // the backend is busy while it joins
         }
         bench.go.send(()).unwrap();
@@ -147,7 +147,7 @@ fn a_fast_stream_does_not_keep_others_waiting() {
         assert_eq!(bench.batches.recv().unwrap(), [0.0, 1.0, 2.0, 3.0]);
         // The backend is busy while the line grows: ten of the fast stream, then one of two others, the last of them full.
         let waiting = |count: usize| {
-            while batcher.line.lock().unwrap().waiting.len() < count {
+            while batcher.line.queue.lock().unwrap().waiting.len() < count {
                 thread::yield_now();
             }
         };
@@ -185,7 +185,7 @@ fn who_leaves_wakes_its_own_and_nobody_else() {
     let (mine, other) = (bench.join(0, 1.0), bench.join(1, 2.0));
     thread::scope(|scope| {
         let waiting = scope.spawn(|| outcome(&mine));
-        bench.batcher.waiters.wait_for(1);
+        bench.batcher.line.waiters.wait_for(1);
         bench.batcher.leave(0);
         assert_eq!(waiting.join().unwrap(), Err("left".into()));
     });
@@ -238,4 +238,31 @@ fn many_threads_get_what_is_theirs() {
         *last = value;
     }
     assert_eq!(bench.batcher.counts().frames, 1600);
+}
+
+/// The frames of a stream that leaves are not waited for while they are run, nor does a frame of it that waits for its turn, nor
+/// its end.
+#[test]
+fn a_run_that_never_ends_holds_up_no_stream_that_leaves() {
+    let bench = Bench::with(1, LONG, true);
+    let batcher = &bench.batcher;
+    thread::scope(|scope| {
+        let run = scope.spawn(|| outcome(&join(batcher, 0, 1.0)));
+        assert_eq!(bench.batches.recv().unwrap(), [1.0]);
+        let next = scope.spawn(|| outcome(&join(batcher, 1, 2.0)));
+        let end = scope.spawn(|| batcher.finish(1));
+        while batcher.line.queue.lock().unwrap().waiting.is_empty() {
+            thread::yield_now();
+        }
+        assert!(!batcher.is_idle_within(0, Duration::ZERO) && batcher.is_idle_within(1, Duration::ZERO));
+        batcher.leave(1);
+        assert_eq!(next.join().unwrap(), Err("left".into()));
+        end.join().unwrap();
+        batcher.leave(0);
+        assert_eq!(run.join().unwrap(), Err("left".into()));
+        assert!(!batcher.is_idle_within(0, Duration::ZERO));
+        bench.go.send(()).unwrap();
+        assert!(batcher.is_idle_within(0, LONG));
+    });
+    assert_eq!(bench.batcher.counts().batches, 1, "what has left is not run");
 }

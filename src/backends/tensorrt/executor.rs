@@ -360,6 +360,10 @@ impl Drop for TrtExecutor {
 }
 
 impl ModelInstance for TrtExecutor {
+    fn only_queues(&self) -> bool {
+        true
+    }
+
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
         let memories = pictures.iter().map(|picture| self.memory(&picture[0])).collect::<Result<Vec<_>>>()?;
         let rows = pictures.len().max(*self.rows.start());

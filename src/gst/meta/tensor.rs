@@ -333,7 +333,7 @@ mod tests {
         let input = payload();
         let Payload::Input { letterbox, recipe, .. } = *input else { unreachable!() };
         let held = input.picture().clone();
-        let batcher = Arc::new(Batcher::new(Box::new(Idle), 2, Duration::from_secs(600)));
+        let batcher = Arc::new(Batcher::new(Box::new(Idle), 2, Duration::from_secs(600)).unwrap());
         let outputs = batcher.join(7, held.clone(), &Arc::default()).unwrap();
         let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx");
         let model = Arc::new(ModelInfo::read(Path::new(shapes)).unwrap());
