@@ -26,7 +26,7 @@ use Dim::{Batch, Classes, Is, Rows};
 pub(crate) use decode::Head;
 use decode::Sink;
 use recognise::{Cells, Evidence, Sight};
-pub use recognise::{Hints, recognise};
+pub use recognise::{Hints, recognise, recognise_outputs};
 pub use thresholds::Thresholds;
 
 /// How a head writes its boxes.

@@ -93,6 +93,14 @@ pub fn recognise(choice: Option<Layout>, outputs: &[TensorDesc], hints: &Hints) 
     find(choice, outputs, hints).map(|found| found.row.layout)
 }
 
+/// The layout that [`recognise`] finds, and which outputs it reads, in its own order.
+///
+/// # Errors
+/// As [`recognise`].
+pub fn recognise_outputs(outputs: &[TensorDesc], hints: &Hints) -> Result<(Layout, SmallVec<[usize; 4]>)> {
+    find(None, outputs, hints).map(|found| (found.row.layout, found.outputs))
+}
+
 pub(super) fn find(choice: Option<Layout>, outputs: &[TensorDesc], hints: &Hints) -> Result<Found> {
     if !matches!(hints.task.as_str(), "" | "detect") {
         return Err(Error::new(ErrorKind::Model, format!("This is a model for the task “{}”", hints.task))
