@@ -4,12 +4,20 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::Tensors;
 use crate::model::ModelInfo;
 
-#[cfg(feature = "v1_26")]
-pub use published::PublishedOutputs;
-
-/// There are none without GstTensorMeta.
-#[cfg(not(feature = "v1_26"))]
-pub enum PublishedOutputs {}
+/// What GStreamer calls a model's outputs. Without GstTensorMeta there is no such thing.
+pub struct PublishedOutputs {
+    #[cfg(not(feature = "v1_26"))]
+    never: std::convert::Infallible,
+    /// The outputs that have another id than their name, or another order than row-major.
+    #[cfg(feature = "v1_26")]
+    named: Vec<published::NamedOutput>,
+    /// Caps with nothing but the field `tensors`.
+    #[cfg(feature = "v1_26")]
+    tensors: Option<gst::Caps>,
+    /// An output that a decoder would read, were it float32.
+    #[cfg(feature = "v1_26")]
+    unreadable: Option<crate::core::tensor::TensorDesc>,
+}
 
 #[cfg(not(feature = "v1_26"))]
 impl PublishedOutputs {
@@ -21,15 +29,15 @@ impl PublishedOutputs {
     }
 
     pub fn warning(&self) -> Option<Error> {
-        match *self {}
+        match self.never {}
     }
 
     pub fn describe(&self, _caps: &gst::Caps) -> gst::Caps {
-        match *self {}
+        match self.never {}
     }
 
     pub fn attach(&self, _buffer: &mut gst::BufferRef, _tensors: &Tensors) -> Result<()> {
-        match *self {}
+        match self.never {}
     }
 }
 
@@ -144,20 +152,11 @@ mod published {
         }
     }
 
-    /// An output that has another id than its name, or is not in row-major order.
-    struct NamedOutput {
+    /// What an output is called.
+    pub(super) struct NamedOutput {
         name: String,
         id: glib::Quark,
         order: TensorDimOrder,
-    }
-
-    /// What GStreamer calls a model's outputs.
-    pub struct PublishedOutputs {
-        named: Vec<NamedOutput>,
-        /// Caps with nothing but the field `tensors`.
-        tensors: Option<gst::Caps>,
-        /// An output that a decoder would read, were it float32.
-        unreadable: Option<TensorDesc>,
     }
 
     impl PublishedOutputs {
