@@ -19,6 +19,9 @@ use crate::image::transform::InputSpec;
 /// Caps field that carries the [`InputSpec`] from trtinfer to trtpreprocess.
 pub const TENSOR_FIELD: &str = "tensor";
 
+/// Caps field of GStreamer 1.28 that names the tensors in a GstTensorMeta.
+pub const TENSORS_FIELD: &str = "tensors";
+
 /// Formats in CUDA memory, best first; system memory has [`PixelFormat::ALL`].
 const CUDA_FORMATS: [VideoFormat; 7] = [
     VideoFormat::Nv12,
@@ -115,11 +118,11 @@ pub fn filtered(caps: gst::Caps, filter: Option<&gst::Caps>) -> gst::Caps {
     }
 }
 
-/// `caps` as they are without a tensor.
+/// `caps` as they are without a tensor: neither the model's input nor the outputs of one before.
 pub fn without_tensor(caps: &gst::Caps) -> gst::Caps {
     let mut caps = caps.clone();
     for structure in caps.make_mut().iter_mut() {
-        structure.remove_field(TENSOR_FIELD);
+        structure.remove_fields([TENSOR_FIELD, TENSORS_FIELD]);
     }
     caps
 }

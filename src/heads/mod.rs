@@ -42,7 +42,7 @@ use decode::Sink;
 pub(crate) use decode::{ID_COLUMNS, is_count, number};
 pub(crate) use recognise::check_task;
 use recognise::{Confidence, HeadCandidate};
-pub use recognise::{ModelHints, recognise};
+pub use recognise::{ModelHints, recognise, recognise_outputs};
 pub use thresholds::Thresholds;
 
 /// All heads, in the order in which they are offered to users.

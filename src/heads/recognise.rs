@@ -100,6 +100,17 @@ pub fn recognise(
     find(choice, outputs, hints).map(|found| found.format)
 }
 
+/// The head that [`recognise`] finds, and which outputs it reads, in its own order.
+///
+/// # Errors
+/// As [`recognise`].
+pub fn recognise_outputs(
+    outputs: &[TensorDesc],
+    hints: &ModelHints,
+) -> Result<(&'static HeadFormat, SmallVec<[usize; 4]>)> {
+    find(None, outputs, hints).map(|found| (found.format, found.outputs))
+}
+
 /// Refuses models for a task that no head is for.
 pub(crate) fn check_task(task: &str) -> Result<()> {
     if is_for(task).next().is_some() {

@@ -21,7 +21,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Dims, Tensor};
 use crate::gst::batch_pool;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::meta::gst_tensor;
+use crate::gst::meta::gst_tensor::PublishedOutputs;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
@@ -59,6 +59,8 @@ struct Session {
     waits: bool,
     /// What frames become, as far as is known yet.
     tensor: Arc<InputSpec>,
+    /// How outputs are published, where `tensor-meta` asks for it.
+    published: Option<Arc<PublishedOutputs>>,
 }
 
 /// What the streaming thread works with.
@@ -97,9 +99,6 @@ impl TrtInfer {
             Error::new(ErrorKind::Settings, "trtinfer has no model")
                 .remedy("Set model-file to an ONNX file or a TensorRT engine of a detector")
         })?;
-        if settings.tensor_meta {
-            gst_tensor::check()?;
-        }
         let size = parse_input_size(&settings.input_size)?;
         let open = || {
             let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
@@ -111,7 +110,13 @@ impl TrtInfer {
         let (model, seat, loads) = sharing::join(&settings, open)?;
         self.share_context(&model, &settings);
         let (waits, tensor) = (model.plan.waits_for_frames(), Arc::new(model.plan.spec.clone()));
-        Ok(Session { model, seat: Arc::new(seat), loads, waits, tensor })
+        let published = if settings.tensor_meta {
+            let (_, height, width) = tensor.chw();
+            Some(Arc::new(PublishedOutputs::new(model.plan.model(), (width as u32, height as u32))?))
+        } else {
+            None
+        };
+        Ok(Session { model, seat: Arc::new(seat), loads, waits, tensor, published })
     }
 
     /// Says which properties have no effect on the CPU; one that asks for an error where it cannot be had is an error.
@@ -276,7 +281,7 @@ impl TrtInfer {
         let seat = ModelHandle::take(&model.opening).expect("nobody has left it");
         session.seat.leave();
         running.batcher = None;
-        *session = Session { model, seat: Arc::new(seat), loads: true, waits: false, tensor: session.tensor.clone() };
+        *session = Session { model, seat: Arc::new(seat), loads: true, waits: false, ..session.clone() };
         let session = session.clone();
         drop(current);
         self.load(session);
@@ -295,10 +300,10 @@ impl TrtInfer {
 
         self.fit(&tensor.desc().dims, &mut running);
         self.follow(tensor, &mut running)?;
-        let Session { model, seat, .. } = self.session().ok_or(Interrupted::Flushing)?;
-        let (interval, measure, tensor_meta) = {
+        let Session { model, seat, published, .. } = self.session().ok_or(Interrupted::Flushing)?;
+        let (interval, measure) = {
             let settings = self.settings.lock().unwrap();
-            (settings.interval, settings.measure, settings.tensor_meta)
+            (settings.interval, settings.measure)
         };
         let passed = running.passed.map_or(interval, |passed| passed + 1);
         if passed < interval {
@@ -328,8 +333,8 @@ impl TrtInfer {
         }
         let stage = Span::begin(false); // batches are measured, by whichever thread they are run
         let outputs = batcher.join(seat.stream(), tensors.clone(), &running.usage)?;
-        if tensor_meta {
-            gst_tensor::attach(buffer, outputs.wait()?, model.plan.model())?;
+        if let Some(published) = &published {
+            published.attach(buffer, outputs.wait()?)?;
         }
         let took = self.stats.add(stage, 0);
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
@@ -522,6 +527,9 @@ impl BaseTransformImpl for TrtInfer {
         if matches!(plan.runner, Backend::Cpu) {
             self.refuse_what_needs_tensorrt().map_err(|error| error_message(&error))?;
         }
+        if let Some(warning) = session.published.as_ref().and_then(|published| published.warning()) {
+            self.obj().post_warning(&warning);
+        }
         self.stats.reset();
         *self.session.lock().unwrap() = Some(session.clone());
         if session.loads && !session.waits {
@@ -578,7 +586,7 @@ impl BaseTransformImpl for TrtInfer {
         answered
     }
 
-    /// The sink asks for the model's tensor by name; the picture's caps pass.
+    /// The sink asks for the model's tensor by name, and the source names the outputs that it publishes; the picture's caps pass.
     fn transform_caps(
         &self,
         direction: gst::PadDirection,
@@ -596,6 +604,7 @@ impl BaseTransformImpl for TrtInfer {
                     size.map_or_else(|| plan.spec.clone(), |size| plan.spec_for(size))
                 })
             }
+            Some(Session { published: Some(published), .. }) => published.describe(&caps),
             _ => caps,
         };
         Some(video::filtered(caps, filter))

@@ -1,70 +1,303 @@
-//! A model's outputs as GstTensorMeta, which GStreamer has since 1.26, for its own tensor decoders and whoever else reads it.
+//! A model's outputs as GstTensorMeta, which GStreamer has since 1.26, for its own tensor decoders and for applications.
 
-use crate::core::error::{Error, Result};
+use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::Tensors;
 use crate::model::ModelInfo;
 
-/// What `tensor-meta` says where it cannot be had.
+/// What GStreamer calls a model's outputs. Without GstTensorMeta there is no such thing.
+pub struct PublishedOutputs {
+    #[cfg(not(feature = "v1_26"))]
+    never: std::convert::Infallible,
+    /// The outputs that have another id than their name, or another order than row-major.
+    #[cfg(feature = "v1_26")]
+    named: Vec<published::NamedOutput>,
+    /// Caps with nothing but the field `tensors`.
+    #[cfg(feature = "v1_26")]
+    tensors: Option<gst::Caps>,
+    /// An output that a decoder would read, were it float32.
+    #[cfg(feature = "v1_26")]
+    unreadable: Option<crate::core::tensor::TensorDesc>,
+}
+
 #[cfg(not(feature = "v1_26"))]
-pub fn check() -> Result<()> {
-    Err(Error::new(crate::core::error::ErrorKind::Settings, "This plugin was built without GstTensorMeta")
-        .remedy("Build it with --features v1_26, for GStreamer 1.26 or later, or leave tensor-meta unset"))
+impl PublishedOutputs {
+    /// # Errors
+    /// `Settings`, always: what `tensor-meta` asks for cannot be had.
+    pub fn new(_model: &ModelInfo, _input: (u32, u32)) -> Result<Self> {
+        Err(Error::new(ErrorKind::Settings, "This plugin was built without GstTensorMeta")
+            .remedy("Build it with --features v1_26, for GStreamer 1.26 or later, or leave tensor-meta unset"))
+    }
+
+    pub fn warning(&self) -> Option<Error> {
+        match self.never {}
+    }
+
+    pub fn describe(&self, _caps: &gst::Caps) -> gst::Caps {
+        match self.never {}
+    }
+
+    pub fn attach(&self, _buffer: &mut gst::BufferRef, _tensors: &Tensors) -> Result<()> {
+        match self.never {}
+    }
 }
 
 #[cfg(feature = "v1_26")]
-pub fn check() -> Result<()> {
-    Ok(())
-}
-
-#[cfg(not(feature = "v1_26"))]
-pub fn attach(_buffer: &mut gst::BufferRef, _tensors: &Tensors, _model: &ModelInfo) -> Result<()> {
-    check()
-}
-
-/// Attaches a model's tensors in system memory: those on the host as they are, those on a GPU as copies.
-///
-/// Decoders know a tensor by its id. As for GStreamer's onnxinference, it is what the file's metadata has under the tensor's name,
-/// such as `Gst.ModelInfo.ObjectDetector.Boxes`; else the name itself.
-///
-/// # Errors
-/// `Run`, where the GPU fails.
-#[cfg(feature = "v1_26")]
-pub fn attach(buffer: &mut gst::BufferRef, tensors: &Tensors, model: &ModelInfo) -> Result<()> {
+mod published {
     use gst::glib;
     use gst_analytics::{Tensor, TensorDataType, TensorDimOrder, TensorMeta};
 
+    use super::*;
     use crate::core::memory::HostBlock;
-    use crate::core::tensor::DType;
+    use crate::core::tensor::{DType, Dims, TensorDesc};
+    use crate::gst::video;
+    use crate::heads;
+    use TensorDimOrder::{ColMajor, RowMajor};
 
-    /// Keeps the tensor's memory as long as GStreamer's is there.
-    struct Bytes(HostBlock);
-    impl AsRef<[u8]> for Bytes {
-        fn as_ref(&self) -> &[u8] {
-            self.0.bytes()
-        }
+    /// What a decoder of GStreamer's reads: it knows a tensor by its id, and from 1.28 on a head by the group in the caps.
+    struct DecoderInput {
+        /// The head that it decodes.
+        head: &'static str,
+        /// The first GStreamer of which this is true.
+        since: (u32, u32, u32),
+        /// `None` where caps do not name the tensors yet.
+        group: Option<&'static str>,
+        /// In the order in which the head reads its outputs.
+        ids: &'static [&'static str],
+        order: TensorDimOrder,
+        /// Whether caps must leave the number of boxes open.
+        open_rows: bool,
     }
 
-    tensors.wait()?;
-    let published = tensors.iter().map(|tensor| {
-        let desc = tensor.desc();
-        let dtype = match desc.dtype {
+    /// The later of two rows for a head replaces the earlier.
+    const DECODERS: [DecoderInput; 5] = [
+        DecoderInput {
+            head: "yolov8",
+            since: (1, 26, 0),
+            group: Some("yolo-v8-out"),
+            ids: &["yolo-v8-out"],
+            order: RowMajor,
+            open_rows: false,
+        },
+        // The bytes are the same: yolov8tensordec calls them so since 1.28.1.
+        DecoderInput {
+            head: "yolov8",
+            since: (1, 28, 1),
+            group: Some("yolo-v8-out"),
+            ids: &["yolo-v8-out"],
+            order: ColMajor,
+            open_rows: false,
+        },
+        DecoderInput {
+            head: "end-to-end",
+            since: (1, 26, 0),
+            group: Some("yolo-26-end2end-out"),
+            ids: &["yolo-26-end2end-out"],
+            order: RowMajor,
+            open_rows: false,
+        },
+        DecoderInput {
+            head: "ssd",
+            since: (1, 26, 0),
+            group: None,
+            ids: &[
+                "Gst.Model.ObjectDetector.Boxes",
+                "Gst.Model.ObjectDetector.Classes",
+                "Gst.Model.ObjectDetector.Scores",
+                "Gst.Model.ObjectDetector.NumDetections",
+            ],
+            order: RowMajor,
+            open_rows: false,
+        },
+        DecoderInput {
+            head: "ssd",
+            since: (1, 28, 0),
+            group: Some("ssd-mobilenet-v1-variant-1-out"),
+            ids: &[
+                "ssd-mobilenet-v1-variant-1-out-boxes",
+                "ssd-mobilenet-v1-variant-1-out-classes",
+                "ssd-mobilenet-v1-variant-1-out-scores",
+                "generic-variant-1-out-count",
+            ],
+            order: RowMajor,
+            // ssdtensordec takes no other caps until 1.28.8.
+            open_rows: true,
+        },
+    ];
+
+    /// What the decoder of a head reads in that version of GStreamer.
+    fn decoder_of(head: &str, version: (u32, u32, u32)) -> Option<&'static DecoderInput> {
+        DECODERS.iter().rev().find(|decoder| decoder.head == head && decoder.since <= version)
+    }
+
+    fn data_type(dtype: DType) -> TensorDataType {
+        match dtype {
             DType::F32 => TensorDataType::Float32,
             DType::F16 => TensorDataType::Float16,
             DType::U8 | DType::Bool => TensorDataType::Uint8,
             DType::I8 => TensorDataType::Int8,
             DType::I32 => TensorDataType::Int32,
             DType::I64 => TensorDataType::Int64,
-        };
-        let data = match (tensor.host(), tensor.device()) {
-            (Some(block), _) => gst::Buffer::from_slice(Bytes(block.clone())),
-            (_, Some(block)) => gst::Buffer::from_slice(block.read()?),
-            (None, None) => unreachable!("a tensor is somewhere"),
-        };
-        let dims: Vec<usize> = desc.dims.iter().map(|&dim| dim as usize).collect();
-        let id = glib::Quark::from_str(model.metadata.get(&desc.name).unwrap_or(&desc.name));
-        Ok::<_, Error>(Tensor::new_simple(id, dtype, data, TensorDimOrder::RowMajor, &dims))
-    });
-    let published = published.collect::<Result<Vec<_>>>()?;
-    TensorMeta::add(buffer).set(published.into());
-    Ok(())
+        }
+    }
+
+    /// The same in caps.
+    fn type_name(dtype: DType) -> &'static str {
+        match dtype {
+            DType::F32 => "float32",
+            DType::F16 => "float16",
+            DType::U8 | DType::Bool => "uint8",
+            DType::I8 => "int8",
+            DType::I32 => "int32",
+            DType::I64 => "int64",
+        }
+    }
+
+    /// What an output is called.
+    pub(super) struct NamedOutput {
+        name: String,
+        id: glib::Quark,
+        order: TensorDimOrder,
+    }
+
+    impl PublishedOutputs {
+        /// Of a model with an input of that size.
+        ///
+        /// An id is what the file's metadata has under the output's name, as for GStreamer's onnxinference in 1.26; else what the
+        /// decoder of the model's head asks for; else the name.
+        ///
+        /// # Errors
+        /// None, where GStreamer has GstTensorMeta.
+        pub fn new(model: &ModelInfo, input: (u32, u32)) -> Result<Self> {
+            let (major, minor, micro, _) = gst::version();
+            let version = (major, minor, micro);
+            let found = heads::recognise_outputs(&model.outputs, &model.hints(input)).ok();
+            let decoder = found.as_ref().and_then(|(head, _)| decoder_of(head.name, version));
+            // The outputs that the decoder reads, with what it calls them.
+            let of_head: Vec<(&TensorDesc, &str)> = match (&found, decoder) {
+                (Some((_, places)), Some(decoder)) => {
+                    places.iter().map(|&place| &model.outputs[place]).zip(decoder.ids.iter().copied()).collect()
+                }
+                _ => Vec::new(),
+            };
+            let named = model.outputs.iter().filter_map(|output| {
+                let registered = of_head.iter().find(|(desc, _)| desc.name == output.name).map(|&(_, id)| id);
+                let id = model.metadata.get(&output.name).map(String::as_str).or(registered)?;
+                let is_registered = registered == Some(id);
+                let order = decoder.filter(|_| is_registered).map_or(RowMajor, |decoder| decoder.order);
+                Some(NamedOutput { name: output.name.clone(), id: glib::Quark::from_str(id), order })
+            });
+            let named: Vec<NamedOutput> = named.collect();
+            let has_registered_ids =
+                of_head.iter().all(|(desc, id)| named.iter().any(|n| n.name == desc.name && n.id.as_str() == *id));
+            let tensors = decoder
+                .filter(|_| has_registered_ids && version >= (1, 28, 0))
+                .and_then(|decoder| tensor_caps(decoder, &of_head));
+            let unreadable = of_head.iter().map(|(desc, _)| *desc).find(|desc| desc.dtype != DType::F32).cloned();
+            Ok(PublishedOutputs { named, tensors, unreadable })
+        }
+
+        /// What keeps GStreamer's decoders from reading outputs that they know.
+        pub fn warning(&self) -> Option<Error> {
+            self.unreadable.as_ref().map(|desc| {
+                Error::new(ErrorKind::WrongType, "GStreamer's tensor decoders cannot read this model's outputs")
+                    .cause(format!("they read float32, and there is {desc}"))
+                    .remedy("Use a model with float32 outputs, or read the tensors in the application")
+            })
+        }
+
+        /// `caps` with the tensors that come with each frame, as GStreamer's decoders ask for them from 1.28 on.
+        pub fn describe(&self, caps: &gst::Caps) -> gst::Caps {
+            let mut caps = caps.clone();
+            let tensors = self.tensors.as_ref().and_then(|caps| caps.structure(0)?.value(video::TENSORS_FIELD).ok());
+            if let Some(tensors) = tensors {
+                for structure in caps.make_mut().iter_mut() {
+                    structure.set_value(video::TENSORS_FIELD, tensors.clone());
+                }
+            }
+            caps
+        }
+
+        /// Attaches a frame's tensors in system memory: those on the host as they are, those on a GPU as copies.
+        ///
+        /// # Errors
+        /// `Run`, where the GPU fails.
+        pub fn attach(&self, buffer: &mut gst::BufferRef, tensors: &Tensors) -> Result<()> {
+            /// Keeps the tensor's memory as long as GStreamer's is there.
+            struct Bytes(HostBlock);
+            impl AsRef<[u8]> for Bytes {
+                fn as_ref(&self) -> &[u8] {
+                    self.0.bytes()
+                }
+            }
+
+            tensors.wait()?;
+            let published = tensors.iter().map(|tensor| {
+                let desc = tensor.desc();
+                let data = match (tensor.host(), tensor.device()) {
+                    (Some(block), _) => gst::Buffer::from_slice(Bytes(block.clone())),
+                    (_, Some(block)) => gst::Buffer::from_slice(block.read()?),
+                    (None, None) => unreachable!("a tensor is somewhere"),
+                };
+                let dims: Vec<usize> = desc.dims.iter().map(|&dim| dim as usize).collect();
+                let (id, order) = match self.named.iter().find(|output| output.name == desc.name) {
+                    Some(output) => (output.id, output.order),
+                    None => (glib::Quark::from_str(&desc.name), RowMajor),
+                };
+                Ok::<_, Error>(Tensor::new_simple(id, data_type(desc.dtype), data, order, &dims))
+            });
+            let published = published.collect::<Result<Vec<_>>>()?;
+            TensorMeta::add(buffer).set(published.into());
+            Ok(())
+        }
+    }
+
+    /// A head's tensors for caps; `None` where the model leaves a dimension open, since caps on a pad must be fixed.
+    fn tensor_caps(decoder: &DecoderInput, outputs: &[(&TensorDesc, &str)]) -> Option<gst::Caps> {
+        let group = decoder.group?;
+        let order = if decoder.order == ColMajor { "col-major" } else { "row-major" };
+        let tensors = outputs.iter().map(|(desc, id)| {
+            let dims: Option<Vec<String>> = (0..desc.dims.len())
+                .map(|place| match (place, desc.dims[place]) {
+                    // Frames of a batch come apart.
+                    (0, _) => Some("(int)1".into()),
+                    (1, _) if decoder.open_rows => Some("(int)0".into()),
+                    (_, Dims::DYNAMIC) => None,
+                    (_, size) => Some(format!("(int){size}")),
+                })
+                .collect();
+            let (dims, dtype) = (dims?.join(","), type_name(desc.dtype));
+            Some(format!(
+                "(GstCaps)[tensor/strided, tensor-id=(string){id}, dims=<{dims}>, dims-order=(string){order}, \
+                 type=(string){dtype}]"
+            ))
+        });
+        let tensors = tensors.collect::<Option<Vec<_>>>()?.join(", ");
+        let text = format!("video/x-raw, tensors=(structure)[tensorgroups, {group}=(/uniquelist){{{tensors}}}]");
+        Some(text.parse().expect("GStreamer 1.28 reads lists of unique values"))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn each_version_of_gstreamer_has_its_decoders() {
+            let order = |version| decoder_of("yolov8", version).map(|decoder| decoder.order);
+            assert_eq!(order((1, 24, 0)), None);
+            assert_eq!(order((1, 28, 0)), Some(RowMajor));
+            assert_eq!(order((1, 28, 1)), Some(ColMajor));
+            assert_eq!(order((2, 0, 0)), Some(ColMajor));
+            let boxes = |version| decoder_of("ssd", version).unwrap().ids[0];
+            assert_eq!(boxes((1, 26, 9)), "Gst.Model.ObjectDetector.Boxes");
+            assert_eq!(boxes((1, 28, 0)), "ssd-mobilenet-v1-variant-1-out-boxes");
+            assert!(decoder_of("detr", (1, 28, 8)).is_none());
+        }
+
+        #[test]
+        fn decoders_name_heads_that_there_are() {
+            for decoder in &DECODERS {
+                assert!(heads::HEADS.iter().any(|head| head.name == decoder.head), "{}", decoder.head);
+            }
+        }
+    }
 }
