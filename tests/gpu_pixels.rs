@@ -347,7 +347,7 @@ impl Gpu {
             // More may be found than is.
             let room = 3;
             let on_gpu = self.upload(&[found_bytes(detections), vec![0; room * size_of::<Detection>()]].concat());
-            for (what, in_frame) in [("the host", detections), ("the GPU", &of_frame)] {
+            for (what, in_frame) in [("the host", detections), ("a plan", detections), ("the GPU", &of_frame)] {
                 let (mut wanted, mut twin) = (picture.clone(), overlay::Overlay::default());
                 wanted.draw(color, |frame| twin.draw(frame, in_frame, &labels, style));
 
@@ -358,6 +358,10 @@ impl Gpu {
                 unsafe {
                     match what {
                         "the host" => kernel.launch_for(&self.stream, &planes, detections, style),
+                        "a plan" => {
+                            let mut host = overlay::Overlay::default();
+                            kernel.launch_plan(&self.stream, &planes, &host.plan(target, detections, &labels, style))
+                        }
                         _ => kernel.launch(&self.stream, &planes, found, Some(&letterbox), style),
                     }
                 }

@@ -8,6 +8,7 @@
 //! The order is: outlines from the weakest detection to the strongest, then tags likewise. So strong boxes lie on weak
 //! ones, and no outline ever crosses a text.
 
+mod annotation;
 mod color;
 mod font;
 pub mod kernel;
@@ -16,6 +17,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
+pub use annotation::Annotation;
 pub use color::{Sample, class_color};
 pub use font::Font;
 pub use paint::paint;
@@ -52,5 +54,15 @@ impl Overlay {
     /// `detections` in pixels of the frame, the best score first; `labels` by class, `#7` where there is none.
     pub fn draw(&mut self, frame: &mut FrameMut, detections: &[Detection], labels: &[String], style: &Style) {
         paint(frame, &self.plan(Target::of(frame), detections, labels, style));
+    }
+
+    /// Draws what anybody says about the objects in a frame, the most important first.
+    pub fn annotate<'a>(
+        &mut self,
+        frame: &mut FrameMut,
+        annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
+        style: &Style,
+    ) {
+        paint(frame, &self.plan_annotations(Target::of(frame), annotations, style));
     }
 }

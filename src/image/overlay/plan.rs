@@ -1,13 +1,12 @@
 //! From detections to what is painted where.
 
-use std::fmt::Write as _;
-
 use bytemuck::{Pod, Zeroable};
 
-use super::color::{Sample, class_color, ink_on, sample};
-use super::{Font, Overlay, Style};
+use super::color::{Sample, ink_on, sample};
+use super::{Annotation, Font, Overlay, Style};
 use crate::image::Detection;
 use crate::image::frame::{Colorimetry, FrameMut, PixelFormat};
+use crate::image::geometry::BBox;
 
 /// What a plan must know of the frame it is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -123,17 +122,34 @@ fn margin(font: &Font) -> u32 {
 impl Overlay {
     /// Boxes that are no boxes, and those wholly outside the frame, make no mark.
     pub fn plan(&mut self, target: Target, detections: &[Detection], labels: &[String], style: &Style) -> Plan<'_> {
+        let annotation = |detection: &Detection| Annotation {
+            bbox: detection.bbox,
+            class: Some(detection.class),
+            label: labels.get(detection.class as usize).map_or("", String::as_str).into(),
+            confidence: Some(detection.score),
+            track_id: None,
+        };
+        self.plan_annotations(target, detections.iter().map(annotation), style)
+    }
+
+    /// The same for what anybody says about the objects in a frame.
+    pub fn plan_annotations<'a>(
+        &mut self,
+        target: Target,
+        annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
+        style: &Style,
+    ) -> Plan<'_> {
         let Overlay { marks, text, label, font } = self;
         let font = Font::for_frame(font, target.width, target.height);
         marks.clear();
         text.clear();
-        for detection in detections.iter().rev() {
-            let Some((outer, inner)) = outline(detection, &target, style) else { continue };
-            let color = class_color(detection.class);
+        for annotation in annotations.rev() {
+            let Some((outer, inner)) = outline(annotation.bbox, &target, style) else { continue };
+            let color = annotation.color();
             let (paper, ink) = (sample(color, &target), sample(ink_on(color), &target));
             let mut mark = Mark { outer, inner, paper, ink, text_start: text.len() as u32, ..Mark::default() };
             if style.labels {
-                describe(label, detection, labels);
+                annotation.describe(label);
                 text.extend(label.chars().take(font.room(&target)).map(Font::glyph));
                 mark.text_len = text.len() as u32 - mark.text_start;
                 mark.tag = tag(&outer, mark.text_len, font, &target);
@@ -149,8 +165,7 @@ impl Overlay {
 /// Edges are rounded to the nearest pixel in every format: on 4:2:0 the luma is as exact as RGB. Chroma then takes every
 /// sample that the outline touches ([`Rect::halved`]), because the other way round a line would show the frame's colour in
 /// parts; the price is a tint, at most one pixel wide, beside lines on odd pixels.
-fn outline(detection: &Detection, target: &Target, style: &Style) -> Option<(Rect, Rect)> {
-    let bbox = detection.bbox;
+fn outline(bbox: BBox, target: &Target, style: &Style) -> Option<(Rect, Rect)> {
     if !bbox.is_valid() {
         return None;
     }
@@ -168,18 +183,6 @@ fn outline(detection: &Detection, target: &Target, style: &Style) -> Option<(Rec
     let outer = Rect { left, top, right, bottom };
     let inner = Rect { left: inner_left, top: inner_top, right: inner_right, bottom: inner_bottom };
     (!outer.is_empty()).then_some((outer, inner))
-}
-
-/// "person 87%"
-fn describe(label: &mut String, detection: &Detection, labels: &[String]) {
-    label.clear();
-    // NaN becomes 0.
-    let percent = (detection.score.clamp(0.0, 1.0) * 100.0).round() as u8;
-    let written = match labels.get(detection.class as usize) {
-        Some(name) if !name.is_empty() => write!(label, "{name} {percent}%"),
-        _ => write!(label, "#{} {percent}%", detection.class),
-    };
-    written.expect("a String takes any text");
 }
 
 /// Above the box, or in its corner where there is no room; moved left or up as far as the frame demands.
