@@ -9,7 +9,7 @@ use std::fmt::Write;
 use gst::glib;
 use gst::prelude::*;
 
-const ELEMENTS: [&str; 3] = ["trtpreprocess", "trtinfer", "trtnms"];
+const ELEMENTS: [&str; 4] = ["trtpreprocess", "trtinfer", "trtnms", "trtoverlay"];
 
 fn factories() -> impl Iterator<Item = gst::ElementFactory> {
     common::init();
