@@ -57,6 +57,7 @@ fn ring((x, y, width, height): (u32, u32, u32, u32), line: u32) -> Vec<(u32, u32
 
 #[test]
 fn it_draws_what_trtnms_draws_in_every_format() {
+    common::init();
     let model = model(&scratch("overlay-same"), &ROWS);
     for format in PixelFormat::ALL.map(PixelFormat::name) {
         for style in ["", "draw-labels=false line-width=3"] {
