@@ -115,7 +115,7 @@ mod analytics {
 
     /// Not `info()` of the bindings, which panics where a time is unknown.
     fn track_id(meta: &gst::MetaRef<AnalyticsRelationMeta>, id: u32) -> Option<u64> {
-        let mtd = ffi::GstAnalyticsMtd { id, meta: meta.as_ptr().cast_mut() };
+        let mtd = ffi::GstAnalyticsTrackingMtd { id, meta: meta.as_ptr().cast_mut() };
         let (mut track_id, mut first, mut last, mut lost) = (0, 0, 0, 0);
         // SAFETY: the meta lives, and the id is that of one of its trackings.
         let known =
