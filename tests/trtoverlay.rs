@@ -12,6 +12,9 @@ use gsttrt::image::frame::PixelFormat;
 const ROWS: [[f32; 6]; 3] =
     [[8.3, 20.6, 40.5, 60.2, 0.9, 0.0], [20.7, 24.5, 56.5, 52.4, 0.7, 2.0], [30.5, 2.5, 63.5, 33.3, 0.3, 1.0]];
 
+/// Left, top, width and height.
+type Rect = (u32, u32, u32, u32);
+
 fn bytes(buffer: &gst::BufferRef) -> Vec<u8> {
     buffer.map_readable().unwrap().to_vec()
 }
@@ -24,7 +27,7 @@ fn overlay(properties: &str) -> Line {
 }
 
 /// A grey frame with regions of those labels and rectangles.
-fn frame(regions: &[(&str, (u32, u32, u32, u32))]) -> gst::Buffer {
+fn frame(regions: &[(&str, Rect)]) -> gst::Buffer {
     let mut buffer = grey(SIDE * SIDE);
     for (label, rect) in regions {
         VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), label, *rect);
@@ -33,7 +36,7 @@ fn frame(regions: &[(&str, (u32, u32, u32, u32))]) -> gst::Buffer {
 }
 
 /// The same of one region with a parameter.
-fn with_param(label: &str, rect: (u32, u32, u32, u32), param: gst::Structure) -> gst::Buffer {
+fn with_param(label: &str, rect: Rect, param: gst::Structure) -> gst::Buffer {
     let mut buffer = grey(SIDE * SIDE);
     VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), label, rect).add_param(param);
     buffer
@@ -46,7 +49,7 @@ fn drawn(buffer: &gst::BufferRef) -> Vec<(u32, u32)> {
 }
 
 /// Pixels on an outline of that width.
-fn ring((x, y, width, height): (u32, u32, u32, u32), line: u32) -> Vec<(u32, u32)> {
+fn ring((x, y, width, height): Rect, line: u32) -> Vec<(u32, u32)> {
     let all = (0..SIDE * SIDE).map(|place| (place % SIDE, place / SIDE));
     let inside =
         |by: u32, px: u32, py: u32| (x + by..x + width - by).contains(&px) && (y + by..y + height - by).contains(&py);
@@ -166,7 +169,6 @@ fn text_says_what_is_known() {
         let mut buffer = grey(256 * 64);
         let mut region = VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), label, (4, 30, 100, 20));
         params.iter().for_each(|param| region.add_param(param.clone()));
-        drop(region);
         bytes(&line.push(buffer))
     };
     let detection = |class: i32| gst::Structure::builder("detection").field("label_id", class);
