@@ -360,7 +360,11 @@ impl Gpu {
                         "the host" => kernel.launch_for(&self.stream, &planes, detections, style),
                         "a plan" => {
                             let mut host = overlay::Overlay::default();
-                            kernel.launch_plan(&self.stream, &planes, &host.plan(target, detections, &labels, style))
+                            kernel.launch_plan(
+                                &self.stream,
+                                &planes,
+                                &host.plan(picture.target(color), detections, &labels, style),
+                            )
                         }
                         _ => kernel.launch(&self.stream, &planes, found, Some(&letterbox), style),
                     }
