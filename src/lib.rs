@@ -10,7 +10,7 @@
 //! * [`backends`]: what runs models: TensorRT, or rten on the CPU.
 //! * [`session`]: the whole chain without a pipeline; [`capi`]: the same for C.
 //! * [`gst`]: GStreamer's side: metas, memory, contexts, statistics.
-//! * [`trtpreprocess`], [`trtinfer`], [`trtnms`]: the elements, thin: settings, caps, one call per frame.
+//! * [`trtpreprocess`], [`trtinfer`], [`trtnms`], [`trtoverlay`]: the elements, thin: settings, caps, one call per frame.
 
 pub mod backends;
 pub mod capi;
@@ -26,12 +26,14 @@ pub mod session;
 mod test;
 pub mod trtinfer;
 pub mod trtnms;
+pub mod trtoverlay;
 pub mod trtpreprocess;
 
 fn plugin_init(plugin: &::gst::Plugin) -> Result<(), ::gst::glib::BoolError> {
     trtpreprocess::register(plugin)?;
     trtinfer::register(plugin)?;
-    trtnms::register(plugin)
+    trtnms::register(plugin)?;
+    trtoverlay::register(plugin)
 }
 
 ::gst::plugin_define!(

@@ -72,3 +72,40 @@ fn gstreamers_overlay_draws_them() {
     assert!(pixels.len() > 40 && pixels.iter().all(near), "around the only box: {pixels:?}");
     assert_eq!(changed(1.0), [], "nothing found clears what was shown");
 }
+
+/// An object as GStreamer's own elements tell of it, with a tracking where it has one.
+fn add(buffer: &mut gst::BufferRef, label: &str, [x, y, w, h]: [i32; 4], track: Option<u64>) {
+    if buffer.meta::<AnalyticsRelationMeta>().is_none() {
+        AnalyticsRelationMeta::add(buffer);
+    }
+    let mut meta = buffer.meta_mut::<AnalyticsRelationMeta>().unwrap();
+    let object = meta.add_od_mtd(gst::glib::Quark::from_str(label), x, y, w, h, 0.5).unwrap().id();
+    if let Some(track) = track {
+        let tracking = meta.add_tracking_mtd(track, gst::ClockTime::ZERO).unwrap().id();
+        meta.set_relation(gst_analytics::RelTypes::RELATE_TO, object, tracking).unwrap();
+    }
+}
+
+#[test]
+fn objects_of_others_are_read_and_each_once() {
+    use gst_video::VideoRegionOfInterestMeta;
+    common::init();
+    let mut buffer = grey(SIDE * SIDE);
+    let buffer = buffer.get_mut().unwrap();
+    VideoRegionOfInterestMeta::add(buffer, "cat", (4, 6, 20, 12));
+    add(buffer, "cat", [4, 6, 20, 12], Some(12)); // that one
+    add(buffer, "dog", [4, 6, 20, 12], None);
+    add(buffer, "cat", [30, 6, 20, 12], Some(13));
+    add(buffer, "", [i32::MAX, i32::MIN, -1, i32::MAX], Some(u64::MAX));
+    let read = gsttrt::gst::meta::read::annotations(buffer, (SIDE, SIDE));
+    let said: Vec<_> = read.iter().map(|read| (&*read.label, read.bbox.x1, read.confidence, read.track_id)).collect();
+    assert_eq!(
+        said,
+        [
+            ("cat", 4.0, Some(0.5), Some(12)),
+            ("dog", 4.0, Some(0.5), None),
+            ("cat", 30.0, Some(0.5), Some(13)),
+            ("", i32::MAX as f32, Some(0.5), Some(u64::MAX)),
+        ]
+    );
+}

@@ -365,7 +365,7 @@ impl Gpu {
             let on_gpu = self.upload(&[found_bytes(detections), vec![0; room * size_of::<Candidate>()]].concat());
             let values = in_tensor.keypoints.as_ref().map_or(&[][..], |keypoints| &keypoints.values);
             let points = self.upload(&[bytemuck::cast_slice(values), &[0; 4]].concat());
-            for (what, in_frame) in [("the host", &in_tensor), ("the GPU", &of_frame)] {
+            for (what, in_frame) in [("the host", &in_tensor), ("a plan", &in_tensor), ("the GPU", &of_frame)] {
                 let (mut wanted, mut twin) = (picture.clone(), overlay::Overlay::default());
                 let points_in_frame = in_frame.keypoints.as_ref();
                 wanted.draw(color, |frame| twin.draw(frame, &in_frame.boxes, points_in_frame, &labels, style));
@@ -379,6 +379,20 @@ impl Gpu {
                     match what {
                         "the host" => {
                             kernel.launch_for(&self.stream, &planes, detections, in_tensor.keypoints.as_ref(), style)
+                        }
+                        "a plan" => {
+                            let mut host = overlay::Overlay::default();
+                            kernel.launch_plan(
+                                &self.stream,
+                                &planes,
+                                &host.plan(
+                                    picture.target(color),
+                                    detections,
+                                    in_tensor.keypoints.as_ref(),
+                                    &labels,
+                                    style,
+                                ),
+                            )
                         }
                         _ => kernel.launch(&self.stream, &planes, found, Some(&letterbox), style),
                     }

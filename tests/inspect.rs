@@ -9,7 +9,7 @@ use std::fmt::Write;
 use gst::glib;
 use gst::prelude::*;
 
-const ELEMENTS: [&str; 3] = ["trtpreprocess", "trtinfer", "trtnms"];
+const ELEMENTS: [&str; 4] = ["trtpreprocess", "trtinfer", "trtnms", "trtoverlay"];
 
 fn factories() -> impl Iterator<Item = gst::ElementFactory> {
     common::init();
@@ -164,7 +164,7 @@ fn the_plugin_is_trt() {
     assert!(plugin.version().starts_with(env!("CARGO_PKG_VERSION")));
     let mut elements: Vec<_> = gst::Registry::get().features_by_plugin("trt").iter().map(|f| f.name()).collect();
     elements.sort();
-    assert_eq!(elements, ["trtinfer", "trtnms", "trtpreprocess"]);
+    assert_eq!(elements, ["trtinfer", "trtnms", "trtoverlay", "trtpreprocess"]);
 }
 
 /// `trtinfer interval=5` names a property, and may give it a value.

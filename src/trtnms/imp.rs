@@ -6,20 +6,21 @@ use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
-use gst_base::subclass::base_transform::{InputBuffer, PrepareOutputBufferSuccess};
+use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
 
-use super::drawing::{Drawing, Painted, is_drawable};
+use super::drawing::{self, Painted};
 use crate::backends::Interrupted;
 use crate::backends::batcher::PendingOutput;
 use crate::core::counters::{Span, Stats};
-use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::error::{Error, ErrorKind};
 use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::meta::detection;
 use crate::gst::meta::picture::Way;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::overlay::{OverlayRenderer, is_drawable};
 use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
 use crate::gst::video::{self, Format};
@@ -73,27 +74,12 @@ struct State {
     postprocessor: Option<Postprocessor>,
     /// Of the postprocessor's labels.
     names: detection::LabelQuarks,
-    drawing: Drawing,
+    renderer: OverlayRenderer,
     way: Way,
     /// Frames since the start, those without objects and those that trtinfer let pass included.
     frames: u64,
     /// Whether the finder has detections of a frame of these caps and this segment.
     can_hold: bool,
-    task: Option<Task>,
-}
-
-/// What is left to do with the frame whose objects have just been found.
-struct Task {
-    /// Begun before its objects were sought.
-    stage: Span,
-    frame: u64,
-    /// `None` where nothing is to be drawn, or it is already.
-    draw: Option<Style>,
-    /// The frame with its objects, where they had to be painted on a copy of it.
-    painted: Option<gst::Buffer>,
-    post_message: bool,
-    /// The detections are those of an earlier frame.
-    is_held: bool,
 }
 
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
@@ -118,11 +104,7 @@ enum Awaited {
 
 impl TrtNms {
     /// The outputs for a frame, once there are any.
-    fn outputs<'a>(
-        &self,
-        payload: &'a Arc<Payload>,
-        ticket: &'a PendingOutput,
-    ) -> std::result::Result<&'a Tensors, Interrupted> {
+    fn outputs<'a>(&self, payload: &'a Arc<Payload>, ticket: &'a PendingOutput) -> Result<&'a Tensors, Interrupted> {
         match &mut *self.awaited.lock().unwrap() {
             Awaited::Stop => return Err(Interrupted::Flushing),
             awaited => *awaited = Awaited::Outputs(payload.clone()),
@@ -135,82 +117,98 @@ impl TrtNms {
         outputs
     }
 
-    /// What a frame is a copy of, in its place, where that makes a copy of the picture needless.
-    fn take_back(&self, frame: &mut InputBuffer) -> Option<gst::Buffer> {
-        let InputBuffer::Writable(frame) = frame else { return None };
-        if !self.settings.lock().unwrap().draw || is_drawable(frame) {
-            return None;
+    /// All that is done with a frame: its objects are found, drawn, attached and told.
+    ///
+    /// A frame that others share is copied before it is drawn on, into a pool of our own: software decoders keep the frames that
+    /// they predict from, so this is usual and must not allocate. What trtinfer let pass shows the last objects, or goes on as it is.
+    fn process(
+        &self,
+        state: &mut State,
+        settings: Settings,
+        mut frame: gst::Buffer,
+    ) -> Result<gst::Buffer, Interrupted> {
+        if settings.draw
+            && let Some(original) = take_back(&mut frame)
+        {
+            frame = original;
         }
-        match &*TensorMeta::get(frame)? {
-            Payload::Output { original: Some(original), .. } => original.take_back(frame),
-            _ => None,
+        let style = settings.draw.then_some(settings.style);
+        let stage = Span::begin(settings.measure);
+        let number = state.frames;
+        state.frames += 1;
+        let payload = TensorMeta::get(&frame).ok_or_else(missing_tensors)?;
+        let painted = self.find(state, &settings, &payload, &frame)?;
+        let is_held = painted.is_none();
+        let has_objects = !is_held || settings.hold_detections && state.can_hold;
+        let State { postprocessor, names, renderer, .. } = state;
+        let Some(postprocessor) = postprocessor.as_ref().filter(|_| has_objects) else {
+            TensorMeta::take(frame.make_mut());
+            return Ok(frame);
+        };
+        let (instances, labels, size) = (postprocessor.instances(), &postprocessor.labels, renderer.size());
+        gst::trace!(CAT, imp = self, "frame {number}: {} objects", instances.len());
+        match (painted, style) {
+            (Some(Painted::Yes(Some(copy))), _) => frame = copy,
+            (None | Some(Painted::No), Some(style)) if !instances.is_empty() => {
+                renderer.draw(&mut frame, instances, labels, &style)?;
+            }
+            _ => {}
         }
+        let buffer = frame.make_mut();
+        TensorMeta::take(buffer);
+        detection::attach(buffer, instances, labels, names, size, is_held);
+        if settings.post_messages {
+            let segment = self.obj().segment();
+            let stream_time =
+                segment.downcast_ref::<gst::ClockTime>().and_then(|time| time.to_stream_time(buffer.pts()));
+            let content = detection::message(stream_time, number, size, instances, labels, is_held);
+            let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
+        }
+        if !is_held {
+            self.stats.add(stage, instances.len());
+        }
+        Ok(frame)
     }
 
-    /// Finds the frame's objects, and paints them where all of that is done on the GPU; `ours` says whether the frame may be
-    /// painted on. There is nothing to do with frames that trtinfer let pass.
+    /// Finds a frame's objects, and paints them where all of that is done on the GPU. There are none to find where trtinfer let
+    /// the frame pass.
     fn find(
         &self,
         state: &mut State,
-        buffer: &gst::BufferRef,
-        ours: bool,
-    ) -> std::result::Result<Option<Task>, Interrupted> {
-        let settings = self.settings.lock().unwrap().clone();
-        let stage = Span::begin(settings.measure);
-        let frame = state.frames;
-        state.frames += 1;
-        let Some(payload) = TensorMeta::get(buffer) else {
-            return Err(missing_tensors().into());
-        };
-        let (tensors, letterbox, recipe, model) = match &*payload {
-            Payload::Output { outputs, letterbox, recipe, model, .. } => {
-                let letterbox = state.way.follow(self.obj().sink_pad(), state.drawing.size(), letterbox)?;
-                (self.outputs(&payload, outputs)?, letterbox, recipe, model)
-            }
+        settings: &Settings,
+        payload: &Arc<Payload>,
+        frame: &gst::Buffer,
+    ) -> Result<Option<Painted>, Interrupted> {
+        let (outputs, letterbox, recipe, model) = match &**payload {
+            Payload::Output { outputs, letterbox, recipe, model, .. } => (outputs, letterbox, recipe, model),
             Payload::Skipped { .. } => {
                 self.stats.skip();
-                let draw = settings.draw.then_some(settings.style);
-                let held = Task {
-                    stage,
-                    frame,
-                    draw: draw
-                        .filter(|_| state.postprocessor.as_ref().is_some_and(|found| !found.instances().is_empty())),
-                    painted: None,
-                    post_message: settings.post_messages,
-                    is_held: true,
-                };
-                return Ok(Some(held).filter(|_| settings.hold_detections && state.can_hold));
+                return Ok(None);
             }
-            Payload::Input { .. } => {
-                return Err(not_inferred().into());
-            }
+            Payload::Input { .. } => return Err(not_inferred().into()),
         };
-
+        let letterbox = state.way.follow(self.obj().sink_pad(), state.renderer.size(), letterbox)?;
+        let tensors = self.outputs(payload, outputs)?;
         if let Some(memory) = tensors.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         }
-        let State { postprocessor, names, drawing, .. } = state;
+        let State { postprocessor, names, renderer, .. } = state;
+        let options = settings.options.clone();
         let postprocessor = match postprocessor {
             Some(postprocessor) if postprocessor.matches(model, tensors, &letterbox) => {
-                self.adjust(postprocessor, settings.options);
+                self.adjust(postprocessor, options);
                 postprocessor
             }
             other => {
                 *names = detection::LabelQuarks::default();
-                drawing.labels_change();
-                other.insert(self.postprocessor(settings.options, model, tensors, &letterbox, recipe)?)
+                renderer.labels_change();
+                other.insert(self.postprocessor(options, model, tensors, &letterbox, recipe)?)
             }
         };
         let style = settings.draw.then_some(settings.style);
-        let painted = drawing.find(postprocessor, tensors, &letterbox, buffer, ours, style.as_ref())?;
-        let count = postprocessor.instances().len();
-        gst::trace!(CAT, imp = self, "frame {frame}: {count} objects");
-        let (draw, painted) = match painted {
-            Painted::No => (style.filter(|_| count > 0), None),
-            Painted::Yes(copy) => (None, copy),
-        };
+        let painted = drawing::find(renderer, postprocessor, tensors, &letterbox, frame, style.as_ref())?;
         state.can_hold = true;
-        Ok(Some(Task { stage, frame, draw, painted, post_message: settings.post_messages, is_held: false }))
+        Ok(Some(painted))
     }
 
     fn postprocessor(
@@ -220,7 +218,7 @@ impl TrtNms {
         tensors: &[Tensor],
         letterbox: &Letterbox,
         recipe: &InputTransform,
-    ) -> Result<Postprocessor> {
+    ) -> Result<Postprocessor, Error> {
         let postprocessor = Postprocessor::new(options, model, tensors, letterbox)?;
         let layout = postprocessor.decoder.format();
         gst::info!(CAT, imp = self, "{} is {layout}: {}", model.path.display(), layout.expects());
@@ -251,29 +249,8 @@ impl TrtNms {
         self.obj().post_warning(&error.and_remedy("The settings stay as they were"));
     }
 
-    /// Draws, attaches and tells what was found.
-    fn finish(&self, state: &mut State, task: Task, buffer: &mut gst::BufferRef) -> Result<()> {
-        let State { postprocessor: Some(postprocessor), names, drawing, .. } = state else { return Ok(()) };
-        let (instances, labels, size) = (postprocessor.instances(), &postprocessor.labels, drawing.size());
-        if let Some(style) = task.draw {
-            drawing.draw(buffer, instances, labels, &style)?;
-        }
-        detection::attach(buffer, instances, labels, names, size, task.is_held);
-        if task.post_message {
-            let segment = self.obj().segment();
-            let stream_time =
-                segment.downcast_ref::<gst::ClockTime>().and_then(|time| time.to_stream_time(buffer.pts()));
-            let content = detection::message(stream_time, task.frame, size, instances, labels, task.is_held);
-            let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
-        }
-        if !task.is_held {
-            self.stats.add(task.stage, instances.len());
-        }
-        Ok(())
-    }
-
     /// Checks what can be checked without a model.
-    fn prepare(&self) -> Result<()> {
+    fn prepare(&self) -> Result<(), Error> {
         let mut settings = self.settings.lock().unwrap();
         let Settings { layout, options, .. } = &mut *settings;
         options.layout = layout.as_deref().map(HeadFormat::of_name).transpose()?;
@@ -284,6 +261,15 @@ impl TrtNms {
     fn report(&self, error: Error) -> gst::FlowError {
         self.obj().post_error(&error);
         gst::FlowError::Error
+    }
+}
+
+/// What a frame is a copy of, in its place, where that makes a copy of the picture needless.
+fn take_back(frame: &mut gst::Buffer) -> Option<gst::Buffer> {
+    let frame = frame.get_mut().filter(|frame| !is_drawable(frame))?;
+    match &*TensorMeta::get(frame)? {
+        Payload::Output { original: Some(original), .. } => original.take_back(frame),
+        _ => None,
     }
 }
 
@@ -491,10 +477,7 @@ impl ElementImpl for TrtNms {
         self.parent_set_context(context);
     }
 
-    fn change_state(
-        &self,
-        transition: gst::StateChange,
-    ) -> std::result::Result<gst::StateChangeSuccess, gst::StateChangeError> {
+    fn change_state(&self, transition: gst::StateChange) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
         // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for a batch.
         if transition == gst::StateChange::PausedToReady
             && let Awaited::Outputs(payload) = std::mem::replace(&mut *self.awaited.lock().unwrap(), Awaited::Stop)
@@ -511,13 +494,13 @@ impl BaseTransformImpl for TrtNms {
     const PASSTHROUGH_ON_SAME_CAPS: bool = false;
     const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
 
-    fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
+    fn start(&self) -> Result<(), gst::ErrorMessage> {
         self.stats.reset();
         *self.awaited.lock().unwrap() = Awaited::Nothing;
         self.prepare().map_err(|error| error_message(&error))
     }
 
-    fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
+    fn stop(&self) -> Result<(), gst::ErrorMessage> {
         *self.state.lock().unwrap() = None;
         self.cuda.clear();
         Ok(())
@@ -549,67 +532,28 @@ impl BaseTransformImpl for TrtNms {
         self.parent_sink_event(event)
     }
 
-    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
+    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
         let format = Format::from_caps(incaps).map_err(|error| {
             self.obj().post_error(&error);
             gst::loggable_error!(CAT, "{error}")
         })?;
         let mut state = self.state.lock().unwrap();
         let (postprocessor, frames) = state.take().map_or((None, 0), |old| (old.postprocessor, old.frames));
-        let (names, drawing) = (detection::LabelQuarks::default(), Drawing::new(format));
+        let (names, renderer) = (detection::LabelQuarks::default(), OverlayRenderer::new(format));
         let way = Way::default();
-        *state = Some(State { postprocessor, names, drawing, way, frames, can_hold: false, task: None });
+        *state = Some(State { postprocessor, names, renderer, way, frames, can_hold: false });
         Ok(())
     }
 
-    /// Here the objects are found, because what happens to the frame depends on them. One that others share is copied
-    /// before it is drawn on, into a pool of our own: software decoders keep the frames that they predict from, so this is usual
-    /// and must not allocate.
-    fn prepare_output_buffer(
-        &self,
-        mut inbuf: InputBuffer,
-    ) -> std::result::Result<PrepareOutputBufferSuccess, gst::FlowError> {
-        let original = self.take_back(&mut inbuf);
-        let (buffer, ours): (&gst::BufferRef, bool) = match (&original, &inbuf) {
-            (Some(original), _) => (original, is_drawable(original)),
-            (None, InputBuffer::Writable(buffer)) => (buffer, is_drawable(buffer)),
-            (None, InputBuffer::Readable(buffer)) => (buffer, false),
-        };
+    fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
+        let Some(frame) = self.take_queued_buffer() else { return Ok(GenerateOutputSuccess::NoOutput) };
+        let settings = self.settings.lock().unwrap().clone();
         let mut state = self.state.lock().unwrap();
         let state = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
-        state.task = self.find(state, buffer, ours).map_err(|why| match why {
+        let processed = self.process(state, settings, frame).map_err(|why| match why {
             Interrupted::Failed(error) => self.report(error),
             Interrupted::Flushing => gst::FlowError::Flushing,
         })?;
-        if let Some(painted) = state.task.as_mut().and_then(|task| task.painted.take()) {
-            return Ok(PrepareOutputBufferSuccess::Buffer(painted));
-        }
-        let State { postprocessor, drawing, task, .. } = state;
-        match (task, postprocessor) {
-            (Some(Task { draw: Some(_), .. }), Some(postprocessor)) if !ours => {
-                let copy = drawing.copy(buffer, postprocessor).map_err(|error| {
-                    drawing.settle();
-                    self.report(error)
-                })?;
-                Ok(PrepareOutputBufferSuccess::Buffer(copy))
-            }
-            _ => match original {
-                Some(original) => Ok(PrepareOutputBufferSuccess::Buffer(original)),
-                None => self.parent_prepare_output_buffer(inbuf),
-            },
-        }
-    }
-
-    fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
-        TensorMeta::take(buffer);
-        let mut state = self.state.lock().unwrap();
-        let state = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
-        if let Some(task) = state.task.take() {
-            self.finish(state, task, buffer).map_err(|error| {
-                state.drawing.settle();
-                self.report(error)
-            })?;
-        }
-        Ok(gst::FlowSuccess::Ok)
+        Ok(GenerateOutputSuccess::Buffer(processed))
     }
 }

@@ -28,7 +28,6 @@
 
 mod drawing;
 mod imp;
-mod painter;
 
 use gst::glib;
 use gst::prelude::*;

@@ -4,6 +4,7 @@
 pub mod detection;
 pub mod gst_tensor;
 pub(crate) mod picture;
+pub mod read;
 pub mod tensor;
 
 use std::ops::ControlFlow;

@@ -21,7 +21,7 @@ use crate::image::Candidate;
 use crate::image::frame::PixelFormat;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
-use crate::image::overlay::{self, Font, Mark, Stroke, Style, Target};
+use crate::image::overlay::{self, Font, Mark, Plan, Stroke, Style, Target};
 
 /// Threads of a block, as in the kernels.
 const THREADS: u32 = 128;
@@ -285,23 +285,15 @@ impl Overlay {
             scale_y: to_frame.map_or(1.0, |(_, y)| y),
             ..self.plan_parameters
         };
-        let plane = |i: usize| planes.get(i).copied().unwrap_or_default();
-        let paint = Parameters {
-            planes: [0, 1, 2].map(|i| plane(i).address),
-            count: plan.count,
-            marks: plan.marks,
-            text: plan.text,
-            strides: [0, 1, 2].map(|i| plane(i).stride as u32),
-            ..self.parameters
-        };
+        let paint = self.painting(planes, planned, found.limit);
         let block = (THREADS, 1, 1);
         let grid = (plan.limit.div_ceil(THREADS), 1, 1);
+        let blocks = GRID.0.min(plan.limit);
+        let shape = |parts| Launch { grid: (blocks, parts, GRID.2), block, shared: 0 };
         // SAFETY: the kernels take these parameters; what they have the addresses of lives as long as `self`; the planes and
         // what is found are as the caller says.
         unsafe {
             stream.launch(&self.plan, Launch { grid, block, shared: 0 }, &plan)?;
-            let blocks = GRID.0.min(plan.limit);
-            let shape = |parts| Launch { grid: (blocks, parts, GRID.2), block, shared: 0 };
             match (&mut self.skeletons, found.gathered) {
                 (Some(skeletons), Some(keypoints)) => {
                     stream.launch(&self.paint, shape(TAG), &paint)?;
@@ -310,6 +302,19 @@ impl Overlay {
                 }
                 _ => stream.launch(&self.paint, shape(GRID.1), &paint),
             }
+        }
+    }
+
+    /// How the marks at `planned` are painted: their count, room for `limit` of them, and their texts.
+    fn painting(&self, planes: &[DevicePlane], planned: u64, limit: usize) -> Parameters {
+        let plane = |i: usize| planes.get(i).copied().unwrap_or_default();
+        Parameters {
+            planes: [0, 1, 2].map(|i| plane(i).address),
+            count: planned,
+            marks: planned + HEADER as u64,
+            text: planned + (HEADER + limit * size_of::<Mark>()) as u64,
+            strides: [0, 1, 2].map(|i| plane(i).stride as u32),
+            ..self.parameters
         }
     }
 
@@ -331,17 +336,57 @@ impl Overlay {
         let mut bytes = found_bytes(detections);
         let points = bytes.len();
         bytes.extend_from_slice(keypoints.map_or(&[], |keypoints| cast_slice(&keypoints.values)));
-        self.staging.take_if(|staging| staging.bytes() < bytes.len());
-        if self.staging.is_none() {
-            self.staging = Some(Mapped::new(stream.context(), bytes.len().next_power_of_two().max(4096))?);
-        }
-        let staging = self.staging.as_mut().expect("just put there");
-        staging.host_mut()[..bytes.len()].copy_from_slice(&bytes);
+        let address = self.stage(stream, &[&bytes])?.address();
         counters::uploaded(bytes.len());
-        let gathered = keypoints.map(|_| staging.address() + points as u64);
-        let found = DeviceDetections { address: staging.address(), limit: detections.len(), gathered };
+        let gathered = keypoints.map(|_| address + points as u64);
+        let found = DeviceDetections { address, limit: detections.len(), gathered };
         // SAFETY: as the caller says.
         unsafe { self.launch(stream, planes, found, None, style) }
+    }
+
+    /// Queues the painting of the marks that the host has planned for such a frame; not of strokes.
+    ///
+    /// # Errors
+    /// As [`Overlay::launch`].
+    ///
+    /// # Safety
+    /// As [`Overlay::launch_for`].
+    pub unsafe fn launch_plan(&mut self, stream: &Stream, planes: &[DevicePlane], plan: &Plan) -> Result<()> {
+        let Target { format, width, height, .. } = self.target;
+        check_planes(planes, format, width as usize, height as usize)?;
+        if plan.marks.is_empty() {
+            return Ok(());
+        }
+        let mut header = [0; HEADER];
+        header[..size_of::<u32>()].copy_from_slice(&(plan.marks.len() as u32).to_ne_bytes());
+        let parts: [&[u8]; 3] = [&header, cast_slice(plan.marks), cast_slice(plan.text)];
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        let planned = self.planned(bytes)?;
+        let staging = self.stage(stream, &parts)?;
+        // SAFETY: there is room for so many bytes, and both ends live as long as `self`, which changes neither before this is
+        // done, as the caller says. The marks lie in such a frame, because they were planned for one.
+        unsafe {
+            stream.upload(&staging.host()[..bytes], planned)?;
+            let grid = (GRID.0.min(plan.marks.len() as u32), GRID.1, GRID.2);
+            let paint = self.painting(planes, planned, plan.marks.len());
+            stream.launch(&self.paint, Launch { grid, block: (THREADS, 1, 1), shared: 0 }, &paint)
+        }
+    }
+
+    /// Memory that the GPU can read, with those bytes at its beginning.
+    fn stage(&mut self, stream: &Stream, parts: &[&[u8]]) -> Result<&Mapped> {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        self.staging.take_if(|staging| staging.bytes() < bytes);
+        if self.staging.is_none() {
+            self.staging = Some(Mapped::new(stream.context(), bytes.next_power_of_two().max(4096))?);
+        }
+        let staging = self.staging.as_mut().expect("just put there");
+        let mut at = 0;
+        for part in parts {
+            staging.host_mut()[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        Ok(staging)
     }
 
     /// Where there is memory for so many bytes and more.

@@ -8,6 +8,7 @@
 //! The order is: outlines from the weakest detection to the strongest, then skeletons likewise ([`Stroke`]s), then tags. So
 //! strong boxes lie on weak ones, and no outline ever crosses a text.
 
+mod annotation;
 mod color;
 mod font;
 pub mod kernel;
@@ -17,6 +18,7 @@ mod strokes;
 #[cfg(test)]
 mod tests;
 
+pub use annotation::Annotation;
 pub use color::{Sample, class_color};
 pub use font::Font;
 pub use paint::paint;
@@ -64,5 +66,15 @@ impl Overlay {
         style: &Style,
     ) {
         paint(frame, &self.plan(Target::of(frame), detections, keypoints, labels, style));
+    }
+
+    /// Draws what anybody says about the objects in a frame, the most important first.
+    pub fn annotate<'a>(
+        &mut self,
+        frame: &mut FrameMut,
+        annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
+        style: &Style,
+    ) {
+        paint(frame, &self.plan_annotations(Target::of(frame), annotations, style));
     }
 }

@@ -1,14 +1,13 @@
 //! From detections to what is painted where.
 
-use std::fmt::Write as _;
-
 use bytemuck::{Pod, Zeroable};
 
-use super::color::{Sample, class_color, ink_on, sample};
-use super::{Font, Overlay, Stroke, Style, strokes};
+use super::color::{Sample, ink_on, sample};
+use super::{Annotation, Font, Overlay, Stroke, Style, strokes};
+use crate::image::Candidate;
 use crate::image::frame::{Colorimetry, FrameMut, PixelFormat};
+use crate::image::geometry::BBox;
 use crate::image::keypoints::Keypoints;
-use crate::image::{Candidate, label_text};
 
 /// What a plan must know of the frame it is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -132,21 +131,48 @@ impl Overlay {
         labels: &[String],
         style: &Style,
     ) -> Plan<'_> {
+        self.strokes.clear();
+        if let Some(keypoints) = keypoints {
+            strokes::plan(&mut self.strokes, &target, detections, keypoints, style);
+        }
+        let annotation = |detection: &Candidate| Annotation {
+            bbox: detection.bbox,
+            class: Some(detection.class),
+            label: labels.get(detection.class as usize).map_or("", String::as_str).into(),
+            confidence: Some(detection.score),
+            track_id: None,
+        };
+        self.plan_marks(target, detections.iter().map(annotation), style)
+    }
+
+    /// The same for what anybody says about the objects in a frame.
+    pub fn plan_annotations<'a>(
+        &mut self,
+        target: Target,
+        annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
+        style: &Style,
+    ) -> Plan<'_> {
+        self.strokes.clear();
+        self.plan_marks(target, annotations, style)
+    }
+
+    fn plan_marks<'a>(
+        &mut self,
+        target: Target,
+        annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
+        style: &Style,
+    ) -> Plan<'_> {
         let Overlay { marks, strokes, text, label, font } = self;
         let font = Font::for_frame(font, target.width, target.height);
         marks.clear();
-        strokes.clear();
-        if let Some(keypoints) = keypoints {
-            strokes::plan(strokes, &target, detections, keypoints, style);
-        }
         text.clear();
-        for detection in detections.iter().rev() {
-            let Some((outer, inner)) = outline(detection, &target, style) else { continue };
-            let color = class_color(detection.class);
+        for annotation in annotations.rev() {
+            let Some((outer, inner)) = outline(annotation.bbox, &target, style) else { continue };
+            let color = annotation.color();
             let (paper, ink) = (sample(color, &target), sample(ink_on(color), &target));
             let mut mark = Mark { outer, inner, paper, ink, text_start: text.len() as u32, ..Mark::default() };
             if style.labels {
-                describe(label, detection, labels);
+                annotation.describe(label);
                 text.extend(label.chars().take(font.room(&target)).map(Font::glyph));
                 mark.text_len = text.len() as u32 - mark.text_start;
                 mark.tag = tag(&outer, mark.text_len, font, &target);
@@ -162,8 +188,7 @@ impl Overlay {
 /// Edges are rounded to the nearest pixel in every format: on 4:2:0 the luma is as exact as RGB. Chroma then takes every
 /// sample that the outline touches ([`Rect::halved`]), because the other way round a line would show the frame's colour in
 /// parts; the price is a tint, at most one pixel wide, beside lines on odd pixels.
-fn outline(detection: &Candidate, target: &Target, style: &Style) -> Option<(Rect, Rect)> {
-    let bbox = detection.bbox;
+fn outline(bbox: BBox, target: &Target, style: &Style) -> Option<(Rect, Rect)> {
     if !bbox.is_valid() {
         return None;
     }
@@ -181,15 +206,6 @@ fn outline(detection: &Candidate, target: &Target, style: &Style) -> Option<(Rec
     let outer = Rect { left, top, right, bottom };
     let inner = Rect { left: inner_left, top: inner_top, right: inner_right, bottom: inner_bottom };
     (!outer.is_empty()).then_some((outer, inner))
-}
-
-/// "person 87%"
-fn describe(label: &mut String, detection: &Candidate, labels: &[String]) {
-    label.clear();
-    // NaN becomes 0.
-    let percent = (detection.score.clamp(0.0, 1.0) * 100.0).round() as u8;
-    let written = write!(label, "{} {percent}%", label_text(labels, detection.class));
-    written.expect("a String takes any text");
 }
 
 /// Above the box, or in its corner where there is no room; moved left or up as far as the frame demands.

@@ -1,0 +1,269 @@
+//! Drawing on frames, in whatever memory they are, and on copies of those that others share.
+
+use crate::core::cuda::driver::{Context, Stream, StreamRole};
+use crate::core::error::Result;
+use crate::gst::cuda;
+use crate::gst::video::{Format, FramePool, GpuFrame};
+use crate::image::geometry::Letterbox;
+use crate::image::keypoints::KeypointModel;
+use crate::image::overlay::kernel::Overlay as DeviceOverlay;
+use crate::image::overlay::{Annotation, Overlay, Plan, Style};
+use crate::postprocess::Instances;
+use crate::postprocess::suppress::device::DeviceDetections;
+
+/// Made for one format.
+pub struct OverlayRenderer {
+    format: Format,
+    host: Overlay,
+    gpu: Option<GpuPainter>,
+    /// Made when the first frame has to be copied.
+    pool: Option<FramePool>,
+}
+
+impl OverlayRenderer {
+    pub fn new(format: Format) -> Self {
+        OverlayRenderer { format, host: Overlay::default(), gpu: None, pool: None }
+    }
+
+    pub fn size(&self) -> (u32, u32) {
+        self.format.size()
+    }
+
+    /// Classes are called something else from now on.
+    pub fn labels_change(&mut self) {
+        self.gpu = None;
+    }
+
+    /// Draws detections, whose classes have those names.
+    ///
+    /// # Errors
+    /// Where the picture cannot be read or written. The frame is there as it was, but may be drawn on in part.
+    pub fn draw(
+        &mut self,
+        frame: &mut gst::Buffer,
+        instances: &Instances,
+        labels: &[String],
+        style: &Style,
+    ) -> Result<()> {
+        let model = keypoint_model(instances);
+        self.change(frame, labels, model, |OverlayRenderer { format, host, gpu, .. }, buffer| {
+            if let Some(frame) = format.on_gpu(buffer, true)? {
+                return painter_in(gpu, &frame.context, format, labels, model)?.paint(&frame, instances, style);
+            }
+            format.draw(buffer, |frame| host.draw(frame, &instances.boxes, instances.keypoints.as_ref(), labels, style))
+        })
+    }
+
+    /// Draws what anybody says about the objects of a frame, the most important first.
+    ///
+    /// # Errors
+    /// As [`OverlayRenderer::draw`].
+    pub fn annotate(&mut self, frame: &mut gst::Buffer, annotations: &[Annotation], style: &Style) -> Result<()> {
+        self.change(frame, &[], None, |OverlayRenderer { format, host, gpu, .. }, buffer| {
+            let annotations = annotations.iter().cloned();
+            if let Some(frame) = format.on_gpu(buffer, true)? {
+                let plan = host.plan_annotations(format.target(), annotations, style);
+                return painter_in(gpu, &frame.context, format, &[], None)?.paint_plan(&frame, &plan);
+            }
+            format.draw(buffer, |frame| host.annotate(frame, annotations, style))
+        })
+    }
+
+    /// Changes a frame if nobody else sees that, else puts a changed copy in its place.
+    fn change(
+        &mut self,
+        frame: &mut gst::Buffer,
+        labels: &[String],
+        keypoints: Option<&KeypointModel>,
+        change: impl FnOnce(&mut Self, &mut gst::BufferRef) -> Result<()>,
+    ) -> Result<()> {
+        let mut copy = None;
+        let changed = match frame.get_mut().filter(|buffer| is_drawable(buffer)) {
+            Some(buffer) => change(self, buffer),
+            None => self
+                .copy(frame, labels, keypoints)
+                .and_then(|made| change(self, copy.insert(made).get_mut().expect("nobody else has it"))),
+        };
+        if let Err(error) = changed {
+            // Nobody may be at work on the copy when it goes back to its pool.
+            self.gpu.iter().for_each(GpuPainter::settle);
+            return Err(error);
+        }
+        copy.into_iter().for_each(|copy| *frame = copy);
+        Ok(())
+    }
+
+    /// A copy of a frame in memory of the same kind.
+    fn copy(
+        &mut self,
+        buffer: &gst::BufferRef,
+        labels: &[String],
+        keypoints: Option<&KeypointModel>,
+    ) -> Result<gst::Buffer> {
+        let OverlayRenderer { format, pool, gpu, .. } = self;
+        let context = context_of(buffer)?;
+        let pool = pool_in(pool, context.as_ref(), format)?;
+        match &context {
+            // By what paints on it, so that the host waits once for both.
+            Some(context) => painter_in(gpu, context, format, labels, keypoints)?.copy(buffer, pool),
+            None => pool.copy(buffer),
+        }
+    }
+
+    /// A copy of a frame in GPU memory, which is there once what is queued on the stream is done.
+    ///
+    /// # Safety
+    /// As [`FramePool::queue_copy`].
+    pub unsafe fn queue_copy(
+        &mut self,
+        buffer: &gst::BufferRef,
+        context: &Context,
+        stream: &Stream,
+    ) -> Result<gst::Buffer> {
+        let pool = pool_in(&mut self.pool, Some(context), &self.format)?;
+        // SAFETY: as the caller says.
+        unsafe { pool.queue_copy(buffer, stream) }
+    }
+
+    /// Queues the painting of what is being sought on a stream behind the search. The frame may go on once that stream is
+    /// waited for: before GStreamer 1.24 memory has no stream to say that something is still at work on it.
+    pub fn queue(
+        &mut self,
+        buffer: &gst::BufferRef,
+        labels: &[String],
+        keypoints: Option<&KeypointModel>,
+        stream: &Stream,
+        found: DeviceDetections,
+        letterbox: &Letterbox,
+        style: &Style,
+    ) -> Result<()> {
+        let OverlayRenderer { format, gpu, .. } = self;
+        let frame = format.on_gpu(buffer, true)?.expect("it is in CUDA memory");
+        painter_in(gpu, &frame.context, format, labels, keypoints)?.queue(stream, &frame, found, letterbox, style)
+    }
+}
+
+/// What the keypoints of a frame's objects are.
+pub fn keypoint_model(instances: &Instances) -> Option<&KeypointModel> {
+    instances.keypoints.as_ref().map(|keypoints| &*keypoints.model)
+}
+
+/// Whether nobody else sees what is written to the buffer's memory, and it may be written at all.
+pub fn is_drawable(buffer: &gst::BufferRef) -> bool {
+    let read_only = |memory: &gst::MemoryRef| memory.flags().contains(gst::MemoryFlags::READONLY);
+    buffer.is_all_memory_writable() && !buffer.iter_memories().any(read_only)
+}
+
+/// The context of a frame in GPU memory.
+pub fn context_of(buffer: &gst::BufferRef) -> Result<Option<Context>> {
+    cuda::memory(buffer).map(|memory| memory.context()).transpose()
+}
+
+/// The pool for copies, made where there is none for that memory.
+fn pool_in<'a>(
+    pool: &'a mut Option<FramePool>,
+    context: Option<&Context>,
+    format: &Format,
+) -> Result<&'a mut FramePool> {
+    pool.take_if(|pool| pool.context() != context);
+    match pool {
+        Some(pool) => Ok(pool),
+        none => Ok(none.insert(match context {
+            Some(context) => FramePool::on_gpu(format, context)?,
+            None => FramePool::new(format)?,
+        })),
+    }
+}
+
+/// The painter, made where there is none for that context.
+fn painter_in<'a>(
+    painter: &'a mut Option<GpuPainter>,
+    context: &Context,
+    format: &Format,
+    labels: &[String],
+    keypoints: Option<&KeypointModel>,
+) -> Result<&'a mut GpuPainter> {
+    painter.take_if(|painter| painter.context != *context);
+    match painter {
+        Some(painter) => Ok(painter),
+        none => Ok(none.insert(GpuPainter::new(context, format, labels, keypoints)?)),
+    }
+}
+
+/// Made for one format, one context, and the names of the classes.
+struct GpuPainter {
+    context: Context,
+    // Drop order: the stream first, which waits for the work that uses the rest.
+    /// For what the host found; else the search's own stream does.
+    stream: Option<Stream>,
+    overlay: DeviceOverlay,
+}
+
+impl GpuPainter {
+    fn new(context: &Context, format: &Format, labels: &[String], keypoints: Option<&KeypointModel>) -> Result<Self> {
+        let overlay = DeviceOverlay::new(context, format.target(), labels, keypoints)?;
+        Ok(GpuPainter { context: context.clone(), overlay, stream: None })
+    }
+
+    fn queue(
+        &mut self,
+        stream: &Stream,
+        frame: &GpuFrame,
+        found: DeviceDetections,
+        letterbox: &Letterbox,
+        style: &Style,
+    ) -> Result<()> {
+        frame.order(stream)?;
+        let begin = stream.begin_timing();
+        // SAFETY: the planes were checked against their memory, which is mapped for writing until the work is done.
+        unsafe { self.overlay.launch(stream, &frame.planes, found, Some(letterbox), style) }?;
+        stream.end_timing(begin);
+        Ok(())
+    }
+
+    /// Paints what the host found on a frame, or on a copy of it, and waits for that.
+    fn paint(&mut self, frame: &GpuFrame, instances: &Instances, style: &Style) -> Result<()> {
+        // SAFETY: the planes were checked as above; what was launched before was waited for.
+        self.wait_for(frame, |overlay, stream| unsafe {
+            overlay.launch_for(stream, &frame.planes, &instances.boxes, instances.keypoints.as_ref(), style)
+        })
+    }
+
+    /// The same for what the host has planned for such frames.
+    fn paint_plan(&mut self, frame: &GpuFrame, plan: &Plan) -> Result<()> {
+        // SAFETY: as above.
+        self.wait_for(frame, |overlay, stream| unsafe { overlay.launch_plan(stream, &frame.planes, plan) })
+    }
+
+    fn wait_for(
+        &mut self,
+        frame: &GpuFrame,
+        launch: impl FnOnce(&mut DeviceOverlay, &Stream) -> Result<()>,
+    ) -> Result<()> {
+        let stream = stream_in(&mut self.stream, &self.context)?;
+        frame.order(stream)?;
+        let begin = stream.begin_timing();
+        launch(&mut self.overlay, stream)?;
+        stream.end_timing(begin);
+        stream.record()?.wait()
+    }
+
+    /// A copy of a frame to paint on, which is there by the time of that, or once this has settled.
+    fn copy(&mut self, buffer: &gst::BufferRef, pool: &FramePool) -> Result<gst::Buffer> {
+        let stream = stream_in(&mut self.stream, &self.context)?;
+        // SAFETY: `OverlayRenderer::change` keeps both until the frame is painted on, or this has settled.
+        unsafe { pool.queue_copy(buffer, stream) }
+    }
+
+    /// Waits for all that is queued: what failed midway may leave something.
+    fn settle(&self) {
+        self.stream.iter().for_each(|stream| drop(stream.synchronize())); // the failure is known
+    }
+}
+
+fn stream_in<'a>(stream: &'a mut Option<Stream>, context: &Context) -> Result<&'a Stream> {
+    match stream {
+        Some(stream) => Ok(stream),
+        none => Ok(none.insert(Stream::of(context, StreamRole::Paint)?)),
+    }
+}

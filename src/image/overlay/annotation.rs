@@ -1,0 +1,91 @@
+//! What is known of an object that is drawn.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use super::color::{Rgb, class_color};
+use crate::image::geometry::BBox;
+
+/// An object in a frame, by whatever found it. Only the box is always known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Annotation<'a> {
+    /// Pixels of the frame.
+    pub bbox: BBox,
+    /// Number of its class.
+    pub class: Option<u32>,
+    /// Name of its class; empty where it has none.
+    pub label: Cow<'a, str>,
+    /// 0..1.
+    pub confidence: Option<f32>,
+    /// Which object it is among those of all frames.
+    pub track_id: Option<u64>,
+}
+
+impl Annotation<'_> {
+    /// By the number of the class. Without one by the label, so that each label has one colour in every frame and run.
+    pub(super) fn color(&self) -> Rgb {
+        class_color(self.class.unwrap_or_else(|| fnv1a(&self.label)))
+    }
+
+    /// "person 87% #12", or what of it is known.
+    pub(super) fn describe(&self, text: &mut String) {
+        text.clear();
+        text.push_str(&self.label);
+        if let (Some(class), true) = (self.class, text.is_empty()) {
+            write!(text, "#{class}").expect("a String takes any text");
+        }
+        if let Some(confidence) = self.confidence {
+            // NaN becomes 0.
+            let percent = (confidence.clamp(0.0, 1.0) * 100.0).round() as u8;
+            write!(text, "{}{percent}%", separator(text)).expect("a String takes any text");
+        }
+        if let Some(track_id) = self.track_id {
+            write!(text, "{}#{track_id}", separator(text)).expect("a String takes any text");
+        }
+    }
+}
+
+fn separator(text: &str) -> &'static str {
+    if text.is_empty() { "" } else { " " }
+}
+
+/// The hash FNV-1a of 32 bits. The standard library's may change with each release of Rust.
+fn fnv1a(text: &str) -> u32 {
+    text.bytes().fold(0x811C_9DC5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn annotation(label: &str, class: Option<u32>) -> Annotation<'_> {
+        let bbox = BBox::new(0.0, 0.0, 8.0, 8.0);
+        Annotation { bbox, class, label: label.into(), confidence: None, track_id: None }
+    }
+
+    #[test]
+    fn the_text_says_what_is_known() {
+        for (label, class, confidence, track_id, expected) in [
+            ("person", Some(0), Some(0.874), Some(12), "person 87% #12"),
+            ("person", None, None, None, "person"),
+            ("", Some(7), Some(0.5), None, "#7 50%"),
+            ("", None, Some(7.0), None, "100%"),
+            ("", None, Some(f32::NAN), None, "0%"),
+            ("", None, None, Some(3), "#3"),
+            ("", None, None, None, ""),
+        ] {
+            let mut text = String::from("of the last one");
+            Annotation { confidence, track_id, ..annotation(label, class) }.describe(&mut text);
+            assert_eq!(text, expected);
+        }
+    }
+
+    #[test]
+    fn a_label_has_one_color() {
+        assert_eq!(annotation("cat", None).color(), annotation("cat", None).color());
+        assert_ne!(annotation("cat", None).color(), annotation("dog", None).color());
+        assert_eq!(annotation("cat", Some(3)).color(), class_color(3));
+        // As the authors of the hash publish it.
+        assert_eq!((fnv1a(""), fnv1a("a"), fnv1a("foobar")), (0x811C_9DC5, 0xE40C_292C, 0xBF9C_F968));
+    }
+}

@@ -1,0 +1,24 @@
+//! `trtoverlay`: draws the objects that metas tell of on the frame, in system memory and in CUDA memory.
+//!
+//! The metas may be those of trtnms or of anybody else: GstVideoRegionOfInterestMeta, and with GStreamer 1.24 GstAnalyticsODMtd. So a
+//! tracker or another element that changes them may stand before it. What is known of an object is written at its box, like
+//! `person 87% #12`: class, confidence, and the number that a tracker gave it.
+//!
+//! No frame is dropped. One whose picture cannot be written passes as it is, with one warning.
+//!
+//! ```text
+//! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms draw=false ! queue ! trtoverlay line-width=4 ! videoconvert ! autovideosink
+//! ```
+
+mod imp;
+
+use gst::glib;
+use gst::prelude::*;
+
+glib::wrapper! {
+    pub struct TrtOverlay(ObjectSubclass<imp::TrtOverlay>) @extends gst_base::BaseTransform, gst::Element, gst::Object;
+}
+
+pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
+    gst::Element::register(Some(plugin), "trtoverlay", gst::Rank::NONE, TrtOverlay::static_type())
+}

@@ -1,0 +1,276 @@
+//! trtoverlay: it draws what trtnms draws, and what the metas of anybody else say, and drops no frame.
+
+mod common;
+
+use common::boxes::{GREY, Line, SIDE, address, grey, model};
+use common::scratch;
+use gst::prelude::*;
+use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
+use gsttrt::image::frame::PixelFormat;
+
+/// Boxes between pixels that overlap, of several classes.
+const ROWS: [[f32; 6]; 3] =
+    [[8.3, 20.6, 40.5, 60.2, 0.9, 0.0], [20.7, 24.5, 56.5, 52.4, 0.7, 2.0], [30.5, 2.5, 63.5, 33.3, 0.3, 1.0]];
+
+/// Left, top, width and height.
+type Rect = (u32, u32, u32, u32);
+
+fn bytes(buffer: &gst::BufferRef) -> Vec<u8> {
+    buffer.map_readable().unwrap().to_vec()
+}
+
+/// A line of trtoverlay alone, for GRAY8 frames of 64x64.
+fn overlay(properties: &str) -> Line {
+    let mut line = Line::parse(&format!("trtoverlay {properties}"));
+    line.caps("GRAY8", SIDE, SIDE);
+    line
+}
+
+/// A grey frame with regions of those labels and rectangles.
+fn frame(regions: &[(&str, Rect)]) -> gst::Buffer {
+    let mut buffer = grey(SIDE * SIDE);
+    for (label, rect) in regions {
+        VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), label, *rect);
+    }
+    buffer
+}
+
+/// The same of one region with a parameter.
+fn with_param(label: &str, rect: Rect, param: gst::Structure) -> gst::Buffer {
+    let mut buffer = grey(SIDE * SIDE);
+    VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), label, rect).add_param(param);
+    buffer
+}
+
+/// Which pixels differ from those of an empty frame.
+fn drawn(buffer: &gst::BufferRef) -> Vec<(u32, u32)> {
+    let changed = bytes(buffer).into_iter().zip(0..).filter(|(byte, _)| *byte != GREY).map(|(_, place)| place);
+    changed.map(|place: u32| (place % SIDE, place / SIDE)).collect()
+}
+
+/// Pixels on an outline of that width.
+fn ring((x, y, width, height): Rect, line: u32) -> Vec<(u32, u32)> {
+    let all = (0..SIDE * SIDE).map(|place| (place % SIDE, place / SIDE));
+    let inside =
+        |by: u32, px: u32, py: u32| (x + by..x + width - by).contains(&px) && (y + by..y + height - by).contains(&py);
+    all.filter(|&(px, py)| inside(0, px, py) && !inside(line, px, py)).collect()
+}
+
+// ------------------------------------------------------------------------------------------- the same as trtnms
+
+#[test]
+fn it_draws_what_trtnms_draws_in_every_format() {
+    common::init();
+    let model = model(&scratch("overlay-same"), &ROWS);
+    for format in PixelFormat::ALL.map(PixelFormat::name) {
+        for style in ["", "draw-labels=false line-width=3"] {
+            let infer = format!("trtpreprocess ! trtinfer model-file={model}");
+            let (width, height) = (128, 96);
+            let info = VideoInfo::builder(VideoFormat::from_string(format), width, height).build().unwrap();
+            let mut pictures = [
+                format!("{infer} ! trtnms {style}"),
+                format!("{infer} ! trtnms draw=false ! trtoverlay {style}"),
+                format!("{infer} ! trtnms draw=false ! identity ! trtoverlay {style}"),
+            ]
+            .map(|elements| {
+                let mut line = Line::parse(&elements);
+                line.caps(format, width, height);
+                let picture = bytes(&line.push(grey(info.size() as u32)));
+                assert_eq!(line.said(), [""; 0]);
+                picture
+            })
+            .into_iter();
+            let expected = pictures.next().unwrap();
+            assert!(expected.iter().any(|&byte| byte != GREY), "{format} {style}");
+            assert!(pictures.all(|picture| picture == expected), "{format} {style}");
+        }
+    }
+}
+
+#[test]
+fn it_draws_the_same_behind_a_queue() {
+    let model = model(&scratch("overlay-queue"), &ROWS);
+    let pictures = ["", "draw=false ! queue ! trtoverlay"].map(|tail| {
+        common::init();
+        let line = format!(
+            "videotestsrc num-buffers=5 ! video/x-raw,format=NV12,width=128,height=96 \
+             ! trtpreprocess ! trtinfer model-file={model} ! trtnms {tail} ! appsink name=sink sync=false"
+        );
+        let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
+        let pictures = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let kept = pictures.clone();
+        let new_sample = move |sink: &gst_app::AppSink| {
+            kept.lock().unwrap().push(bytes(sink.pull_sample().unwrap().buffer().unwrap()));
+            Ok(gst::FlowSuccess::Ok)
+        };
+        sink.set_callbacks(gst_app::AppSinkCallbacks::builder().new_sample(new_sample).build());
+        common::run(&pipeline).expect_success();
+        std::mem::take(&mut *pictures.lock().unwrap())
+    });
+    assert_eq!(pictures[0].len(), 5);
+    assert!(pictures[0] == pictures[1]);
+}
+
+#[test]
+fn boxes_survive_a_converter() {
+    let model = model(&scratch("overlay-convert"), &[[20.0, 24.0, 44.0, 40.0, 0.9, 0.0]]);
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! videoconvert ! video/x-raw,format=GRAY8 \
+         ! trtoverlay draw-labels=false line-width=2"
+    ));
+    line.caps("RGB", SIDE, SIDE);
+    let converted = line.push(grey(SIDE * SIDE * 3));
+    let background = bytes(&converted)[0];
+    let places = bytes(&converted).into_iter().zip(0..).filter(|(byte, _)| *byte != background);
+    let changed: Vec<(u32, u32)> = places.map(|(_, place)| (place % SIDE, place / SIDE)).collect();
+    assert_eq!(changed, ring((20, 24, 24, 16), 2));
+}
+
+// ------------------------------------------------------------------------------------------- metas of others
+
+#[test]
+fn regions_of_others_are_drawn() {
+    let mut line = overlay("draw-labels=false line-width=2");
+    let (one, two) = ((4, 6, 20, 12), (30, 40, 30, 20));
+    let mut expected = [ring(one, 2), ring(two, 2)].concat();
+    expected.sort_by_key(|&(x, y)| (y, x));
+    assert_eq!(drawn(&line.push(frame(&[("cat", one), ("dog", two)]))), expected);
+    assert_eq!(drawn(&line.push(frame(&[]))), []);
+}
+
+#[test]
+fn regions_that_were_moved_are_drawn_where_they_are() {
+    let model = model(&scratch("overlay-moved"), &[[20.3, 24.2, 43.8, 39.9, 0.9, 0.0]]);
+    let mut line = Line::parse(&format!(
+        "trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! identity name=tracker \
+         ! trtoverlay draw-labels=false line-width=2"
+    ));
+    line.caps("GRAY8", SIDE, SIDE);
+    line.element("identity").static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, |_, info| {
+        let buffer = info.buffer_mut().unwrap().make_mut();
+        buffer.foreach_meta_mut(|mut meta| {
+            if let Some(region) = meta.downcast_mut::<VideoRegionOfInterestMeta>() {
+                region.set_rect((2, 4, 24, 16));
+            }
+            std::ops::ControlFlow::Continue(gst::buffer::BufferMetaForeachAction::Keep)
+        });
+        gst::PadProbeReturn::Ok
+    });
+    assert_eq!(drawn(&line.push(grey(SIDE * SIDE))), ring((2, 4, 24, 16), 2));
+}
+
+#[test]
+fn text_says_what_is_known() {
+    // Wide enough that no text is cut.
+    let mut line = Line::parse("trtoverlay");
+    line.caps("GRAY8", 256, 64);
+    let mut ink = |label: &str, params: &[gst::Structure]| {
+        let mut buffer = grey(256 * 64);
+        let mut region = VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), label, (4, 30, 100, 20));
+        params.iter().for_each(|param| region.add_param(param.clone()));
+        bytes(&line.push(buffer))
+    };
+    let detection = |class: i32| gst::Structure::builder("detection").field("label_id", class);
+    let track = gst::Structure::builder("object_id").field("id", 12i32).build();
+    let bare = ink("cat", &[detection(1).build()]);
+    let sure = ink("cat", &[detection(1).field("confidence", 0.87f64).build()]);
+    let tracked = ink("cat", &[detection(1).field("confidence", 0.87f64).build(), track.clone()]);
+    // What another label says in one word looks the same.
+    assert!(sure == ink("cat 87%", &[detection(1).build()]));
+    assert!(tracked == ink("cat 87% #12", &[detection(1).build()]));
+    assert!(ink("", &[detection(1).build()]) == ink("#1", &[detection(1).build()]));
+    assert!(bare != sure && sure != tracked);
+    // The colour is the class's, else the label's.
+    assert!(bare != ink("cat", &[detection(2).build()]));
+    assert!(ink("cat", &[]) == ink("cat", &[]) && ink("cat", &[]) != ink("cow", &[]));
+}
+
+// ------------------------------------------------------------------------------------------- properties
+
+#[test]
+fn properties_change_while_playing() {
+    let mut line = overlay("draw-labels=false line-width=2");
+    let rect = (20, 24, 24, 16);
+    let mut count = |property: &str, value: &str| {
+        line.element("trtoverlay").set_property_from_str(property, value);
+        drawn(&line.push(frame(&[("cat", rect)]))).len()
+    };
+    assert_eq!(count("line-width", "3"), ring(rect, 3).len());
+    assert_eq!(count("line-width", "0"), ring(rect, 2).len());
+    assert!(count("draw-labels", "true") > ring(rect, 2).len() + 50);
+    assert_eq!(count("draw-labels", "false"), ring(rect, 2).len());
+    // They are for frames on a GPU.
+    assert_eq!(count("measure", "true"), ring(rect, 2).len());
+    assert_eq!(line.element("trtoverlay").property::<i32>("cuda-device-id"), -1);
+}
+
+#[test]
+fn stats_count_frames_and_objects() {
+    let mut line = overlay("");
+    for regions in [&[][..], &[("cat", (1, 2, 3, 4))], &[("cat", (1, 2, 3, 4)), ("dog", (30, 30, 9, 9))]] {
+        line.push(frame(regions));
+    }
+    let stats = line.element("trtoverlay").property::<gst::Structure>("stats");
+    assert_eq!(["frames", "objects"].map(|name| stats.get::<u64>(name).unwrap()), [3, 3]);
+}
+
+// ------------------------------------------------------------------------------------------- what goes wrong
+
+#[test]
+fn hostile_metas_end_nothing() {
+    let mut line = overlay("");
+    const MAX: u32 = u32::MAX;
+    for rect in [(0, 0, 0, 0), (5, 5, 0, 9), (MAX, MAX, MAX, MAX), (0, 0, MAX, MAX), (63, 63, MAX, 1), (MAX, 0, 1, 1)] {
+        for label in ["", "x", &"long".repeat(100_000)] {
+            line.push(frame(&[(label, rect)]));
+        }
+    }
+    for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1e300, 1e300, 0.0] {
+        let detection = gst::Structure::builder("detection").field("label_id", i32::MIN).field("confidence", value);
+        let detection =
+            ["x_min", "y_min", "x_max", "y_max"].into_iter().fold(detection, |d, edge| d.field(edge, value));
+        let picture = line.push(with_param("x", (10, 30, 20, 20), detection.build()));
+        assert!(ring((10, 30, 20, 20), 2).iter().all(|place| drawn(&picture).contains(place)), "{value}");
+    }
+    // Fields of other types, and a parameter twice.
+    let detection = gst::Structure::builder("detection").field("label_id", "one").field("confidence", "sure").build();
+    line.push(with_param("x", (10, 30, 20, 20), detection));
+    line.push(with_param("x", (10, 30, 20, 20), gst::Structure::builder("object_id").field("id", -1i32).build()));
+    let many: Vec<_> = (0..2000).map(|i| ("x", (i % 64, i % 61, 9, 9))).collect();
+    line.push(frame(&many));
+    assert_eq!(line.said(), [""; 0]);
+}
+
+#[test]
+fn frames_that_cannot_be_written_pass_with_one_warning() {
+    let mut line = overlay("");
+    for _ in 0..3 {
+        let mut short = gst::Buffer::from_mut_slice(vec![GREY; 100]);
+        VideoRegionOfInterestMeta::add(short.get_mut().unwrap(), "cat", (4, 6, 20, 12));
+        assert_eq!(bytes(&line.push(short)), [GREY; 100]);
+    }
+    let said = line.said();
+    assert!(said.len() == 1 && said[0].contains("pass as they are"), "{said:?}");
+    assert!(!drawn(&line.push(frame(&[("cat", (4, 6, 20, 12))]))).is_empty());
+}
+
+// ------------------------------------------------------------------------------------------- what is copied
+
+#[test]
+fn only_frames_of_others_are_copied_and_only_to_be_drawn_on() {
+    let mut line = overlay("");
+    let ours = frame(&[("cat", (4, 6, 20, 12))]);
+    let place = address(&ours);
+    assert_eq!(address(&line.push(ours)), place, "nobody else holds it");
+
+    let theirs = frame(&[("cat", (4, 6, 20, 12))]);
+    for ours in [theirs.clone(), theirs.copy()] {
+        let ours = line.push(ours);
+        assert_ne!(address(&ours), address(&theirs));
+        assert!(!drawn(&ours).is_empty() && drawn(&theirs).is_empty());
+        assert_eq!(ours.iter_meta::<VideoRegionOfInterestMeta>().count(), 1, "metas go on");
+    }
+    let empty = frame(&[]);
+    assert_eq!(address(&line.push(empty.clone())), address(&empty));
+}
