@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Interrupted, ModelInstance, contained};
-use crate::core::counters::{Span, Stats};
+use crate::core::counters::{self, Span, Stats, ThreadCounters};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::Tensors;
 
@@ -45,6 +45,8 @@ struct Line {
     /// Of batches.
     stats: Stats,
     measure: AtomicBool,
+    /// What runs have counted in the thread of the model, until the thread that asked for them takes it over.
+    counted: Mutex<ThreadCounters>,
     #[cfg(test)]
     waiters: crate::test::Waiters,
 }
@@ -119,7 +121,13 @@ impl Batcher {
         } else {
             let (sender, batches) = channel::<Vec<Arc<Request>>>();
             let line = line.clone();
-            let run = move || batches.into_iter().for_each(|batch| line.execute(&mut *model, &batch));
+            let run = move || {
+                batches.into_iter().for_each(|batch| {
+                    let (outcome, counted) = counters::counted(|| line.execute(&mut *model, &batch));
+                    line.counted.lock().unwrap().add(counted);
+                    line.finish(&batch, outcome);
+                });
+            };
             thread::Builder::new().name("trt-run".into()).spawn(run).map_err(|error| {
                 Error::new(ErrorKind::Library, "There is no thread to run the model in").cause(error)
             })?;
@@ -194,13 +202,17 @@ impl Batcher {
         queue.counts.late += u64::from(batch.len() < self.size && matches!(due, FlushReason::Late(_)));
         drop(queue);
         match &self.runner {
-            BatchRunner::Caller(model) => self.line.execute(&mut **model.lock().unwrap(), &batch),
+            BatchRunner::Caller(model) => {
+                let outcome = self.line.execute(&mut **model.lock().unwrap(), &batch);
+                self.line.finish(&batch, outcome);
+            }
             BatchRunner::Thread(thread) => {
                 let first = batch[0].clone();
                 thread.send(batch).expect("it goes on as long as this sender is there");
                 drop(self.line.wait_while(|queue| {
                     queue.running.first().is_some_and(|running| Arc::ptr_eq(running, &first)) && queue.is_wanted(due)
                 }));
+                counters::add(std::mem::take(&mut *self.line.counted.lock().unwrap()));
             }
         }
         true
@@ -219,12 +231,17 @@ impl Line {
         queue
     }
 
-    /// Runs the model on the batch and hands out the outcomes.
-    fn execute(&self, model: &mut dyn ModelInstance, batch: &[Arc<Request>]) {
+    /// Runs the model on the batch.
+    fn execute(&self, model: &mut dyn ModelInstance, batch: &[Arc<Request>]) -> Result<Vec<Tensors>> {
         let stage = Span::begin(self.measure.load(Ordering::Relaxed));
         let pictures: Vec<Arc<Tensors>> = batch.iter().map(|place| place.picture.clone()).collect();
         let outcome = contained(ErrorKind::Run, "Running the model failed", || model.run(&pictures));
         self.stats.add(stage, 0);
+        outcome
+    }
+
+    /// Hands out the outcomes.
+    fn finish(&self, batch: &[Arc<Request>], outcome: Result<Vec<Tensors>>) {
         let (mut outputs, error) = match outcome {
             Ok(outputs) => {
                 (outputs.into_iter(), Error::new(ErrorKind::Run, "The model gave no outputs for this frame"))

@@ -21,6 +21,16 @@ pub(crate) struct ThreadCounters {
     pub(crate) pool_misses: u64,
 }
 
+impl ThreadCounters {
+    pub(crate) fn add(&mut self, other: ThreadCounters) {
+        self.waited += other.waited;
+        self.uploaded += other.uploaded;
+        self.downloaded += other.downloaded;
+        self.pool_hits += other.pool_hits;
+        self.pool_misses += other.pool_misses;
+    }
+}
+
 thread_local! {
     static COUNTERS: Cell<ThreadCounters> = const {
         Cell::new(ThreadCounters { waited: Duration::ZERO, uploaded: 0, downloaded: 0, pool_hits: 0, pool_misses: 0 })
@@ -52,6 +62,26 @@ fn count(change: impl FnOnce(&mut ThreadCounters)) {
     let mut counters = COUNTERS.get();
     change(&mut counters);
     COUNTERS.set(counters);
+}
+
+/// Does some work, and says what it has added to the counters of this thread.
+pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, ThreadCounters) {
+    let before = COUNTERS.get();
+    let outcome = work();
+    let now = COUNTERS.get();
+    let added = ThreadCounters {
+        waited: now.waited - before.waited,
+        uploaded: now.uploaded - before.uploaded,
+        downloaded: now.downloaded - before.downloaded,
+        pool_hits: now.pool_hits - before.pool_hits,
+        pool_misses: now.pool_misses - before.pool_misses,
+    };
+    (outcome, added)
+}
+
+/// Counts for this thread what another one has counted while it worked for this one.
+pub(crate) fn add(counted: ThreadCounters) {
+    count(|counters| counters.add(counted));
 }
 
 /// Lets the host wait for the GPU.

@@ -127,6 +127,7 @@ impl OverlayRenderer {
 
     /// Queues the painting of what is being sought on a stream behind the search. The frame may go on once that stream is
     /// waited for: before GStreamer 1.24 memory has no stream to say that something is still at work on it.
+    #[expect(clippy::too_many_arguments)]
     pub fn queue(
         &mut self,
         buffer: &gst::BufferRef,

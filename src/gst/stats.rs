@@ -58,7 +58,7 @@ mod tests {
         uploaded(20);
         downloaded(3);
         let begun = Instant::now();
-        waiting(|| while begun.elapsed() < Duration::from_millis(4) {});
+        waiting(|| while begun.elapsed() < Duration::from_millis(5) {});
         pooled(false);
         pooled(true);
         pooled(true);
