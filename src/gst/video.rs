@@ -1,4 +1,4 @@
-//! The door between GStreamer's video and [`vision`](crate::vision): caps, formats, colorimetry, mapped frames.
+//! The door between GStreamer's video and [`image`](crate::image): caps, formats, colorimetry, mapped frames.
 
 use std::ops::Range;
 use std::sync::LazyLock;

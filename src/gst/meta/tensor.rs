@@ -2,7 +2,7 @@
 //!
 //! The payload is shared, so that copying a buffer's metadata (`tee`, `make_writable`) copies a pointer. The meta has no
 //! tags, so that all elements copy it, also those that convert or scale the frame: GStreamer drops metas with tags that an
-//! element does not know. What was done to the picture is not to be seen here; [`super::picture`] finds out.
+//! element does not know. What was done to the picture is not to be seen here; `picture` finds out.
 //!
 //! The GPU may still read a frame when its buffer is freed or goes back to its pool. GStreamer frees metas before that, so this
 //! one waits there, and where it goes on with a frame in other memory. Others that hold the payload hold the tensors, but not

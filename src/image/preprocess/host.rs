@@ -10,14 +10,14 @@
 //!    `near = min(num / den, n − 1)`, `far = min(near + 1, n − 1)`, `weight = (num mod den) / den`, or 0 where near is far.
 //!    Here `s, c` is `1, 1` for full planes, `2, 2` for chroma between two luma samples and `2, 1` for chroma on the first
 //!    of them. For full planes that is `(i + 0.5)·F/D − 0.5`: pixel centres, as OpenCV's `INTER_LINEAR`. Chroma of
-//!    [`Chroma::Nearest`](super::recipe::Chroma) is interpolated as if each pixel had a sample of its own, which is the one that
+//!    `Chroma::Nearest` is interpolated as if each pixel had a sample of its own, which is the one that
 //!    it shares: with `near` and `weight` of full planes, `near / 2`, and `weight` where `near` is odd, else 0. What is linear
 //!    may change places, so this is the frame in RGB, interpolated; only what clamping and rounding each pixel would change
 //!    is not done.
 //! 2. **Sample**, with `lerp(a, b, w) = a + (b − a)·w`: along the row first, then between the two rows:
 //!    `lerp(lerp(p[near][near], p[near][far], wx), lerp(p[far][near], p[far][far], wx), wy)`, bytes taken as 0..255 and the 16-bit words
 //!    of P010 as `word / 256`, which is exact and puts black, white and grey where 8 bits have them.
-//! 3. **Colour** ([`color`]). YUV: `l = (y − black)·gain`, `cb = u − 128`, `cr = v − 128`, `r = l + cr·r_cr`,
+//! 3. **Colour** (`color`). YUV: `l = (y − black)·gain`, `cb = u − 128`, `cr = v − 128`, `r = l + cr·r_cr`,
 //!    `g = (l + cb·g_cb) + cr·g_cr`, `b = l + cb·b_cb`. To gray: `l`; from RGB: `(r·0.299 + g·0.587) + b·0.114`. From gray: `l`
 //!    in each channel. RGB is full range whatever the colorimetry says; alpha is ignored.
 //! 4. **Clamp** to 0..255, then `element = sample·factor + addend` of [`InputTransform::normalisation`].
