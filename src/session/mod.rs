@@ -30,10 +30,10 @@ pub use options::parse_options;
 /// What to run a model with; the default is what trtinfer does by default.
 ///
 /// ```
-/// use gsttrt::backends::Choice;
+/// use gsttrt::backends::BackendPreference;
 /// use gsttrt::session::SessionOptions;
 ///
-/// let options = SessionOptions { backend: Choice::Cpu, input_size: Some((640, 480)), ..SessionOptions::default() };
+/// let options = SessionOptions { backend: BackendPreference::Cpu, input_size: Some((640, 480)), ..SessionOptions::default() };
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct SessionOptions {

@@ -64,7 +64,7 @@ impl fmt::Display for MemoryKind {
 /// uses the memory until it is done, by these functions neither.
 ///
 /// ```
-/// use gsttrt::core::memory::{Buffer, Place};
+/// use gsttrt::core::memory::{Buffer, MemoryKind};
 ///
 /// # fn main() -> gsttrt::core::error::Result<()> {
 /// let mut picture = Buffer::host(8);
@@ -73,7 +73,7 @@ impl fmt::Display for MemoryKind {
 /// // On a machine without a GPU this is host memory too, and `why` says so.
 /// let (mut copy, why) = Buffer::try_device(None, 8);
 /// copy.copy_from(&picture)?;
-/// assert_eq!(copy.place(), Place::Host);
+/// assert_eq!(copy.place(), MemoryKind::Host);
 /// assert!(why.unwrap().message().starts_with("Using host memory"));
 ///
 /// let mut bytes = [0; 4];
