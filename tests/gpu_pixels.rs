@@ -13,6 +13,7 @@ use gsttrt::core::error::ErrorKind;
 use gsttrt::core::memory::{DeviceBlock, DevicePool};
 use gsttrt::core::tensor::{DType, TensorDesc};
 use gsttrt::image::Candidate;
+use gsttrt::image::detections::{DeviceDetections, found_bytes};
 use gsttrt::image::device::{DevicePlane, DevicePlanes};
 use gsttrt::image::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
 use gsttrt::image::geometry::{BBox, Letterbox, ResizeMode};
@@ -23,7 +24,6 @@ use gsttrt::image::preprocess::kernel::{MAX_BATCH, PreprocessKernel};
 use gsttrt::image::preprocess::{self, MAX_SIDE};
 use gsttrt::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout};
 use gsttrt::postprocess::Instances;
-use gsttrt::postprocess::suppress::device::{DeviceDetections, found_bytes};
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::U8];
 /// Bytes around tensors and planes, which nothing may touch.

@@ -10,8 +10,8 @@ use syn::visit::Visit;
 const FLOORS: [&[&str]; 9] = [
     &["core"],
     &["image", "onnx"],
-    &["model"],
     &["heads"],
+    &["model"],
     &["postprocess"],
     &["backends"],
     &["session", "gst"],
@@ -19,16 +19,9 @@ const FLOORS: [&[&str]; 9] = [
     &["capi"],
 ];
 
-/// Arrows that still point up, to be removed. No other one may join them.
-const UP: [&str; 2] = ["image::overlay::kernel uses postprocess::suppress::device", "model uses heads"];
-
-/// Files that still use each other, to be taken apart.
-const CIRCLES: [&str; 2] = ["backends::tensorrt::header", "backends::tensorrt::library"];
-
 /// Names that still stand for several types, to be told apart.
-const SHARED_NAMES: [&str; 21] = [
+const SHARED_NAMES: [&str; 20] = [
     "Attribute",
-    "Candidate",
     "Context",
     "Frame",
     "GraphProto",
@@ -199,9 +192,15 @@ fn arrows_point_down() {
         .filter(|(module, used)| room(module) != room(used) && floor(module) <= floor(used))
         .map(|(module, used)| format!("{module} uses {used}"))
         .collect();
-    assert_eq!(
-        up, UP,
-        "arrows that point up have changed: there may be no new one, and one that is gone leaves the list"
+    assert!(
+        up.is_empty(),
+        "{} arrows point up:
+{}",
+        up.len(),
+        up.join(
+            "
+"
+        )
     );
 }
 
@@ -223,7 +222,7 @@ fn files_form_no_circles() {
         false
     };
     let circles: Vec<&String> = arrows.keys().filter(|module| reaches(module, module)).collect();
-    assert_eq!(circles, CIRCLES, "circles have changed: there may be no new one, and one that is gone leaves the list");
+    assert!(circles.is_empty(), "files in circles: {circles:?}");
 }
 
 #[test]

@@ -11,9 +11,10 @@ use std::sync::Mutex;
 use common::onnx::{F32, Graph};
 use gsttrt::backends::tensorrt::abi::{AbiVersion, BuilderFlag, OptProfileSelector};
 use gsttrt::backends::tensorrt::engine::{Loaded, Options};
-use gsttrt::backends::tensorrt::header::{Header, Product};
+use gsttrt::backends::tensorrt::header::Header;
 use gsttrt::backends::tensorrt::interfaces::{self, Calibrator, ErrorListener, Level, Monitor};
 use gsttrt::backends::tensorrt::library::Library;
+use gsttrt::backends::tensorrt::version::Product;
 use gsttrt::core::error::{ErrorKind, Result};
 use gsttrt::core::tensor::{DType, Dims};
 

@@ -4,12 +4,12 @@ use crate::core::cuda::driver::{Context, Stream, StreamRole};
 use crate::core::error::Result;
 use crate::gst::cuda;
 use crate::gst::video::{Format, FramePool, GpuFrame};
+use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::KeypointModel;
 use crate::image::overlay::kernel::Overlay as DeviceOverlay;
 use crate::image::overlay::{Annotation, Overlay, Plan, Style};
 use crate::postprocess::Instances;
-use crate::postprocess::suppress::device::DeviceDetections;
 
 /// Made for one format.
 pub struct OverlayRenderer {

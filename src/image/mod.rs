@@ -4,6 +4,7 @@
 //! back to the frame, and [`overlay`] draws them. Host code and kernel of one thing lie side by side, and their results are
 //! equal in every bit.
 
+pub mod detections;
 pub mod device;
 pub mod frame;
 pub mod geometry;

@@ -9,9 +9,10 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::abi::{self, IoMode, OptProfileSelector};
-use super::header::{Header, Product};
+use super::header::Header;
 use super::interfaces::ErrorListener;
 use super::library::Library;
+use super::version::Product;
 use crate::core::cuda::driver::{self, Stream};
 use crate::core::cuda::graph::Graph;
 use crate::core::error::{Error, ErrorKind, Result};

@@ -1,27 +1,9 @@
 //! The first bytes of engine files: who built them, read before anything is loaded.
 
-use std::fmt;
 use std::ops::Range;
 
-use super::library::Version;
+use super::version::{Product, Version};
 use crate::core::error::{Error, ErrorKind, Result};
-
-/// The two products whose plans are not each other's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Product {
-    TensorRt,
-    /// For RTX GPUs; compiles kernels when a plan is loaded.
-    Rtx,
-}
-
-impl fmt::Display for Product {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Product::TensorRt => "TensorRT",
-            Product::Rtx => "TensorRT-RTX",
-        })
-    }
-}
 
 /// What an engine file says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,29 +13,14 @@ use std::sync::{Mutex, OnceLock};
 use libloading::os::unix::{Library as Dl, RTLD_LAZY, RTLD_LOCAL};
 
 use super::abi::{self, AbiVersion};
-use super::header::{Header, Product};
+use super::header::Header;
 use super::interfaces::{self, ErrorListener, Level, logger};
+use super::version::{Product, Version};
 use crate::core::cuda::driver;
 use crate::core::error::{Error, ErrorKind, Result};
 
-/// A release of TensorRT, "10.16.1" or "8.6.0.12".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version {
-    pub major: u32,
-    pub minor: u32,
-    pub patch: u32,
-    pub build: Option<u32>,
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
-        self.build.map_or(Ok(()), |build| write!(f, ".{build}"))
-    }
-}
-
 /// Files of one release series.
-struct Candidate {
+struct Release {
     flavour: Product,
     major: u32,
     library: &'static str,
@@ -44,16 +29,16 @@ struct Candidate {
     plugins: Option<&'static str>,
 }
 
-const fn enterprise(major: u32, library: &'static str, parser: &'static str, plugins: &'static str) -> Candidate {
-    Candidate { flavour: Product::TensorRt, major, library, parser, plugins: Some(plugins) }
+const fn enterprise(major: u32, library: &'static str, parser: &'static str, plugins: &'static str) -> Release {
+    Release { flavour: Product::TensorRt, major, library, parser, plugins: Some(plugins) }
 }
 
 /// In the order in which they are looked for where nothing speaks for another one.
-static CANDIDATES: [Candidate; 4] = [
+static RELEASES: [Release; 4] = [
     enterprise(11, "libnvinfer.so.11", "libnvonnxparser.so.11", "libnvinfer_plugin.so.11"),
     enterprise(10, "libnvinfer.so.10", "libnvonnxparser.so.10", "libnvinfer_plugin.so.10"),
     enterprise(8, "libnvinfer.so.8", "libnvonnxparser.so.8", "libnvinfer_plugin.so.8"),
-    Candidate {
+    Release {
         flavour: Product::Rtx,
         major: 1,
         library: "libtensorrt_rtx.so.1",
@@ -67,8 +52,8 @@ const LEAN: [&str; 3] = ["libnvinfer_lean.so.11", "libnvinfer_lean.so.10", "libn
 
 /// The candidates for a plan: its own series first, then later ones, which run it if it was built version-compatible, then
 /// the rest, if only to say whose plan it is. Without a plan all, newest first.
-fn candidates(plan: Option<&Header>) -> Vec<&'static Candidate> {
-    let mut order: Vec<&Candidate> = CANDIDATES.iter().collect();
+fn releases(plan: Option<&Header>) -> Vec<&'static Release> {
+    let mut order: Vec<&Release> = RELEASES.iter().collect();
     if let Some(plan) = plan {
         let built = plan.version.major;
         order.sort_by_key(|candidate| {
@@ -137,7 +122,7 @@ impl Library {
 
     fn open_in(folder: &Path, plan: Option<&Header>) -> Result<&'static Library> {
         let mut tried = Attempts::default();
-        let full = candidates(plan).into_iter().map(|candidate| candidate.library);
+        let full = releases(plan).into_iter().map(|candidate| candidate.library);
         for name in full.chain(LEAN) {
             let file = folder.join(name);
             if file.exists() {
@@ -154,14 +139,14 @@ impl Library {
 
     fn find(plan: Option<&Header>) -> Result<&'static Library> {
         let mut tried = Attempts::default();
-        for candidate in candidates(plan) {
+        for candidate in releases(plan) {
             match Library::load(Path::new(candidate.library)) {
                 Ok(library) => return Ok(library),
                 Err(reason) => tried.add(candidate.library, reason),
             }
         }
         let folders = usual_folders();
-        for candidate in candidates(plan) {
+        for candidate in releases(plan) {
             for file in folders.iter().map(|folder| folder.join(candidate.library)).filter(|file| file.exists()) {
                 match Library::load(&file) {
                     Ok(library) => return Ok(library),
@@ -243,12 +228,11 @@ impl Library {
         if self.family.is_rtx() { Product::Rtx } else { Product::TensorRt }
     }
 
-    fn candidate(&self) -> &'static Candidate {
+    fn candidate(&self) -> &'static Release {
         let rtx = self.family.is_rtx();
-        let own = |candidate: &&Candidate| {
-            (candidate.flavour == Product::Rtx) == rtx && candidate.major == self.version.major
-        };
-        CANDIDATES.iter().find(own).expect("a family is one of a candidate's")
+        let own =
+            |candidate: &&Release| (candidate.flavour == Product::Rtx) == rtx && candidate.major == self.version.major;
+        RELEASES.iter().find(own).expect("a family is one of a candidate's")
     }
 
     /// Without a driver, TensorRT 8 crashes here and 11 returns nonsense. RTX needs none until it runs something.
@@ -552,9 +536,8 @@ mod tests {
 
     #[test]
     fn a_plan_speaks_for_its_release() {
-        let order = |plan: Option<Header>| {
-            candidates(plan.as_ref()).iter().map(|candidate| candidate.major).collect::<Vec<_>>()
-        };
+        let order =
+            |plan: Option<Header>| releases(plan.as_ref()).iter().map(|candidate| candidate.major).collect::<Vec<_>>();
         assert_eq!(order(None), [11, 10, 8, 1]);
         assert_eq!(order(Some(plan(Product::TensorRt, 8))), [8, 10, 11, 1]);
         assert_eq!(order(Some(plan(Product::TensorRt, 10))), [10, 11, 8, 1]);

@@ -13,6 +13,7 @@ pub mod header;
 pub mod interfaces;
 pub mod library;
 pub mod onnx;
+pub mod version;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

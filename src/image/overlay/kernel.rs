@@ -8,8 +8,8 @@ use std::ffi::CStr;
 use crate::core::cuda::ptx;
 use bytemuck::cast_slice;
 
+use crate::image::detections::{DeviceDetections, found_bytes};
 use crate::image::device::{DevicePlane, check_planes};
-use crate::postprocess::suppress::device::{DeviceDetections, found_bytes};
 
 static OVERLAY: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/overlay.ptx"), "\0"));
 static PLAN: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/plan.ptx"), "\0"));

@@ -10,8 +10,6 @@ use std::mem::size_of;
 use std::ops::Range;
 use std::sync::Arc;
 
-static DECODE: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/decode.ptx"), "\0"));
-static NMS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/nms.ptx"), "\0"));
 use super::Nms;
 use crate::core::counters;
 use crate::core::cuda::driver::{Context, Function, Launch, Stream, WaitHistory};
@@ -21,14 +19,18 @@ use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::core::tensor::{DType, Tensor};
 use crate::heads::{BoxEncoding, DecodeKernel, Decoder, ID_COLUMNS, TensorView, Thresholds, is_count};
 use crate::image::Candidate;
+use crate::image::detections::{DeviceDetections, HEADER, found_size};
 use crate::postprocess::refine::{DeviceGather, GatherParams};
+
+static DECODE: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/decode.ptx"), "\0"));
+static NMS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/nms.ptx"), "\0"));
 
 /// Threads of a block, as in the kernels' launch bounds.
 const DECODE_THREADS: usize = 128;
 const NMS_THREADS: usize = 512;
 /// Threads for each row of a head whose columns are rows.
 const SLICES: usize = 8;
-/// CandidateArrays that a block ranks at a time.
+/// Candidates that a block ranks at a time.
 const RANKED: usize = 16;
 /// Boxes in the bit matrix, those of a step of the walk, and words that a block fills at a time, each for four rows.
 const WINDOW: usize = 8192;
@@ -156,19 +158,6 @@ struct NmsParams {
 
 const _: () = assert!(size_of::<DecodeParams>() == 232 && size_of::<NmsParams>() == 120);
 const _: () = assert!(size_of::<Candidate>() == 32);
-
-/// What was found on a frame, in GPU memory: how many, then each detection, in pixels of the model's input.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceDetections {
-    pub address: u64,
-    /// No more than that.
-    pub limit: usize,
-    /// Where the numbers are that were gathered for them.
-    pub gathered: Option<u64>,
-}
-
-/// In front of the detections: how many there are.
-const HEADER: usize = 16;
 
 /// Enough for the usual limit; more is allocated when asked for.
 const USUAL_DETECTIONS: usize = 300;
@@ -504,20 +493,6 @@ const COUNTERS: Range<usize> = 0..12;
 /// Rows of a step have a bit for each box from the step's first one on, in words of 64.
 fn matrix_bytes(boxes: usize) -> usize {
     (0..boxes).step_by(STEP).map(|first| STEP * (boxes - first).div_ceil(64) * 8).sum()
-}
-
-/// Bytes of what is found: how many, then each detection.
-fn found_size(detections: usize) -> usize {
-    HEADER + detections * size_of::<Candidate>()
-}
-
-/// Detections as [`DeviceDetections`] has them.
-pub fn found_bytes(detections: &[Candidate]) -> Vec<u8> {
-    let mut bytes = vec![0; found_size(detections.len())];
-    let (header, rest) = bytes.split_at_mut(HEADER);
-    header[..4].copy_from_slice(&(detections.len() as u32).to_ne_bytes());
-    rest.copy_from_slice(bytemuck::cast_slice(detections));
-    bytes
 }
 
 /// `Type` in the kernel.

@@ -1,0 +1,32 @@
+//! Detections in GPU memory, between the search, which writes them, and the overlay, which reads them.
+
+use std::mem::size_of;
+
+use super::Candidate;
+
+/// What was found on a frame, in GPU memory: how many, then each detection, in pixels of the model's input.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceDetections {
+    pub address: u64,
+    /// No more than that.
+    pub limit: usize,
+    /// Where the numbers are that were gathered for them.
+    pub gathered: Option<u64>,
+}
+
+/// In front of the detections: how many there are.
+pub(crate) const HEADER: usize = 16;
+
+/// Bytes of what is found: how many, then each detection.
+pub(crate) fn found_size(detections: usize) -> usize {
+    HEADER + detections * size_of::<Candidate>()
+}
+
+/// Detections as [`DeviceDetections`] has them.
+pub fn found_bytes(detections: &[Candidate]) -> Vec<u8> {
+    let mut bytes = vec![0; found_size(detections.len())];
+    let (header, rest) = bytes.split_at_mut(HEADER);
+    header[..4].copy_from_slice(&(detections.len() as u32).to_ne_bytes());
+    rest.copy_from_slice(bytemuck::cast_slice(detections));
+    bytes
+}
