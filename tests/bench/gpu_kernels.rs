@@ -19,6 +19,7 @@ use gsttrt::core::cuda::driver::{Context, Launch, Stream};
 use gsttrt::core::error::Result;
 use gsttrt::core::memory::{DeviceBlock, DevicePool};
 use gsttrt::image::Candidate;
+use gsttrt::image::detections::{DeviceDetections, found_bytes};
 use gsttrt::image::device::{DevicePlane, DevicePlanes};
 use gsttrt::image::frame::{Colorimetry, Matrix, PixelFormat};
 use gsttrt::image::geometry::BBox;
@@ -26,7 +27,6 @@ use gsttrt::image::overlay::kernel::Overlay;
 use gsttrt::image::overlay::{Style, Target};
 use gsttrt::image::preprocess::kernel::PreprocessKernel;
 use gsttrt::image::transform::InputSpec;
-use gsttrt::postprocess::suppress::device::{DeviceDetections, found_bytes};
 
 const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;
