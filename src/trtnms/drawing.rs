@@ -11,8 +11,10 @@ use crate::postprocess::Postprocessor;
 /// Whether a frame's objects were painted while they were sought.
 pub enum Painted {
     No,
-    /// On the copy, if there is one; else on the frame, if there are any.
-    Yes(Option<gst::Buffer>),
+    /// On the frame itself, or there are none.
+    InPlace,
+    /// On this copy, which goes on in place of the frame.
+    OnCopy(gst::Buffer),
 }
 
 /// Finds a frame's objects. Where that and the frame are on the GPU they are painted, if there is a style, and the host waits
@@ -47,7 +49,8 @@ pub fn find(
         let _ = stream.synchronize(); // nobody may be at work on frames that go back to their pools
         return Err(error);
     }
-    Ok(Painted::Yes(copy.filter(|_| !postprocessor.instances().is_empty())))
+    let copy = copy.filter(|_| !postprocessor.instances().is_empty());
+    Ok(copy.map_or(Painted::InPlace, Painted::OnCopy))
 }
 
 /// The context of both the frame and the model's outputs, where it is one.

@@ -148,7 +148,7 @@ impl TrtNms {
         let (instances, labels, size) = (postprocessor.instances(), &postprocessor.labels, renderer.size());
         gst::trace!(CAT, imp = self, "frame {number}: {} objects", instances.len());
         match (painted, style) {
-            (Some(Painted::Yes(Some(copy))), _) => frame = copy,
+            (Some(Painted::OnCopy(copy)), _) => frame = copy,
             (None | Some(Painted::No), Some(style)) if !instances.is_empty() => {
                 renderer.draw(&mut frame, instances, labels, &style)?;
             }
