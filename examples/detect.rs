@@ -172,7 +172,7 @@ fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
             let points = params.get::<gst::Array>("keypoints").ok()?;
             let points = points.iter().map(|number| number.get().ok()).collect::<Option<Vec<f64>>>()?;
             detection["keypoints"] = points.into_iter().map(|number| round(number, 4)).collect();
-            detection["keypoint_dims"] = params.get::<u32>("keypoint-dims").ok()?.into();
+            detection["keypoint-dims"] = params.get::<u32>("keypoint-dims").ok()?.into();
         }
         Some(detection)
     };

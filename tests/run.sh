@@ -87,6 +87,12 @@ detect_sample() {
     detect_and_score sample tests/data/sample.mp4 tests/data/sample.json
 }
 
+detect_poses() {
+    local poses=$SCRATCH/poses.jsonl
+    pipelines/detect.sh --no-video --json "$poses" tests/data/pose.mp4 tests/models/figures-pose.onnx
+    python3 tests/data/score_pose.py tests/data/pose.json "$poses" --min-ap 0.95
+}
+
 detect_1080p() {
     python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 --kbps 6000 \
         --out "$SCRATCH/hd-clip.mp4" --truth "$SCRATCH/hd-clip.json"
@@ -120,6 +126,7 @@ step "examples in the documentation" cargo test --locked --workspace --doc --qui
 step "documentation" document
 step "public API" tests/api.py
 step "detect.sh on the sample clip" detect_sample
+step "detect.sh on a clip of figures" detect_poses
 if [ "$MODE" = full ]; then
     step "memory errors" check_memory
     step "detect.sh on a 1080p clip" detect_1080p

@@ -281,7 +281,7 @@ def ours(frame):
     corners = np.concatenate([table[:, :2], table[:, :2] + table[:, 2:4]], axis=1)
     boxes = Boxes(corners, table[:, 4], table[:, 5].astype(int), np.arange(len(table)))
     if found and "keypoints" in found[0]:
-        boxes.points = np.array([np.reshape(d["keypoints"], (-1, d["keypoint_dims"])) for d in found])
+        boxes.points = np.array([np.reshape(d["keypoints"], (-1, d["keypoint-dims"])) for d in found])
     return boxes
 
 
