@@ -83,7 +83,7 @@ pub fn attach(
         meta.set_id(taken.unwrap_or(0) + object as i32);
         meta.set_parent_id(NO_PARENT);
         meta.add_param(params);
-        if let Some(params) = keypoints(instances, object) {
+        if let Some(params) = keypoints(instances, object, size) {
             meta.add_param(params);
         }
     }
@@ -91,11 +91,14 @@ pub fn attach(
     attach_analytics(buffer, instances, labels, names, size);
 }
 
-/// A structure with the keypoints of an object, where its model finds any.
-fn keypoints(instances: &Instances, object: usize) -> Option<gst::Structure> {
+/// A structure with the keypoints of an object, where its model finds any, and the size of the frame that they are pixels of: an
+/// element that scales the frame scales the region, but not what its parameters say.
+fn keypoints(instances: &Instances, object: usize, (width, height): (u32, u32)) -> Option<gst::Structure> {
     instances.keypoints.as_ref()?;
     let mut fields = Fields(gst::Structure::new_empty("keypoints"));
     fields::visit_optional(instances, object, &mut fields);
+    fields.integer("frame-width", width);
+    fields.integer("frame-height", height);
     Some(fields.0)
 }
 
@@ -188,7 +191,7 @@ fn attach_keypoints(
     let points: Vec<&[f32]> = keypoints.of(object).chunks_exact(dims.into()).collect();
     let positions: Vec<i32> = points.iter().flat_map(|point| [point[0] as i32, point[1] as i32]).collect();
     let confidences: Option<Vec<f32>> = points.iter().map(|point| point.get(2).copied()).collect();
-    let edges: Vec<i32> = keypoints.model.edges().iter().flatten().map(|&point| point.into()).collect();
+    let edges: Vec<i32> = keypoints.model.shape.edges().iter().flatten().map(|&point| point.into()).collect();
     let tag = format!("pose-{count}-kp");
     let flat = AnalyticsKeypointDimensions::_2d;
     let group = relations.add_keypoints_group(&tag, flat, &positions, confidences.as_deref(), None, &edges)?.id();

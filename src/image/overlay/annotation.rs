@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::color::{Rgb, class_color};
 use crate::image::geometry::BBox;
+use crate::image::keypoints::ObjectKeypoints;
 
 /// An object in a frame, by whatever found it. Only the box is always known.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +20,8 @@ pub struct Annotation<'a> {
     pub confidence: Option<f32>,
     /// Which object it is among those of all frames.
     pub track_id: Option<u64>,
+    /// In pixels of the frame.
+    pub keypoints: Option<ObjectKeypoints<'a>>,
 }
 
 impl Annotation<'_> {
@@ -60,7 +63,7 @@ mod tests {
 
     fn annotation(label: &str, class: Option<u32>) -> Annotation<'_> {
         let bbox = BBox::new(0.0, 0.0, 8.0, 8.0);
-        Annotation { bbox, class, label: label.into(), confidence: None, track_id: None }
+        Annotation { bbox, class, label: label.into(), confidence: None, track_id: None, keypoints: None }
     }
 
     #[test]

@@ -32,8 +32,10 @@ const GRID: (u32, u32, u32) = (128, 5, 2);
 const TAG: u32 = 4;
 /// Cells that a block of strokes paints, across and down.
 const TILE: (u32, u32) = (16, THREADS / 16);
-/// In front of the marks: how many there are.
+/// In front of the marks: how many there are, and how many strokes of a plan.
 const HEADER: usize = 64;
+/// Where the number of strokes is.
+const STROKE_COUNT: usize = 16;
 /// " 100%", and "#" with the greatest class.
 const PERCENT: usize = 5;
 const NUMBER: usize = 11;
@@ -43,6 +45,7 @@ const NUMBER: usize = 11;
 pub struct Overlay {
     plan: Function,
     paint: Function,
+    paint_strokes: Function,
     target: Target,
     plan_parameters: PlanParameters,
     parameters: Parameters,
@@ -133,10 +136,9 @@ struct StrokeParameters {
     height: u32,
 }
 
-/// Draws skeletons.
+/// Plans the strokes of what a model finds.
 struct Skeletons {
     plan: Function,
-    paint: Function,
     shape: KeypointShape,
     edges: &'static [[u16; 2]],
     /// The edges on the GPU.
@@ -215,14 +217,13 @@ impl Overlay {
         };
         let skeletons = match keypoints {
             Some(model) => {
-                let edges = model.edges();
+                let edges = model.shape.edges();
                 let mut table = pool.take(size_of_val(edges).max(1))?;
                 if !edges.is_empty() {
                     table.write(cast_slice(edges))?;
                 }
                 Some(Skeletons {
                     plan: context.module(PLAN)?.function("plan_strokes")?,
-                    paint: context.module(OVERLAY)?.function(&format!("strokes_{name}"))?,
                     shape: model.shape,
                     edges,
                     table,
@@ -235,6 +236,7 @@ impl Overlay {
             skeletons,
             plan: context.module(PLAN)?.function("plan_marks")?,
             paint: context.module(OVERLAY)?.function(&format!("overlay_{name}"))?,
+            paint_strokes: context.module(OVERLAY)?.function(&format!("strokes_{name}"))?,
             target,
             plan_parameters,
             parameters,
@@ -286,23 +288,54 @@ impl Overlay {
             ..self.plan_parameters
         };
         let paint = self.painting(planes, planned, found.limit);
-        let block = (THREADS, 1, 1);
-        let grid = (plan.limit.div_ceil(THREADS), 1, 1);
-        let blocks = GRID.0.min(plan.limit);
-        let shape = |parts| Launch { grid: (blocks, parts, GRID.2), block, shared: 0 };
+        let launch = Launch { grid: (plan.limit.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
         // SAFETY: the kernels take these parameters; what they have the addresses of lives as long as `self`; the planes and
         // what is found are as the caller says.
         unsafe {
-            stream.launch(&self.plan, Launch { grid, block, shared: 0 }, &plan)?;
-            match (&mut self.skeletons, found.gathered) {
+            stream.launch(&self.plan, launch, &plan)?;
+            let strokes = match (&mut self.skeletons, found.gathered) {
                 (Some(skeletons), Some(keypoints)) => {
-                    stream.launch(&self.paint, shape(TAG), &paint)?;
-                    skeletons.launch(stream, &self.pool, &plan, &paint, keypoints)?;
-                    stream.launch(&self.paint, shape(GRID.1 - TAG), &Parameters { first_part: TAG, ..paint })
+                    let (strokes, each) = skeletons.plan(stream, &self.pool, &plan, keypoints)?;
+                    Some(StrokeParameters { strokes, each, ..self.stroke_painting(&paint) })
                 }
-                _ => stream.launch(&self.paint, shape(GRID.1), &paint),
-            }
+                _ => None,
+            };
+            self.paint(stream, plan.limit, &paint, strokes.as_ref())
         }
+    }
+
+    /// Queues the painting of no more than so many marks: outlines, then strokes, then tags.
+    ///
+    /// # Safety
+    /// As [`Overlay::launch`]; the marks and strokes are there by then.
+    unsafe fn paint(
+        &self,
+        stream: &Stream,
+        limit: u32,
+        marks: &Parameters,
+        strokes: Option<&StrokeParameters>,
+    ) -> Result<()> {
+        let block = (THREADS, 1, 1);
+        let shape = |parts| Launch { grid: (GRID.0.min(limit), parts, GRID.2), block, shared: 0 };
+        let Some(strokes) = strokes else {
+            // SAFETY: as the caller says.
+            return unsafe { stream.launch(&self.paint, shape(GRID.1), marks) };
+        };
+        // Cells of chroma, where there are any.
+        let cell = if self.plan_parameters.is_rgb == 1 || self.plan_parameters.is_gray == 1 { 1 } else { 2 };
+        let tiles = (self.target.width.div_ceil(TILE.0 * cell), self.target.height.div_ceil(TILE.1 * cell), 1);
+        // SAFETY: as the caller says.
+        unsafe {
+            stream.launch(&self.paint, shape(TAG), marks)?;
+            stream.launch(&self.paint_strokes, Launch { grid: tiles, block, shared: 0 }, strokes)?;
+            stream.launch(&self.paint, shape(GRID.1 - TAG), &Parameters { first_part: TAG, ..*marks })
+        }
+    }
+
+    /// How strokes are painted on the frame of those marks; where they are and how many is to be said yet.
+    fn stroke_painting(&self, &Parameters { planes, count, strides, .. }: &Parameters) -> StrokeParameters {
+        let Target { width, height, .. } = self.target;
+        StrokeParameters { planes, count, strides, width, height, ..StrokeParameters::default() }
     }
 
     /// How the marks at `planned` are painted: their count, room for `limit` of them, and their texts.
@@ -344,7 +377,7 @@ impl Overlay {
         unsafe { self.launch(stream, planes, found, None, style) }
     }
 
-    /// Queues the painting of the marks that the host has planned for such a frame; not of strokes.
+    /// Queues the painting of what the host has planned for such a frame.
     ///
     /// # Errors
     /// As [`Overlay::launch`].
@@ -354,12 +387,18 @@ impl Overlay {
     pub unsafe fn launch_plan(&mut self, stream: &Stream, planes: &[DevicePlane], plan: &Plan) -> Result<()> {
         let Target { format, width, height, .. } = self.target;
         check_planes(planes, format, width as usize, height as usize)?;
-        if plan.marks.is_empty() {
+        if plan.marks.is_empty() && plan.strokes.is_empty() {
             return Ok(());
         }
         let mut header = [0; HEADER];
-        header[..size_of::<u32>()].copy_from_slice(&(plan.marks.len() as u32).to_ne_bytes());
-        let parts: [&[u8]; 3] = [&header, cast_slice(plan.marks), cast_slice(plan.text)];
+        for (at, count) in [(0, plan.marks.len()), (STROKE_COUNT, plan.strokes.len())] {
+            header[at..at + size_of::<u32>()].copy_from_slice(&(count as u32).to_ne_bytes());
+        }
+        // One mark, if an empty one, since no grid is empty; and strokes where the kernel can load them.
+        let marks = if plan.marks.is_empty() { &[Mark::default()] } else { plan.marks };
+        let text: &[u8] = cast_slice(plan.text);
+        let padding = &[0; size_of::<Stroke>()][..text.len().next_multiple_of(size_of::<Stroke>()) - text.len()];
+        let parts: [&[u8]; 5] = [&header, cast_slice(marks), text, padding, cast_slice(plan.strokes)];
         let bytes = parts.iter().map(|part| part.len()).sum();
         let planned = self.planned(bytes)?;
         let staging = self.stage(stream, &parts)?;
@@ -367,9 +406,14 @@ impl Overlay {
         // done, as the caller says. The marks lie in such a frame, because they were planned for one.
         unsafe {
             stream.upload(&staging.host()[..bytes], planned)?;
-            let grid = (GRID.0.min(plan.marks.len() as u32), GRID.1, GRID.2);
-            let paint = self.painting(planes, planned, plan.marks.len());
-            stream.launch(&self.paint, Launch { grid, block: (THREADS, 1, 1), shared: 0 }, &paint)
+            let paint = self.painting(planes, planned, marks.len());
+            let strokes = StrokeParameters {
+                count: planned + STROKE_COUNT as u64,
+                strokes: planned + (bytes - size_of_val(plan.strokes)) as u64,
+                each: 1,
+                ..self.stroke_painting(&paint)
+            };
+            self.paint(stream, marks.len() as u32, &paint, Some(&strokes).filter(|_| !plan.strokes.is_empty()))
         }
     }
 
@@ -400,18 +444,18 @@ impl Overlay {
 }
 
 impl Skeletons {
-    /// Queues planning and painting, with the parameters of the marks and where the keypoints are.
+    /// Queues planning, with the parameters of the marks and where the keypoints are. Says where the strokes will be, and how
+    /// many each object has.
     ///
     /// # Safety
     /// As [`Overlay::launch`].
-    unsafe fn launch(
+    unsafe fn plan(
         &mut self,
         stream: &Stream,
         pool: &DevicePool,
         marks: &PlanParameters,
-        paint: &Parameters,
         keypoints: u64,
-    ) -> Result<()> {
+    ) -> Result<(u64, u32)> {
         let (edge_count, point_count) = (self.edges.len() as u32, u32::from(self.shape.count));
         let each = edge_count + point_count;
         let all = marks.limit * each;
@@ -434,18 +478,9 @@ impl Skeletons {
             point,
             unused: 0,
         };
-        let Parameters { planes, count, strides, .. } = *paint;
-        let paint =
-            StrokeParameters { planes, count, strokes, strides, each, width: marks.width, height: marks.height };
-        // Cells of chroma, where there are any.
-        let cell = if marks.is_rgb == 1 || marks.is_gray == 1 { 1 } else { 2 };
-        let tiles = (marks.width.div_ceil(TILE.0 * cell), marks.height.div_ceil(TILE.1 * cell), 1);
-        let block = (THREADS, 1, 1);
-        // SAFETY: the kernels take these parameters; the rest as the caller says.
-        unsafe {
-            let grid = (all.div_ceil(THREADS), 1, 1);
-            stream.launch(&self.plan, Launch { grid, block, shared: 0 }, &plan)?;
-            stream.launch(&self.paint, Launch { grid: tiles, block, shared: 0 }, &paint)
-        }
+        let launch = Launch { grid: (all.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
+        // SAFETY: the kernel takes these parameters; the rest as the caller says.
+        unsafe { stream.launch(&self.plan, launch, &plan) }?;
+        Ok((strokes, each))
     }
 }

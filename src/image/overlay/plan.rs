@@ -131,32 +131,19 @@ impl Overlay {
         labels: &[String],
         style: &Style,
     ) -> Plan<'_> {
-        self.strokes.clear();
-        if let Some(keypoints) = keypoints {
-            strokes::plan(&mut self.strokes, &target, detections, keypoints, style);
-        }
-        let annotation = |detection: &Candidate| Annotation {
+        let annotation = |(object, detection): (usize, &Candidate)| Annotation {
             bbox: detection.bbox,
             class: Some(detection.class),
             label: labels.get(detection.class as usize).map_or("", String::as_str).into(),
             confidence: Some(detection.score),
             track_id: None,
+            keypoints: keypoints.map(|keypoints| keypoints.object(object)),
         };
-        self.plan_marks(target, detections.iter().map(annotation), style)
+        self.plan_annotations(target, detections.iter().enumerate().map(annotation), style)
     }
 
-    /// The same for what anybody says about the objects in a frame.
+    /// The same for what metas say about the objects in a frame, the most important first.
     pub fn plan_annotations<'a>(
-        &mut self,
-        target: Target,
-        annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
-        style: &Style,
-    ) -> Plan<'_> {
-        self.strokes.clear();
-        self.plan_marks(target, annotations, style)
-    }
-
-    fn plan_marks<'a>(
         &mut self,
         target: Target,
         annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
@@ -165,10 +152,14 @@ impl Overlay {
         let Overlay { marks, strokes, text, label, font } = self;
         let font = Font::for_frame(font, target.width, target.height);
         marks.clear();
+        strokes.clear();
         text.clear();
         for annotation in annotations.rev() {
-            let Some((outer, inner)) = outline(annotation.bbox, &target, style) else { continue };
             let color = annotation.color();
+            if let (Some(keypoints), true) = (&annotation.keypoints, annotation.bbox.is_valid()) {
+                strokes::plan(strokes, &target, keypoints, color, style);
+            }
+            let Some((outer, inner)) = outline(annotation.bbox, &target, style) else { continue };
             let (paper, ink) = (sample(color, &target), sample(ink_on(color), &target));
             let mut mark = Mark { outer, inner, paper, ink, text_start: text.len() as u32, ..Mark::default() };
             if style.labels {
