@@ -20,28 +20,8 @@ const FLOORS: [&[&str]; 9] = [
 ];
 
 /// Names that still stand for several types, to be told apart.
-const SHARED_NAMES: [&str; 20] = [
-    "Attribute",
-    "Context",
-    "Frame",
-    "GraphProto",
-    "Grid",
-    "Header",
-    "ModelProto",
-    "NodeProto",
-    "Object",
-    "Options",
-    "Overlay",
-    "Part",
-    "Precision",
-    "Preprocessor",
-    "Session",
-    "Settings",
-    "State",
-    "Tensor",
-    "TensorProto",
-    "Timing",
-];
+const SHARED_NAMES: [&str; 8] =
+    ["Frame", "Grid", "Object", "Overlay", "Preprocessor", "Session", "Settings", "State", "Tensor"];
 
 fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")

@@ -10,7 +10,7 @@ use crate::core::error::Error;
 /// What loading a model comes to, for one element or for several that share it.
 #[derive(Default)]
 pub struct ModelLoader {
-    state: Mutex<State>,
+    state: Mutex<LoadState>,
     changed: Condvar,
     #[cfg(test)]
     waiters: crate::test::Waiters,
@@ -19,7 +19,7 @@ pub struct ModelLoader {
 }
 
 #[derive(Default)]
-struct State {
+struct LoadState {
     outcome: Option<Result<Arc<Batcher>, Error>>,
     seats: usize,
 }
@@ -83,7 +83,7 @@ impl ModelHandle {
         let state = self.opening.state.lock().unwrap();
         #[cfg(test)]
         let _waiting = self.opening.waiters.enter();
-        let waiting = |state: &mut State| state.outcome.is_none() && !may_not_wait();
+        let waiting = |state: &mut LoadState| state.outcome.is_none() && !may_not_wait();
         let state = self.opening.changed.wait_while(state, waiting).unwrap();
         match &state.outcome {
             _ if may_not_wait() => Err(Interrupted::Flushing),

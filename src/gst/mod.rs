@@ -5,6 +5,7 @@ pub mod cuda;
 pub mod held_frame;
 pub mod memory;
 pub mod meta;
+pub mod options;
 pub mod overlay;
 pub mod report;
 pub mod stats;

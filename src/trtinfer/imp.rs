@@ -1,6 +1,5 @@
 use std::sync::{Arc, LazyLock, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gst::glib;
 use gst::prelude::*;
@@ -9,14 +8,15 @@ use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
-use super::CudaGraph;
 use super::settings::Settings;
 use super::sharing::{self, SharedModel};
+use super::{loading, messages};
 use crate::backends::batcher::{Batcher, Counts, Usage};
 use crate::backends::loader::ModelHandle;
 use crate::backends::tensorrt::interfaces;
-use crate::backends::{Backend, Interrupted, LoadContext, LoadEvent, LoadRequest};
+use crate::backends::{Backend, Interrupted, LoadRequest};
 use crate::core::counters::{Span, Stats};
+use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Dims, Tensor};
 use crate::gst::batch_pool;
@@ -50,7 +50,7 @@ const RUN_LIMIT: Duration = Duration::from_secs(5);
 /// What start() read; does not change until stop(), save that another CUDA context takes the place of this one. Each frame
 /// takes a copy.
 #[derive(Clone)]
-struct Session {
+struct StartedModel {
     model: Arc<SharedModel>,
     seat: Arc<ModelHandle>,
     /// Whether this element loads the model, and tells of it.
@@ -82,28 +82,25 @@ struct Running {
 pub struct TrtInfer {
     settings: Mutex<Settings>,
     cuda: CudaContextSlot,
-    session: Mutex<Option<Session>>,
+    session: Mutex<Option<StartedModel>>,
     running: Mutex<Running>,
     stats: Stats,
 }
 
 impl TrtInfer {
-    fn session(&self) -> Option<Session> {
+    fn session(&self) -> Option<StartedModel> {
         self.session.lock().unwrap().clone()
     }
 
     /// Reads the model's description and decides where it runs.
-    fn open_session(&self) -> Result<Session> {
+    fn open_session(&self) -> Result<StartedModel> {
         let settings = self.settings.lock().unwrap().clone();
-        let path = settings.model_file.as_deref().ok_or_else(|| {
-            Error::new(ErrorKind::Settings, "trtinfer has no model")
-                .remedy("Set model-file to an ONNX file or a TensorRT engine of a detector")
-        })?;
+        let path = settings.model_file.as_deref().ok_or_else(messages::no_model)?;
         let size = parse_input_size(&settings.input_size)?;
         let open = || {
             let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
             let batch = settings.batch_size as usize;
-            let plan = LoadRequest::new(path, settings.backend, size, batch, settings.tensorrt(), cuda)?;
+            let plan = LoadRequest::new(path, settings.backend, size, batch, settings.options.clone(), cuda)?;
             // Frames of several streams are batched, so their tensors have one size whatever the frames have.
             Ok(if settings.shared_model.is_empty() { plan } else { plan.with_one_size() })
         };
@@ -116,27 +113,19 @@ impl TrtInfer {
         } else {
             None
         };
-        Ok(Session { model, seat: Arc::new(seat), loads, waits, tensor, published })
+        Ok(StartedModel { model, seat: Arc::new(seat), loads, waits, tensor, published })
     }
 
-    /// Says which properties have no effect on the CPU; one that asks for an error where it cannot be had is an error.
-    fn refuse_what_needs_tensorrt(&self) -> Result<()> {
+    /// Says which properties have no effect with this backend; one that must have its effect is an error.
+    fn refuse_what_has_no_effect(&self, backend: &dyn Backend) -> Result<()> {
         let settings = self.settings.lock().unwrap().clone();
-        let without_effect = settings.only_for_tensorrt();
-        if without_effect.is_empty() {
-            return Ok(());
+        let (names, owners) = settings.without_effect(backend);
+        if let Some((name, value, default)) = settings.insists(&names) {
+            return Err(messages::not_heeded(name, value, default, &owners, backend));
         }
-        let names = without_effect.join(", ");
-        if settings.cuda_graph == CudaGraph::On {
-            return Err(Error::new(ErrorKind::Settings, "cuda-graph=on needs TensorRT, and the model runs on the CPU")
-                .remedy("Set cuda-graph=auto, or backend=tensorrt to see why TensorRT does not run"));
+        if !names.is_empty() {
+            self.obj().post_warning(&messages::without_effect(&names, &owners, backend));
         }
-        let one = without_effect.len() == 1;
-        let (has, belongs) = if one { ("has", "belongs") } else { ("have", "belong") };
-        let warning = Error::new(ErrorKind::Settings, format!("{names} {has} no effect"))
-            .cause(format!("the model runs on the CPU, and {} {belongs} to TensorRT", if one { "it" } else { "they" }))
-            .remedy("Set backend=tensorrt to see why TensorRT does not run, or leave what is named here unset");
-        self.obj().post_warning(&warning);
         Ok(())
     }
 
@@ -147,78 +136,18 @@ impl TrtInfer {
         }
     }
 
-    /// Loads the model in a thread of its own, so that the application stays responsive. It is not one of GStreamer's pool, which
-    /// `gst_deinit()` waits for: a model may have constants that take for ever to compute.
-    fn load(&self, Session { model, .. }: Session) {
+    /// Loads the model beside.
+    fn load(&self, model: &Arc<SharedModel>) {
         let batch_timeout = Duration::from_micros(self.settings.lock().unwrap().batch_timeout.into());
-        let (element, opening) = (self.obj().downgrade(), model.opening.clone());
-        let load = move || {
-            let SharedModel { plan, opening, slots, lanes } = &*model;
-            // Only for a moment each, lest a load without end keeps the element.
-            let tell_with = |tell: &dyn Fn(&super::TrtInfer)| drop(element.upgrade().inspect(tell));
-            let name = plan.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let progress = |kind, text: &str| {
-                tell_with(&|element| {
-                    let message = gst::message::Progress::builder(kind, "model-load", text).src(element).build();
-                    let _ = element.post_message(message);
-                });
-            };
-            progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", plan.runner.name()));
-            let begun = Instant::now();
-            let told = Mutex::new(String::new());
-            let tell = |event: LoadEvent<'_>| match event {
-                LoadEvent::Warning(warning) => tell_with(&|element| element.post_warning(&warning)),
-                LoadEvent::Progress(what, percent) => {
-                    let percent = percent.map_or(String::new(), |percent| format!(" ({percent} %)"));
-                    let text = format!("Loading {name}: {what}{percent}");
-                    // TensorRT steps many times within a percent.
-                    if *told.lock().unwrap() != text {
-                        progress(gst::ProgressType::Continue, &text);
-                        *told.lock().unwrap() = text;
-                    }
-                }
-            };
-            let loading =
-                LoadContext { tell: &tell, cancelled: opening.cancelled(), slots: slots.as_ref(), lanes: *lanes };
-            let outcome =
-                plan.load(&loading).and_then(|model| Batcher::new(model, plan.batch, batch_timeout).map(Arc::new));
-            if opening.is_cancelled() {
-                progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
-                return;
-            }
-            match &outcome {
-                Ok(_) => progress(
-                    gst::ProgressType::Complete,
-                    &format!("Loaded {name} in {} ms", begun.elapsed().as_millis()),
-                ),
-                Err(error) => {
-                    progress(gst::ProgressType::Error, &format!("Loading {name} failed"));
-                    tell_with(&|element| element.post_error(error));
-                }
-            }
-            opening.finish(outcome);
-        };
-        if let Err(error) = thread::Builder::new().name("trt-load".into()).spawn(load) {
-            let error = Error::new(ErrorKind::Library, "There is no thread to load the model in").cause(error);
-            self.obj().post_error(&error);
-            opening.finish(Err(error));
-        }
+        loading::load(&self.obj(), model, batch_timeout);
     }
 
     /// Lets go of a model of which a run may never end.
-    fn abandon(&self, session: &Session, batcher: &Batcher) {
+    fn abandon(&self, session: &StartedModel, batcher: &Batcher) {
         if batcher.is_idle_within(session.seat.stream(), RUN_LIMIT) {
             return;
         }
-        let name = session.model.plan.model().path.display().to_string();
-        let warning = Error::new(ErrorKind::Run, format!("{name} has not finished its run"))
-            .cause(format!(
-                "it was given {} s after the stream was stopped, and there is no way to end it; its thread and its memory stay in \
-                 use until it ends by itself or the process does",
-                RUN_LIMIT.as_secs()
-            ))
-            .remedy("A model with a loop may run for ever: check the model");
-        self.obj().post_warning(&warning);
+        self.obj().post_warning(&messages::unfinished(&session.model.plan.model().path, RUN_LIMIT));
     }
 
     /// Where the tensor lies in another CUDA context than the model, the model is loaded there: that context is the
@@ -234,13 +163,7 @@ impl TrtInfer {
             // From one GPU to another they are not, and that is an error of its own.
             let copied = have.device() == memory.context().device();
             if copied && !std::mem::replace(&mut running.told_of_copies, true) {
-                let copied = Error::new(ErrorKind::Settings, "Frames are in another CUDA context than the shared model")
-                    .cause("each tensor is copied, and the GPU works for one context at a time, which is slow")
-                    .remedy(
-                        "Give all pipelines one GstCudaContext, with gst_element_set_context() and the context that the first \
-                         decoder posts as have-context (gst.cuda.context)",
-                    );
-                self.obj().post_warning(&copied);
+                self.obj().post_warning(&messages::copied());
             }
             return Ok(());
         }
@@ -250,9 +173,9 @@ impl TrtInfer {
         running.batcher = None;
         let model = Arc::new(SharedModel::new(session.model.plan.in_context(memory.context())?));
         let seat = ModelHandle::take(&model.opening).expect("nobody has left it");
-        let session = Session { model, seat: Arc::new(seat), ..session };
+        let session = StartedModel { model, seat: Arc::new(seat), ..session };
         *self.session.lock().unwrap() = Some(session.clone());
-        self.load(session);
+        self.load(&session.model);
         Ok(())
     }
 
@@ -281,26 +204,26 @@ impl TrtInfer {
         let seat = ModelHandle::take(&model.opening).expect("nobody has left it");
         session.seat.leave();
         running.batcher = None;
-        *session = Session { model, seat: Arc::new(seat), loads: true, waits: false, ..session.clone() };
+        *session = StartedModel { model, seat: Arc::new(seat), loads: true, waits: false, ..session.clone() };
         let session = session.clone();
         drop(current);
-        self.load(session);
+        self.load(&session.model);
     }
 
     fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Interrupted> {
         let mut running = self.running.lock().unwrap();
         // It stays on the buffer until another takes its place: the GPU may still read the frame.
         let Some(payload) = TensorMeta::get(buffer) else {
-            return Err(missing_tensor().into());
+            return Err(messages::missing_tensor().into());
         };
         let Payload::Input { tensors, letterbox, recipe, original } = &*payload else {
-            return Err(inferred_before().into());
+            return Err(messages::inferred_before().into());
         };
         let tensor = &tensors[0];
 
         self.fit(&tensor.desc().dims, &mut running);
         self.follow(tensor, &mut running)?;
-        let Session { model, seat, published, .. } = self.session().ok_or(Interrupted::Flushing)?;
+        let StartedModel { model, seat, published, .. } = self.session().ok_or(Interrupted::Flushing)?;
         let (interval, measure) = {
             let settings = self.settings.lock().unwrap();
             (settings.interval, settings.measure)
@@ -318,10 +241,7 @@ impl TrtInfer {
         let (mut dims, desc) = (wanted.dims.clone(), tensor.desc());
         dims.0[0] = 1;
         if desc.dtype != wanted.dtype || !desc.dims.fits(&dims) {
-            let error = Error::new(ErrorKind::WrongType, "The tensor does not fit the model")
-                .cause(format!("it is {desc}, and the model wants {wanted}"))
-                .remedy("Leave the tensor-… properties of trtpreprocess unset");
-            return Err(error.into());
+            return Err(messages::misfit(desc, wanted).into());
         }
 
         let batcher = match &running.batcher {
@@ -340,13 +260,7 @@ impl TrtInfer {
         gst::trace!(CAT, imp = self, "inferred in {took:?}");
         if !running.told_of_batches && starves(&batcher.counts()) {
             running.told_of_batches = true;
-            let starved = Error::new(ErrorKind::Settings, "Batches are run with one frame each, after batch-timeout")
-                .cause("frames come too slowly, or too few at once")
-                .remedy(
-                    "Put a queue behind trtinfer that has room for batch-size frames (max-size-buffers, with max-size-bytes=0 \
-                     max-size-time=0), or set a longer batch-timeout",
-                );
-            self.obj().post_warning(&starved);
+            self.obj().post_warning(&messages::starved());
         }
 
         let (letterbox, recipe, model) = (*letterbox, *recipe, model.plan.model().clone());
@@ -361,22 +275,11 @@ fn starves(counts: &Counts) -> bool {
     counts.late >= 32 && counts.late == counts.batches && counts.frames == counts.batches
 }
 
-fn missing_tensor() -> Error {
-    Error::new(ErrorKind::WrongType, "trtinfer got a frame without a tensor")
-        .cause("trtpreprocess is missing before it, or an element between them, such as compositor, makes new frames without tensors")
-        .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before trtpreprocess or behind trtnms")
-}
-
-fn inferred_before() -> Error {
-    Error::new(ErrorKind::WrongType, "trtinfer got a frame that another trtinfer has already handled")
-        .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …, once each for a model")
-}
-
-impl Session {
+impl StartedModel {
     /// What was read from the file, for applications and for `gst-launch-1.0 -v`.
     fn info(&self) -> gst::Structure {
-        let LoadRequest { runner, .. } = &self.model.plan;
-        let model = self.model.plan.model();
+        let plan = &self.model.plan;
+        let model = plan.model();
         let descs =
             |descs: &[crate::core::tensor::TensorDesc]| gst::Array::new(descs.iter().map(|desc| desc.to_string()));
         let mut metadata = gst::Structure::new_empty("metadata");
@@ -386,7 +289,7 @@ impl Session {
         gst::Structure::builder("model-info")
             .field("file", model.path.display().to_string())
             .field("producer", &model.producer)
-            .field("backend", runner.name())
+            .field("backend", plan.backend.name())
             .field("task", model.task.as_deref())
             .field("stride", model.stride.unwrap_or(0))
             .field("labels", gst::Array::new(&model.labels))
@@ -520,20 +423,17 @@ impl BaseTransformImpl for TrtInfer {
         gst::info!(CAT, imp = self, "{}", session.info());
         let plan = &session.model.plan;
         if let Some(reason) = plan.reason.as_ref().filter(|_| session.loads) {
-            let backend = plan.runner.name().to_uppercase();
-            self.obj()
-                .post_info(&Error::new(ErrorKind::Library, format!("Running the model on the {backend}: {reason}")));
+            let what = format!("Running the model on {}: {reason}", plan.backend.title());
+            self.obj().post_info(&Error::new(ErrorKind::Library, what));
         }
-        if matches!(plan.runner, Backend::Cpu) {
-            self.refuse_what_needs_tensorrt().map_err(|error| error_message(&error))?;
-        }
+        self.refuse_what_has_no_effect(plan.backend).map_err(|error| error_message(&error))?;
         if let Some(warning) = session.published.as_ref().and_then(|published| published.warning()) {
             self.obj().post_warning(&warning);
         }
         self.stats.reset();
         *self.session.lock().unwrap() = Some(session.clone());
         if session.loads && !session.waits {
-            self.load(session);
+            self.load(&session.model);
         }
         // Upstream may have negotiated with another model, of another input size.
         self.obj().reconfigure_sink();
@@ -594,17 +494,17 @@ impl BaseTransformImpl for TrtInfer {
         filter: Option<&gst::Caps>,
     ) -> Option<gst::Caps> {
         let mut caps = video::without_tensor(&video::usable(caps));
-        if self.session().is_some_and(|session| matches!(session.model.plan.runner, Backend::Cpu)) {
+        if self.session().is_some_and(|session| session.model.plan.backend.device() == Device::Host) {
             caps = video::in_system_memory(&caps);
         }
         let caps = match self.session() {
-            Some(Session { model, .. }) if direction == gst::PadDirection::Src => {
+            Some(StartedModel { model, .. }) if direction == gst::PadDirection::Src => {
                 let plan = &model.plan;
                 video::with_tensor(&caps, filter, |size| {
                     size.map_or_else(|| plan.spec.clone(), |size| plan.spec_for(size))
                 })
             }
-            Some(Session { published: Some(published), .. }) => published.describe(&caps),
+            Some(StartedModel { published: Some(published), .. }) => published.describe(&caps),
             _ => caps,
         };
         Some(video::filtered(caps, filter))
@@ -629,10 +529,7 @@ impl BaseTransformImpl for TrtInfer {
                 // Nothing comes that would fill the batch.
                 gst::EventView::Eos(_) | gst::EventView::Caps(_) | gst::EventView::Gap(_) => {
                     if matches!(event.view(), gst::EventView::Eos(_)) && self.is_unread() {
-                        let unread = Error::new(ErrorKind::WrongType, "No element has read what the model found")
-                            .cause("trtnms is missing behind trtinfer in the launch line")
-                            .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …");
-                        self.obj().post_warning(&unread);
+                        self.obj().post_warning(&messages::unread());
                     }
                     if let Some(batcher) = session.seat.batcher() {
                         batcher.finish(session.seat.stream());
