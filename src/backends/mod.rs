@@ -281,3 +281,107 @@ fn contained<T>(kind: ErrorKind, what: &str, work: impl FnOnce() -> Result<T>) -
         ))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Runs files of one kind, where nothing is missing.
+    struct Fake {
+        name: &'static str,
+        rank: u32,
+        engines: bool,
+        missing: Option<&'static str>,
+    }
+
+    impl Backend for Fake {
+        fn name(&self) -> &'static str {
+            self.name
+        }
+
+        fn title(&self) -> &'static str {
+            self.name
+        }
+
+        fn blurb(&self) -> &'static str {
+            self.name
+        }
+
+        fn device(&self) -> Device {
+            Device::Host
+        }
+
+        fn probe(&self, file: &ModelFile, _: &Options) -> std::result::Result<u32, Unsupported> {
+            if file.is_engine() != self.engines {
+                return Err(Unsupported::Kind(Error::new(ErrorKind::Settings, format!("{} is for others", self.name))));
+            }
+            let missing = |why| Unsupported::Missing(Error::new(ErrorKind::Library, "Something is missing").cause(why));
+            self.missing.map_or(Ok(self.rank), |why| Err(missing(why)))
+        }
+
+        fn describe(&self, _: &ModelFile, _: &Options, _: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
+            unreachable!("only chosen")
+        }
+
+        fn takes_any_size(&self) -> bool {
+            true
+        }
+    }
+
+    static FAST: Fake = Fake { name: "fast", rank: 3, engines: false, missing: Some("no driver") };
+    static OTHER: Fake = Fake { name: "other", rank: 2, engines: false, missing: Some("no library") };
+    static SLOW: Fake = Fake { name: "slow", rank: 1, engines: false, missing: None };
+    static MIDDLE: Fake = Fake { name: "middle", rank: 2, engines: false, missing: None };
+    static ENGINES: Fake = Fake { name: "engines", rank: 9, engines: true, missing: Some("no GPU") };
+
+    /// The name of the choice and why it was not a better one, or the error.
+    fn chosen(
+        backends: &'static [&'static dyn Backend],
+        preference: &'static str,
+        file: &str,
+    ) -> std::result::Result<(&'static str, Option<String>), String> {
+        choose_among(backends, preference.into(), &ModelFile::new(Path::new(file)), &Options::default())
+            .map(|Selection { backend, reason }| (backend.name(), reason))
+            .map_err(|error| error.message())
+    }
+
+    #[test]
+    fn auto_is_the_highest_rank_that_is_there_and_says_what_is_missing() {
+        static ALL: [&dyn Backend; 4] = [&FAST, &OTHER, &SLOW, &ENGINES];
+        assert_eq!(chosen(&ALL, "auto", "m.onnx"), Ok(("slow", Some("no driver; no library".into()))));
+        static WHOLE: [&dyn Backend; 3] = [&SLOW, &MIDDLE, &ENGINES];
+        assert_eq!(chosen(&WHOLE, "auto", "m.onnx"), Ok(("middle", None)));
+        assert_eq!(chosen(&WHOLE, "slow", "m.onnx"), Ok(("slow", None)));
+    }
+
+    #[test]
+    fn where_none_can_the_message_says_why() {
+        static ALL: [&dyn Backend; 4] = [&FAST, &OTHER, &SLOW, &ENGINES];
+        assert_eq!(
+            chosen(&ALL, "auto", "m.engine").unwrap_err(),
+            "Something is missing: no GPU.",
+            "of the one for engines"
+        );
+        assert_eq!(chosen(&ALL, "slow", "m.engine").unwrap_err(), "slow is for others.");
+        assert_eq!(chosen(&ALL, "fast", "m.onnx").unwrap_err(), "Something is missing: no driver.");
+        static NONE: [&dyn Backend; 2] = [&FAST, &OTHER];
+        let error = chosen(&NONE, "auto", "m.onnx").unwrap_err();
+        assert!(error.starts_with("Nothing here can run m.onnx: no driver; no library."), "{error}");
+        static OTHERS: [&dyn Backend; 1] = [&SLOW];
+        assert_eq!(chosen(&OTHERS, "auto", "m.engine").unwrap_err(), "slow is for others.");
+        let error = chosen(&ALL, "none", "m.onnx").unwrap_err();
+        assert_eq!(error, "There is no backend “none”. Use auto, fast, other, slow, engines.");
+    }
+
+    #[test]
+    fn names_are_used_once() {
+        let mut names: Vec<&str> = all_options().map(|(_, option)| option.name).collect();
+        names.extend(BACKENDS.iter().map(|backend| backend.name()));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "{names:?}");
+    }
+}

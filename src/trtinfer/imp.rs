@@ -10,58 +10,27 @@ use gst_base::subclass::prelude::*;
 
 use super::settings::Settings;
 use super::sharing::{self, SharedModel};
+use super::started::StartedModel;
 use super::{loading, messages};
 use crate::backends::batcher::{Batcher, Counts, Usage};
-use crate::backends::loader::ModelHandle;
-use crate::backends::tensorrt::interfaces;
-use crate::backends::{Backend, Interrupted, LoadRequest};
+use crate::backends::{Backend, Interrupted};
 use crate::core::counters::{Span, Stats};
 use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Dims, Tensor};
 use crate::gst::batch_pool;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::meta::gst_tensor::PublishedOutputs;
+use crate::gst::log;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
 use crate::gst::video;
-use crate::image::transform::{InputSpec, parse_input_size};
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtinfer", gst::DebugColorFlags::empty(), Some("Models on tensors")));
 
-/// TensorRT's own log.
-static TENSORRT: LazyLock<gst::DebugCategory> =
-    LazyLock::new(|| gst::DebugCategory::new("trt-log", gst::DebugColorFlags::empty(), Some("What TensorRT says")));
-
-fn log(level: interfaces::Level, line: &str) {
-    match level {
-        interfaces::Level::Error => gst::error!(TENSORRT, "{line}"),
-        interfaces::Level::Warning => gst::warning!(TENSORRT, "{line}"),
-        interfaces::Level::Info => gst::info!(TENSORRT, "{line}"),
-        interfaces::Level::Verbose => gst::log!(TENSORRT, "{line}"),
-    }
-}
-
 /// How long stop() waits for a run that is not finished. It is far more than any detector takes for a batch.
 const RUN_LIMIT: Duration = Duration::from_secs(5);
-
-/// What start() read; does not change until stop(), save that another CUDA context takes the place of this one. Each frame
-/// takes a copy.
-#[derive(Clone)]
-struct StartedModel {
-    model: Arc<SharedModel>,
-    seat: Arc<ModelHandle>,
-    /// Whether this element loads the model, and tells of it.
-    loads: bool,
-    /// Whether it still has to: for tensors of a size that only frames tell.
-    waits: bool,
-    /// What frames become, as far as is known yet.
-    tensor: Arc<InputSpec>,
-    /// How outputs are published, where `tensor-meta` asks for it.
-    published: Option<Arc<PublishedOutputs>>,
-}
 
 /// What the streaming thread works with.
 #[derive(Default)]
@@ -95,25 +64,9 @@ impl TrtInfer {
     /// Reads the model's description and decides where it runs.
     fn open_session(&self) -> Result<StartedModel> {
         let settings = self.settings.lock().unwrap().clone();
-        let path = settings.model_file.as_deref().ok_or_else(messages::no_model)?;
-        let size = parse_input_size(&settings.input_size)?;
-        let open = || {
-            let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
-            let batch = settings.batch_size as usize;
-            let plan = LoadRequest::new(path, settings.backend, size, batch, settings.options.clone(), cuda)?;
-            // Frames of several streams are batched, so their tensors have one size whatever the frames have.
-            Ok(if settings.shared_model.is_empty() { plan } else { plan.with_one_size() })
-        };
-        let (model, seat, loads) = sharing::join(&settings, open)?;
-        self.share_context(&model, &settings);
-        let (waits, tensor) = (model.plan.waits_for_frames(), Arc::new(model.plan.spec.clone()));
-        let published = if settings.tensor_meta {
-            let (_, height, width) = tensor.chw();
-            Some(Arc::new(PublishedOutputs::new(model.plan.model(), (width as u32, height as u32))?))
-        } else {
-            None
-        };
-        Ok(StartedModel { model, seat: Arc::new(seat), loads, waits, tensor, published })
+        let started = StartedModel::open(&settings, || self.cuda.ensure(&*self.obj(), settings.cuda_device_id))?;
+        self.share_context(&started.model, &settings);
+        Ok(started)
     }
 
     /// Says which properties have no effect with this backend; one that must have its effect is an error.
@@ -171,9 +124,7 @@ impl TrtInfer {
         gst::info!(CAT, imp = self, "loading the model again, in the context of its tensors");
         session.seat.leave();
         running.batcher = None;
-        let model = Arc::new(SharedModel::new(session.model.plan.in_context(memory.context())?));
-        let seat = ModelHandle::take(&model.opening).expect("nobody has left it");
-        let session = StartedModel { model, seat: Arc::new(seat), ..session };
+        let session = session.in_context(memory.context())?;
         *self.session.lock().unwrap() = Some(session.clone());
         self.load(&session.model);
         Ok(())
@@ -187,27 +138,15 @@ impl TrtInfer {
     /// Loads the model for tensors of that size, where that was left to the frames.
     fn fit(&self, dims: &Dims, running: &mut Running) {
         let mut current = self.session.lock().unwrap();
-        let Some(session) = current.as_mut().filter(|session| session.model.plan.waits_for_frames()) else { return };
-        let plan = &session.model.plan;
-        if session.seat.is_left() || !session.waits && plan.spec.desc.dims == *dims {
-            return;
-        }
-        let mut open = plan.model().image_input().dims.clone();
-        open.0[0] = 1;
-        if !dims.fits(&open) {
-            return; // the first frame brings an error
-        }
+        let Some(fitted) = current.as_ref().and_then(|session| session.fitted(dims)) else { return };
         gst::info!(CAT, imp = self, "loading the model for {dims}");
-        let mut spec = plan.spec.clone();
-        spec.desc.dims = dims.clone();
-        let model = Arc::new(SharedModel::new(plan.for_tensor(spec)));
-        let seat = ModelHandle::take(&model.opening).expect("nobody has left it");
-        session.seat.leave();
+        let model = fitted.model.clone();
+        if let Some(former) = current.replace(fitted) {
+            former.seat.leave();
+        }
         running.batcher = None;
-        *session = StartedModel { model, seat: Arc::new(seat), loads: true, waits: false, ..session.clone() };
-        let session = session.clone();
         drop(current);
-        self.load(&session.model);
+        self.load(&model);
     }
 
     fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Interrupted> {
@@ -273,32 +212,6 @@ impl TrtInfer {
 /// Whether batches only ever come to one frame.
 fn starves(counts: &Counts) -> bool {
     counts.late >= 32 && counts.late == counts.batches && counts.frames == counts.batches
-}
-
-impl StartedModel {
-    /// What was read from the file, for applications and for `gst-launch-1.0 -v`.
-    fn info(&self) -> gst::Structure {
-        let plan = &self.model.plan;
-        let model = plan.model();
-        let descs =
-            |descs: &[crate::core::tensor::TensorDesc]| gst::Array::new(descs.iter().map(|desc| desc.to_string()));
-        let mut metadata = gst::Structure::new_empty("metadata");
-        for (key, value) in model.metadata.iter().filter(|(_, value)| value.len() < 4096) {
-            metadata.set(key.replace(|c: char| !c.is_ascii_alphanumeric(), "-"), value);
-        }
-        gst::Structure::builder("model-info")
-            .field("file", model.path.display().to_string())
-            .field("producer", &model.producer)
-            .field("backend", plan.backend.name())
-            .field("task", model.task.as_deref())
-            .field("stride", model.stride.unwrap_or(0))
-            .field("labels", gst::Array::new(&model.labels))
-            .field("inputs", descs(&model.inputs))
-            .field("outputs", descs(&model.outputs))
-            .field("tensor", self.tensor.to_string())
-            .field("metadata", metadata)
-            .build()
-    }
 }
 
 #[glib::object_subclass]
@@ -418,7 +331,7 @@ impl BaseTransformImpl for TrtInfer {
     const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
-        interfaces::set_hook(log);
+        log::take_over();
         let session = self.open_session().map_err(|error| error_message(&error))?;
         gst::info!(CAT, imp = self, "{}", session.info());
         let plan = &session.model.plan;

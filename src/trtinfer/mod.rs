@@ -17,6 +17,7 @@ mod loading;
 mod messages;
 mod settings;
 mod sharing;
+mod started;
 
 use gst::glib;
 use gst::prelude::*;
