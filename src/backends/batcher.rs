@@ -54,14 +54,14 @@ struct Line {
 #[derive(Default)]
 struct Queue {
     /// In the order of arrival.
-    waiting: Vec<Waiting>,
+    waiting: Vec<QueuedRequest>,
     /// The batch that is being run; empty if there is none. Nothing else keeps its frames but those that want their outputs.
     running: Vec<Arc<Request>>,
     counts: Counts,
 }
 
 /// A frame that waits for its batch. It is not kept, for a frame that ends under the lock of the queue may wait for the GPU there.
-struct Waiting {
+struct QueuedRequest {
     stream: u64,
     request: Weak<Request>,
 }
@@ -159,7 +159,7 @@ impl Batcher {
     pub fn join(self: &Arc<Self>, stream: u64, picture: Arc<Tensors>, usage: &Arc<Usage>) -> Result<PendingOutput> {
         let (batcher, joined) = (Arc::downgrade(self), Instant::now());
         let place = Arc::new(Request { batcher, stream, joined, picture, outcome: OnceLock::new() });
-        let waiting = Waiting { stream, request: Arc::downgrade(&place) };
+        let waiting = QueuedRequest { stream, request: Arc::downgrade(&place) };
         self.line.queue.lock().unwrap().waiting.push(waiting);
         while self.run(FlushReason::Full(&place)) {}
         match place.outcome.get() {
@@ -275,7 +275,7 @@ impl Line {
 
 impl Queue {
     fn is_due(&mut self, due: FlushReason, size: usize) -> bool {
-        self.waiting.retain(Waiting::is_there);
+        self.waiting.retain(QueuedRequest::is_there);
         match due {
             FlushReason::Full(place) => place.outcome.get().is_none() && self.waiting.len() >= size,
             FlushReason::Late(place) => place.outcome.get().is_none() && !self.waiting.is_empty(),
@@ -297,7 +297,7 @@ impl Queue {
     /// keep the others waiting.
     fn next(&mut self, size: usize) -> Vec<Arc<Request>> {
         let mut seen: HashMap<u64, usize> = HashMap::new();
-        let turn = |(at, waiting): (usize, &Waiting)| {
+        let turn = |(at, waiting): (usize, &QueuedRequest)| {
             let turn = seen.entry(waiting.stream).or_default();
             *turn += 1;
             (*turn, at)
@@ -306,12 +306,12 @@ impl Queue {
         turns.sort_unstable();
         let next = turns.into_iter().filter_map(|(_, at)| std::mem::take(&mut self.waiting[at].request).upgrade());
         let batch = next.take(size).collect();
-        self.waiting.retain(Waiting::is_there);
+        self.waiting.retain(QueuedRequest::is_there);
         batch
     }
 }
 
-impl Waiting {
+impl QueuedRequest {
     /// Whether the frame has not ended, and was not taken.
     fn is_there(&self) -> bool {
         self.request.strong_count() > 0
