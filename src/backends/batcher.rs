@@ -96,7 +96,7 @@ impl Usage {
 }
 
 struct Request {
-    /// Not kept: who keeps a frame should not keep the model.
+    /// Not kept: a frame should not keep the model.
     batcher: Weak<Batcher>,
     stream: u64,
     joined: Instant,

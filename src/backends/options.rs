@@ -2,7 +2,7 @@
 //! sessions and their checks are made of the declarations.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -67,6 +67,18 @@ pub enum OptionValue {
 /// The options that are not as they are by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options(BTreeMap<&'static str, OptionValue>);
+
+impl Display for OptionValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OptionValue::Flag(flag) => write!(f, "{flag}"),
+            OptionValue::Int(number) => write!(f, "{number}"),
+            OptionValue::UInt(number) => write!(f, "{number}"),
+            OptionValue::Choice(word) => f.write_str(word),
+            OptionValue::Path(path) => write!(f, "{}", path.as_deref().unwrap_or(Path::new("")).display()),
+        }
+    }
+}
 
 impl OptionSpec {
     pub fn default(&self) -> OptionValue {

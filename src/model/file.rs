@@ -77,6 +77,17 @@ impl FileContents {
         &self.bytes
     }
 
+    /// The bytes, which are not copied where nothing else has the file.
+    pub fn into_vec(self: Arc<Self>) -> Vec<u8> {
+        match Arc::try_unwrap(self) {
+            Ok(FileContents { bytes, onnx, .. }) => {
+                drop(onnx); // its weights are parts of the bytes
+                bytes.into()
+            }
+            Err(shared) => shared.bytes.to_vec(),
+        }
+    }
+
     /// The messages of an ONNX file, decoded at the first call. Errors carry a cause; the caller says which file.
     pub(crate) fn onnx(&self) -> Result<&ModelProto> {
         let decode = || {
@@ -104,6 +115,7 @@ pub(super) fn broken(cause: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::onnx::TensorProto;
 
     #[test]
     fn a_file_is_read_once_for_each_load() {
@@ -118,6 +130,20 @@ mod tests {
         file.release();
         assert_eq!(file.contents().unwrap().bytes(), &b"second"[..]);
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn bytes_are_handed_over_and_not_copied() {
+        let weight = TensorProto { raw_data: vec![7; 1000].into(), ..Default::default() };
+        let graph = Some(GraphProto { initializer: vec![weight], ..Default::default() });
+        let bytes = ModelProto { ir_version: 8, graph, ..Default::default() }.encode_to_vec();
+        let (address, copy) = (bytes.as_ptr(), bytes.clone());
+        let file = Arc::new(FileContents::of(Path::new("m.onnx"), bytes));
+        assert_eq!(file.graph().unwrap().initializer[0].raw_data.len(), 1000);
+        let other = file.clone();
+        assert_eq!(other.into_vec(), copy);
+        let bytes = file.into_vec();
+        assert_eq!(bytes.as_ptr(), address);
     }
 
     #[test]

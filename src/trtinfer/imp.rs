@@ -38,11 +38,11 @@ struct Running {
     batcher: Option<Arc<Batcher>>,
     /// Frames since the last one that was inferred.
     passed: Option<u32>,
-    /// Whether somebody was told that batches do not fill.
+    /// Whether it was said that batches do not fill.
     told_of_batches: bool,
     /// Whether outputs of this element are read by an element behind it.
     usage: Arc<Usage>,
-    /// Whether somebody was told that tensors are copied from one CUDA context to another.
+    /// Whether it was said that tensors are copied from one CUDA context to another.
     told_of_copies: bool,
 }
 
@@ -73,8 +73,8 @@ impl TrtInfer {
     fn refuse_what_has_no_effect(&self, backend: &dyn Backend) -> Result<()> {
         let settings = self.settings.lock().unwrap().clone();
         let (names, owners) = settings.without_effect(backend);
-        if let Some((name, value, default)) = settings.insists(&names) {
-            return Err(messages::not_heeded(name, value, default, &owners, backend));
+        if let Some(option) = settings.insists(&names) {
+            return Err(messages::not_heeded(option, &owners, backend));
         }
         if !names.is_empty() {
             self.obj().post_warning(&messages::without_effect(&names, &owners, backend));
@@ -82,7 +82,7 @@ impl TrtInfer {
         Ok(())
     }
 
-    /// Where nobody has a CUDA context yet, that of a shared model will do for this pipeline too.
+    /// Where the pipeline has no CUDA context yet, that of a shared model will do for this pipeline too.
     fn share_context(&self, model: &SharedModel, settings: &Settings) {
         if let Some(context) = &model.plan.cuda {
             self.cuda.offer(context, settings.cuda_device_id);

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::backends::Backend;
+use crate::backends::options::OptionSpec;
 use crate::core::error::{Error, ErrorKind};
 use crate::core::tensor::TensorDesc;
 
@@ -12,20 +13,29 @@ pub fn no_model() -> Error {
         .remedy("Set model-file to an ONNX file or a TensorRT engine of a detector")
 }
 
-/// A property that must have an effect has none with this backend.
-pub fn not_heeded(name: &str, value: &str, default: &str, owners: &[&str], backend: &dyn Backend) -> Error {
-    let owners = owners.join(" or ");
-    Error::new(ErrorKind::Settings, format!("{name}={value} needs {owners}, and the model runs on {}", backend.title()))
-        .remedy(format!("Set {name}={default}, or backend=tensorrt to see why TensorRT does not run"))
+/// An option that must have an effect has none with this backend.
+pub fn not_heeded(option: &OptionSpec, owners: &[&dyn Backend], backend: &dyn Backend) -> Error {
+    let (name, value) = (option.name, option.insists.unwrap_or_default());
+    let what = format!("{name}={value} needs {}, and the model runs on {}", titles(owners), backend.title());
+    Error::new(ErrorKind::Settings, what).remedy(format!("Set {name}={}, or {}", option.default(), to_see_why(owners)))
 }
 
 /// Properties that have no effect with this backend.
-pub fn without_effect(names: &[&str], owners: &[&str], backend: &dyn Backend) -> Error {
+pub fn without_effect(names: &[&str], owners: &[&dyn Backend], backend: &dyn Backend) -> Error {
     let one = names.len() == 1;
     let (has, they, belong) = if one { ("has", "it", "belongs") } else { ("have", "they", "belong") };
     Error::new(ErrorKind::Settings, format!("{} {has} no effect", names.join(", ")))
-        .cause(format!("the model runs on {}, and {they} {belong} to {}", backend.title(), owners.join(" or ")))
-        .remedy("Set backend=tensorrt to see why TensorRT does not run, or leave what is named here unset")
+        .cause(format!("the model runs on {}, and {they} {belong} to {}", backend.title(), titles(owners)))
+        .remedy(format!("Set {}, or leave what is named here unset", to_see_why(owners)))
+}
+
+fn titles(owners: &[&dyn Backend]) -> String {
+    owners.iter().map(|owner| owner.title()).collect::<Vec<_>>().join(" or ")
+}
+
+fn to_see_why(owners: &[&dyn Backend]) -> String {
+    let set = owners.iter().map(|owner| format!("backend={} to see why {} does not run", owner.name(), owner.title()));
+    set.collect::<Vec<_>>().join(", or ")
 }
 
 pub fn missing_tensor() -> Error {

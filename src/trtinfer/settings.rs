@@ -115,29 +115,22 @@ fn option(name: &str) -> Option<&'static OptionSpec> {
 
 impl Settings {
     /// Properties that are not as they are by default and that this backend does not heed, and the backends that do.
-    pub fn without_effect(&self, backend: &dyn Backend) -> (Vec<&'static str>, Vec<&'static str>) {
+    pub fn without_effect(&self, backend: &dyn Backend) -> (Vec<&'static str>, Vec<&'static dyn Backend>) {
         let heeds = |option: &OptionSpec| backend.options().iter().any(|own| own.name == option.name);
         let set = backends::all_options().filter(|(_, option)| self.options.has(option) && !heeds(option));
-        let (mut owners, mut names): (Vec<_>, Vec<_>) = set.map(|(owner, option)| (owner.title(), option.name)).unzip();
+        let (mut owners, mut names): (Vec<_>, Vec<_>) = set.map(|(owner, option)| (owner, option.name)).unzip();
         if backend.device() == Device::Host && self.cuda_device_id >= 0 {
             names.push("cuda-device-id");
-            owners.extend(BACKENDS.iter().filter(|other| other.device() == Device::Cuda).map(|other| other.title()));
+            owners.extend(BACKENDS.iter().filter(|other| other.device() == Device::Cuda));
         }
-        owners.sort_unstable();
-        owners.dedup();
+        owners.dedup_by_key(|owner| owner.name());
         (names, owners)
     }
 
-    /// An option that must have an effect, as it is set: its name and value, and what is to be set where it has none.
-    pub fn insists(&self, names: &[&str]) -> Option<(&'static str, &'static str, &'static str)> {
-        let words = |option: &'static OptionSpec| match (self.options.get(option), option.default()) {
-            (OptionValue::Choice(word), OptionValue::Choice(default)) => Some((option.name, word, default)),
-            _ => None,
-        };
-        let set = names.iter().filter_map(|name| option(name));
-        set.filter(|option| option.insists.is_some())
-            .filter_map(|option| words(option).filter(|(_, word, _)| option.insists == Some(word)))
-            .next()
+    /// The first of these options that must have an effect as it is set.
+    pub fn insists(&self, names: &[&str]) -> Option<&'static OptionSpec> {
+        let insists = |option: &&OptionSpec| option.insists.map(OptionValue::Choice) == Some(self.options.get(option));
+        names.iter().filter_map(|name| option(name)).find(insists)
     }
 
     /// The first property by which models of these settings are not the same, with both values.
@@ -238,15 +231,16 @@ mod tests {
         gst::init().unwrap();
         let of = |settings: &Settings, backend: &dyn Backend| {
             let (names, owners) = settings.without_effect(backend);
-            (names.join(" "), owners.join(" "))
+            (names.join(" "), owners.iter().map(|owner| owner.name()).collect::<Vec<_>>().join(" "))
         };
         assert_eq!(of(&Settings::default(), &rten::Rten), (String::new(), String::new()));
         let mut settings = with("cuda-graph", "on");
         settings.cuda_device_id = 0;
-        assert_eq!(of(&settings, &rten::Rten), ("cuda-graph cuda-device-id".into(), "TensorRT".into()));
+        assert_eq!(of(&settings, &rten::Rten), ("cuda-graph cuda-device-id".into(), "tensorrt".into()));
         assert_eq!(of(&settings, &tensorrt::TensorRt), (String::new(), String::new()));
-        assert_eq!(settings.insists(&["cuda-graph"]), Some(("cuda-graph", "on", "auto")));
-        assert_eq!(with("cuda-graph", "off").insists(&["cuda-graph"]), None);
+        let names = ["cuda-device-id", "precision", "cuda-graph"];
+        assert_eq!(settings.insists(&names).map(|option| option.name), Some("cuda-graph"));
+        assert!(with("cuda-graph", "off").insists(&names).is_none());
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub fn join(
 ) -> Result<(Arc<SharedModel>, ModelHandle, bool)> {
     let first = |model: SharedModel| {
         let model = Arc::new(model);
-        let seat = ModelHandle::take(&model.opening).expect("nobody has left it");
+        let seat = ModelHandle::take(&model.opening).expect("it is new");
         (model, seat, true)
     };
     if settings.shared_model.is_empty() {

@@ -77,7 +77,8 @@ impl OpenedModel for RtenModel {
 
     fn load(&self, request: &LoadRequest, _: &LoadContext) -> Result<Box<dyn ModelInstance>> {
         let contents = request.file.contents()?;
-        Ok(Box::new(Cpu::open(self.0.clone(), &contents, &request.spec, request.batch)?))
+        request.file.release(); // rten takes the bytes over
+        Ok(Box::new(Cpu::open(self.0.clone(), contents, &request.spec, request.batch)?))
     }
 }
 
@@ -96,7 +97,7 @@ struct Cpu {
 }
 
 impl Cpu {
-    fn open(model: Arc<ModelInfo>, file: &FileContents, spec: &InputSpec, batch: usize) -> Result<Self> {
+    fn open(model: Arc<ModelInfo>, file: Arc<FileContents>, spec: &InputSpec, batch: usize) -> Result<Self> {
         let what = format!("The CPU backend cannot load {}", model.path.display());
         let net = contained(ErrorKind::Model, &what, || Net::load(&model, file).map_err(|error| error.about(&what)))?;
         let mut cpu = Cpu {

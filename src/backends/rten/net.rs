@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::error::Error as _;
 use std::panic::resume_unwind;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 
 use rten::{LoadError, LoadErrorKind, ModelOptions, NodeId, Value, ValueOrView, ValueView};
@@ -33,16 +34,16 @@ struct LoadedSubgraph {
 }
 
 impl Net {
-    pub fn load(model: &ModelInfo, file: &FileContents) -> Result<Self> {
-        let (bytes, graph) = (file.bytes().clone(), file.graph()?);
+    pub fn load(model: &ModelInfo, file: Arc<FileContents>) -> Result<Self> {
+        let graph = file.graph()?;
         let nodes = limits::check(graph)?;
         let names = |descs: &[crate::core::tensor::TensorDesc]| descs.iter().map(|desc| desc.name.clone()).collect();
         let weights = external_weights(&model.path, graph)?;
         let parts = if model.operators.contains(cut::OPERATOR) {
-            cut::cut(bytes, graph)?
+            cut::cut(file.bytes().clone(), graph)?
         } else {
             let (inputs, outputs) = (names(&model.inputs), names(&model.outputs));
-            vec![cut::Subgraph { onnx: bytes.into(), inputs, outputs, suppressions: Vec::new() }]
+            vec![cut::Subgraph { onnx: file.into_vec(), inputs, outputs, suppressions: Vec::new() }]
         };
         on_a_deep_stack(nodes, || {
             let mut options = ModelOptions::with_all_ops();

@@ -73,6 +73,7 @@ impl Backend for TensorRt {
         let (info, engine) = if file.is_engine() {
             let cuda = cuda.expect("a backend on a GPU is given its context");
             let (info, engine) = load_engine(file, library, &options, cuda)?;
+            file.release(); // the engine has all of it
             (info, Some(engine))
         } else {
             (ModelInfo::of_onnx(&*file.contents()?)?, None)
