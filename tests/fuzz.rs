@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 use common::onnx::{F32, Graph, I64, int, ints};
 use common::random::Random;
 use common::{scratch, shapes};
+use gsttrt::backends::options::Options;
 use gsttrt::backends::tensorrt::header::Header;
-use gsttrt::backends::{self, Backend};
+use gsttrt::backends::{BackendPreference, LoadContext, LoadRequest};
+use gsttrt::core::device::Device;
 use gsttrt::core::dlpack::{self, DlDataType, DlDevice, DlTensor, Managed};
 use gsttrt::core::error::Result;
 use gsttrt::core::memory::Pool;
@@ -95,7 +97,7 @@ fn metadata_of_models() {
         graph.save(&file);
         if let Ok(model) = ModelInfo::read(&file) {
             model.hints((8, 8));
-            let _ = model.input_spec(None, 1, Backend::Cpu.place());
+            let _ = model.input_spec(None, 1, Device::Host);
         } else {
             assert!(ModelInfo::read(&file).unwrap_err().message().len() < 10_000);
         }
@@ -262,10 +264,10 @@ fn hostile(random: &mut Random) -> Vec<u8> {
 }
 
 fn run_once(file: &Path) -> Result<Vec<Tensor>> {
-    let model = ModelInfo::read(file)?;
-    let spec = model.input_spec(None, 1, Backend::Cpu.place())?;
-    let mut backend = backends::open_on_cpu(model.into(), &spec, 1)?;
-    let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok(()))?;
+    let cpu = BackendPreference::Named("cpu");
+    let request = LoadRequest::new(file, cpu, None, 1, Options::default(), || unreachable!("it is no GPU"))?;
+    let mut backend = request.load(&LoadContext::silent())?;
+    let picture = Tensor::fill(&Pool::default(), request.spec.desc, |_| Ok(()))?;
     backend.run(&[Arc::new(Tensors::new(vec![picture], None, None))])?.remove(0).into_ready()
 }
 

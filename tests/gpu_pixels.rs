@@ -9,6 +9,7 @@ use std::sync::Arc;
 use common::gpu;
 use common::random::Random;
 use gsttrt::core::cuda::driver::{Context, Stream};
+use gsttrt::core::device::Device;
 use gsttrt::core::error::ErrorKind;
 use gsttrt::core::memory::{DeviceBlock, DevicePool};
 use gsttrt::core::tensor::{DType, TensorDesc};
@@ -67,7 +68,7 @@ impl Choose for Random {
 fn spec(dtype: DType, order: TensorLayout, width: usize, height: usize, recipe: InputTransform) -> InputSpec {
     let (c, h, w) = (recipe.colors.channels() as i64, height as i64, width as i64);
     let dims = if order == TensorLayout::Nchw { [1, c, h, w] } else { [1, h, w, c] };
-    InputSpec { place: "cuda".into(), desc: TensorDesc::new("images", dtype, &dims), order, recipe }
+    InputSpec { device: Device::Cuda, desc: TensorDesc::new("images", dtype, &dims), order, recipe }
 }
 
 /// A frame of noise in one piece of memory: planes behind one another, with poison between rows and planes.

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use common::onnx::{BF16, BOOL, F16, F32, F64, Graph, I32, I64, STRING, int, ints};
 use common::{launch, scratch, shapes};
-use gsttrt::backends::{self, Backend};
+use gsttrt::backends::options::Options;
+use gsttrt::backends::{BackendPreference, LoadContext, LoadRequest};
 use gsttrt::core::memory::Pool;
 use gsttrt::core::tensor::{Tensor, Tensors};
 use gsttrt::model::ModelInfo;
@@ -148,13 +149,13 @@ fn damaged_models_run_or_are_refused() {
 }
 
 fn run_once(file: &Path) -> gsttrt::core::error::Result<Vec<Tensor>> {
-    let model = ModelInfo::read(file)?;
-    let spec = model.input_spec(None, 1, Backend::Cpu.place())?;
-    if spec.desc.bytes().is_none_or(|bytes| bytes > 1 << 24) {
+    let cpu = BackendPreference::Named("cpu");
+    let request = LoadRequest::new(file, cpu, None, 1, Options::default(), || unreachable!("it is no GPU"))?;
+    if request.spec.desc.bytes().is_none_or(|bytes| bytes > 1 << 24) {
         return Ok(Vec::new()); // allowed, and not worth the memory here
     }
-    let mut backend = backends::open_on_cpu(model.into(), &spec, 1)?;
-    let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok(()))?;
+    let mut backend = request.load(&LoadContext::silent())?;
+    let picture = Tensor::fill(&Pool::default(), request.spec.desc, |_| Ok(()))?;
     backend.run(&[Arc::new(Tensors::new(vec![picture], None, None))])?.remove(0).into_ready()
 }
 

@@ -22,7 +22,7 @@ use gsttrt::session::{Detector, DeviceFrame, Object, PostprocessOptions, Session
 use half::f16;
 
 fn on_cpu() -> SessionOptions {
-    SessionOptions { backend: BackendPreference::Cpu, ..SessionOptions::default() }
+    SessionOptions { backend: BackendPreference::Named("cpu"), ..SessionOptions::default() }
 }
 
 fn open(model: &str) -> Session {
@@ -283,7 +283,7 @@ fn auto_says_why_it_runs_on_the_cpu() {
     let model = echo(&scratch("session-auto"), F32);
     let session = Session::open(&model, &SessionOptions::default()).unwrap();
     assert!(session.backend() == "cpu" && session.reason().unwrap().contains("driver"), "{:?}", session.reason());
-    let options = SessionOptions { backend: BackendPreference::TensorRt, ..SessionOptions::default() };
+    let options = SessionOptions { backend: BackendPreference::Named("tensorrt"), ..SessionOptions::default() };
     assert_eq!(Session::open(&model, &options).unwrap_err().kind(), ErrorKind::Library);
 }
 

@@ -10,6 +10,7 @@ use super::settings::{Overrides, Settings};
 use super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};
 use crate::core::counters::{Span, Stats};
 use crate::core::cuda::driver::Context;
+use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::Pool;
 use crate::core::tensor::{Tensor, Tensors};
@@ -72,17 +73,17 @@ impl TrtPreprocess {
     fn tensor(&self, caps: &gst::Caps) -> Option<String> {
         let peer = self.obj().static_pad("src")?.peer_query_caps(Some(caps));
         let wanted = peer.iter().find_map(|structure| structure.get::<String>(video::TENSOR_FIELD).ok());
-        wanted.or_else(|| Some(self.overrides().unwrap_or_default().apply(None, place_of(caps)).ok()?.to_string()))
+        wanted.or_else(|| Some(self.overrides().unwrap_or_default().apply(None, device_of(caps)).ok()?.to_string()))
     }
 
     fn configure(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<State> {
         let format = Format::from_caps(incaps)?;
         let wanted = video::tensor_of(outcaps)?;
-        let spec = self.overrides().unwrap_or_default().apply(wanted.as_ref(), place_of(incaps))?;
+        let spec = self.overrides().unwrap_or_default().apply(wanted.as_ref(), device_of(incaps))?;
         // Refuses what cannot be made, wherever that is.
         let (width, height) = (format.info.width() as usize, format.info.height() as usize);
         let preprocess = HostPreprocessor::new(format.pixels, width, height, format.color, &spec)?;
-        let maker = match (spec.place == CUDA, video::is_cuda(incaps)) {
+        let maker = match (spec.device == Device::Cuda, video::is_cuda(incaps)) {
             (true, _) => Preprocessor::Gpu(None),
             (false, true) => return Err(cuda_for_the_cpu()),
             (false, false) => Preprocessor::Cpu { preprocess: Box::new(preprocess), pool: Pool::default() },
@@ -173,13 +174,9 @@ impl TrtPreprocess {
     }
 }
 
-/// [`InputSpec::place`] of tensors in GPU memory, and on the host.
-const CUDA: &str = "cuda";
-const CPU: &str = "cpu";
-
 /// Where tensors of such frames are made if nobody asks for them elsewhere.
-fn place_of(caps: &gst::CapsRef) -> &'static str {
-    if video::is_cuda(caps) { CUDA } else { CPU }
+fn device_of(caps: &gst::CapsRef) -> Device {
+    if video::is_cuda(caps) { Device::Cuda } else { Device::Host }
 }
 
 fn cuda_for_the_cpu() -> Error {

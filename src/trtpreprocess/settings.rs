@@ -1,6 +1,7 @@
 //! What the user says instead of the model: each property of trtpreprocess, unset by default.
 
 use super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};
+use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, TensorDesc};
 use crate::image::geometry::ResizeMode;
@@ -87,12 +88,12 @@ impl Settings {
 
 impl Overrides {
     /// The tensor to make: what trtinfer wants where there is one, changed by what the user says. Without trtinfer it is made
-    /// in the memory that `place` names.
-    pub fn apply(&self, wanted: Option<&InputSpec>, place: &str) -> Result<InputSpec> {
+    /// on that device.
+    pub fn apply(&self, wanted: Option<&InputSpec>, device: Device) -> Result<InputSpec> {
         let mut spec = match (wanted, self.size) {
             (Some(wanted), _) => wanted.clone(),
             (None, Some(_)) => InputSpec {
-                place: place.into(),
+                device,
                 desc: TensorDesc::new("images", DType::F32, &[1, 3, 0, 0]),
                 order: TensorLayout::Nchw,
                 recipe: InputTransform::default(),
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn each_override_shows() {
         let wanted: InputSpec = "cpu f32 1x3x32x64 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
-        assert_eq!(Settings::default().read().unwrap().apply(Some(&wanted), "cpu").unwrap(), wanted);
+        assert_eq!(Settings::default().read().unwrap().apply(Some(&wanted), Device::Host).unwrap(), wanted);
         let all = Settings {
             resize: Resize::Stretch,
             pad_value: 0,
@@ -160,7 +161,7 @@ mod tests {
             cuda_device_id: -1,
             measure: false,
         };
-        let spec = all.read().unwrap().apply(Some(&wanted), "cpu").unwrap();
+        let spec = all.read().unwrap().apply(Some(&wanted), Device::Host).unwrap();
         assert_eq!(
             spec.to_string(),
             "cpu f16 1x96x128x3 nhwc bgr stretch:0 scale:1 chroma:sited mean:1/2/3 std:2/2/2 images"
@@ -170,10 +171,10 @@ mod tests {
     #[test]
     fn without_trtinfer_a_size_is_enough() {
         let settings = Settings { size: "64x32".into(), ..Settings::default() };
-        let spec = settings.read().unwrap().apply(None, "cpu").unwrap();
+        let spec = settings.read().unwrap().apply(None, Device::Host).unwrap();
         assert_eq!(spec.desc.to_string(), "images f32 1x3x32x64");
         assert_eq!(spec.recipe.fit, ResizeMode::Letterbox);
-        let error = Settings::default().read().unwrap().apply(None, "cpu").unwrap_err();
+        let error = Settings::default().read().unwrap().apply(None, Device::Host).unwrap_err();
         assert!(error.message().contains("trtinfer"), "{error}");
     }
 

@@ -139,7 +139,7 @@ fn write_numbers(line: &mut impl Write, numbers: &[u64]) -> Result<()> {
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [model] = &arguments[..] else { return Err("Usage: streaming MODEL".into()) };
-    let options = SessionOptions { backend: BackendPreference::Cpu, ..SessionOptions::default() };
+    let options = SessionOptions { backend: BackendPreference::Named("cpu"), ..SessionOptions::default() };
     let mut session = Session::open(model, &options)?;
     let desc = session.input().clone();
     if desc.dtype != DType::F32 || desc.dims.len() != 4 || desc.dims[..2] != [1, 3] {

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-use gsttrt::backends::{self, Backend, ModelInstance};
+use gsttrt::backends::options::Options;
+use gsttrt::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance};
 use gsttrt::core::memory::Pool;
 use gsttrt::core::tensor::{Tensor, Tensors};
-use gsttrt::model::ModelInfo;
 
 const ROUNDS: usize = 5;
 const RUNS: u32 = 60;
@@ -155,10 +155,10 @@ fn main() {
     let video = arguments.first().cloned().unwrap_or_else(|| sample("data/sample.mp4"));
     let model = arguments.get(1).cloned().unwrap_or_else(|| sample("models/shapes.onnx"));
 
-    let description = Arc::new(ModelInfo::read(Path::new(&model)).unwrap());
-    let spec = description.input_spec(None, 1, Backend::Cpu.place()).unwrap();
-    let mut backend = backends::open_on_cpu(description, &spec, 1).unwrap();
-    let tensor = Tensor::fill(&Pool::default(), spec.desc.clone(), |bytes| {
+    let (path, cpu) = (Path::new(&model), BackendPreference::Named("cpu"));
+    let request = LoadRequest::new(path, cpu, None, 1, Options::default(), || unreachable!("it is no GPU")).unwrap();
+    let mut backend = request.load(&LoadContext::silent()).unwrap();
+    let tensor = Tensor::fill(&Pool::default(), request.spec.desc.clone(), |bytes| {
         bytes.fill(0);
         Ok(())
     });

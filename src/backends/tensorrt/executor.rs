@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::graph_cache::GraphCache;
 use super::{GraphMode, with_rows};
-use crate::backends::tensorrt::engine::{self, Engine, TensorBinding};
+use crate::backends::tensorrt::engine::{Engine, ExecutionContext, TensorBinding};
 use crate::backends::tensorrt::interfaces;
 use crate::backends::{LoadContext, LoadRequest, ModelInstance, check_rows};
 use crate::core::cuda::driver::{Context, Fence, Stream};
@@ -27,7 +27,7 @@ pub struct TrtExecutor {
     recorded: Option<GraphCache>,
     /// Why a run could not be recorded, until somebody is told.
     refused: Option<Error>,
-    context: engine::Context,
+    context: ExecutionContext,
     pool: DevicePool,
     /// The tensors of a run, in the order of the pictures and the outputs.
     addresses: Vec<u64>,
@@ -52,14 +52,14 @@ impl TrtExecutor {
         plan: &LoadRequest,
         engine: &Arc<Engine>,
         cuda: &Context,
+        graphs: GraphMode,
         loading: &LoadContext,
         what: &str,
     ) -> Result<Self> {
-        let options = &plan.options;
         let mut backend = TrtExecutor::prepare(plan.model(), &plan.spec, plan.batch, engine.clone(), cuda)
             .map_err(|error| error.about(what))?;
-        match backend.try_recording(options.graphs, loading) {
-            Err(error) if options.graphs == GraphMode::On => {
+        match backend.try_recording(graphs, loading) {
+            Err(error) if graphs == GraphMode::On => {
                 Err(error.about(what).remedy("Set cuda-graph=auto, which then runs it without"))
             }
             // It runs all the same, only less fast.

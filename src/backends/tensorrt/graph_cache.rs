@@ -9,7 +9,7 @@
 //! by one are a hundred. Where any of several contexts may get a picture, all do, for each would have to record each place while
 //! frames wait.
 
-use crate::backends::tensorrt::engine::Context;
+use crate::backends::tensorrt::engine::ExecutionContext;
 use crate::backends::tensorrt::interfaces;
 use crate::core::cuda::driver::Stream;
 use crate::core::cuda::graph::Graph;
@@ -134,7 +134,7 @@ impl GraphCache {
     ///
     /// # Safety
     /// As for [`Context::record`].
-    pub unsafe fn record(&mut self, addresses: &[u64], context: &mut Context, stream: &Stream) -> Result<()> {
+    pub unsafe fn record(&mut self, addresses: &[u64], context: &mut ExecutionContext, stream: &Stream) -> Result<()> {
         let Some(run) = self.runs.iter_mut().find(|run| run.addresses == addresses) else { return Ok(()) };
         // SAFETY: as the caller says.
         run.graph = Some(unsafe { context.record(stream) }?);

@@ -19,7 +19,7 @@ pub use device::{BatchPool, DeviceBlock, DevicePool};
 pub use host::HostBlock;
 pub use pool::{Limits, Pool, PoolStats, PooledBuffer};
 pub use raw::Mapped;
-use raw::{Device, Host, Unified};
+use raw::{DeviceMemory, Host, Unified};
 
 /// What kind of memory a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,7 +93,7 @@ enum Memory {
     Host(Host),
     Pinned(Mapped),
     Mapped(Mapped),
-    Device(Device),
+    Device(DeviceMemory),
     Unified(Unified),
 }
 
@@ -118,7 +118,7 @@ impl Buffer {
     /// # Errors
     /// `Run`, where the GPU has no memory left.
     pub fn device(context: &Context, bytes: usize) -> Result<Self> {
-        Ok(Buffer { memory: Memory::Device(Device::new(context, bytes)?), bytes })
+        Ok(Buffer { memory: Memory::Device(DeviceMemory::new(context, bytes)?), bytes })
     }
 
     /// # Errors

@@ -34,18 +34,18 @@ impl Host {
 }
 
 /// Memory of a GPU.
-pub(super) struct Device {
+pub(super) struct DeviceMemory {
     context: Context,
     address: u64,
 }
 
-impl Device {
+impl DeviceMemory {
     pub fn new(context: &Context, bytes: usize) -> Result<Self> {
         let _entered = context.enter()?;
         // SAFETY: freed in drop, once.
         let address = unsafe { result::malloc_sync(bytes.max(1)) };
         let address = address.or_fail(&format!("Cannot allocate {} MiB of GPU memory", bytes.div_ceil(1 << 20)))?;
-        Ok(Device { context: context.clone(), address })
+        Ok(DeviceMemory { context: context.clone(), address })
     }
 
     pub fn context(&self) -> &Context {
@@ -69,7 +69,7 @@ impl Device {
     }
 
     /// Copies from a GPU, this one or another; the caller has checked that both have as many.
-    pub fn copy(&mut self, from: &Device, bytes: usize) -> Result<()> {
+    pub fn copy(&mut self, from: &DeviceMemory, bytes: usize) -> Result<()> {
         let _entered = self.context.enter()?;
         let (to_context, from_context) = (self.context.raw().cast(), from.context.raw().cast());
         // SAFETY: both are allocated, with that many bytes. The null stream is the one that copies.
@@ -85,7 +85,7 @@ impl Device {
     }
 }
 
-impl Drop for Device {
+impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if let Ok(_entered) = self.context.enter() {
             // SAFETY: allocated in new, and idle.

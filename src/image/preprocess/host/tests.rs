@@ -68,7 +68,12 @@ impl Picture {
 fn spec(dtype: DType, order: TensorLayout, width: usize, height: usize, recipe: InputTransform) -> InputSpec {
     let (c, h, w) = (recipe.colors.channels() as i64, height as i64, width as i64);
     let dims = if order == TensorLayout::Nchw { [1, c, h, w] } else { [1, h, w, c] };
-    InputSpec { place: "cpu".into(), desc: TensorDesc::new("images", dtype, &dims), order, recipe }
+    InputSpec {
+        device: crate::core::device::Device::Host,
+        desc: TensorDesc::new("images", dtype, &dims),
+        order,
+        recipe,
+    }
 }
 
 /// Samples 0..255 as they are.
