@@ -21,6 +21,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Dims, Tensor};
 use crate::gst::batch_pool;
 use crate::gst::cuda::CudaContextSlot;
+use crate::gst::element::{VideoFilter, video_filter};
 use crate::gst::meta::gst_tensor::PublishedOutputs;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::report::{Report, error_message, may_set};
@@ -354,6 +355,26 @@ impl TrtInfer {
         TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, letterbox, recipe, model, original }));
         Ok(())
     }
+
+    fn prepare_state(&self, transition: gst::StateChange) {
+        match transition {
+            gst::StateChange::NullToReady => {
+                // Decoders ask for a context now.
+                let settings = self.settings.lock().unwrap().clone();
+                if let Some(model) = sharing::find(&settings) {
+                    self.share_context(&model, &settings);
+                }
+            }
+            gst::StateChange::PausedToReady => {
+                // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the model.
+                // Locked, lest another takes its place meanwhile.
+                if let Some(session) = &*self.session.lock().unwrap() {
+                    session.seat.leave();
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Whether batches only ever come to one frame.
@@ -396,13 +417,6 @@ impl Session {
             .field("metadata", metadata)
             .build()
     }
-}
-
-#[glib::object_subclass]
-impl ObjectSubclass for TrtInfer {
-    const NAME: &'static str = "GstTrtInfer";
-    type Type = super::TrtInfer;
-    type ParentType = gst_base::BaseTransform;
 }
 
 impl ObjectImpl for TrtInfer {
@@ -459,54 +473,12 @@ impl ObjectImpl for TrtInfer {
     }
 }
 
-impl GstObjectImpl for TrtInfer {}
-
-impl ElementImpl for TrtInfer {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: inference (TensorRT or CPU)",
-                "Filter/Analyzer/Video",
-                "Runs a model on the tensor of each frame",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
-        &TEMPLATES
-    }
-
-    fn set_context(&self, context: &gst::Context) {
-        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
-        self.parent_set_context(context);
-    }
-
-    fn change_state(
-        &self,
-        transition: gst::StateChange,
-    ) -> std::result::Result<gst::StateChangeSuccess, gst::StateChangeError> {
-        match transition {
-            gst::StateChange::NullToReady => {
-                // Decoders ask for a context now.
-                let settings = self.settings.lock().unwrap().clone();
-                if let Some(model) = sharing::find(&settings) {
-                    self.share_context(&model, &settings);
-                }
-            }
-            gst::StateChange::PausedToReady => {
-                // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the model.
-                // Locked, lest another takes its place meanwhile.
-                if let Some(session) = &*self.session.lock().unwrap() {
-                    session.seat.leave();
-                }
-            }
-            _ => {}
-        }
-        self.parent_change_state(transition)
-    }
+video_filter! {
+    TrtInfer: "GstTrtInfer",
+    name: "Object detection: inference (TensorRT or CPU)",
+    classification: "Filter/Analyzer/Video",
+    description: "Runs a model on the tensor of each frame",
+    before_state_change: prepare_state,
 }
 
 impl BaseTransformImpl for TrtInfer {
@@ -571,9 +543,7 @@ impl BaseTransformImpl for TrtInfer {
         if let Some(answered) = batch_pool::answer(query, slots) {
             return answered;
         }
-        let device = self.settings.lock().unwrap().cuda_device_id;
-        let answered = self.cuda.answer(&*self.obj(), device, direction, query)
-            || BaseTransformImplExt::parent_query(self, direction, query);
+        let answered = self.answer(direction, query);
         if let gst::QueryViewMut::Latency(latency) = query.view_mut()
             && answered
             && session.is_some_and(|session| session.model.plan.batch > 1)

@@ -17,13 +17,14 @@ use crate::core::error::{Error, ErrorKind};
 use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
+use crate::gst::element::{VideoFilter, video_filter};
 use crate::gst::meta::detection;
 use crate::gst::meta::picture::Way;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
 use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
-use crate::gst::video::{self, Format};
+use crate::gst::video;
 use crate::heads::{self, HeadFormat};
 use crate::image::geometry::Letterbox;
 use crate::image::overlay::Style;
@@ -262,6 +263,16 @@ impl TrtNms {
         self.obj().post_error(&error);
         gst::FlowError::Error
     }
+
+    fn prepare_state(&self, transition: gst::StateChange) {
+        // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for a batch.
+        if transition == gst::StateChange::PausedToReady
+            && let Awaited::Outputs(payload) = std::mem::replace(&mut *self.awaited.lock().unwrap(), Awaited::Stop)
+            && let Payload::Output { outputs, .. } = &*payload
+        {
+            outputs.give_up();
+        }
+    }
 }
 
 /// What a frame is a copy of, in its place, where that makes a copy of the picture needless.
@@ -283,13 +294,6 @@ fn not_inferred() -> Error {
     Error::new(ErrorKind::WrongType, "trtnms got a frame that no model has seen")
         .cause("trtinfer is missing before trtnms in the launch line")
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …")
-}
-
-#[glib::object_subclass]
-impl ObjectSubclass for TrtNms {
-    const NAME: &'static str = "GstTrtNms";
-    type Type = super::TrtNms;
-    type ParentType = gst_base::BaseTransform;
 }
 
 impl ObjectImpl for TrtNms {
@@ -452,41 +456,12 @@ impl ObjectImpl for TrtNms {
     }
 }
 
-impl GstObjectImpl for TrtNms {}
-
-impl ElementImpl for TrtNms {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: decoder, NMS and overlay (CUDA or CPU)",
-                "Tensordecoder/Video",
-                "Turns the outputs of a model into objects: decodes, suppresses, attaches, draws and posts them",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
-        &TEMPLATES
-    }
-
-    fn set_context(&self, context: &gst::Context) {
-        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
-        self.parent_set_context(context);
-    }
-
-    fn change_state(&self, transition: gst::StateChange) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
-        // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for a batch.
-        if transition == gst::StateChange::PausedToReady
-            && let Awaited::Outputs(payload) = std::mem::replace(&mut *self.awaited.lock().unwrap(), Awaited::Stop)
-            && let Payload::Output { outputs, .. } = &*payload
-        {
-            outputs.give_up();
-        }
-        self.parent_change_state(transition)
-    }
+video_filter! {
+    TrtNms: "GstTrtNms",
+    name: "Object detection: decoder, NMS and overlay (CUDA or CPU)",
+    classification: "Tensordecoder/Video",
+    description: "Turns the outputs of a model into objects: decodes, suppresses, attaches, draws and posts them",
+    before_state_change: prepare_state,
 }
 
 impl BaseTransformImpl for TrtNms {
@@ -507,9 +482,7 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
-        let device = self.settings.lock().unwrap().cuda_device_id;
-        self.cuda.answer(&*self.obj(), device, direction, query)
-            || BaseTransformImplExt::parent_query(self, direction, query)
+        self.answer(direction, query)
     }
 
     fn transform_caps(
@@ -533,10 +506,7 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
-        let format = Format::from_caps(incaps).map_err(|error| {
-            self.obj().post_error(&error);
-            gst::loggable_error!(CAT, "{error}")
-        })?;
+        let format = self.format(*CAT, incaps)?;
         let mut state = self.state.lock().unwrap();
         let (postprocessor, frames) = state.take().map_or((None, 0), |old| (old.postprocessor, old.frames));
         let (names, renderer) = (detection::LabelQuarks::default(), OverlayRenderer::new(format));

@@ -11,11 +11,12 @@ use crate::core::counters::{Span, Stats};
 use crate::core::error::Result;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
+use crate::gst::element::{VideoFilter, video_filter};
 use crate::gst::meta::read::annotations;
 use crate::gst::overlay::{OverlayRenderer, context_of};
 use crate::gst::report::{Report, may_set};
 use crate::gst::stats;
-use crate::gst::video::{self, Format};
+use crate::gst::video;
 use crate::image::overlay::{Annotation, Style};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
@@ -67,13 +68,6 @@ impl TrtOverlay {
         }
         renderer.annotate(frame, annotations, &settings.style)
     }
-}
-
-#[glib::object_subclass]
-impl ObjectSubclass for TrtOverlay {
-    const NAME: &'static str = "GstTrtOverlay";
-    type Type = super::TrtOverlay;
-    type ParentType = gst_base::BaseTransform;
 }
 
 impl ObjectImpl for TrtOverlay {
@@ -135,30 +129,11 @@ impl ObjectImpl for TrtOverlay {
     }
 }
 
-impl GstObjectImpl for TrtOverlay {}
-
-impl ElementImpl for TrtOverlay {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: overlay (CUDA or CPU)",
-                "Filter/Effect/Video",
-                "Draws the objects that metas tell of: boxes, classes, scores and tracks",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
-        &TEMPLATES
-    }
-
-    fn set_context(&self, context: &gst::Context) {
-        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
-        self.parent_set_context(context);
-    }
+video_filter! {
+    TrtOverlay: "GstTrtOverlay",
+    name: "Object detection: overlay (CUDA or CPU)",
+    classification: "Filter/Effect/Video",
+    description: "Draws the objects that metas tell of: boxes, classes, scores and tracks",
 }
 
 impl BaseTransformImpl for TrtOverlay {
@@ -178,9 +153,7 @@ impl BaseTransformImpl for TrtOverlay {
     }
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
-        let device = self.settings.lock().unwrap().cuda_device_id;
-        self.cuda.answer(&*self.obj(), device, direction, query)
-            || BaseTransformImplExt::parent_query(self, direction, query)
+        self.answer(direction, query)
     }
 
     fn transform_caps(
@@ -193,10 +166,7 @@ impl BaseTransformImpl for TrtOverlay {
     }
 
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
-        let format = Format::from_caps(incaps).map_err(|error| {
-            self.obj().post_error(&error);
-            gst::loggable_error!(CAT, "{error}")
-        })?;
+        let format = self.format(*CAT, incaps)?;
         let mut state = self.state.lock().unwrap();
         let has_warned = state.as_ref().is_some_and(|state| state.has_warned);
         *state = Some(State { renderer: OverlayRenderer::new(format), has_warned });

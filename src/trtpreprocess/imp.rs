@@ -16,6 +16,7 @@ use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::batch_pool;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
+use crate::gst::element::{VideoFilter, video_filter};
 use crate::gst::held_frame::HeldFrames;
 use crate::gst::meta::picture;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
@@ -188,13 +189,6 @@ fn cuda_for_the_cpu() -> Error {
         .remedy("Put cudadownload before trtpreprocess, or let the model run on the GPU with backend=tensorrt")
 }
 
-#[glib::object_subclass]
-impl ObjectSubclass for TrtPreprocess {
-    const NAME: &'static str = "GstTrtPreprocess";
-    type Type = super::TrtPreprocess;
-    type ParentType = gst_base::BaseTransform;
-}
-
 impl ObjectImpl for TrtPreprocess {
     fn properties() -> &'static [glib::ParamSpec] {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
@@ -320,30 +314,11 @@ impl ObjectImpl for TrtPreprocess {
     }
 }
 
-impl GstObjectImpl for TrtPreprocess {}
-
-impl ElementImpl for TrtPreprocess {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: preprocessing (CUDA or CPU)",
-                "Filter/Converter/Video",
-                "Turns each frame into the input tensor of a model",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
-        &TEMPLATES
-    }
-
-    fn set_context(&self, context: &gst::Context) {
-        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
-        self.parent_set_context(context);
-    }
+video_filter! {
+    TrtPreprocess: "GstTrtPreprocess",
+    name: "Object detection: preprocessing (CUDA or CPU)",
+    classification: "Filter/Converter/Video",
+    description: "Turns each frame into the input tensor of a model",
 }
 
 impl BaseTransformImpl for TrtPreprocess {
@@ -372,10 +347,6 @@ impl BaseTransformImpl for TrtPreprocess {
     }
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
-        let device = self.settings.lock().unwrap().cuda_device_id;
-        if self.cuda.answer(&*self.obj(), device, direction, query) {
-            return true;
-        }
         if direction == gst::PadDirection::Sink {
             match query.view() {
                 gst::QueryView::Caps(query) => query.filter().into_iter().for_each(|caps| self.explain_refusal(caps)),
@@ -383,7 +354,7 @@ impl BaseTransformImpl for TrtPreprocess {
                 _ => {}
             }
         }
-        BaseTransformImplExt::parent_query(self, direction, query)
+        self.answer(direction, query)
     }
 
     /// Tells trtnms where its points are in the picture here.
