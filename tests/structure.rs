@@ -20,24 +20,20 @@ const FLOORS: [&[&str]; 9] = [
 ];
 
 /// Names that still stand for several types, to be told apart.
-const SHARED_NAMES: [&str; 20] = [
+const SHARED_NAMES: [&str; 16] = [
     "Attribute",
     "Context",
     "Frame",
     "GraphProto",
-    "Grid",
     "Header",
     "ModelProto",
     "NodeProto",
     "Object",
     "Options",
-    "Overlay",
     "Part",
     "Precision",
     "Preprocessor",
     "Session",
-    "Settings",
-    "State",
     "Tensor",
     "TensorProto",
     "Timing",

@@ -40,7 +40,7 @@ const AUTO: &str = "auto";
 
 /// What the user typed.
 #[derive(Clone)]
-struct Settings {
+struct NmsSettings {
     /// The name of a head; `None` where that is to be recognised. Looked up when the element starts.
     layout: Option<String>,
     options: PostprocessOptions,
@@ -55,9 +55,9 @@ struct Settings {
     measure: bool,
 }
 
-impl Default for Settings {
+impl Default for NmsSettings {
     fn default() -> Self {
-        Settings {
+        NmsSettings {
             layout: None,
             options: PostprocessOptions::default(),
             draw: true,
@@ -71,7 +71,7 @@ impl Default for Settings {
 }
 
 /// What set_caps() and the first frame made.
-struct State {
+struct NmsState {
     postprocessor: Option<Postprocessor>,
     /// Of the postprocessor's labels.
     names: detection::LabelQuarks,
@@ -86,8 +86,8 @@ struct State {
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
 #[derive(Default)]
 pub struct TrtNms {
-    settings: Mutex<Settings>,
-    state: Mutex<Option<State>>,
+    settings: Mutex<NmsSettings>,
+    state: Mutex<Option<NmsState>>,
     cuda: CudaContextSlot,
     stats: Stats,
     awaited: Mutex<Awaited>,
@@ -124,8 +124,8 @@ impl TrtNms {
     /// they predict from, so this is usual and must not allocate. What trtinfer let pass shows the last objects, or goes on as it is.
     fn process(
         &self,
-        state: &mut State,
-        settings: Settings,
+        state: &mut NmsState,
+        settings: NmsSettings,
         mut frame: gst::Buffer,
     ) -> Result<gst::Buffer, Interrupted> {
         if settings.draw
@@ -141,7 +141,7 @@ impl TrtNms {
         let painted = self.find(state, &settings, &payload, &frame)?;
         let is_held = painted.is_none();
         let has_objects = !is_held || settings.hold_detections && state.can_hold;
-        let State { postprocessor, names, renderer, .. } = state;
+        let NmsState { postprocessor, names, renderer, .. } = state;
         let Some(postprocessor) = postprocessor.as_ref().filter(|_| has_objects) else {
             TensorMeta::take(frame.make_mut());
             return Ok(frame);
@@ -175,8 +175,8 @@ impl TrtNms {
     /// the frame pass.
     fn find(
         &self,
-        state: &mut State,
-        settings: &Settings,
+        state: &mut NmsState,
+        settings: &NmsSettings,
         payload: &Arc<Payload>,
         frame: &gst::Buffer,
     ) -> Result<Option<Painted>, Interrupted> {
@@ -193,7 +193,7 @@ impl TrtNms {
         if let Some(memory) = tensors.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         }
-        let State { postprocessor, names, renderer, .. } = state;
+        let NmsState { postprocessor, names, renderer, .. } = state;
         let options = settings.options.clone();
         let postprocessor = match postprocessor {
             Some(postprocessor) if postprocessor.matches(model, tensors, &letterbox) => {
@@ -253,7 +253,7 @@ impl TrtNms {
     /// Checks what can be checked without a model.
     fn prepare(&self) -> Result<(), Error> {
         let mut settings = self.settings.lock().unwrap();
-        let Settings { layout, options, .. } = &mut *settings;
+        let NmsSettings { layout, options, .. } = &mut *settings;
         options.layout = layout.as_deref().map(HeadFormat::of_name).transpose()?;
         // The labels are read again with the model, whose classes they must match.
         options.label_file.as_deref().map_or(Ok(()), |path| read_labels(path).map(drop))
@@ -299,7 +299,7 @@ fn not_inferred() -> Error {
 impl ObjectImpl for TrtNms {
     fn properties() -> &'static [glib::ParamSpec] {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = Settings::default();
+            let default = NmsSettings::default();
             vec![
                 glib::ParamSpecString::builder("layout")
                     .nick("Layout")
@@ -402,7 +402,7 @@ impl ObjectImpl for TrtNms {
         }
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
         let mut settings = self.settings.lock().unwrap();
-        let Settings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
+        let NmsSettings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
             &mut *settings;
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
         match pspec.name() {
@@ -432,7 +432,7 @@ impl ObjectImpl for TrtNms {
             let counts = [("frames", frames), ("skipped", skipped), ("objects", totals.objects)];
             return stats::structure(&totals, counts).to_value();
         }
-        let Settings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
+        let NmsSettings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
             &*self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
         match pspec.name() {
@@ -511,7 +511,7 @@ impl BaseTransformImpl for TrtNms {
         let (postprocessor, frames) = state.take().map_or((None, 0), |old| (old.postprocessor, old.frames));
         let (names, renderer) = (detection::LabelQuarks::default(), OverlayRenderer::new(format));
         let way = Way::default();
-        *state = Some(State { postprocessor, names, renderer, way, frames, can_hold: false });
+        *state = Some(NmsState { postprocessor, names, renderer, way, frames, can_hold: false });
         Ok(())
     }
 

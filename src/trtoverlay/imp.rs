@@ -25,7 +25,7 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 
 /// What the user typed.
 #[derive(Clone, Copy)]
-struct Settings {
+struct OverlaySettings {
     style: Style,
     /// -1 takes frames of any GPU.
     cuda_device_id: i32,
@@ -33,14 +33,14 @@ struct Settings {
     measure: bool,
 }
 
-impl Default for Settings {
+impl Default for OverlaySettings {
     fn default() -> Self {
-        Settings { style: Style::default(), cuda_device_id: -1, measure: false }
+        OverlaySettings { style: Style::default(), cuda_device_id: -1, measure: false }
     }
 }
 
 /// What set_caps() made.
-struct State {
+struct OverlayState {
     renderer: OverlayRenderer,
     /// Whether it was said that frames pass undrawn.
     has_warned: bool,
@@ -49,8 +49,8 @@ struct State {
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
 #[derive(Default)]
 pub struct TrtOverlay {
-    settings: Mutex<Settings>,
-    state: Mutex<Option<State>>,
+    settings: Mutex<OverlaySettings>,
+    state: Mutex<Option<OverlayState>>,
     cuda: CudaContextSlot,
     stats: Stats,
 }
@@ -61,7 +61,7 @@ impl TrtOverlay {
         renderer: &mut OverlayRenderer,
         frame: &mut gst::Buffer,
         annotations: &[Annotation],
-        settings: &Settings,
+        settings: &OverlaySettings,
     ) -> Result<()> {
         if let Some(context) = context_of(frame)? {
             self.cuda.follow(&context, settings.cuda_device_id)?;
@@ -73,7 +73,7 @@ impl TrtOverlay {
 impl ObjectImpl for TrtOverlay {
     fn properties() -> &'static [glib::ParamSpec] {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = Settings::default();
+            let default = OverlaySettings::default();
             vec![
                 glib::ParamSpecBoolean::builder("draw-labels")
                     .nick("Draw labels")
@@ -103,7 +103,7 @@ impl ObjectImpl for TrtOverlay {
             return;
         }
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
-        let Settings { style, cuda_device_id, measure } = &mut *self.settings.lock().unwrap();
+        let OverlaySettings { style, cuda_device_id, measure } = &mut *self.settings.lock().unwrap();
         match pspec.name() {
             "draw-labels" => style.labels = value.get().expect("checked by GObject"),
             "line-width" => style.line_width = value.get().expect("checked by GObject"),
@@ -118,7 +118,7 @@ impl ObjectImpl for TrtOverlay {
             let totals = self.stats.read();
             return stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value();
         }
-        let Settings { style, cuda_device_id, measure } = &*self.settings.lock().unwrap();
+        let OverlaySettings { style, cuda_device_id, measure } = &*self.settings.lock().unwrap();
         match pspec.name() {
             "draw-labels" => style.labels.to_value(),
             "line-width" => style.line_width.to_value(),
@@ -169,7 +169,7 @@ impl BaseTransformImpl for TrtOverlay {
         let format = self.format(*CAT, incaps)?;
         let mut state = self.state.lock().unwrap();
         let has_warned = state.as_ref().is_some_and(|state| state.has_warned);
-        *state = Some(State { renderer: OverlayRenderer::new(format), has_warned });
+        *state = Some(OverlayState { renderer: OverlayRenderer::new(format), has_warned });
         Ok(())
     }
 
@@ -177,7 +177,7 @@ impl BaseTransformImpl for TrtOverlay {
         let Some(mut frame) = self.take_queued_buffer() else { return Ok(GenerateOutputSuccess::NoOutput) };
         let settings = *self.settings.lock().unwrap();
         let mut state = self.state.lock().unwrap();
-        let State { renderer, has_warned } = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
+        let OverlayState { renderer, has_warned } = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
         let stage = Span::begin(settings.measure);
         let annotations = annotations(&frame, renderer.size());
         if !annotations.is_empty()

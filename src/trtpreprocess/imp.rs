@@ -6,7 +6,7 @@ use gst::subclass::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
-use super::settings::{Overrides, Settings};
+use super::settings::{Overrides, PreprocessSettings};
 use super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};
 use crate::core::counters::{Span, Stats};
 use crate::core::cuda::driver::Context;
@@ -32,7 +32,7 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 });
 
 /// What set_caps() made.
-struct State {
+struct PreprocessState {
     format: Format,
     spec: InputSpec,
     maker: Preprocessor,
@@ -51,11 +51,11 @@ enum Preprocessor {
 /// No two of these are locked at a time.
 #[derive(Default)]
 pub struct TrtPreprocess {
-    settings: Mutex<Settings>,
+    settings: Mutex<PreprocessSettings>,
     /// The settings as start() found them. Those that change later wait for the next start, so that a tensor is never half of
     /// each.
     overrides: Mutex<Option<Overrides>>,
-    state: Mutex<Option<State>>,
+    state: Mutex<Option<PreprocessState>>,
     originals: Mutex<HeldFrames>,
     cuda: CudaContextSlot,
     stats: Stats,
@@ -76,7 +76,7 @@ impl TrtPreprocess {
         wanted.or_else(|| Some(self.overrides().unwrap_or_default().apply(None, place_of(caps)).ok()?.to_string()))
     }
 
-    fn configure(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<State> {
+    fn configure(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<PreprocessState> {
         let format = Format::from_caps(incaps)?;
         let wanted = video::tensor_of(outcaps)?;
         let spec = self.overrides().unwrap_or_default().apply(wanted.as_ref(), place_of(incaps))?;
@@ -88,11 +88,11 @@ impl TrtPreprocess {
             (false, true) => return Err(cuda_for_the_cpu()),
             (false, false) => Preprocessor::Cpu { preprocess: Box::new(preprocess), pool: Pool::default() },
         };
-        Ok(State { format, spec, maker })
+        Ok(PreprocessState { format, spec, maker })
     }
 
-    fn payload(&self, state: &mut State, buffer: &mut gst::BufferRef) -> Result<Payload> {
-        let State { format, spec, maker } = state;
+    fn payload(&self, state: &mut PreprocessState, buffer: &mut gst::BufferRef) -> Result<Payload> {
+        let PreprocessState { format, spec, maker } = state;
         let (tensors, letterbox) = match maker {
             Preprocessor::Cpu { preprocess, pool } => {
                 let make = |bytes: &mut [u8]| format.read(buffer, |frame| preprocess.run(frame, bytes));
@@ -192,7 +192,7 @@ fn cuda_for_the_cpu() -> Error {
 impl ObjectImpl for TrtPreprocess {
     fn properties() -> &'static [glib::ParamSpec] {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = Settings::default();
+            let default = PreprocessSettings::default();
             vec![
                 glib::ParamSpecEnum::builder_with_default("resize", default.resize)
                     .nick("Resize")
@@ -385,7 +385,8 @@ impl BaseTransformImpl for TrtPreprocess {
         let _ = self.parent_propose_allocation(decide_query, query);
         let device = self.settings.lock().unwrap().cuda_device_id;
         self.cuda.propose(&*self.obj(), device, query);
-        let on_gpu = matches!(self.state.lock().unwrap().as_ref(), Some(State { maker: Preprocessor::Gpu(_), .. }));
+        let on_gpu =
+            matches!(self.state.lock().unwrap().as_ref(), Some(PreprocessState { maker: Preprocessor::Gpu(_), .. }));
         if on_gpu && let Ok(context) = self.cuda.ensure(&*self.obj(), device) {
             crate::gst::memory::pinned::propose(&context, query);
         }
