@@ -291,11 +291,12 @@ impl TrtInfer {
     fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Interrupted> {
         let mut running = self.running.lock().unwrap();
         // It stays on the buffer until another takes its place: the GPU may still read the frame.
-        let Some(payload) = TensorMeta::get(buffer) else {
-            return Err(missing_tensor().into());
+        let Some(payload) = TensorMeta::input(buffer) else {
+            let is_inferred = TensorMeta::outputs(buffer).is_some();
+            return Err(if is_inferred { inferred_before() } else { missing_tensor() }.into());
         };
-        let Payload::Input { tensors, letterbox, recipe, original } = &*payload else {
-            return Err(inferred_before().into());
+        let Payload::Input { tensors, origin, letterbox, recipe, original } = &*payload else {
+            unreachable!("it is an input")
         };
         let tensor = &tensors[0];
 
@@ -350,9 +351,9 @@ impl TrtInfer {
             self.obj().post_warning(&starved);
         }
 
-        let (letterbox, recipe, model) = (*letterbox, *recipe, model.plan.model().clone());
-        let original = original.clone();
-        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, letterbox, recipe, model, original }));
+        let (origin, letterbox, recipe) = (*origin, *letterbox, *recipe);
+        let (model, original) = (model.plan.model().clone(), original.clone());
+        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, origin, letterbox, recipe, model, original }));
         Ok(())
     }
 
@@ -390,6 +391,7 @@ fn missing_tensor() -> Error {
 
 fn inferred_before() -> Error {
     Error::new(ErrorKind::WrongType, "trtinfer got a frame that another trtinfer has already handled")
+        .cause("there is no trtpreprocess between the two")
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …, once each for a model")
 }
 

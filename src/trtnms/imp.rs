@@ -137,13 +137,19 @@ impl TrtNms {
         let stage = Span::begin(settings.measure);
         let number = state.frames;
         state.frames += 1;
-        let payload = TensorMeta::get(&frame).ok_or_else(missing_tensors)?;
+        let payload = TensorMeta::outputs(&frame).ok_or_else(|| match TensorMeta::input(&frame) {
+            Some(_) => not_inferred(),
+            None => missing_tensors(),
+        })?;
+        if settings.draw {
+            TensorMeta::wait_for_readers(&frame, Some(&payload));
+        }
         let painted = self.find(state, &settings, &payload, &frame)?;
         let is_held = painted.is_none();
         let has_objects = !is_held || settings.hold_detections && state.can_hold;
         let NmsState { postprocessor, names, renderer, .. } = state;
         let Some(postprocessor) = postprocessor.as_ref().filter(|_| has_objects) else {
-            TensorMeta::take(frame.make_mut());
+            TensorMeta::remove(frame.make_mut(), &payload);
             return Ok(frame);
         };
         let (instances, labels, size) = (postprocessor.instances(), &postprocessor.labels, renderer.size());
@@ -156,7 +162,7 @@ impl TrtNms {
             _ => {}
         }
         let buffer = frame.make_mut();
-        TensorMeta::take(buffer);
+        TensorMeta::remove(buffer, &payload);
         detection::attach(buffer, instances, labels, names, size, is_held);
         if settings.post_messages {
             let segment = self.obj().segment();
@@ -180,15 +186,11 @@ impl TrtNms {
         payload: &Arc<Payload>,
         frame: &gst::Buffer,
     ) -> Result<Option<Painted>, Interrupted> {
-        let (outputs, letterbox, recipe, model) = match &**payload {
-            Payload::Output { outputs, letterbox, recipe, model, .. } => (outputs, letterbox, recipe, model),
-            Payload::Skipped { .. } => {
-                self.stats.skip();
-                return Ok(None);
-            }
-            Payload::Input { .. } => return Err(not_inferred().into()),
+        let Payload::Output { outputs, origin, letterbox, recipe, model, .. } = &**payload else {
+            self.stats.skip();
+            return Ok(None);
         };
-        let letterbox = state.way.follow(self.obj().sink_pad(), state.renderer.size(), letterbox)?;
+        let letterbox = state.way.follow(self.obj().sink_pad(), state.renderer.size(), origin, letterbox)?;
         let tensors = self.outputs(payload, outputs)?;
         if let Some(memory) = tensors.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
@@ -278,7 +280,7 @@ impl TrtNms {
 /// What a frame is a copy of, in its place, where that makes a copy of the picture needless.
 fn take_back(frame: &mut gst::Buffer) -> Option<gst::Buffer> {
     let frame = frame.get_mut().filter(|frame| !is_drawable(frame))?;
-    match &*TensorMeta::get(frame)? {
+    match &*TensorMeta::outputs(frame)? {
         Payload::Output { original: Some(original), .. } => original.take_back(frame),
         _ => None,
     }

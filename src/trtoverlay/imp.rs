@@ -13,6 +13,7 @@ use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{VideoFilter, video_filter};
 use crate::gst::meta::read::annotations;
+use crate::gst::meta::tensor::TensorMeta;
 use crate::gst::overlay::{OverlayRenderer, context_of};
 use crate::gst::report::{Report, may_set};
 use crate::gst::stats;
@@ -66,6 +67,7 @@ impl TrtOverlay {
         if let Some(context) = context_of(frame)? {
             self.cuda.follow(&context, settings.cuda_device_id)?;
         }
+        TensorMeta::wait_for_readers(frame, None);
         renderer.annotate(frame, annotations, &settings.style)
     }
 }

@@ -19,7 +19,7 @@ use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{VideoFilter, video_filter};
 use crate::gst::held_frame::HeldFrames;
 use crate::gst::meta::picture;
-use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::meta::tensor::{Origin, Payload, TensorMeta};
 use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
 use crate::gst::video::{self, Format};
@@ -126,7 +126,8 @@ impl TrtPreprocess {
             }
         };
         let original = self.originals.lock().unwrap().of(buffer);
-        Ok(Payload::Input { tensors: Arc::new(tensors), letterbox, recipe: spec.recipe, original })
+        let origin = Origin { element: self.obj().as_ptr().addr(), size: format.size() };
+        Ok(Payload::Input { tensors: Arc::new(tensors), origin, letterbox, recipe: spec.recipe, original })
     }
 
     /// The context of the frame's memory, else the pipeline's.
@@ -359,7 +360,7 @@ impl BaseTransformImpl for TrtPreprocess {
 
     /// Tells trtnms where its points are in the picture here.
     fn src_event(&self, event: gst::Event) -> bool {
-        picture::answer(&event) || self.parent_src_event(event)
+        picture::answer(&event, self.obj().upcast_ref()) || self.parent_src_event(event)
     }
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {

@@ -3,8 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::color::{Sample, class_color, sample};
-use super::{Rect, Style, Target};
+use super::{Style, Target};
 use crate::image::Candidate;
+use crate::image::geometry::Rect;
 use crate::image::keypoints::Keypoints;
 
 /// A line with round ends, or a disc where both ends are one: 32 bytes, the same for the kernel.
