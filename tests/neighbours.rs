@@ -372,6 +372,34 @@ fn scalers_that_do_not_translate_pointers_are_followed() {
     }
 }
 
+/// As from 1.28 on: the tensors of an input are on what was composed.
+#[test]
+fn compositors_that_keep_tensors_are_refused() {
+    let model = model(&scratch("composed"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
+    for between in ["trtinfer model-file=M ! compositor name=c", "compositor name=c ! trtinfer model-file=M"] {
+        let source = "videotestsrc num-buffers=3 ! video/x-raw,width=64,height=64 ! trtpreprocess name=p";
+        let line = format!("{source} ! {} ! trtnms ! fakesink", between.replace('M', &model));
+        common::init();
+        let pipeline: gst::Pipeline = gst::parse::launch(&line).unwrap().downcast().unwrap();
+        let (send, receive) = channel();
+        let compositor = pipeline.by_name("c").unwrap();
+        // The tensor itself does not ask where it is; the base class takes its frames in another thread.
+        compositor.static_pad("sink_0").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+            let _ = send.send(info.buffer().unwrap().clone());
+            gst::PadProbeReturn::Ok
+        });
+        let receive = std::sync::Mutex::new(receive);
+        compositor.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+            let input: gst::Buffer = receive.lock().unwrap().recv().unwrap();
+            let composed = info.buffer_mut().unwrap().make_mut();
+            input.copy_into(composed, gst::BufferCopyFlags::META | gst::BufferCopyFlags::DEEP, ..).unwrap();
+            gst::PadProbeReturn::Ok
+        });
+        run(&pipeline)
+            .expect_error("StreamError::WrongType", &["c (compositor)", "before trtpreprocess or behind trtnms"]);
+    }
+}
+
 /// An application may carry frames from one pipeline to another, where no event finds back.
 #[test]
 fn frames_that_come_another_way_must_have_the_same_size() {

@@ -20,7 +20,7 @@ const FLOORS: [&[&str]; 9] = [
 ];
 
 /// Names that still stand for several types, to be told apart.
-const SHARED_NAMES: [&str; 8] = ["Frame", "Grid", "Object", "Overlay", "Preprocessor", "Settings", "State", "Tensor"];
+const SHARED_NAMES: [&str; 4] = ["Frame", "Object", "Preprocessor", "Tensor"];
 
 fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")

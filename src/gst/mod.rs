@@ -2,6 +2,7 @@
 
 pub mod batch_pool;
 pub mod cuda;
+pub mod element;
 pub mod held_frame;
 pub mod log;
 pub mod memory;

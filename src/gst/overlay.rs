@@ -7,7 +7,7 @@ use crate::gst::video::{Format, FramePool, GpuFrame};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::KeypointModel;
-use crate::image::overlay::kernel::Overlay as DeviceOverlay;
+use crate::image::overlay::kernel::OverlayKernel;
 use crate::image::overlay::{Annotation, Overlay, Plan, Style};
 use crate::postprocess::Instances;
 
@@ -197,12 +197,12 @@ struct GpuPainter {
     // Drop order: the stream first, which waits for the work that uses the rest.
     /// For what the host found; else the search's own stream does.
     stream: Option<Stream>,
-    overlay: DeviceOverlay,
+    overlay: OverlayKernel,
 }
 
 impl GpuPainter {
     fn new(context: &Context, format: &Format, labels: &[String], keypoints: Option<&KeypointModel>) -> Result<Self> {
-        let overlay = DeviceOverlay::new(context, format.target(), labels, keypoints)?;
+        let overlay = OverlayKernel::new(context, format.target(), labels, keypoints)?;
         Ok(GpuPainter { context: context.clone(), overlay, stream: None })
     }
 
@@ -239,7 +239,7 @@ impl GpuPainter {
     fn wait_for(
         &mut self,
         frame: &GpuFrame,
-        launch: impl FnOnce(&mut DeviceOverlay, &Stream) -> Result<()>,
+        launch: impl FnOnce(&mut OverlayKernel, &Stream) -> Result<()>,
     ) -> Result<()> {
         let stream = stream_in(&mut self.stream, &self.context)?;
         frame.order(stream)?;

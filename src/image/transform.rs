@@ -10,7 +10,7 @@ use std::str::FromStr;
 use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Dims, TensorDesc};
-use crate::image::geometry::{Letterbox, ResizeMode};
+use crate::image::geometry::{Letterbox, Rect, ResizeMode};
 
 /// Which colours the channels hold, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -104,9 +104,10 @@ impl InputSpec {
         spec
     }
 
-    pub fn letterbox(&self, frame_width: u32, frame_height: u32) -> Letterbox {
+    /// Where a part of a frame, or the whole frame of that size, lies in the tensor.
+    pub fn letterbox(&self, source: impl Into<Rect>) -> Letterbox {
         let (_, height, width) = self.chw();
-        Letterbox::new((frame_width, frame_height), (width as u32, height as u32), self.recipe.fit)
+        Letterbox::new(source, (width as u32, height as u32), self.recipe.fit)
     }
 }
 

@@ -20,6 +20,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Dims, Tensor};
 use crate::gst::batch_pool;
 use crate::gst::cuda::CudaContextSlot;
+use crate::gst::element::{VideoFilter, video_filter};
 use crate::gst::log;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::report::{Report, error_message, may_set};
@@ -152,11 +153,12 @@ impl TrtInfer {
     fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Interrupted> {
         let mut running = self.running.lock().unwrap();
         // It stays on the buffer until another takes its place: the GPU may still read the frame.
-        let Some(payload) = TensorMeta::get(buffer) else {
-            return Err(messages::missing_tensor().into());
+        let Some(payload) = TensorMeta::input(buffer) else {
+            let is_inferred = TensorMeta::outputs(buffer).is_some();
+            return Err(if is_inferred { messages::inferred_before() } else { messages::missing_tensor() }.into());
         };
-        let Payload::Input { tensors, letterbox, recipe, original } = &*payload else {
-            return Err(messages::inferred_before().into());
+        let Payload::Input { tensors, origin, letterbox, recipe, original } = &*payload else {
+            unreachable!("it is an input")
         };
         let tensor = &tensors[0];
 
@@ -202,23 +204,36 @@ impl TrtInfer {
             self.obj().post_warning(&messages::starved());
         }
 
-        let (letterbox, recipe, model) = (*letterbox, *recipe, model.plan.model().clone());
-        let original = original.clone();
-        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, letterbox, recipe, model, original }));
+        let (origin, letterbox, recipe) = (*origin, *letterbox, *recipe);
+        let (model, original) = (model.plan.model().clone(), original.clone());
+        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, origin, letterbox, recipe, model, original }));
         Ok(())
+    }
+
+    fn prepare_state(&self, transition: gst::StateChange) {
+        match transition {
+            gst::StateChange::NullToReady => {
+                // Decoders ask for a context now.
+                let settings = self.settings.lock().unwrap().clone();
+                if let Some(model) = sharing::find(&settings) {
+                    self.share_context(&model, &settings);
+                }
+            }
+            gst::StateChange::PausedToReady => {
+                // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the model.
+                // Locked, lest another takes its place meanwhile.
+                if let Some(session) = &*self.session.lock().unwrap() {
+                    session.seat.leave();
+                }
+            }
+            _ => {}
+        }
     }
 }
 
 /// Whether batches only ever come to one frame.
 fn starves(counts: &Counts) -> bool {
     counts.late >= 32 && counts.late == counts.batches && counts.frames == counts.batches
-}
-
-#[glib::object_subclass]
-impl ObjectSubclass for TrtInfer {
-    const NAME: &'static str = "GstTrtInfer";
-    type Type = super::TrtInfer;
-    type ParentType = gst_base::BaseTransform;
 }
 
 impl ObjectImpl for TrtInfer {
@@ -275,54 +290,12 @@ impl ObjectImpl for TrtInfer {
     }
 }
 
-impl GstObjectImpl for TrtInfer {}
-
-impl ElementImpl for TrtInfer {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: inference (TensorRT or CPU)",
-                "Filter/Analyzer/Video",
-                "Runs a model on the tensor of each frame",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
-        &TEMPLATES
-    }
-
-    fn set_context(&self, context: &gst::Context) {
-        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
-        self.parent_set_context(context);
-    }
-
-    fn change_state(
-        &self,
-        transition: gst::StateChange,
-    ) -> std::result::Result<gst::StateChangeSuccess, gst::StateChangeError> {
-        match transition {
-            gst::StateChange::NullToReady => {
-                // Decoders ask for a context now.
-                let settings = self.settings.lock().unwrap().clone();
-                if let Some(model) = sharing::find(&settings) {
-                    self.share_context(&model, &settings);
-                }
-            }
-            gst::StateChange::PausedToReady => {
-                // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the model.
-                // Locked, lest another takes its place meanwhile.
-                if let Some(session) = &*self.session.lock().unwrap() {
-                    session.seat.leave();
-                }
-            }
-            _ => {}
-        }
-        self.parent_change_state(transition)
-    }
+video_filter! {
+    TrtInfer: "GstTrtInfer",
+    name: "Object detection: inference (TensorRT or CPU)",
+    classification: "Filter/Analyzer/Video",
+    description: "Runs a model on the tensor of each frame",
+    before_state_change: prepare_state,
 }
 
 impl BaseTransformImpl for TrtInfer {
@@ -384,9 +357,7 @@ impl BaseTransformImpl for TrtInfer {
         if let Some(answered) = batch_pool::answer(query, slots) {
             return answered;
         }
-        let device = self.settings.lock().unwrap().cuda_device_id;
-        let answered = self.cuda.answer(&*self.obj(), device, direction, query)
-            || BaseTransformImplExt::parent_query(self, direction, query);
+        let answered = self.answer(direction, query);
         if let gst::QueryViewMut::Latency(latency) = query.view_mut()
             && answered
             && session.is_some_and(|session| session.model.plan.batch > 1)

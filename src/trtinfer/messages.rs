@@ -46,6 +46,7 @@ pub fn missing_tensor() -> Error {
 
 pub fn inferred_before() -> Error {
     Error::new(ErrorKind::WrongType, "trtinfer got a frame that another trtinfer has already handled")
+        .cause("there is no trtpreprocess between the two")
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …, once each for a model")
 }
 

@@ -17,13 +17,14 @@ use crate::core::error::{Error, ErrorKind};
 use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
+use crate::gst::element::{VideoFilter, video_filter};
 use crate::gst::meta::detection;
 use crate::gst::meta::picture::Way;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::overlay::{OverlayRenderer, is_drawable};
 use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
-use crate::gst::video::{self, Format};
+use crate::gst::video;
 use crate::heads::{self, HeadFormat};
 use crate::image::geometry::Letterbox;
 use crate::image::overlay::Style;
@@ -39,7 +40,7 @@ const AUTO: &str = "auto";
 
 /// What the user typed.
 #[derive(Clone)]
-struct Settings {
+struct NmsSettings {
     /// The name of a head; `None` where that is to be recognised. Looked up when the element starts.
     layout: Option<String>,
     options: PostprocessOptions,
@@ -54,9 +55,9 @@ struct Settings {
     measure: bool,
 }
 
-impl Default for Settings {
+impl Default for NmsSettings {
     fn default() -> Self {
-        Settings {
+        NmsSettings {
             layout: None,
             options: PostprocessOptions::default(),
             draw: true,
@@ -70,7 +71,7 @@ impl Default for Settings {
 }
 
 /// What set_caps() and the first frame made.
-struct State {
+struct NmsState {
     postprocessor: Option<Postprocessor>,
     /// Of the postprocessor's labels.
     names: detection::LabelQuarks,
@@ -85,8 +86,8 @@ struct State {
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
 #[derive(Default)]
 pub struct TrtNms {
-    settings: Mutex<Settings>,
-    state: Mutex<Option<State>>,
+    settings: Mutex<NmsSettings>,
+    state: Mutex<Option<NmsState>>,
     cuda: CudaContextSlot,
     stats: Stats,
     awaited: Mutex<Awaited>,
@@ -123,8 +124,8 @@ impl TrtNms {
     /// they predict from, so this is usual and must not allocate. What trtinfer let pass shows the last objects, or goes on as it is.
     fn process(
         &self,
-        state: &mut State,
-        settings: Settings,
+        state: &mut NmsState,
+        settings: NmsSettings,
         mut frame: gst::Buffer,
     ) -> Result<gst::Buffer, Interrupted> {
         if settings.draw
@@ -136,13 +137,19 @@ impl TrtNms {
         let stage = Span::begin(settings.measure);
         let number = state.frames;
         state.frames += 1;
-        let payload = TensorMeta::get(&frame).ok_or_else(missing_tensors)?;
+        let payload = TensorMeta::outputs(&frame).ok_or_else(|| match TensorMeta::input(&frame) {
+            Some(_) => not_inferred(),
+            None => missing_tensors(),
+        })?;
+        if settings.draw {
+            TensorMeta::wait_for_readers(&frame, Some(&payload));
+        }
         let painted = self.find(state, &settings, &payload, &frame)?;
         let is_held = painted.is_none();
         let has_objects = !is_held || settings.hold_detections && state.can_hold;
-        let State { postprocessor, names, renderer, .. } = state;
+        let NmsState { postprocessor, names, renderer, .. } = state;
         let Some(postprocessor) = postprocessor.as_ref().filter(|_| has_objects) else {
-            TensorMeta::take(frame.make_mut());
+            TensorMeta::remove(frame.make_mut(), &payload);
             return Ok(frame);
         };
         let (instances, labels, size) = (postprocessor.instances(), &postprocessor.labels, renderer.size());
@@ -155,7 +162,7 @@ impl TrtNms {
             _ => {}
         }
         let buffer = frame.make_mut();
-        TensorMeta::take(buffer);
+        TensorMeta::remove(buffer, &payload);
         detection::attach(buffer, instances, labels, names, size, is_held);
         if settings.post_messages {
             let segment = self.obj().segment();
@@ -174,25 +181,21 @@ impl TrtNms {
     /// the frame pass.
     fn find(
         &self,
-        state: &mut State,
-        settings: &Settings,
+        state: &mut NmsState,
+        settings: &NmsSettings,
         payload: &Arc<Payload>,
         frame: &gst::Buffer,
     ) -> Result<Option<Painted>, Interrupted> {
-        let (outputs, letterbox, recipe, model) = match &**payload {
-            Payload::Output { outputs, letterbox, recipe, model, .. } => (outputs, letterbox, recipe, model),
-            Payload::Skipped { .. } => {
-                self.stats.skip();
-                return Ok(None);
-            }
-            Payload::Input { .. } => return Err(not_inferred().into()),
+        let Payload::Output { outputs, origin, letterbox, recipe, model, .. } = &**payload else {
+            self.stats.skip();
+            return Ok(None);
         };
-        let letterbox = state.way.follow(self.obj().sink_pad(), state.renderer.size(), letterbox)?;
+        let letterbox = state.way.follow(self.obj().sink_pad(), state.renderer.size(), origin, letterbox)?;
         let tensors = self.outputs(payload, outputs)?;
         if let Some(memory) = tensors.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         }
-        let State { postprocessor, names, renderer, .. } = state;
+        let NmsState { postprocessor, names, renderer, .. } = state;
         let options = settings.options.clone();
         let postprocessor = match postprocessor {
             Some(postprocessor) if postprocessor.matches(model, tensors, &letterbox) => {
@@ -252,7 +255,7 @@ impl TrtNms {
     /// Checks what can be checked without a model.
     fn prepare(&self) -> Result<(), Error> {
         let mut settings = self.settings.lock().unwrap();
-        let Settings { layout, options, .. } = &mut *settings;
+        let NmsSettings { layout, options, .. } = &mut *settings;
         options.layout = layout.as_deref().map(HeadFormat::of_name).transpose()?;
         // The labels are read again with the model, whose classes they must match.
         options.label_file.as_deref().map_or(Ok(()), |path| read_labels(path).map(drop))
@@ -262,12 +265,22 @@ impl TrtNms {
         self.obj().post_error(&error);
         gst::FlowError::Error
     }
+
+    fn prepare_state(&self, transition: gst::StateChange) {
+        // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for a batch.
+        if transition == gst::StateChange::PausedToReady
+            && let Awaited::Outputs(payload) = std::mem::replace(&mut *self.awaited.lock().unwrap(), Awaited::Stop)
+            && let Payload::Output { outputs, .. } = &*payload
+        {
+            outputs.give_up();
+        }
+    }
 }
 
 /// What a frame is a copy of, in its place, where that makes a copy of the picture needless.
 fn take_back(frame: &mut gst::Buffer) -> Option<gst::Buffer> {
     let frame = frame.get_mut().filter(|frame| !is_drawable(frame))?;
-    match &*TensorMeta::get(frame)? {
+    match &*TensorMeta::outputs(frame)? {
         Payload::Output { original: Some(original), .. } => original.take_back(frame),
         _ => None,
     }
@@ -285,17 +298,10 @@ fn not_inferred() -> Error {
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …")
 }
 
-#[glib::object_subclass]
-impl ObjectSubclass for TrtNms {
-    const NAME: &'static str = "GstTrtNms";
-    type Type = super::TrtNms;
-    type ParentType = gst_base::BaseTransform;
-}
-
 impl ObjectImpl for TrtNms {
     fn properties() -> &'static [glib::ParamSpec] {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = Settings::default();
+            let default = NmsSettings::default();
             vec![
                 glib::ParamSpecString::builder("layout")
                     .nick("Layout")
@@ -398,7 +404,7 @@ impl ObjectImpl for TrtNms {
         }
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
         let mut settings = self.settings.lock().unwrap();
-        let Settings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
+        let NmsSettings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
             &mut *settings;
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
         match pspec.name() {
@@ -428,7 +434,7 @@ impl ObjectImpl for TrtNms {
             let counts = [("frames", frames), ("skipped", skipped), ("objects", totals.objects)];
             return stats::structure(&totals, counts).to_value();
         }
-        let Settings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
+        let NmsSettings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
             &*self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
         match pspec.name() {
@@ -452,41 +458,12 @@ impl ObjectImpl for TrtNms {
     }
 }
 
-impl GstObjectImpl for TrtNms {}
-
-impl ElementImpl for TrtNms {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: decoder, NMS and overlay (CUDA or CPU)",
-                "Tensordecoder/Video",
-                "Turns the outputs of a model into objects: decodes, suppresses, attaches, draws and posts them",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
-        &TEMPLATES
-    }
-
-    fn set_context(&self, context: &gst::Context) {
-        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
-        self.parent_set_context(context);
-    }
-
-    fn change_state(&self, transition: gst::StateChange) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
-        // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for a batch.
-        if transition == gst::StateChange::PausedToReady
-            && let Awaited::Outputs(payload) = std::mem::replace(&mut *self.awaited.lock().unwrap(), Awaited::Stop)
-            && let Payload::Output { outputs, .. } = &*payload
-        {
-            outputs.give_up();
-        }
-        self.parent_change_state(transition)
-    }
+video_filter! {
+    TrtNms: "GstTrtNms",
+    name: "Object detection: decoder, NMS and overlay (CUDA or CPU)",
+    classification: "Tensordecoder/Video",
+    description: "Turns the outputs of a model into objects: decodes, suppresses, attaches, draws and posts them",
+    before_state_change: prepare_state,
 }
 
 impl BaseTransformImpl for TrtNms {
@@ -507,9 +484,7 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
-        let device = self.settings.lock().unwrap().cuda_device_id;
-        self.cuda.answer(&*self.obj(), device, direction, query)
-            || BaseTransformImplExt::parent_query(self, direction, query)
+        self.answer(direction, query)
     }
 
     fn transform_caps(
@@ -533,15 +508,12 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
-        let format = Format::from_caps(incaps).map_err(|error| {
-            self.obj().post_error(&error);
-            gst::loggable_error!(CAT, "{error}")
-        })?;
+        let format = self.format(*CAT, incaps)?;
         let mut state = self.state.lock().unwrap();
         let (postprocessor, frames) = state.take().map_or((None, 0), |old| (old.postprocessor, old.frames));
         let (names, renderer) = (detection::LabelQuarks::default(), OverlayRenderer::new(format));
         let way = Way::default();
-        *state = Some(State { postprocessor, names, renderer, way, frames, can_hold: false });
+        *state = Some(NmsState { postprocessor, names, renderer, way, frames, can_hold: false });
         Ok(())
     }
 

@@ -11,11 +11,13 @@ use crate::core::counters::{Span, Stats};
 use crate::core::error::Result;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
+use crate::gst::element::{VideoFilter, video_filter};
 use crate::gst::meta::read::annotations;
+use crate::gst::meta::tensor::TensorMeta;
 use crate::gst::overlay::{OverlayRenderer, context_of};
 use crate::gst::report::{Report, may_set};
 use crate::gst::stats;
-use crate::gst::video::{self, Format};
+use crate::gst::video;
 use crate::image::overlay::{Annotation, Style};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
@@ -24,7 +26,7 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 
 /// What the user typed.
 #[derive(Clone, Copy)]
-struct Settings {
+struct OverlaySettings {
     style: Style,
     /// -1 takes frames of any GPU.
     cuda_device_id: i32,
@@ -32,14 +34,14 @@ struct Settings {
     measure: bool,
 }
 
-impl Default for Settings {
+impl Default for OverlaySettings {
     fn default() -> Self {
-        Settings { style: Style::default(), cuda_device_id: -1, measure: false }
+        OverlaySettings { style: Style::default(), cuda_device_id: -1, measure: false }
     }
 }
 
 /// What set_caps() made.
-struct State {
+struct OverlayState {
     renderer: OverlayRenderer,
     /// Whether it was said that frames pass undrawn.
     has_warned: bool,
@@ -48,8 +50,8 @@ struct State {
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
 #[derive(Default)]
 pub struct TrtOverlay {
-    settings: Mutex<Settings>,
-    state: Mutex<Option<State>>,
+    settings: Mutex<OverlaySettings>,
+    state: Mutex<Option<OverlayState>>,
     cuda: CudaContextSlot,
     stats: Stats,
 }
@@ -60,26 +62,20 @@ impl TrtOverlay {
         renderer: &mut OverlayRenderer,
         frame: &mut gst::Buffer,
         annotations: &[Annotation],
-        settings: &Settings,
+        settings: &OverlaySettings,
     ) -> Result<()> {
         if let Some(context) = context_of(frame)? {
             self.cuda.follow(&context, settings.cuda_device_id)?;
         }
+        TensorMeta::wait_for_readers(frame, None);
         renderer.annotate(frame, annotations, &settings.style)
     }
-}
-
-#[glib::object_subclass]
-impl ObjectSubclass for TrtOverlay {
-    const NAME: &'static str = "GstTrtOverlay";
-    type Type = super::TrtOverlay;
-    type ParentType = gst_base::BaseTransform;
 }
 
 impl ObjectImpl for TrtOverlay {
     fn properties() -> &'static [glib::ParamSpec] {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = Settings::default();
+            let default = OverlaySettings::default();
             vec![
                 glib::ParamSpecBoolean::builder("draw-labels")
                     .nick("Draw labels")
@@ -109,7 +105,7 @@ impl ObjectImpl for TrtOverlay {
             return;
         }
         gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
-        let Settings { style, cuda_device_id, measure } = &mut *self.settings.lock().unwrap();
+        let OverlaySettings { style, cuda_device_id, measure } = &mut *self.settings.lock().unwrap();
         match pspec.name() {
             "draw-labels" => style.labels = value.get().expect("checked by GObject"),
             "line-width" => style.line_width = value.get().expect("checked by GObject"),
@@ -124,7 +120,7 @@ impl ObjectImpl for TrtOverlay {
             let totals = self.stats.read();
             return stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value();
         }
-        let Settings { style, cuda_device_id, measure } = &*self.settings.lock().unwrap();
+        let OverlaySettings { style, cuda_device_id, measure } = &*self.settings.lock().unwrap();
         match pspec.name() {
             "draw-labels" => style.labels.to_value(),
             "line-width" => style.line_width.to_value(),
@@ -135,30 +131,11 @@ impl ObjectImpl for TrtOverlay {
     }
 }
 
-impl GstObjectImpl for TrtOverlay {}
-
-impl ElementImpl for TrtOverlay {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: overlay (CUDA or CPU)",
-                "Filter/Effect/Video",
-                "Draws the objects that metas tell of: boxes, classes, scores and tracks",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
-        &TEMPLATES
-    }
-
-    fn set_context(&self, context: &gst::Context) {
-        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
-        self.parent_set_context(context);
-    }
+video_filter! {
+    TrtOverlay: "GstTrtOverlay",
+    name: "Object detection: overlay (CUDA or CPU)",
+    classification: "Filter/Effect/Video",
+    description: "Draws the objects that metas tell of: boxes, classes, scores and tracks",
 }
 
 impl BaseTransformImpl for TrtOverlay {
@@ -178,9 +155,7 @@ impl BaseTransformImpl for TrtOverlay {
     }
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
-        let device = self.settings.lock().unwrap().cuda_device_id;
-        self.cuda.answer(&*self.obj(), device, direction, query)
-            || BaseTransformImplExt::parent_query(self, direction, query)
+        self.answer(direction, query)
     }
 
     fn transform_caps(
@@ -193,13 +168,10 @@ impl BaseTransformImpl for TrtOverlay {
     }
 
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
-        let format = Format::from_caps(incaps).map_err(|error| {
-            self.obj().post_error(&error);
-            gst::loggable_error!(CAT, "{error}")
-        })?;
+        let format = self.format(*CAT, incaps)?;
         let mut state = self.state.lock().unwrap();
         let has_warned = state.as_ref().is_some_and(|state| state.has_warned);
-        *state = Some(State { renderer: OverlayRenderer::new(format), has_warned });
+        *state = Some(OverlayState { renderer: OverlayRenderer::new(format), has_warned });
         Ok(())
     }
 
@@ -207,7 +179,7 @@ impl BaseTransformImpl for TrtOverlay {
         let Some(mut frame) = self.take_queued_buffer() else { return Ok(GenerateOutputSuccess::NoOutput) };
         let settings = *self.settings.lock().unwrap();
         let mut state = self.state.lock().unwrap();
-        let State { renderer, has_warned } = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
+        let OverlayState { renderer, has_warned } = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
         let stage = Span::begin(settings.measure);
         let annotations = annotations(&frame, renderer.size());
         if !annotations.is_empty()

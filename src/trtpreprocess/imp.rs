@@ -6,7 +6,7 @@ use gst::subclass::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
-use super::settings::{Overrides, Settings};
+use super::settings::{Overrides, PreprocessSettings};
 use super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};
 use crate::core::counters::{Span, Stats};
 use crate::core::cuda::driver::Context;
@@ -17,9 +17,10 @@ use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::batch_pool;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
+use crate::gst::element::{VideoFilter, video_filter};
 use crate::gst::held_frame::HeldFrames;
 use crate::gst::meta::picture;
-use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::meta::tensor::{Origin, Payload, TensorMeta};
 use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
 use crate::gst::video::{self, Format};
@@ -32,7 +33,7 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 });
 
 /// What set_caps() made.
-struct State {
+struct PreprocessState {
     format: Format,
     spec: InputSpec,
     maker: Preprocessor,
@@ -51,11 +52,11 @@ enum Preprocessor {
 /// No two of these are locked at a time.
 #[derive(Default)]
 pub struct TrtPreprocess {
-    settings: Mutex<Settings>,
+    settings: Mutex<PreprocessSettings>,
     /// The settings as start() found them. Those that change later wait for the next start, so that a tensor is never half of
     /// each.
     overrides: Mutex<Option<Overrides>>,
-    state: Mutex<Option<State>>,
+    state: Mutex<Option<PreprocessState>>,
     originals: Mutex<HeldFrames>,
     cuda: CudaContextSlot,
     stats: Stats,
@@ -76,7 +77,7 @@ impl TrtPreprocess {
         wanted.or_else(|| Some(self.overrides().unwrap_or_default().apply(None, device_of(caps)).ok()?.to_string()))
     }
 
-    fn configure(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<State> {
+    fn configure(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<PreprocessState> {
         let format = Format::from_caps(incaps)?;
         let wanted = video::tensor_of(outcaps)?;
         let spec = self.overrides().unwrap_or_default().apply(wanted.as_ref(), device_of(incaps))?;
@@ -88,11 +89,11 @@ impl TrtPreprocess {
             (false, true) => return Err(cuda_for_the_cpu()),
             (false, false) => Preprocessor::Cpu { preprocess: Box::new(preprocess), pool: Pool::default() },
         };
-        Ok(State { format, spec, maker })
+        Ok(PreprocessState { format, spec, maker })
     }
 
-    fn payload(&self, state: &mut State, buffer: &mut gst::BufferRef) -> Result<Payload> {
-        let State { format, spec, maker } = state;
+    fn payload(&self, state: &mut PreprocessState, buffer: &mut gst::BufferRef) -> Result<Payload> {
+        let PreprocessState { format, spec, maker } = state;
         let (tensors, letterbox) = match maker {
             Preprocessor::Cpu { preprocess, pool } => {
                 let make = |bytes: &mut [u8]| format.read(buffer, |frame| preprocess.run(frame, bytes));
@@ -126,7 +127,8 @@ impl TrtPreprocess {
             }
         };
         let original = self.originals.lock().unwrap().of(buffer);
-        Ok(Payload::Input { tensors: Arc::new(tensors), letterbox, recipe: spec.recipe, original })
+        let origin = Origin { element: self.obj().as_ptr().addr(), size: format.size() };
+        Ok(Payload::Input { tensors: Arc::new(tensors), origin, letterbox, recipe: spec.recipe, original })
     }
 
     /// The context of the frame's memory, else the pipeline's.
@@ -185,17 +187,10 @@ fn cuda_for_the_cpu() -> Error {
         .remedy("Put cudadownload before trtpreprocess, or let the model run on the GPU with backend=tensorrt")
 }
 
-#[glib::object_subclass]
-impl ObjectSubclass for TrtPreprocess {
-    const NAME: &'static str = "GstTrtPreprocess";
-    type Type = super::TrtPreprocess;
-    type ParentType = gst_base::BaseTransform;
-}
-
 impl ObjectImpl for TrtPreprocess {
     fn properties() -> &'static [glib::ParamSpec] {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = Settings::default();
+            let default = PreprocessSettings::default();
             vec![
                 glib::ParamSpecEnum::builder_with_default("resize", default.resize)
                     .nick("Resize")
@@ -317,30 +312,11 @@ impl ObjectImpl for TrtPreprocess {
     }
 }
 
-impl GstObjectImpl for TrtPreprocess {}
-
-impl ElementImpl for TrtPreprocess {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: preprocessing (CUDA or CPU)",
-                "Filter/Converter/Video",
-                "Turns each frame into the input tensor of a model",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
-        &TEMPLATES
-    }
-
-    fn set_context(&self, context: &gst::Context) {
-        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
-        self.parent_set_context(context);
-    }
+video_filter! {
+    TrtPreprocess: "GstTrtPreprocess",
+    name: "Object detection: preprocessing (CUDA or CPU)",
+    classification: "Filter/Converter/Video",
+    description: "Turns each frame into the input tensor of a model",
 }
 
 impl BaseTransformImpl for TrtPreprocess {
@@ -369,10 +345,6 @@ impl BaseTransformImpl for TrtPreprocess {
     }
 
     fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
-        let device = self.settings.lock().unwrap().cuda_device_id;
-        if self.cuda.answer(&*self.obj(), device, direction, query) {
-            return true;
-        }
         if direction == gst::PadDirection::Sink {
             match query.view() {
                 gst::QueryView::Caps(query) => query.filter().into_iter().for_each(|caps| self.explain_refusal(caps)),
@@ -380,12 +352,12 @@ impl BaseTransformImpl for TrtPreprocess {
                 _ => {}
             }
         }
-        BaseTransformImplExt::parent_query(self, direction, query)
+        self.answer(direction, query)
     }
 
     /// Tells trtnms where its points are in the picture here.
     fn src_event(&self, event: gst::Event) -> bool {
-        picture::answer(&event) || self.parent_src_event(event)
+        picture::answer(&event, self.obj().upcast_ref()) || self.parent_src_event(event)
     }
 
     fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
@@ -411,7 +383,8 @@ impl BaseTransformImpl for TrtPreprocess {
         let _ = self.parent_propose_allocation(decide_query, query);
         let device = self.settings.lock().unwrap().cuda_device_id;
         self.cuda.propose(&*self.obj(), device, query);
-        let on_gpu = matches!(self.state.lock().unwrap().as_ref(), Some(State { maker: Preprocessor::Gpu(_), .. }));
+        let on_gpu =
+            matches!(self.state.lock().unwrap().as_ref(), Some(PreprocessState { maker: Preprocessor::Gpu(_), .. }));
         if on_gpu && let Ok(context) = self.cuda.ensure(&*self.obj(), device) {
             crate::gst::memory::pinned::propose(&context, query);
         }

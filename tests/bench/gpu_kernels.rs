@@ -23,7 +23,7 @@ use gsttrt::image::detections::{DeviceDetections, found_bytes};
 use gsttrt::image::device::{DevicePlane, DevicePlanes};
 use gsttrt::image::frame::{Colorimetry, Matrix, PixelFormat};
 use gsttrt::image::geometry::BBox;
-use gsttrt::image::overlay::kernel::Overlay;
+use gsttrt::image::overlay::kernel::OverlayKernel;
 use gsttrt::image::overlay::{Style, Target};
 use gsttrt::image::preprocess::kernel::PreprocessKernel;
 use gsttrt::image::transform::InputSpec;
@@ -202,7 +202,7 @@ fn main() -> Result<()> {
                 })
                 .collect();
             let target = Target { format, width: WIDTH as u32, height: HEIGHT as u32, color };
-            let mut kernel = Overlay::new(&context, target, &["person".into()], None)?;
+            let mut kernel = OverlayKernel::new(&context, target, &["person".into()], None)?;
             let bytes = found_bytes(&boxes);
             let mut block = DevicePool::new(&context).take(bytes.len())?;
             block.write(&bytes)?;

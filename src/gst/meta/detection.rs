@@ -15,6 +15,7 @@ use gst::meta::MetaAPIExt;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 
+use crate::image::geometry::Rect;
 #[cfg(feature = "v1_30")]
 use crate::image::keypoints::KeypointShape;
 use crate::image::{Candidate, label_text};
@@ -46,7 +47,7 @@ static DETECTION: LazyLock<gst::Structure> = LazyLock::new(|| {
 
 /// Left, top, width and height in whole pixels that cover the box, inside a frame of that size.
 fn pixels(detection: &Candidate, (width, height): (u32, u32)) -> (u32, u32, u32, u32) {
-    let bbox = detection.bbox.clip(width as f32, height as f32);
+    let bbox = detection.bbox.clip(&Rect::from((width, height)).into());
     let (x, y) = (bbox.x1.floor() as u32, bbox.y1.floor() as u32);
     (x, y, (bbox.x2.ceil() as u32).max(x) - x, (bbox.y2.ceil() as u32).max(y) - y)
 }

@@ -42,7 +42,7 @@ const NUMBER: usize = 11;
 
 /// Paints what was found on frames of one kind. Keeps its memory, so that nothing is allocated once the most boxes that may be
 /// found are known.
-pub struct Overlay {
+pub struct OverlayKernel {
     plan: Function,
     paint: Function,
     paint_strokes: Function,
@@ -152,7 +152,7 @@ const _: () = assert!(
 );
 const _: () = assert!(size_of::<Mark>() == 64 && size_of::<PlanParameters>() == 144 && size_of::<Parameters>() == 80);
 
-impl Overlay {
+impl OverlayKernel {
     /// For frames like `target`; `labels` by class, as the twin takes them; `keypoints` are those of the model, if it finds any.
     ///
     /// # Errors
@@ -232,7 +232,7 @@ impl Overlay {
             }
             None => None,
         };
-        Ok(Overlay {
+        Ok(OverlayKernel {
             skeletons,
             plan: context.module(PLAN)?.function("plan_marks")?,
             paint: context.module(OVERLAY)?.function(&format!("overlay_{name}"))?,
@@ -253,7 +253,7 @@ impl Overlay {
     /// `WrongType`, if these are not the planes of such a frame; `Run`, where the GPU fails.
     ///
     /// # Safety
-    /// The planes have the rows of a frame as given to [`Overlay::new`], and nobody else touches them until the work is done.
+    /// The planes have the rows of a frame as given to [`OverlayKernel::new`], and nobody else touches them until the work is done.
     /// `self` lives until then too, and what was launched before is done or on the same stream.
     pub unsafe fn launch(
         &mut self,
@@ -307,7 +307,7 @@ impl Overlay {
     /// Queues the painting of no more than so many marks: outlines, then strokes, then tags.
     ///
     /// # Safety
-    /// As [`Overlay::launch`]; the marks and strokes are there by then.
+    /// As [`OverlayKernel::launch`]; the marks and strokes are there by then.
     unsafe fn paint(
         &self,
         stream: &Stream,
@@ -354,10 +354,10 @@ impl Overlay {
     /// The same for what the host found, in pixels of the frame.
     ///
     /// # Errors
-    /// As [`Overlay::launch`].
+    /// As [`OverlayKernel::launch`].
     ///
     /// # Safety
-    /// As [`Overlay::launch`], but that what was launched before is done.
+    /// As [`OverlayKernel::launch`], but that what was launched before is done.
     pub unsafe fn launch_for(
         &mut self,
         stream: &Stream,
@@ -380,10 +380,10 @@ impl Overlay {
     /// Queues the painting of what the host has planned for such a frame.
     ///
     /// # Errors
-    /// As [`Overlay::launch`].
+    /// As [`OverlayKernel::launch`].
     ///
     /// # Safety
-    /// As [`Overlay::launch_for`].
+    /// As [`OverlayKernel::launch_for`].
     pub unsafe fn launch_plan(&mut self, stream: &Stream, planes: &[DevicePlane], plan: &Plan) -> Result<()> {
         let Target { format, width, height, .. } = self.target;
         check_planes(planes, format, width as usize, height as usize)?;
@@ -448,7 +448,7 @@ impl Skeletons {
     /// many each object has.
     ///
     /// # Safety
-    /// As [`Overlay::launch`].
+    /// As [`OverlayKernel::launch`].
     unsafe fn plan(
         &mut self,
         stream: &Stream,

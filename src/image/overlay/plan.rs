@@ -6,7 +6,7 @@ use super::color::{Sample, ink_on, sample};
 use super::{Annotation, Font, Overlay, Stroke, Style, strokes};
 use crate::image::Candidate;
 use crate::image::frame::{Colorimetry, FrameMut, PixelFormat};
-use crate::image::geometry::BBox;
+use crate::image::geometry::{BBox, Rect};
 use crate::image::keypoints::Keypoints;
 
 /// What a plan must know of the frame it is for.
@@ -22,27 +22,6 @@ impl Target {
     pub fn of(frame: &FrameMut) -> Self {
         let (width, height) = (frame.width as u32, frame.height as u32);
         Target { format: frame.format, width, height, color: frame.color }
-    }
-}
-
-/// Pixels from `left` and `top` to before `right` and `bottom`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct Rect {
-    pub left: u32,
-    pub top: u32,
-    pub right: u32,
-    pub bottom: u32,
-}
-
-impl Rect {
-    pub fn is_empty(&self) -> bool {
-        self.left >= self.right || self.top >= self.bottom
-    }
-
-    /// The samples of 2 × 2 pixels that it touches.
-    pub fn halved(&self) -> Self {
-        Rect { left: self.left / 2, top: self.top / 2, right: self.right.div_ceil(2), bottom: self.bottom.div_ceil(2) }
     }
 }
 

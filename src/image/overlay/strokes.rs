@@ -3,7 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::color::{Rgb, Sample, class_color, sample};
-use super::{Rect, Style, Target};
+use super::{Style, Target};
+use crate::image::geometry::Rect;
 use crate::image::keypoints::ObjectKeypoints;
 
 /// A line with round ends, or a disc where both ends are one: 32 bytes, the same for the kernel.
