@@ -225,6 +225,13 @@ impl TrtNms {
         let postprocessor = Postprocessor::new(options, model, tensors, letterbox)?;
         let layout = postprocessor.decoder.format();
         gst::info!(CAT, imp = self, "{} is {layout}: {}", model.path.display(), layout.expects());
+        if let Some(path) = &postprocessor.options().label_file
+            && !model.labels.is_empty()
+            && model.labels != postprocessor.labels
+        {
+            let note = format!("Classes are called as {} says, not as {} does", path.display(), model.path.display());
+            self.obj().post_info(&Error::new(ErrorKind::Settings, note));
+        }
         if let Some(usual) = postprocessor.recipe_mismatch(recipe) {
             let warning = Error::new(
                 ErrorKind::WrongType,
@@ -275,6 +282,15 @@ impl TrtNms {
             outputs.give_up();
         }
     }
+}
+
+/// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment again to say
+/// where they are, or when its end is known.
+fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
+    let place =
+        |segment: &gst::Segment| (segment.format(), segment.start(), segment.time(), segment.base(), segment.offset());
+    let rates = |segment: &gst::Segment| (segment.rate(), segment.applied_rate());
+    place(old) == place(new) && rates(old) == rates(new)
 }
 
 /// What a frame is a copy of, in its place, where that makes a copy of the picture needless.
@@ -499,9 +515,12 @@ impl BaseTransformImpl for TrtNms {
 
     fn sink_event(&self, event: gst::Event) -> bool {
         // What comes next is another part of the stream.
-        if matches!(event.view(), gst::EventView::FlushStop(_) | gst::EventView::Segment(_))
-            && let Some(state) = self.state.lock().unwrap().as_mut()
-        {
+        let is_another = match event.view() {
+            gst::EventView::FlushStop(_) => true,
+            gst::EventView::Segment(segment) => !continues(&self.obj().segment(), segment.segment()),
+            _ => false,
+        };
+        if is_another && let Some(state) = self.state.lock().unwrap().as_mut() {
             state.can_hold = false;
         }
         self.parent_sink_event(event)
