@@ -185,6 +185,18 @@ fn videos_of_phones_run_upright() {
 }
 
 #[test]
+fn frames_without_objects_are_held_like_others() {
+    let folder = scratch("detect-nothing");
+    let nothing = ["--no-video", "--backend", "cpu", "--infer", "interval=50", "--nms", "score-threshold=1"];
+    let output = detect(&folder, &[&[path("tests/data/sample.mp4").as_str(), &shapes()], &nothing[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = std::fs::read_to_string(folder.join("sample-boxes.jsonl")).unwrap();
+    for (number, line) in lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).enumerate() {
+        assert_eq!((line["held"] == true, &line["detections"]), (number % 50 != 0, &serde_json::json!([])), "{line}");
+    }
+}
+
+#[test]
 fn help_is_no_failure() {
     let output = detect(&scratch("detect-help"), &["--help"]);
     assert!(output.status.success() && text(&output.stdout).starts_with("Usage: detect INPUT MODEL"), "{output:?}");

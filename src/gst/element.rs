@@ -6,7 +6,7 @@ use super::cuda::CudaContextSlot;
 use super::report::Report;
 use super::video::Format;
 
-/// An element of [`video_filter`].
+/// An element that `video_filter` made.
 pub trait VideoFilter: BaseTransformImpl {
     /// Where its CUDA context is, and the `cuda-device-id` that is wished.
     fn cuda(&self) -> (&CudaContextSlot, i32);
@@ -30,7 +30,14 @@ pub trait VideoFilter: BaseTransformImpl {
     }
 }
 
-/// Makes an element of a structure in `imp` that has `settings` with a `cuda_device_id`, and the slot `cuda`. The module above
+/// An element's properties, which `video_filter` makes GObject's. Names and values are checked when they come here.
+pub trait Properties {
+    fn list() -> Vec<gst::glib::ParamSpec>;
+    fn set(&self, name: &str, value: &gst::glib::Value);
+    fn get(&self, name: &str) -> gst::glib::Value;
+}
+
+/// Makes an element of a structure in `imp` that has `settings` with a `cuda_device_id`, the slot `cuda`, and [`Properties`]. The module above
 /// has the class, under the same name. `before_state_change` is a method that is called with each change of state.
 macro_rules! video_filter {
     (
@@ -45,6 +52,24 @@ macro_rules! video_filter {
             const NAME: &'static str = $class;
             type Type = super::$imp;
             type ParentType = gst_base::BaseTransform;
+        }
+
+        impl ObjectImpl for $imp {
+            fn properties() -> &'static [gst::glib::ParamSpec] {
+                static PROPERTIES: LazyLock<Vec<gst::glib::ParamSpec>> = LazyLock::new($imp::list);
+                &PROPERTIES
+            }
+
+            fn set_property(&self, _id: usize, value: &gst::glib::Value, property: &gst::glib::ParamSpec) {
+                if $crate::gst::report::may_set(&*self.obj(), property) {
+                    gst::info!(CAT, imp = self, "{} = {value:?}", property.name());
+                    self.set(property.name(), value);
+                }
+            }
+
+            fn property(&self, _id: usize, property: &gst::glib::ParamSpec) -> gst::glib::Value {
+                self.get(property.name())
+            }
         }
 
         impl GstObjectImpl for $imp {}

@@ -1,5 +1,8 @@
 //! Drawing on frames, in whatever memory they are, and on copies of those that others share.
 
+use gst::glib;
+use gst::prelude::*;
+
 use crate::core::cuda::driver::{Context, Stream, StreamRole};
 use crate::core::error::Result;
 use crate::gst::cuda;
@@ -10,6 +13,27 @@ use crate::image::keypoints::KeypointModel;
 use crate::image::overlay::kernel::OverlayKernel;
 use crate::image::overlay::{Annotation, Overlay, Plan, Style};
 use crate::postprocess::Instances;
+
+/// The property of [`Style::labels`]; `blurb` says what they tell.
+pub fn draw_labels_property(blurb: &str) -> glib::ParamSpec {
+    glib::ParamSpecBoolean::builder("draw-labels")
+        .nick("Draw labels")
+        .blurb(blurb)
+        .default_value(Style::default().labels)
+        .mutable_playing()
+        .build()
+}
+
+/// The property of [`Style::line_width`].
+pub fn line_width_property() -> glib::ParamSpec {
+    glib::ParamSpecUInt::builder("line-width")
+        .nick("Line width")
+        .blurb("Width of the outlines in pixels (0 = by the size of the frame)")
+        .maximum(64)
+        .default_value(Style::default().line_width)
+        .mutable_playing()
+        .build()
+}
 
 /// Made for one format.
 pub struct OverlayRenderer {

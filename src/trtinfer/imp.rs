@@ -4,6 +4,7 @@ use std::time::Duration;
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use gst::{Caps, PadDirection};
 use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
@@ -20,10 +21,10 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Dims, Tensor};
 use crate::gst::batch_pool;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::element::{VideoFilter, video_filter};
+use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::log;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
-use crate::gst::report::{Report, error_message, may_set};
+use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video;
 
@@ -236,34 +237,27 @@ fn starves(counts: &Counts) -> bool {
     counts.late >= 32 && counts.late == counts.batches && counts.frames == counts.batches
 }
 
-impl ObjectImpl for TrtInfer {
-    fn properties() -> &'static [glib::ParamSpec] {
-        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let read_only = [
-                glib::ParamSpecBoxed::builder::<gst::Structure>("model-info")
-                    .nick("Model information")
-                    .blurb("What was read from the model file; NULL until the element has started")
-                    .read_only()
-                    .build(),
-                stats::property(
-                    "Frames inferred and skipped, and what inference costs: time on the host, waits for the GPU, bytes copied, use of the pool",
-                ),
-            ];
-            super::settings::properties().into_iter().chain(read_only).collect()
-        });
-        &PROPERTIES
+impl Properties for TrtInfer {
+    fn list() -> Vec<glib::ParamSpec> {
+        let read_only = [
+            glib::ParamSpecBoxed::builder::<gst::Structure>("model-info")
+                .nick("Model information")
+                .blurb("What was read from the model file; NULL until the element has started")
+                .read_only()
+                .build(),
+            stats::property(
+                "Frames inferred and skipped, and what inference costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+            ),
+        ];
+        super::settings::properties().into_iter().chain(read_only).collect()
     }
 
-    fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
-        if !may_set(&*self.obj(), pspec) {
-            return;
-        }
-        gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
-        self.settings.lock().unwrap().set(pspec.name(), value);
+    fn set(&self, name: &str, value: &glib::Value) {
+        self.settings.lock().unwrap().set(name, value);
     }
 
-    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
-        match pspec.name() {
+    fn get(&self, name: &str) -> glib::Value {
+        match name {
             "model-info" => self.session().map(|session| session.info()).to_value(),
             "stats" => {
                 let totals = self.stats.read();
@@ -327,7 +321,7 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     /// Frames of another size may have tensors of another size.
-    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
+    fn set_caps(&self, incaps: &Caps, _outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
         let tensor = video::tensor_of(incaps).map_err(|error| gst::loggable_error!(CAT, "{error}"))?;
         if let Some(tensor) = tensor {
             self.fit(&tensor.desc.dims, &mut self.running.lock().unwrap());
@@ -351,7 +345,7 @@ impl BaseTransformImpl for TrtInfer {
         Ok(())
     }
 
-    fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
+    fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
         let session = self.session();
         let slots = session.as_ref().and_then(|session| session.model.slots.as_ref());
         if let Some(answered) = batch_pool::answer(query, slots) {
@@ -371,18 +365,13 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     /// The sink asks for the model's tensor by name, and the source names the outputs that it publishes; the picture's caps pass.
-    fn transform_caps(
-        &self,
-        direction: gst::PadDirection,
-        caps: &gst::Caps,
-        filter: Option<&gst::Caps>,
-    ) -> Option<gst::Caps> {
+    fn transform_caps(&self, direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
         let mut caps = video::without_tensor(&video::usable(caps));
         if self.session().is_some_and(|session| session.model.plan.backend.device() == Device::Host) {
             caps = video::in_system_memory(&caps);
         }
         let caps = match self.session() {
-            Some(StartedModel { model, .. }) if direction == gst::PadDirection::Src => {
+            Some(StartedModel { model, .. }) if direction == PadDirection::Src => {
                 let plan = &model.plan;
                 video::with_tensor(&caps, filter, |size| {
                     size.map_or_else(|| plan.spec.clone(), |size| plan.spec_for(size))
@@ -396,11 +385,9 @@ impl BaseTransformImpl for TrtInfer {
 
     /// Caps without a tensor come from a line without trtpreprocess. They are let in, because the error that their first
     /// frame brings says so, and a refusal here would only be "not negotiated".
-    fn accept_caps(&self, direction: gst::PadDirection, caps: &gst::Caps) -> bool {
+    fn accept_caps(&self, direction: PadDirection, caps: &Caps) -> bool {
         match direction {
-            gst::PadDirection::Sink => {
-                video::usable(&video::template_caps()).can_intersect(&video::without_tensor(caps))
-            }
+            PadDirection::Sink => video::usable(&video::template_caps()).can_intersect(&video::without_tensor(caps)),
             _ => self.parent_accept_caps(direction, caps),
         }
     }

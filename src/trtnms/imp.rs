@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use gst::{Caps, PadDirection};
 use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
@@ -17,12 +18,12 @@ use crate::core::error::{Error, ErrorKind};
 use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::element::{VideoFilter, video_filter};
+use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::meta::detection;
 use crate::gst::meta::picture::Way;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
-use crate::gst::overlay::{OverlayRenderer, is_drawable};
-use crate::gst::report::{Report, error_message, may_set};
+use crate::gst::overlay::{OverlayRenderer, draw_labels_property, is_drawable, line_width_property};
+use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video;
 use crate::heads::{self, HeadFormat};
@@ -225,6 +226,13 @@ impl TrtNms {
         let postprocessor = Postprocessor::new(options, model, tensors, letterbox)?;
         let layout = postprocessor.decoder.format();
         gst::info!(CAT, imp = self, "{} is {layout}: {}", model.path.display(), layout.expects());
+        if let Some(path) = &postprocessor.options().label_file
+            && !model.labels.is_empty()
+            && model.labels != postprocessor.labels
+        {
+            let note = format!("Classes are called as {} says, not as {} does", path.display(), model.path.display());
+            self.obj().post_info(&Error::new(ErrorKind::Settings, note));
+        }
         if let Some(usual) = postprocessor.recipe_mismatch(recipe) {
             let warning = Error::new(
                 ErrorKind::WrongType,
@@ -277,6 +285,15 @@ impl TrtNms {
     }
 }
 
+/// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment again to say
+/// where they are, or when its end is known.
+fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
+    let place =
+        |segment: &gst::Segment| (segment.format(), segment.start(), segment.time(), segment.base(), segment.offset());
+    let rates = |segment: &gst::Segment| (segment.rate(), segment.applied_rate());
+    place(old) == place(new) && rates(old) == rates(new)
+}
+
 /// What a frame is a copy of, in its place, where that makes a copy of the picture needless.
 fn take_back(frame: &mut gst::Buffer) -> Option<gst::Buffer> {
     let frame = frame.get_mut().filter(|frame| !is_drawable(frame))?;
@@ -298,116 +315,98 @@ fn not_inferred() -> Error {
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …")
 }
 
-impl ObjectImpl for TrtNms {
-    fn properties() -> &'static [glib::ParamSpec] {
-        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = NmsSettings::default();
-            vec![
-                glib::ParamSpecString::builder("layout")
-                    .nick("Layout")
-                    .blurb(&format!(
-                        "Output format of the model's detection head: auto (from names, shapes and metadata), {}",
-                        heads::names().join(", ")
-                    ))
-                    .default_value(AUTO)
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecString::builder("label-file")
-                    .nick("Label file")
-                    .blurb("UTF-8 text with one class name a line (unset = names from the model file)")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecFloat::builder("score-threshold")
-                    .nick("Score threshold")
-                    .blurb("Boxes with a lower score are dropped")
-                    .minimum(0.0)
-                    .maximum(1.0)
-                    .default_value(default.options.score_threshold)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecString::builder("class-thresholds")
-                    .nick("Class thresholds")
-                    .blurb("Score thresholds of single classes by name or id, like person=0.5,car=0.3")
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecString::builder("classes")
-                    .nick("Classes")
-                    .blurb("Names or ids of the classes to keep, like person,car (unset = all)")
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecFloat::builder("iou-threshold")
-                    .nick("IoU threshold")
-                    .blurb("Overlap (intersection over union) above which the weaker of two boxes is dropped")
-                    .minimum(0.0)
-                    .maximum(1.0)
-                    .default_value(default.options.iou_threshold)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecUInt::builder("max-detections")
-                    .nick("Maximum detections")
-                    .blurb("Maximum boxes of a frame; those with the best scores are kept")
-                    .minimum(1)
-                    .maximum(65536)
-                    .default_value(default.options.max_detections)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecBoolean::builder("class-agnostic")
-                    .nick("Class agnostic")
-                    .blurb("Let boxes of different classes suppress each other")
-                    .default_value(default.options.class_agnostic)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecBoolean::builder("draw")
-                    .nick("Draw")
-                    .blurb("Draw the boxes on the frame")
-                    .default_value(default.draw)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecBoolean::builder("draw-labels")
-                    .nick("Draw labels")
-                    .blurb("Write class and score at each drawn box")
-                    .default_value(default.style.labels)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecUInt::builder("line-width")
-                    .nick("Line width")
-                    .blurb("Width of the outlines in pixels (0 = by the size of the frame)")
-                    .maximum(64)
-                    .default_value(default.style.line_width)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecBoolean::builder("hold-detections")
-                    .nick("Hold detections")
-                    .blurb("On frames that trtinfer skips (interval), repeat the last detections, marked as held")
-                    .default_value(default.hold_detections)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecBoolean::builder("post-messages")
-                    .nick("Post messages")
-                    .blurb("Post an element message trt-detections for each frame: stream-time, frame, width, height, held, count, and detections with label, class-id, confidence, x, y, w, h")
-                    .default_value(default.post_messages)
-                    .mutable_playing()
-                    .build(),
-                cuda::device_id_property(),
-                stats::measure_property(),
-                stats::property(
-                    "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
-                ),
-            ]
-        });
-        &PROPERTIES
+impl Properties for TrtNms {
+    fn list() -> Vec<glib::ParamSpec> {
+        let default = NmsSettings::default();
+        vec![
+            glib::ParamSpecString::builder("layout")
+                .nick("Layout")
+                .blurb(&format!(
+                    "Output format of the model's detection head: auto (from names, shapes and metadata), {}",
+                    heads::names().join(", ")
+                ))
+                .default_value(AUTO)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("label-file")
+                .nick("Label file")
+                .blurb("UTF-8 text with one class name a line (unset = names from the model file)")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecFloat::builder("score-threshold")
+                .nick("Score threshold")
+                .blurb("Boxes with a lower score are dropped")
+                .minimum(0.0)
+                .maximum(1.0)
+                .default_value(default.options.score_threshold)
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecString::builder("class-thresholds")
+                .nick("Class thresholds")
+                .blurb("Score thresholds of single classes by name or id, like person=0.5,car=0.3")
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecString::builder("classes")
+                .nick("Classes")
+                .blurb("Names or ids of the classes to keep, like person,car (unset = all)")
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecFloat::builder("iou-threshold")
+                .nick("IoU threshold")
+                .blurb("Overlap (intersection over union) above which the weaker of two boxes is dropped")
+                .minimum(0.0)
+                .maximum(1.0)
+                .default_value(default.options.iou_threshold)
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecUInt::builder("max-detections")
+                .nick("Maximum detections")
+                .blurb("Maximum boxes of a frame; those with the best scores are kept")
+                .minimum(1)
+                .maximum(65536)
+                .default_value(default.options.max_detections)
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecBoolean::builder("class-agnostic")
+                .nick("Class agnostic")
+                .blurb("Let boxes of different classes suppress each other")
+                .default_value(default.options.class_agnostic)
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecBoolean::builder("draw")
+                .nick("Draw")
+                .blurb("Draw the boxes on the frame")
+                .default_value(default.draw)
+                .mutable_playing()
+                .build(),
+            draw_labels_property("Write class and score at each drawn box"),
+            line_width_property(),
+            glib::ParamSpecBoolean::builder("hold-detections")
+                .nick("Hold detections")
+                .blurb("On frames that trtinfer skips (interval), repeat the last detections, marked as held")
+                .default_value(default.hold_detections)
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecBoolean::builder("post-messages")
+                .nick("Post messages")
+                .blurb("Post an element message trt-detections for each frame: stream-time, frame, width, height, held, count, and detections with label, class-id, confidence, x, y, w, h")
+                .default_value(default.post_messages)
+                .mutable_playing()
+                .build(),
+            cuda::device_id_property(),
+            stats::measure_property(),
+            stats::property(
+                "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+            ),
+        ]
     }
 
-    fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
-        if !may_set(&*self.obj(), pspec) {
-            return;
-        }
-        gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
+    fn set(&self, name: &str, value: &glib::Value) {
         let mut settings = self.settings.lock().unwrap();
         let NmsSettings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
             &mut *settings;
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
-        match pspec.name() {
+        match name {
             "layout" => *layout = Some(text()).filter(|name| !name.is_empty() && name != AUTO),
             "label-file" => options.label_file = value.get::<Option<PathBuf>>().expect("checked by GObject"),
             "score-threshold" => options.score_threshold = value.get().expect("checked by GObject"),
@@ -427,8 +426,8 @@ impl ObjectImpl for TrtNms {
         }
     }
 
-    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
-        if pspec.name() == "stats" {
+    fn get(&self, name: &str) -> glib::Value {
+        if name == "stats" {
             let totals = self.stats.read();
             let (frames, skipped) = (totals.done + totals.skipped, totals.skipped);
             let counts = [("frames", frames), ("skipped", skipped), ("objects", totals.objects)];
@@ -437,7 +436,7 @@ impl ObjectImpl for TrtNms {
         let NmsSettings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
             &*self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
-        match pspec.name() {
+        match name {
             "layout" => layout.as_deref().unwrap_or(AUTO).to_value(),
             "label-file" => options.label_file.as_deref().to_value(),
             "score-threshold" => options.score_threshold.to_value(),
@@ -483,31 +482,29 @@ impl BaseTransformImpl for TrtNms {
         Ok(())
     }
 
-    fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
+    fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
         self.answer(direction, query)
     }
 
-    fn transform_caps(
-        &self,
-        _direction: gst::PadDirection,
-        caps: &gst::Caps,
-        filter: Option<&gst::Caps>,
-    ) -> Option<gst::Caps> {
+    fn transform_caps(&self, _direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
         let caps = video::without_tensor(&video::usable(caps));
         Some(video::filtered(caps, filter))
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
         // What comes next is another part of the stream.
-        if matches!(event.view(), gst::EventView::FlushStop(_) | gst::EventView::Segment(_))
-            && let Some(state) = self.state.lock().unwrap().as_mut()
-        {
+        let is_another = match event.view() {
+            gst::EventView::FlushStop(_) => true,
+            gst::EventView::Segment(segment) => !continues(&self.obj().segment(), segment.segment()),
+            _ => false,
+        };
+        if is_another && let Some(state) = self.state.lock().unwrap().as_mut() {
             state.can_hold = false;
         }
         self.parent_sink_event(event)
     }
 
-    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
+    fn set_caps(&self, incaps: &Caps, _outcaps: &Caps) -> Result<(), gst::LoggableError> {
         let format = self.format(*CAT, incaps)?;
         let mut state = self.state.lock().unwrap();
         let (postprocessor, frames) = state.take().map_or((None, 0), |old| (old.postprocessor, old.frames));

@@ -3,6 +3,7 @@ use std::sync::{LazyLock, Mutex};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use gst::{Caps, PadDirection};
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
@@ -11,11 +12,11 @@ use crate::core::counters::{Span, Stats};
 use crate::core::error::Result;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::element::{VideoFilter, video_filter};
+use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::meta::read::annotations;
 use crate::gst::meta::tensor::TensorMeta;
-use crate::gst::overlay::{OverlayRenderer, context_of};
-use crate::gst::report::{Report, may_set};
+use crate::gst::overlay::{OverlayRenderer, context_of, draw_labels_property, line_width_property};
+use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::video;
 use crate::image::overlay::{Annotation, Style};
@@ -72,41 +73,22 @@ impl TrtOverlay {
     }
 }
 
-impl ObjectImpl for TrtOverlay {
-    fn properties() -> &'static [glib::ParamSpec] {
-        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = OverlaySettings::default();
-            vec![
-                glib::ParamSpecBoolean::builder("draw-labels")
-                    .nick("Draw labels")
-                    .blurb("Write class, score and track at each box, where they are known")
-                    .default_value(default.style.labels)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecUInt::builder("line-width")
-                    .nick("Line width")
-                    .blurb("Width of the outlines in pixels (0 = by the size of the frame)")
-                    .maximum(64)
-                    .default_value(default.style.line_width)
-                    .mutable_playing()
-                    .build(),
-                cuda::device_id_property(),
-                stats::measure_property(),
-                stats::property(
-                    "Frames, objects, and what drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
-                ),
-            ]
-        });
-        &PROPERTIES
+impl Properties for TrtOverlay {
+    fn list() -> Vec<glib::ParamSpec> {
+        vec![
+            draw_labels_property("Write class, score and track at each box, where they are known"),
+            line_width_property(),
+            cuda::device_id_property(),
+            stats::measure_property(),
+            stats::property(
+                "Frames, objects, and what drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+            ),
+        ]
     }
 
-    fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
-        if !may_set(&*self.obj(), pspec) {
-            return;
-        }
-        gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
+    fn set(&self, name: &str, value: &glib::Value) {
         let OverlaySettings { style, cuda_device_id, measure } = &mut *self.settings.lock().unwrap();
-        match pspec.name() {
+        match name {
             "draw-labels" => style.labels = value.get().expect("checked by GObject"),
             "line-width" => style.line_width = value.get().expect("checked by GObject"),
             "measure" => *measure = value.get().expect("checked by GObject"),
@@ -115,13 +97,13 @@ impl ObjectImpl for TrtOverlay {
         }
     }
 
-    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
-        if pspec.name() == "stats" {
+    fn get(&self, name: &str) -> glib::Value {
+        if name == "stats" {
             let totals = self.stats.read();
             return stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value();
         }
         let OverlaySettings { style, cuda_device_id, measure } = &*self.settings.lock().unwrap();
-        match pspec.name() {
+        match name {
             "draw-labels" => style.labels.to_value(),
             "line-width" => style.line_width.to_value(),
             "measure" => measure.to_value(),
@@ -154,20 +136,15 @@ impl BaseTransformImpl for TrtOverlay {
         Ok(())
     }
 
-    fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
+    fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
         self.answer(direction, query)
     }
 
-    fn transform_caps(
-        &self,
-        _direction: gst::PadDirection,
-        caps: &gst::Caps,
-        filter: Option<&gst::Caps>,
-    ) -> Option<gst::Caps> {
+    fn transform_caps(&self, _direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
         Some(video::filtered(video::usable(caps), filter))
     }
 
-    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
+    fn set_caps(&self, incaps: &Caps, _outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
         let format = self.format(*CAT, incaps)?;
         let mut state = self.state.lock().unwrap();
         let has_warned = state.as_ref().is_some_and(|state| state.has_warned);

@@ -3,6 +3,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use gst::{Caps, PadDirection};
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
@@ -17,11 +18,11 @@ use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::batch_pool;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::element::{VideoFilter, video_filter};
+use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::held_frame::HeldFrames;
 use crate::gst::meta::picture;
 use crate::gst::meta::tensor::{Origin, Payload, TensorMeta};
-use crate::gst::report::{Report, error_message, may_set};
+use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video::{self, Format};
 use crate::image::preprocess::HostPreprocessor;
@@ -71,13 +72,13 @@ impl TrtPreprocess {
 
     /// The tensor to name in the source's caps: what downstream asks for, else what the properties say by themselves. If
     /// they do not say enough, set_caps() complains.
-    fn tensor(&self, caps: &gst::Caps) -> Option<String> {
+    fn tensor(&self, caps: &Caps) -> Option<String> {
         let peer = self.obj().static_pad("src")?.peer_query_caps(Some(caps));
         let wanted = peer.iter().find_map(|structure| structure.get::<String>(video::TENSOR_FIELD).ok());
         wanted.or_else(|| Some(self.overrides().unwrap_or_default().apply(None, device_of(caps)).ok()?.to_string()))
     }
 
-    fn configure(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<PreprocessState> {
+    fn configure(&self, incaps: &Caps, outcaps: &Caps) -> Result<PreprocessState> {
         let format = Format::from_caps(incaps)?;
         let wanted = video::tensor_of(outcaps)?;
         let spec = self.overrides().unwrap_or_default().apply(wanted.as_ref(), device_of(incaps))?;
@@ -187,88 +188,81 @@ fn cuda_for_the_cpu() -> Error {
         .remedy("Put cudadownload before trtpreprocess, or let the model run on the GPU with backend=tensorrt")
 }
 
-impl ObjectImpl for TrtPreprocess {
-    fn properties() -> &'static [glib::ParamSpec] {
-        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = PreprocessSettings::default();
-            vec![
-                glib::ParamSpecEnum::builder_with_default("resize", default.resize)
-                    .nick("Resize")
-                    .blurb("How the frame is laid into the tensor")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecInt::builder("pad-value")
-                    .nick("Padding value")
-                    .blurb("Sample value of the letterbox padding (-1 = as the model wants it)")
-                    .minimum(-1)
-                    .maximum(255)
-                    .default_value(default.pad_value)
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecEnum::builder_with_default("tensor-colors", default.colors)
-                    .nick("Tensor colors")
-                    .blurb("Colors in the channels of the tensor")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecEnum::builder_with_default("chroma-sampling", default.chroma_sampling)
-                    .nick("Chroma sampling")
-                    .blurb("Which chroma goes with each luma sample of NV12, P010_10LE and I420 frames")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecFloat::builder("scale")
-                    .nick("Scale")
-                    .blurb("Factor of the samples: tensor = (sample * scale - mean) / std, with samples of 0..255 (0 = as the model wants it)")
-                    .minimum(0.0)
-                    .maximum(f32::MAX)
-                    .default_value(default.scale)
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecString::builder("mean")
-                    .nick("Mean")
-                    .blurb("Mean to subtract: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecString::builder("std")
-                    .nick("Standard deviation")
-                    .blurb("Standard deviation to divide by: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.229,0.224,0.225 (unset = as the model wants it)")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecEnum::builder_with_default("tensor-order", default.order)
-                    .nick("Tensor order")
-                    .blurb("Order of the tensor's dimensions")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecEnum::builder_with_default("tensor-type", default.dtype)
-                    .nick("Tensor type")
-                    .blurb("Type of the tensor's elements")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecString::builder("tensor-size")
-                    .nick("Tensor size")
-                    .blurb("Width and height of the tensor like 640x640 (unset = as the model wants it)")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecEnum::builder_with_default("upload", default.upload)
-                    .nick("Upload")
-                    .blurb("How frames in system memory come to the GPU")
-                    .mutable_ready()
-                    .build(),
-                cuda::device_id_property(),
-                stats::measure_property(),
-                stats::property("Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool"),
-            ]
-        });
-        &PROPERTIES
+impl Properties for TrtPreprocess {
+    fn list() -> Vec<glib::ParamSpec> {
+        let default = PreprocessSettings::default();
+        vec![
+            glib::ParamSpecEnum::builder_with_default("resize", default.resize)
+                .nick("Resize")
+                .blurb("How the frame is laid into the tensor")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecInt::builder("pad-value")
+                .nick("Padding value")
+                .blurb("Sample value of the letterbox padding (-1 = as the model wants it)")
+                .minimum(-1)
+                .maximum(255)
+                .default_value(default.pad_value)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("tensor-colors", default.colors)
+                .nick("Tensor colors")
+                .blurb("Colors in the channels of the tensor")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("chroma-sampling", default.chroma_sampling)
+                .nick("Chroma sampling")
+                .blurb("Which chroma goes with each luma sample of NV12, P010_10LE and I420 frames")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecFloat::builder("scale")
+                .nick("Scale")
+                .blurb("Factor of the samples: tensor = (sample * scale - mean) / std, with samples of 0..255 (0 = as the model wants it)")
+                .minimum(0.0)
+                .maximum(f32::MAX)
+                .default_value(default.scale)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("mean")
+                .nick("Mean")
+                .blurb("Mean to subtract: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("std")
+                .nick("Standard deviation")
+                .blurb("Standard deviation to divide by: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.229,0.224,0.225 (unset = as the model wants it)")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("tensor-order", default.order)
+                .nick("Tensor order")
+                .blurb("Order of the tensor's dimensions")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("tensor-type", default.dtype)
+                .nick("Tensor type")
+                .blurb("Type of the tensor's elements")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("tensor-size")
+                .nick("Tensor size")
+                .blurb("Width and height of the tensor like 640x640 (unset = as the model wants it)")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("upload", default.upload)
+                .nick("Upload")
+                .blurb("How frames in system memory come to the GPU")
+                .mutable_ready()
+                .build(),
+            cuda::device_id_property(),
+            stats::measure_property(),
+            stats::property("Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool"),
+        ]
     }
 
-    fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
-        if !may_set(&*self.obj(), pspec) {
-            return;
-        }
-        gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
+    fn set(&self, name: &str, value: &glib::Value) {
         let mut settings = self.settings.lock().unwrap();
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
-        match pspec.name() {
+        match name {
             "resize" => settings.resize = value.get::<Resize>().expect("checked by GObject"),
             "pad-value" => settings.pad_value = value.get().expect("checked by GObject"),
             "tensor-colors" => settings.colors = value.get::<TensorColors>().expect("checked by GObject"),
@@ -286,14 +280,14 @@ impl ObjectImpl for TrtPreprocess {
         }
     }
 
-    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
-        if pspec.name() == "stats" {
+    fn get(&self, name: &str) -> glib::Value {
+        if name == "stats" {
             let totals = self.stats.read();
             return stats::structure(&totals, [("frames", totals.done)]).to_value();
         }
         let settings = self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
-        match pspec.name() {
+        match name {
             "resize" => settings.resize.to_value(),
             "pad-value" => settings.pad_value.to_value(),
             "tensor-colors" => settings.colors.to_value(),
@@ -328,14 +322,9 @@ impl BaseTransformImpl for TrtPreprocess {
     ///
     /// The base class asks the peer only while caps are open, and fixed video caps are closed but for the tensor. So it is
     /// asked here.
-    fn transform_caps(
-        &self,
-        direction: gst::PadDirection,
-        caps: &gst::Caps,
-        filter: Option<&gst::Caps>,
-    ) -> Option<gst::Caps> {
+    fn transform_caps(&self, direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
         let mut caps = video::without_tensor(&video::usable(caps));
-        if direction == gst::PadDirection::Sink
+        if direction == PadDirection::Sink
             && caps.is_fixed()
             && let Some(tensor) = self.tensor(&caps)
         {
@@ -344,8 +333,8 @@ impl BaseTransformImpl for TrtPreprocess {
         Some(video::filtered(caps, filter))
     }
 
-    fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
-        if direction == gst::PadDirection::Sink {
+    fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
+        if direction == PadDirection::Sink {
             match query.view() {
                 gst::QueryView::Caps(query) => query.filter().into_iter().for_each(|caps| self.explain_refusal(caps)),
                 gst::QueryView::AcceptCaps(query) => self.explain_refusal(query.caps()),
@@ -360,7 +349,7 @@ impl BaseTransformImpl for TrtPreprocess {
         picture::answer(&event, self.obj().upcast_ref()) || self.parent_src_event(event)
     }
 
-    fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
+    fn set_caps(&self, incaps: &Caps, outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
         let state = self.configure(incaps, outcaps).map_err(|error| {
             if self.is_new_complaint(&error) {
                 self.obj().post_error(&error);
