@@ -191,7 +191,7 @@ impl Builder {
 
     pub fn profile(&self) -> Option<Profile<'_>> {
         // SAFETY: the profile is the builder's, for as long as that lives.
-        unsafe { Object::new(self.create_optimization_profile(), self.family()) }
+        unsafe { AbiObject::new(self.create_optimization_profile(), self.family()) }
             .map(|object| Profile(object, PhantomData))
     }
 
@@ -353,7 +353,7 @@ impl Network {
     /// In the order in which the parser made them.
     pub fn steps(&self) -> impl Iterator<Item = Layer<'_>> {
         // SAFETY: layers are the network's, for as long as that lives.
-        let layer = |index| unsafe { Object::new(self.get_layer(index), self.family()) };
+        let layer = |index| unsafe { AbiObject::new(self.get_layer(index), self.family()) };
         (0..self.layers()).filter_map(layer).map(|object| Layer(object, PhantomData))
     }
 
@@ -361,7 +361,7 @@ impl Network {
     /// `pointer` is a tensor of this network, or null.
     unsafe fn tensor(&self, pointer: *mut c_void) -> Option<NetworkTensor<'_>> {
         // SAFETY: as the caller says.
-        unsafe { Object::new(pointer, self.family()) }.map(|object| NetworkTensor(object, PhantomData))
+        unsafe { AbiObject::new(pointer, self.family()) }.map(|object| NetworkTensor(object, PhantomData))
     }
 }
 
@@ -374,14 +374,14 @@ impl<'a> Layer<'a> {
     pub fn inputs(&self) -> impl Iterator<Item = NetworkTensor<'a>> {
         // SAFETY: takes nothing; tensors are the network's. Inputs that are left out are null.
         let count = unsafe { self.get_nb_inputs() };
-        let tensor = |index| unsafe { Object::new(self.get_input(index), self.family()) };
+        let tensor = |index| unsafe { AbiObject::new(self.get_input(index), self.family()) };
         (0..count).filter_map(tensor).map(|object| NetworkTensor(object, PhantomData))
     }
 
     pub fn outputs(&self) -> impl Iterator<Item = NetworkTensor<'a>> {
         // SAFETY: as above.
         let count = unsafe { self.get_nb_outputs() };
-        let tensor = |index| unsafe { Object::new(self.get_output(index), self.family()) };
+        let tensor = |index| unsafe { AbiObject::new(self.get_output(index), self.family()) };
         (0..count).filter_map(tensor).map(|object| NetworkTensor(object, PhantomData))
     }
 
@@ -446,7 +446,7 @@ impl Parser {
     /// What it did not like.
     pub fn errors(&self) -> impl Iterator<Item = ParserError<'_>> {
         // SAFETY: errors are the parser's, for as long as that lives and parses nothing else.
-        let error = |index| unsafe { Object::new(self.get_error(index), self.family()) };
+        let error = |index| unsafe { AbiObject::new(self.get_error(index), self.family()) };
         (0..self.error_count()).filter_map(error).map(|object| ParserError(object, PhantomData))
     }
 }

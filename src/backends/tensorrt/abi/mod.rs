@@ -73,17 +73,17 @@ const FIRST_PAGE: usize = 4096;
 
 /// An object, and the family that says how to call it.
 #[derive(Clone, Copy)]
-struct Object {
+struct AbiObject {
     pointer: NonNull<c_void>,
     family: AbiVersion,
 }
 
-impl Object {
+impl AbiObject {
     /// # Safety
     /// `pointer` is a public object of that family, or null, or what is left of one that could not be made.
     unsafe fn new(pointer: *mut c_void, family: AbiVersion) -> Option<Self> {
         let pointer = NonNull::new(pointer).filter(|pointer| pointer.addr().get() >= FIRST_PAGE)?;
-        Some(Object { pointer, family })
+        Some(AbiObject { pointer, family })
     }
 
     fn raw(self) -> *mut c_void {
@@ -134,7 +134,7 @@ macro_rules! class {
         raw { $( $raw:ident($($raw_arg:ident: $raw_type:ty),*) -> $raw_result:ty = $raw_row:expr; )* }
     ) => {
         $(#[$doc])*
-        pub struct $name $(<$life>)? (Object $(, PhantomData<&$life ()>)?);
+        pub struct $name $(<$life>)? (AbiObject $(, PhantomData<&$life ()>)?);
 
         #[allow(dead_code, reason = "which classes need all of these differs")]
         impl $(<$life>)? $name $(<$life>)? {
@@ -181,7 +181,7 @@ macro_rules! owned {
             /// `pointer` is an object of this class and family that nobody else deletes, or none at all.
             pub(super) unsafe fn from_raw(pointer: *mut c_void, family: AbiVersion) -> Option<Self> {
                 // SAFETY: as the caller says.
-                unsafe { Object::new(pointer, family) }.map($name)
+                unsafe { AbiObject::new(pointer, family) }.map($name)
             }
         }
 
@@ -442,7 +442,7 @@ mod tests {
                 ManuallyDrop::new(Builder::from_raw(pointer, AbiVersion::V10).unwrap()),
                 ManuallyDrop::new(Network::from_raw(pointer, AbiVersion::V8).unwrap()),
                 ManuallyDrop::new(Config::from_raw(pointer, AbiVersion::V10).unwrap()),
-                Profile(Object::new(pointer, AbiVersion::V11).unwrap(), PhantomData),
+                Profile(AbiObject::new(pointer, AbiVersion::V11).unwrap(), PhantomData),
             )
         };
         assert!(builder.build(&mut network, &mut config).is_none());
