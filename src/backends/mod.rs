@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+#[cfg(feature = "gstreamer")]
 use gst::glib;
 
 use crate::backends::tensorrt::engine::Engine;
@@ -72,15 +73,18 @@ impl From<Error> for Interrupted {
 }
 
 /// Which backend the user asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
-#[enum_type(name = "GstTrtBackend")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtBackend"))]
 pub enum BackendPreference {
     #[default]
-    #[enum_value(name = "TensorRT where it can run the model, else the CPU", nick = "auto")]
+    #[cfg_attr(
+        feature = "gstreamer",
+        enum_value(name = "TensorRT where it can run the model, else the CPU", nick = "auto")
+    )]
     Auto,
-    #[enum_value(name = "TensorRT on an NVIDIA GPU", nick = "tensorrt")]
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "TensorRT on an NVIDIA GPU", nick = "tensorrt"))]
     TensorRt,
-    #[enum_value(name = "CPU, without further libraries", nick = "cpu")]
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "CPU, without further libraries", nick = "cpu"))]
     Cpu,
 }
 

@@ -2,6 +2,7 @@
 
 pub mod batch_pool;
 pub mod cuda;
+pub mod export;
 pub mod held_frame;
 pub mod memory;
 pub mod meta;
