@@ -1,4 +1,5 @@
 //! examples/detect as a program: what it writes, what it prints, what it says when it fails.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

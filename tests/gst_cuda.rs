@@ -4,6 +4,7 @@
 //! Needs a GPU and nvcodec; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`. `GPU_CLIP` names an MP4 of
 //! H.264 other than the sample. The same binary runs on GStreamer 1.22, whose CUDA memory has no streams, and on those after it,
 //! whose frames come while they are still written.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

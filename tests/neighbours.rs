@@ -1,4 +1,5 @@
 //! Every neighbour at every place of the chain: boxes are right, or an error says where the neighbour belongs.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

@@ -2,6 +2,7 @@
 //!
 //! The encoders are played by pads with their templates, as GStreamer's documentation gives them. The NVENC hardware itself is
 //! not part of this.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! What the elements say of frames: their `stats`, latency, and GStreamer's tracers. Times are compared with each other only.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

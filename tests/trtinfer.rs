@@ -1,4 +1,5 @@
 //! trtinfer: what each property changes, what is read from model files, and tensors in and out.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! trtnms: what each property does, where boxes land, what is drawn and what is copied.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

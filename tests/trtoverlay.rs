@@ -1,4 +1,5 @@
 //! trtoverlay: it draws what trtnms draws, and what the metas of anybody else say, and drops no frame.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

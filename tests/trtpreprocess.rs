@@ -1,5 +1,6 @@
 //! trtpreprocess: each property, formats and colorimetry, odd sizes, changes in mid-stream. Frames that lie are in
 //! frames.rs.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

@@ -3,6 +3,7 @@
 pub mod batch_pool;
 pub mod cuda;
 pub mod element;
+pub mod export;
 pub mod held_frame;
 pub mod log;
 pub mod memory;

@@ -22,7 +22,7 @@ use crate::image::transform::{Chroma, InputSpec};
 use crate::model::ModelInfo;
 
 pub use crate::postprocess::PostprocessOptions;
-pub use detector::{Detector, DeviceFrame, Keypoint, Object};
+pub use detector::{Detections, Detector, DeviceFrame, Keypoint, Object};
 pub use device::Buffers;
 pub use options::parse_options;
 
@@ -198,7 +198,7 @@ impl Session {
                 return Err(wrong(what).remedy("Use run_bytes, which returns all of them"));
             }
         }
-        self.check(size_of_val(input))?;
+        self.check_input(size_of_val(input))?;
         let tensors = self.run_bytes(bytemuck::cast_slice(input))?;
         let computed = tensors[0].as_slice::<O>().expect("its type is what the model declares");
         if computed.len() != output.len() {
@@ -227,7 +227,7 @@ impl Session {
     /// # Errors
     /// `WrongType`, where there are more or fewer bytes; `Run`, where running failed. The session stays usable.
     pub fn run_bytes(&mut self, input: &[u8]) -> Result<Vec<Tensor>> {
-        self.check(input.len())?;
+        self.check_input(input.len())?;
         let desc = self.input().clone();
         let picture = match &self.device {
             Some(device) => {
@@ -265,7 +265,10 @@ impl Session {
     }
 
     /// Whether that many bytes are those of the input.
-    pub(crate) fn check(&self, given: usize) -> Result<()> {
+    ///
+    /// # Errors
+    /// `WrongType`, where they are not.
+    pub fn check_input(&self, given: usize) -> Result<()> {
         let wanted = self.input().bytes().expect("an input has fixed dimensions");
         if given == wanted {
             return Ok(());

@@ -13,8 +13,6 @@ use crate::core::counters::{Span, Stats};
 use crate::core::cuda::driver::Context;
 use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::memory::Pool;
-use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::batch_pool;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
@@ -25,8 +23,7 @@ use crate::gst::meta::tensor::{Origin, Payload, TensorMeta};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video::{self, Format};
-use crate::image::preprocess::HostPreprocessor;
-use crate::image::preprocess::device::DevicePreprocessor;
+use crate::image::preprocess::Preprocessor;
 use crate::image::transform::InputSpec;
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
@@ -37,17 +34,14 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 struct PreprocessState {
     format: Format,
     spec: InputSpec,
-    maker: Preprocessor,
+    /// That of a GPU is made with the first frame, in its context.
+    maker: Option<Preprocessor>,
 }
 
-/// What makes the tensors.
-enum Preprocessor {
-    Cpu {
-        preprocess: Box<HostPreprocessor>,
-        pool: Pool,
-    },
-    /// Made with the first frame, in its context.
-    Gpu(Option<Box<DevicePreprocessor>>),
+impl PreprocessState {
+    fn is_on_gpu(&self) -> bool {
+        self.spec.device == Device::Cuda
+    }
 }
 
 /// No two of these are locked at a time.
@@ -83,50 +77,44 @@ impl TrtPreprocess {
         let wanted = video::tensor_of(outcaps)?;
         let spec = self.overrides().unwrap_or_default().apply(wanted.as_ref(), device_of(incaps))?;
         // Refuses what cannot be made, wherever that is.
-        let (width, height) = (format.info.width() as usize, format.info.height() as usize);
-        let preprocess = HostPreprocessor::new(format.pixels, width, height, format.color, &spec)?;
+        let on_host = Preprocessor::new(None, format.pixels, size_of_frames(&format), format.color, &spec)?;
         let maker = match (spec.device == Device::Cuda, video::is_cuda(incaps)) {
-            (true, _) => Preprocessor::Gpu(None),
+            (true, _) => None,
             (false, true) => return Err(cuda_for_the_cpu()),
-            (false, false) => Preprocessor::Cpu { preprocess: Box::new(preprocess), pool: Pool::default() },
+            (false, false) => Some(on_host),
         };
         Ok(PreprocessState { format, spec, maker })
     }
 
+    fn maker(&self, context: Option<&Context>, format: &Format, spec: &InputSpec) -> Result<Preprocessor> {
+        let mut maker = Preprocessor::new(context, format.pixels, size_of_frames(format), format.color, spec)?;
+        if let Preprocessor::Device(device) = &mut maker {
+            device.set_upload(self.settings.lock().unwrap().upload);
+            if let Some(slots) = self.obj().static_pad("src").and_then(|pad| batch_pool::ask(&pad)) {
+                device.use_slots(slots);
+            }
+        }
+        Ok(maker)
+    }
+
     fn payload(&self, state: &mut PreprocessState, buffer: &mut gst::BufferRef) -> Result<Payload> {
+        let context = if state.is_on_gpu() { Some(self.context_for(buffer)?) } else { None };
         let PreprocessState { format, spec, maker } = state;
-        let (tensors, letterbox) = match maker {
-            Preprocessor::Cpu { preprocess, pool } => {
-                let make = |bytes: &mut [u8]| format.read(buffer, |frame| preprocess.run(frame, bytes));
-                let tensor = Tensor::fill(pool, spec.desc.clone(), make)?;
-                (Tensors::new(vec![tensor], None, None), *preprocess.letterbox())
-            }
-            Preprocessor::Gpu(gpu) => {
-                let context = self.context_for(buffer)?;
-                let gpu = match gpu {
-                    Some(gpu) if *gpu.context() == context => gpu,
-                    other => {
-                        let size = (format.info.width() as usize, format.info.height() as usize);
-                        let mut maker = DevicePreprocessor::new(&context, format.pixels, size, format.color, spec)?;
-                        maker.set_upload(self.settings.lock().unwrap().upload);
-                        if let Some(slots) = self.obj().static_pad("src").and_then(|pad| batch_pool::ask(&pad)) {
-                            maker.use_slots(slots);
-                        }
-                        other.insert(Box::new(maker))
-                    }
-                };
-                let tensors = match format.on_gpu(buffer, false)? {
-                    Some(frame) => {
-                        frame.order(gpu.stream())?;
-                        // SAFETY: `Format` checked the planes against their memory, and the buffer keeps it until its
-                        // TensorMeta is freed, which waits for the fence.
-                        unsafe { gpu.of_gpu(&frame.planes) }?
-                    }
-                    None => format.read(buffer, |frame| gpu.of_host(frame))?,
-                };
-                (tensors, *gpu.letterbox())
-            }
+        let maker = match maker.take().filter(|maker| maker.context() == context.as_ref()) {
+            Some(made) => maker.insert(made),
+            None => maker.insert(self.maker(context.as_ref(), format, spec)?),
         };
+        let on_gpu = if let Preprocessor::Device(_) = maker { format.on_gpu(buffer, false)? } else { None };
+        let tensors = match (on_gpu, &mut *maker) {
+            (Some(frame), Preprocessor::Device(device)) => {
+                frame.order(device.stream())?;
+                // SAFETY: `Format` checked the planes against their memory, and the buffer keeps it until its TensorMeta is
+                // freed, which waits for the fence.
+                unsafe { device.of_gpu(&frame.planes) }?
+            }
+            (_, maker) => format.read(buffer, |frame| maker.of_host(frame))?,
+        };
+        let letterbox = *maker.letterbox();
         let original = self.originals.lock().unwrap().of(buffer);
         let origin = Origin { element: self.obj().as_ptr().addr(), size: format.size() };
         Ok(Payload::Input { tensors: Arc::new(tensors), origin, letterbox, recipe: spec.recipe, original })
@@ -180,6 +168,11 @@ impl TrtPreprocess {
 /// Where tensors of such frames are made if nobody asks for them elsewhere.
 fn device_of(caps: &gst::CapsRef) -> Device {
     if video::is_cuda(caps) { Device::Cuda } else { Device::Host }
+}
+
+/// Width and height.
+fn size_of_frames(format: &Format) -> (usize, usize) {
+    (format.info.width() as usize, format.info.height() as usize)
 }
 
 fn cuda_for_the_cpu() -> Error {
@@ -372,8 +365,7 @@ impl BaseTransformImpl for TrtPreprocess {
         let _ = self.parent_propose_allocation(decide_query, query);
         let device = self.settings.lock().unwrap().cuda_device_id;
         self.cuda.propose(&*self.obj(), device, query);
-        let on_gpu =
-            matches!(self.state.lock().unwrap().as_ref(), Some(PreprocessState { maker: Preprocessor::Gpu(_), .. }));
+        let on_gpu = self.state.lock().unwrap().as_ref().is_some_and(PreprocessState::is_on_gpu);
         if on_gpu && let Ok(context) = self.cuda.ensure(&*self.obj(), device) {
             crate::gst::memory::pinned::propose(&context, query);
         }

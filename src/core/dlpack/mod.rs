@@ -3,6 +3,8 @@
 //! A tensor that is exported is kept until whoever took it calls its deleter; one that is imported is given back, by its own
 //! deleter, when the last [`Tensor`] of it is dropped. Both ways the memory is the same.
 
+pub mod exporter;
+
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use crate::core::cuda::driver::Context;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{DeviceBlock, HostBlock};
-use crate::core::tensor::{DType, Dims, Tensor, TensorDesc};
+use crate::core::tensor::{DType, Dims, Tensor, TensorDesc, Tensors};
 
 /// `DLDevice`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +127,29 @@ pub enum Consumer {
     Stream(*mut c_void),
     /// That is not known, so the host waits for all work of the context once the tensor is deleted.
     Unknown,
+}
+
+impl Consumer {
+    /// From DLPack's protocol: a stream, or -1 where it is not known.
+    pub fn from_raw(stream: *mut c_void) -> Self {
+        if stream.addr() == usize::MAX { Consumer::Unknown } else { Consumer::Stream(stream) }
+    }
+
+    /// Lets what the consumer queues after this see the tensors.
+    ///
+    /// # Safety
+    /// The stream is of the tensors' context, and alive, if they are on a GPU.
+    ///
+    /// # Errors
+    /// `Run`, where the GPU fails.
+    pub unsafe fn wait_for(self, tensors: &Tensors) -> Result<()> {
+        match (self, tensors.ready(), tensors.first().and_then(Tensor::device)) {
+            (Consumer::Unknown, ..) => tensors.wait(),
+            // SAFETY: as the caller says: it is of this context, and alive.
+            (Consumer::Stream(stream), Some(ready), Some(block)) => unsafe { block.context().hold(stream, ready) },
+            (Consumer::Stream(_), ..) => Ok(()),
+        }
+    }
 }
 
 /// What an export needs to be freed.
@@ -256,7 +281,7 @@ impl Drop for Imported {
 ///
 /// # Safety
 /// It is a `DLManagedTensor` that nobody else has consumed, whose memory nobody writes as long as the tensor is there. On a
-/// GPU, work that writes it is done, or [`Tensors`](crate::core::tensor::Tensors) made of it are given the fence of that work.
+/// GPU, work that writes it is done, or [`Tensors`] made of it are given the fence of that work.
 ///
 /// # Errors
 /// `WrongType`, where it is on another kind of device, of elements that we do not have, not contiguous, or not aligned;
