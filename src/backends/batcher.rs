@@ -125,7 +125,7 @@ impl Batcher {
                 batches.into_iter().for_each(|batch| {
                     let (outcome, counted) = counters::counted(|| line.execute(&mut *model, &batch));
                     line.counted.lock().unwrap().add(counted);
-                    line.finish(&batch, outcome);
+                    line.finish(batch, outcome);
                 });
             };
             thread::Builder::new().name("trt-run".into()).spawn(run).map_err(|error| {
@@ -204,13 +204,14 @@ impl Batcher {
         match &self.runner {
             BatchRunner::Caller(model) => {
                 let outcome = self.line.execute(&mut **model.lock().unwrap(), &batch);
-                self.line.finish(&batch, outcome);
+                self.line.finish(batch, outcome);
             }
             BatchRunner::Thread(thread) => {
-                let first = batch[0].clone();
+                let first = Arc::downgrade(&batch[0]);
                 thread.send(batch).expect("it goes on as long as this sender is there");
                 drop(self.line.wait_while(|queue| {
-                    queue.running.first().is_some_and(|running| Arc::ptr_eq(running, &first)) && queue.is_wanted(due)
+                    queue.running.first().is_some_and(|running| Arc::as_ptr(running) == first.as_ptr())
+                        && queue.is_wanted(due)
                 }));
                 counters::add(std::mem::take(&mut *self.line.counted.lock().unwrap()));
             }
@@ -241,20 +242,25 @@ impl Line {
     }
 
     /// Hands out the outcomes.
-    fn finish(&self, batch: &[Arc<Request>], outcome: Result<Vec<Tensors>>) {
+    fn finish(&self, batch: Vec<Arc<Request>>, outcome: Result<Vec<Tensors>>) {
         let (mut outputs, error) = match outcome {
             Ok(outputs) => {
                 (outputs.into_iter(), Error::new(ErrorKind::Run, "The model gave no outputs for this frame"))
             }
             Err(error) => (Vec::new().into_iter(), error),
         };
-        for place in batch {
+        let mut queue = self.queue.lock().unwrap();
+        queue.running.clear();
+        // References are given up under the lock, before the outputs are read: a frame's tensors are in their pools before the next.
+        let hand_out = |place: Arc<Request>| {
             let outcome = outputs.next().ok_or_else(|| Interrupted::Failed(error.clone()));
-            let _ = place.outcome.set(outcome); // unless it was given up meanwhile
-        }
-        let run = std::mem::take(&mut self.queue.lock().unwrap().running);
+            let unwanted = place.outcome.set(outcome).err();
+            (unwanted, Arc::into_inner(place))
+        };
+        let ended: Vec<_> = batch.into_iter().map(hand_out).collect();
+        drop(queue);
         self.moved.notify_all();
-        drop(run); // no longer under the lock, for frames may end here
+        drop(ended); // no longer under the lock, for this may wait for the GPU
     }
 }
 
@@ -330,10 +336,13 @@ impl PendingOutput {
         let place = &*self.request;
         let waits = |_: &mut Queue| place.outcome.get().is_none();
         loop {
+            let batcher = place.batcher.upgrade();
             if let Some(outcome) = place.outcome.get() {
+                // What has run it lets go of the frame under this lock.
+                drop(batcher.as_ref().map(|batcher| batcher.line.queue.lock().unwrap()));
                 return outcome.as_ref().map_err(Interrupted::clone);
             }
-            let batcher = place.batcher.upgrade().ok_or(Interrupted::Flushing)?;
+            let batcher = batcher.ok_or(Interrupted::Flushing)?;
             let left = batcher.batch_timeout.saturating_sub(place.joined.elapsed());
             if !left.is_zero() {
                 let queue = batcher.line.queue.lock().unwrap();
