@@ -4,6 +4,7 @@
 pub mod boxes;
 pub mod gpu;
 pub mod heap;
+pub mod hostile;
 pub mod onnx;
 pub mod preprocess;
 pub mod random;
