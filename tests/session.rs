@@ -276,8 +276,7 @@ fn a_session_says_what_it_is() {
 
 #[test]
 fn auto_says_why_it_runs_on_the_cpu() {
-    if gsttrt::core::cuda::driver::available().is_ok() {
-        println!("SKIP: there is a GPU");
+    if !common::gpu::is_hidden("auto_says_why_it_runs_on_the_cpu") {
         return;
     }
     let model = echo(&scratch("session-auto"), F32);
@@ -314,7 +313,7 @@ fn a_sessions_own_buffers_are_run_on_again_and_again() {
         assert_eq!(output, input);
     }
     let buffers = session.buffers().unwrap();
-    assert_eq!((buffers.input.place(), buffers.input.bytes()), (MemoryKind::Host, 96));
+    assert_eq!((buffers.input.kind(), buffers.input.bytes()), (MemoryKind::Host, 96));
     assert_eq!(buffers.outputs[0].as_slice::<f32>().unwrap(), [2.0; 24]);
 
     for (error, parts) in [
@@ -379,7 +378,7 @@ fn memory_of_the_gpu_is_run_on_where_it_is() {
         session.copy_bytes_to_host(i, &mut found).unwrap();
         assert!(found == *expected, "output {i}");
     }
-    assert_eq!(session.buffers().unwrap().input.place(), MemoryKind::Device);
+    assert_eq!(session.buffers().unwrap().input.kind(), MemoryKind::Device);
 
     // The caller's, on the caller's stream.
     let stream = Stream::new(&context).unwrap();
