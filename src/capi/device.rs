@@ -15,11 +15,11 @@ use crate::core::memory::Buffer;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_gpu_count(count: *mut u32) -> c_int {
     done(contained(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: `count` is NULL or has room for a number.
         unsafe { give("count", count, 0)? };
         available()?;
         let GpuStatus::Available(found) = GpuStatus::detect() else { unreachable!("available") };
-        // SAFETY: as the caller says.
+        // SAFETY: `count` is NULL or has room for a number.
         unsafe { give("count", count, found) }
     }))
 }
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn gst_trt_session_buffers(
         session.cuda()?;
         let buffers = session.buffers()?;
         let pointer = |buffer: &Buffer| ptr::with_exposed_provenance_mut(buffer.address().unwrap_or(0) as usize);
-        // SAFETY: as the caller says.
+        // SAFETY: `input` is NULL or has room for a pointer. `outputs` has room for `count`, and so many buffers there are.
         unsafe {
             give("input", input, pointer(&buffers.input))?;
             for (i, buffer) in buffers.outputs.iter().enumerate() {
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn gst_trt_session_copy_input(
         let mut working = open.working();
         let session = working.detector.session_mut();
         session.check(bytes)?;
-        // SAFETY: as the caller says.
+        // SAFETY: `input` is NULL or points to so many bytes, which stay during the call.
         session.copy_bytes_to_device(unsafe { array("input", input.cast(), bytes)? })
     }))
 }
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn gst_trt_session_copy_output(
         let mut working = open.working();
         let session = working.detector.session_mut();
         session.check_output(index, bytes)?;
-        // SAFETY: as the caller says; what is to be a slice has to be initialised.
+        // SAFETY: so many bytes are there, and ours during the call. They are set first: a slice must be initialised.
         let output = unsafe {
             ptr::write_bytes(output.cast::<u8>(), 0, bytes);
             std::slice::from_raw_parts_mut(output.cast::<u8>(), bytes)
@@ -126,11 +126,11 @@ pub unsafe extern "C" fn gst_trt_session_run_device(
     done(contained(|| {
         let open = find(session)?;
         open.check_count(count)?;
-        // SAFETY: as the caller says.
+        // SAFETY: `outputs` is NULL or points to `count` pointers.
         let outputs: Vec<u64> =
             unsafe { array("outputs", outputs, count)? }.iter().map(|output| output.addr() as u64).collect();
         let mut working = open.working();
-        // SAFETY: as the caller says.
+        // SAFETY: the stream is alive, and the memory stays until the run is done. `run_device` checks its size.
         unsafe { working.detector.session_mut().run_device(input.addr() as u64, &outputs, stream) }.map(drop)
     }))
 }
@@ -148,7 +148,8 @@ pub unsafe extern "C" fn gst_trt_session_detect_device(
     capacity: usize,
     found: *mut usize,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `frame` is NULL or a frame, whose format is NULL or a C string. There is room for `capacity` objects and their
+    // number. The stream is alive.
     unsafe {
         detect(session, objects, capacity, found, |detector| {
             let (frame, color) = frame.as_ref().ok_or_else(|| null("frame"))?.on_device()?;

@@ -118,7 +118,7 @@ unsafe fn text<'a>(name: &str, pointer: *const c_char) -> Result<&'a str> {
     if pointer.is_null() {
         return Err(null(name));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: it is not NULL, so it is a text that ends with zero and stays for `'a`.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str().map_err(|_| wrong(format!("The argument {name} is no UTF-8")))
 }
@@ -131,7 +131,7 @@ unsafe fn give<T>(name: &str, to: *mut T, value: T) -> Result<()> {
     if to.is_null() {
         return Err(null(name));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: it is not NULL, so there is room for a `T`.
     unsafe { to.write(value) };
     Ok(())
 }
@@ -161,7 +161,8 @@ pub unsafe extern "C" fn gst_trt_session_open(
     session: *mut *mut SessionHandle,
 ) -> c_int {
     done(contained(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: `session` is NULL or has room for a pointer, `model` is NULL or a C string, `options` is NULL or an array of C
+        // strings that ends with NULL.
         unsafe {
             give("session", session, ptr::null_mut())?;
             let model = text("model", model)?;
@@ -226,7 +227,7 @@ pub extern "C" fn gst_trt_session_reason(session: *mut SessionHandle) -> *const 
 pub unsafe extern "C" fn gst_trt_session_input(session: *mut SessionHandle, input: *mut Tensor) -> c_int {
     done(contained(|| {
         let open = find(session)?;
-        // SAFETY: as the caller says.
+        // SAFETY: `input` is NULL or has room for a tensor.
         unsafe { give("input", input, Tensor::new(&open.input)?) }
     }))
 }
@@ -252,7 +253,7 @@ pub unsafe extern "C" fn gst_trt_session_output(
         let count = open.outputs.len();
         let found = open.outputs.get(index);
         let found = found.ok_or_else(|| wrong(format!("There is no output {index}: the model has {count}")))?;
-        // SAFETY: as the caller says.
+        // SAFETY: `output` is NULL or has room for a tensor.
         unsafe { give("output", output, Tensor::new(found)?) }
     }))
 }
@@ -273,7 +274,7 @@ pub unsafe extern "C" fn gst_trt_session_run(
     done(contained(|| {
         let open = find(session)?;
         open.check_count(count)?;
-        // SAFETY: as the caller says.
+        // SAFETY: both are NULL or arrays of `count` elements.
         let (outputs, sizes) =
             unsafe { (array("outputs", outputs, count)?, array("output_bytes", output_bytes, count)?) };
         if outputs.contains(&ptr::null_mut()) {
@@ -282,7 +283,7 @@ pub unsafe extern "C" fn gst_trt_session_run(
         let mut working = open.working();
         let session = working.detector.session_mut();
         session.check(bytes)?;
-        // SAFETY: as the caller says.
+        // SAFETY: `input` is NULL or points to so many bytes, which stay during the call.
         let tensors = session.run_bytes(unsafe { array("input", input.cast(), bytes)? })?;
         let results = || tensors.iter().map(|tensor| tensor.bytes().expect("they are on the host"));
         for ((tensor, bytes), &size) in tensors.iter().zip(results()).zip(sizes) {
@@ -292,7 +293,7 @@ pub unsafe extern "C" fn gst_trt_session_run(
             }
         }
         for (bytes, &to) in results().zip(outputs) {
-            // SAFETY: as the caller says; the size was checked, and the tensors are our own memory.
+            // SAFETY: the output has room for so many bytes, which was checked. The tensor is our own memory, so they do not overlap.
             unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), bytes.len()) };
         }
         Ok(())
@@ -311,7 +312,8 @@ pub unsafe extern "C" fn gst_trt_session_detect(
     capacity: usize,
     found: *mut usize,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `frame` is NULL or a frame whose planes have as many bytes as it says. There is room for `capacity` objects and
+    // their number.
     unsafe {
         detect(session, objects, capacity, found, |detector| {
             let (frame, color) = frame.as_ref().ok_or_else(|| null("frame"))?.read()?;
@@ -344,12 +346,12 @@ unsafe fn detect(
         let detected = detect(detector)?;
         for (i, object) in detected.iter().take(capacity).enumerate() {
             let label = labels.entry(object.class_id).or_insert_with(|| c_string(&object.label));
-            // SAFETY: there is room for `capacity` of them, as the caller says.
+            // SAFETY: `i` is below `capacity`, for which there is room.
             unsafe { objects.add(i).write(Object::new(object, label)) };
         }
         let count = detected.len();
         keypoints.extend(detected.into_iter().map(|object| object.keypoints));
-        // SAFETY: as the caller says.
+        // SAFETY: it is not NULL, so there is room for a number.
         unsafe { give("found", found, count) }
     }))
 }
@@ -378,10 +380,10 @@ pub unsafe extern "C" fn gst_trt_session_keypoints(
         })?;
         for (i, point) in keypoints.iter().take(capacity).enumerate() {
             let numbers = [point.x, point.y, point.visibility.unwrap_or(-1.0)];
-            // SAFETY: there is room for `capacity` points of three numbers, as the caller says.
+            // SAFETY: `i` is below `capacity`, and there is room for that many points of three numbers.
             unsafe { points.add(3 * i).cast::<[f32; 3]>().write_unaligned(numbers) };
         }
-        // SAFETY: as the caller says.
+        // SAFETY: `found` is NULL or has room for a number.
         unsafe { give("found", found, keypoints.len()) }
     }))
 }

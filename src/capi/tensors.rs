@@ -26,16 +26,16 @@ pub unsafe extern "C" fn gst_trt_session_run_dlpack(
 ) -> c_int {
     done(contained(|| {
         let input = NonNull::new(input).ok_or_else(|| null("input"))?;
-        // SAFETY: as the caller says. It is consumed whatever happens.
-        let input = unsafe { dlpack::import(input, "input") }.inspect_err(|_| unsafe { dlpack::delete(input) })?;
+        // SAFETY: the header asks for a tensor that nothing else has consumed. It is consumed whatever happens.
+        let input = unsafe { dlpack::import(input, "input").inspect_err(|_| dlpack::delete(input)) }?;
         let open = find(session)?;
         open.check_count(count)?;
         if outputs.is_null() {
             return Err(null("outputs"));
         }
         let cuda = input.device().map(|block| block.context().clone());
-        // SAFETY: as the header says, the stream is of the tensor's context, and alive.
         let ready = match (&cuda, consumer(stream)) {
+            // SAFETY: as the header says, the stream is of the tensor's context, and alive.
             (Some(cuda), Consumer::Stream(stream)) => Some(unsafe { cuda.fence_on(stream) }?),
             (Some(cuda), Consumer::Unknown) => {
                 cuda.synchronize()?;
@@ -69,7 +69,7 @@ fn consumer(stream: *mut c_void) -> Consumer {
 /// The stream is of the tensors' context, and alive, if they are on a GPU.
 unsafe fn order(tensors: &Tensors, consumer: Consumer) -> Result<()> {
     match (tensors.ready(), tensors.first().and_then(Tensor::device), consumer) {
-        // SAFETY: as the caller says: it is of this context, and alive.
+        // SAFETY: the stream is of this context, and alive.
         (Some(ready), Some(block), Consumer::Stream(stream)) => unsafe { block.context().hold(stream, ready) },
         (..) => match consumer {
             Consumer::Unknown => tensors.wait(),
@@ -150,7 +150,7 @@ unsafe fn of_buffer(
     if buffer.is_null() {
         return Err(null("buffer"));
     }
-    // SAFETY: as the caller says, it is a buffer.
+    // SAFETY: it is not NULL, so it is a buffer.
     let payload = TensorMeta::get(unsafe { gst::BufferRef::from_ptr(buffer) }).ok_or_else(|| {
         wrong("The buffer has no tensors").remedy("Take it behind trtpreprocess or trtinfer, and before trtnms")
     })?;
@@ -158,7 +158,7 @@ unsafe fn of_buffer(
     if index >= there.len() {
         return Err(wrong(format!("There is no tensor {index}: {} are there", there.len())));
     }
-    // SAFETY: as the caller says of the stream.
+    // SAFETY: the stream is of the tensors' context, and alive.
     unsafe { order(there, consumer(stream)) }?;
     Ok((payload.clone(), index))
 }

@@ -70,7 +70,7 @@ pub unsafe fn array<'a, T>(name: &str, pointer: *const T, count: usize) -> Resul
     if !pointer.is_aligned() || count.checked_mul(size_of::<T>()).is_none_or(|bytes| isize::try_from(bytes).is_err()) {
         return Err(wrong(format!("The argument {name} is no array of {count}")));
     }
-    // SAFETY: as the caller says, and as was checked.
+    // SAFETY: there are so many initialised values for `'a`; NULL, alignment and size were checked.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
@@ -99,11 +99,11 @@ impl Frame {
     /// Pointers that are not NULL are to as much memory as the numbers say, which stays for `'a`.
     pub(super) unsafe fn read<'a>(&self) -> Result<(frame::Frame<'a>, Colorimetry)> {
         let (width, height) = (self.width as usize, self.height as usize);
-        // SAFETY: as the caller says.
+        // SAFETY: `format` is NULL or a C string.
         let format = unsafe { self.pixels() }?;
         let planes = self.planes_of(format).map(|plane| {
             let (i, address) = plane?;
-            // SAFETY: as the caller says.
+            // SAFETY: the plane has so many bytes, which stay for `'a`, or is NULL.
             let data = unsafe { array("frame->planes", address.cast::<u8>(), self.bytes[i]) }?;
             Ok(Plane { data, stride: self.strides[i] })
         });
@@ -116,7 +116,7 @@ impl Frame {
     /// `format`, if not NULL, is a text that ends with zero.
     pub(super) unsafe fn on_device(&self) -> Result<(session::DeviceFrame, Colorimetry)> {
         let (width, height) = (self.width as usize, self.height as usize);
-        // SAFETY: as the caller says.
+        // SAFETY: `format` is NULL or a C string.
         let format = unsafe { self.pixels() }?;
         let planes = self.planes_of(format).map(|plane| {
             let (i, address) = plane?;
@@ -131,7 +131,7 @@ impl Frame {
     /// # Safety
     /// `format`, if not NULL, is a text that ends with zero.
     unsafe fn pixels(&self) -> Result<PixelFormat> {
-        // SAFETY: as the caller says.
+        // SAFETY: `format` is NULL or a C string, which stays during the call.
         let name = unsafe { text("frame->format", self.format) }?;
         PixelFormat::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
             wrong(format!("Frames of {name} cannot be used"))

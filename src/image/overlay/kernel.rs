@@ -290,8 +290,8 @@ impl Overlay {
         let grid = (plan.limit.div_ceil(THREADS), 1, 1);
         let blocks = GRID.0.min(plan.limit);
         let shape = |parts| Launch { grid: (blocks, parts, GRID.2), block, shared: 0 };
-        // SAFETY: the kernels take these parameters; what they have the addresses of lives as long as `self`; the planes and
-        // what is found are as the caller says.
+        // SAFETY: the kernels take these parameters. Tables and plan live as long as `self`. The planes are of such a frame, and
+        // they and what was found stay until the work is done.
         unsafe {
             stream.launch(&self.plan, Launch { grid, block, shared: 0 }, &plan)?;
             match (&mut self.skeletons, found.gathered) {
@@ -340,7 +340,8 @@ impl Overlay {
         counters::uploaded(bytes.len());
         let gathered = keypoints.map(|_| address + points as u64);
         let found = DeviceDetections { address, limit: detections.len(), gathered };
-        // SAFETY: as the caller says.
+        // SAFETY: the planes are of such a frame, and stay. What was found lies in the staging memory, which is overwritten only
+        // once this is done.
         unsafe { self.launch(stream, planes, found, None, style) }
     }
 
@@ -364,7 +365,7 @@ impl Overlay {
         let planned = self.planned(bytes)?;
         let staging = self.stage(stream, &parts)?;
         // SAFETY: there is room for so many bytes, and both ends live as long as `self`, which changes neither before this is
-        // done, as the caller says. The marks lie in such a frame, because they were planned for one.
+        // done. The planes are of such a frame. The marks lie in such a frame, because they were planned for one.
         unsafe {
             stream.upload(&staging.host()[..bytes], planned)?;
             let grid = (GRID.0.min(plan.marks.len() as u32), GRID.1, GRID.2);
@@ -441,7 +442,8 @@ impl Skeletons {
         let cell = if marks.is_rgb == 1 || marks.is_gray == 1 { 1 } else { 2 };
         let tiles = (marks.width.div_ceil(TILE.0 * cell), marks.height.div_ceil(TILE.1 * cell), 1);
         let block = (THREADS, 1, 1);
-        // SAFETY: the kernels take these parameters; the rest as the caller says.
+        // SAFETY: the kernels take these parameters. Planes, marks and keypoints stay until the work is done; strokes and tables
+        // live as long as `self`.
         unsafe {
             let grid = (all.div_ceil(THREADS), 1, 1);
             stream.launch(&self.plan, Launch { grid, block, shared: 0 }, &plan)?;
