@@ -96,7 +96,7 @@ fn player(folder: &Path, first: u64, count: u64) -> Child {
 #[test]
 fn pipelines_get_to_null() {
     let (first, count) = (setting("HOSTILE_FIRST", 0), setting("HOSTILE_FILES", 300));
-    let folder = scratch(&format!("hostile-{}", setting("HOSTILE_SEED", 1)));
+    let folder = scratch(&format!("hostile-{}-{first}-{count}", setting("HOSTILE_SEED", 1)));
     assert!(Command::new("mkfifo").arg(folder.join("pipe.data")).status().unwrap().success());
     std::fs::File::create(folder.join("hole.data")).unwrap().set_len(1 << 40).unwrap();
     let mut outcomes = BTreeMap::<String, u64>::new();

@@ -58,8 +58,17 @@ pub fn picture() -> Graph {
     Graph::new().input("images", F32, &["1", "3", "8", "8"])
 }
 
-/// A model file with something wrong in it.
+/// A model file with something wrong in it. It may never come to an end.
 pub fn model(random: &mut Random) -> Vec<u8> {
+    chosen(random, true)
+}
+
+/// The same, without those that are made to run for hours.
+pub fn finite_model(random: &mut Random) -> Vec<u8> {
+    chosen(random, false)
+}
+
+fn chosen(random: &mut Random, may_be_endless: bool) -> Vec<u8> {
     match random.below(100) {
         0..25 => flipped(random),
         25..40 => {
@@ -76,7 +85,7 @@ pub fn model(random: &mut Random) -> Vec<u8> {
             }
             graph.bytes()
         }
-        50..70 => wild(random),
+        50..70 => wild(random, may_be_endless),
         _ => {
             let mut bytes = detector(random);
             for _ in 0..=random.below(3) {
@@ -118,7 +127,7 @@ fn flipped(random: &mut Random) -> Vec<u8> {
 }
 
 /// A small graph whose operators, sizes or weights are beyond measure.
-fn wild(random: &mut Random) -> Vec<u8> {
+fn wild(random: &mut Random, may_be_endless: bool) -> Vec<u8> {
     let number = |random: &mut Random| random.one_of(&NUMBERS);
     let weight = |graph: Graph, name: &str, numbers: &[i64]| {
         graph.weight(name, I64, &[numbers.len() as i64], numbers.iter().flat_map(|n| n.to_le_bytes()).collect())
@@ -180,7 +189,7 @@ fn wild(random: &mut Random) -> Vec<u8> {
             let values: Vec<f32> = (0..rows * columns).map(|_| value(random)).collect();
             return picture().constant("output0", &[1, rows, columns], &values).bytes();
         }
-        32 => {
+        32 if may_be_endless => {
             // Loops that take hours, also in constants, which are folded while the model is loaded.
             return endless("1", "8", random.below(2) == 0).bytes();
         }
