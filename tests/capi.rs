@@ -1,5 +1,7 @@
 //! capi/include/gsttrt.h: it declares what the library exports, its examples run, and mistakes are errors that break nothing.
 
+#![allow(clippy::undocumented_unsafe_blocks, reason = "pointers are to locals, NULL, or as wrong as the test says")]
+
 mod common;
 
 use std::collections::BTreeSet;

@@ -586,3 +586,16 @@ fn pinned_memory_is_proposed_only_in_place_of_plain_memory() {
     pinned::propose(&context, &mut query);
     assert!(!proposed(&query) && query.allocation_pools().count() == 0);
 }
+
+#[test]
+fn without_cuda_there_is_an_error_and_no_memory() {
+    if !common::gpu::is_hidden("without_cuda_there_is_an_error_and_no_memory") {
+        return;
+    }
+    common::init();
+    assert_eq!(cuda::available().unwrap_err().kind(), ErrorKind::Library);
+    let buffer = gst::Buffer::with_size(16).unwrap();
+    assert!(cuda::memory(&buffer).is_none());
+    let element = gst::ElementFactory::make("identity").build().unwrap();
+    assert_eq!(CudaContextSlot::default().ensure(&element, -1).unwrap_err().kind(), ErrorKind::Library);
+}

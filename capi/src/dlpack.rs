@@ -33,8 +33,8 @@ pub unsafe extern "C" fn gst_trt_session_run_dlpack(
         }
         let consumer = Consumer::from_raw(stream);
         let cuda = input.device().map(|block| block.context().clone());
-        // SAFETY: as the header says, the stream is of the tensor's context, and alive.
         let ready = match (&cuda, consumer) {
+            // SAFETY: as the header says, the stream is of the tensor's context, and alive.
             (Some(cuda), Consumer::Stream(stream)) => Some(unsafe { cuda.fence_on(stream) }?),
             (Some(cuda), Consumer::Unknown) => {
                 cuda.synchronize()?;

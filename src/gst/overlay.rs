@@ -145,7 +145,7 @@ impl OverlayRenderer {
         stream: &Stream,
     ) -> Result<gst::Buffer> {
         let pool = pool_in(&mut self.pool, Some(context), &self.format)?;
-        // SAFETY: as the caller says.
+        // SAFETY: both buffers stay until what is queued on the stream is done.
         unsafe { pool.queue_copy(buffer, stream) }
     }
 

@@ -357,7 +357,7 @@ impl FramePool {
         buffer: &gst::BufferRef,
         stream: &crate::core::cuda::driver::Stream,
     ) -> Result<gst::Buffer> {
-        // SAFETY: as the caller says.
+        // SAFETY: both buffers stay until the copy is done.
         self.copy_by(buffer, |target| unsafe { self.copy_on_gpu(buffer, target, stream) })
     }
 

@@ -207,7 +207,7 @@ impl Detector {
             let bytes = plane.stride.saturating_mul(rows.saturating_sub(1)).saturating_add(row);
             cuda.check_memory(plane.address, bytes)?;
         }
-        // SAFETY: the stream as the caller says; the planes were checked, and stay until the boxes are found, for which the
+        // SAFETY: the stream is of this context, and alive; the planes were checked, and stay until the boxes are found, for which the
         // host waits.
         let picture = unsafe {
             maker.stream().wait_for(stream)?;

@@ -187,7 +187,7 @@ impl Session {
             }
             self.checked = addresses.copied().collect();
         }
-        // SAFETY: the stream as the caller says; the memory was checked, and stays as the caller says.
+        // SAFETY: the stream is of this context, and alive; the memory was checked, and stays until the fence is passed.
         unsafe { self.backend.run_at(input, outputs, Some(stream)) }
     }
 

@@ -167,7 +167,7 @@ fn main() -> Result<()> {
         ];
         let detected = part(detect(&mut session, &receiver));
         let outcomes = parts.map(|part| part.join().expect("it does not panic"));
-        // Of whatever failed first, this one has heard.
+        // The detecting thread saw the first failure.
         detected.and(outcomes.into_iter().collect())
     })
 }

@@ -48,30 +48,35 @@ mod counted {
     #[unsafe(no_mangle)]
     unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
         count(size);
+        // SAFETY: as this function's caller promises, with the same arguments.
         unsafe { __libc_malloc(size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn calloc(items: usize, size: usize) -> *mut c_void {
         count(items.saturating_mul(size));
+        // SAFETY: as this function's caller promises, with the same arguments.
         unsafe { __libc_calloc(items, size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn realloc(memory: *mut c_void, size: usize) -> *mut c_void {
         count(size);
+        // SAFETY: as this function's caller promises, with the same arguments.
         unsafe { __libc_realloc(memory, size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
         count(size);
+        // SAFETY: as this function's caller promises, with the same arguments.
         unsafe { __libc_memalign(alignment, size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
         count(size);
+        // SAFETY: as this function's caller promises, with the same arguments.
         unsafe { __libc_memalign(alignment, size) }
     }
 
@@ -79,7 +84,9 @@ mod counted {
     unsafe extern "C" fn posix_memalign(memory: *mut *mut c_void, alignment: usize, size: usize) -> c_int {
         const ENOMEM: c_int = 12;
         count(size);
+        // SAFETY: there is room for a pointer.
         unsafe { *memory = __libc_memalign(alignment, size) };
+        // SAFETY: as above.
         if unsafe { *memory }.is_null() { ENOMEM } else { 0 }
     }
 }

@@ -92,9 +92,10 @@ impl Bench {
     }
 
     fn infer(&mut self) -> Result<()> {
-        // SAFETY: all addresses are set, and stay.
         match &mut self.graph {
+            // SAFETY: all addresses are set, and stay.
             Some(graph) => unsafe { graph.launch(&self.stream) },
+            // SAFETY: as above.
             None => unsafe { self.run.enqueue(&self.stream) },
         }
     }

@@ -178,8 +178,8 @@ fn main() -> Result<()> {
         })?;
         // SAFETY: as above.
         let batch = bench.time(&copied, |_| unsafe { kernel.launch_batch(stream, &frames) })?;
-        // SAFETY: as above.
         let launches = bench.time(&copied, |_| {
+            // SAFETY: as above.
             frames.iter().try_for_each(|(planes, tensor)| unsafe { kernel.launch(stream, planes, *tensor) })
         })?;
         let moved = FRAMES * (kernel.bytes_read().0 + written);

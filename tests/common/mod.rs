@@ -5,6 +5,7 @@
 pub mod boxes;
 pub mod gpu;
 pub mod heap;
+pub mod hostile;
 pub mod onnx;
 #[cfg(feature = "gstreamer")]
 pub mod pipeline;

@@ -340,7 +340,7 @@ impl ExecutionContext {
     /// `Run`, for addresses that are not aligned to 256 bytes.
     pub unsafe fn set_address(&mut self, tensor: &TensorBinding, address: u64) -> Result<()> {
         let heard = ErrorListener::listen();
-        // SAFETY: as the caller says.
+        // SAFETY: the memory is large enough, and belongs to the tensor alone until no queued run uses it.
         match unsafe { self.raw.set_address(&tensor.name, address) } {
             true => Ok(()),
             false => {
@@ -359,7 +359,7 @@ impl ExecutionContext {
     pub unsafe fn enqueue(&mut self, stream: &Stream) -> Result<()> {
         let _entered = stream.context().enter()?;
         let heard = ErrorListener::listen();
-        // SAFETY: the stream is alive, and its context is current; the rest says the caller.
+        // SAFETY: the stream is alive, and its context is current. All inputs have dimensions, all tensors have memory that stays.
         match self.is_at_home(stream) && unsafe { self.raw.enqueue(stream.raw()) } {
             true => Ok(()),
             false => Err(heard
@@ -377,7 +377,7 @@ impl ExecutionContext {
     /// # Errors
     /// `Run`, for engines that cannot be recorded: those that wait for the GPU, to learn how large something is.
     pub unsafe fn record(&mut self, stream: &Stream) -> Result<Graph> {
-        // SAFETY: as the caller says.
+        // SAFETY: this enqueues the same run under the same conditions, which hold for each launch of the graph.
         stream.capture(|| unsafe { self.enqueue(stream) })
     }
 

@@ -208,9 +208,10 @@ impl TrtExecutor {
     /// They have the sizes that they should, and stay until the run is done.
     unsafe fn start(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
         self.elsewhere.take().map_or(Ok(()), |last| self.stream.wait(&last))?;
-        // SAFETY: what was recorded works on these addresses; the rest says the caller.
         match self.recorded.as_mut().and_then(|runs| runs.next(&self.addresses)) {
+            // SAFETY: it was recorded with these addresses, whose memory stays until the run is done.
             Some(graph) => unsafe { graph.launch(&self.stream) },
+            // SAFETY: the memory at the addresses is large enough, and stays until the run is done.
             None => unsafe { self.enqueue(blocks) },
         }
     }
@@ -258,7 +259,7 @@ impl TrtExecutor {
             let what = format!("Runs are no longer recorded as CUDA graphs: {}", error.as_clause());
             interfaces::log(interfaces::Level::Warning, &what);
         }
-        // SAFETY: `prepare` gave all inputs their dimensions; the rest says the caller.
+        // SAFETY: `prepare` gave all inputs their dimensions. The memory is large enough, and stays until the run is done.
         unsafe {
             let to_record = recorded.as_mut().is_some_and(|runs| runs.note(addresses, blocks));
             if !to_record && let Some(done) = recorded.as_mut().and_then(|runs| runs.launch_common(addresses, stream)) {
@@ -412,11 +413,11 @@ impl ModelInstance for TrtExecutor {
         self.addresses.extend_from_slice(outputs);
         let Some(stream) = stream else {
             let queued = self.stream.queuing();
-            // SAFETY: as the caller says.
+            // SAFETY: the memory at the addresses just set stays until the fence that is recorded next is passed.
             unsafe { self.start(&[]) }?;
             return queued.record();
         };
-        // SAFETY: as the caller says.
+        // SAFETY: the addresses just set stay until the returned fence has passed, and the stream is alive.
         unsafe { self.start_on(stream) }
     }
 

@@ -99,7 +99,7 @@ impl GraphCache {
     pub unsafe fn launch_common(&mut self, addresses: &[u64], stream: &Stream) -> Option<Result<()>> {
         let StagedGraph { picture, outputs, graph } = self.common.as_mut()?;
         let context = stream.context();
-        // SAFETY: the blocks stay with the graph, whose last run is queued before; the rest says the caller.
+        // SAFETY: the blocks stay with the graph, whose last run was queued before. The caller's have the same sizes, and stay.
         let mut queue = || unsafe {
             stream.copy((context, addresses[0]), picture.address(), picture.bytes())?;
             graph.launch(stream)?;
@@ -136,7 +136,7 @@ impl GraphCache {
     /// As for [`Context::record`].
     pub unsafe fn record(&mut self, addresses: &[u64], context: &mut ExecutionContext, stream: &Stream) -> Result<()> {
         let Some(run) = self.runs.iter_mut().find(|run| run.addresses == addresses) else { return Ok(()) };
-        // SAFETY: as the caller says.
+        // SAFETY: the context has these addresses, whose memory stays for each launch; its runs are launched one at a time.
         run.graph = Some(unsafe { context.record(stream) }?);
         let count = self.runs.iter().filter(|run| run.graph.is_some()).count();
         interfaces::log(

@@ -1,7 +1,7 @@
 //! Tensors to and from other frameworks (PyTorch, CuPy, NumPy, JAX) without a copy, by [DLPack](https://dmlc.github.io/dlpack).
 //!
-//! A tensor that is exported is kept until whoever took it calls its deleter; one that is imported is given back, by its own
-//! deleter, when the last [`Tensor`] of it is dropped. Both ways the memory is the same.
+//! An exported tensor is kept until its consumer calls its deleter. An imported one is given back by its own deleter, when the
+//! last [`Tensor`] of it is dropped. Both ways the memory is shared.
 
 pub mod exporter;
 
@@ -120,7 +120,7 @@ impl Manager for DlManagedVersioned {
     }
 }
 
-/// Where whoever takes a tensor works on it.
+/// Where the consumer of a tensor enqueues its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consumer {
     /// On this stream of CUDA; NULL is the default one.
@@ -161,10 +161,10 @@ struct Exported<M> {
     _keep: Box<dyn Send + Sync>,
 }
 
-/// A tensor for another framework, to be freed by its deleter. `keep` is what holds its memory. Who reads it does so behind the tensor's
-/// fence. Its memory returns to where it is from once all is done that was queued for the consumer when the deleter is called.
+/// A tensor for another framework, to be freed by its deleter. `keep` holds its memory. The consumer reads it behind the tensor's
+/// fence. The deleter gives the memory back once the work is done that the consumer has enqueued until then.
 ///
-/// The structure cannot say that the memory must not be written, which whoever gives it away has to say.
+/// The structure cannot say that the memory must not be written, so the caller has to say it.
 ///
 /// # Safety
 /// A consumer's stream is of the tensor's context, and alive until the deleter has been called.
@@ -223,14 +223,14 @@ impl<M> Drop for Exported<M> {
     fn drop(&mut self) {
         let Some((block, consumer)) = &self.used else { return };
         let queued = match *consumer {
-            // SAFETY: whoever exported it vouched for the stream.
             Consumer::Stream(stream) => {
+                // SAFETY: `export` asks for a stream of this context that is alive until the deleter has been called.
                 unsafe { block.context().fence_on(stream) }.map(|fence| block.release_after(fence))
             }
             Consumer::Unknown => Err(Error::new(ErrorKind::Run, "The consumer's stream is not known")),
         };
         if queued.is_err() {
-            let _ = block.context().synchronize(); // that the GPU failed is told by whoever asks it for something next
+            let _ = block.context().synchronize(); // if the GPU failed, its next call returns the error
         }
     }
 }
@@ -251,7 +251,7 @@ unsafe extern "C" fn free_versioned(managed: *mut DlManagedVersioned) {
     }
 }
 
-/// Frees a tensor that nobody imports.
+/// Frees a tensor that is not imported.
 ///
 /// # Safety
 /// As for [`import`].
@@ -264,11 +264,12 @@ struct Imported(NonNull<Managed>);
 
 // SAFETY: DLPack's tensors may be used and deleted by any thread.
 unsafe impl Send for Imported {}
+// SAFETY: as above.
 unsafe impl Sync for Imported {}
 
 impl Drop for Imported {
     fn drop(&mut self) {
-        // SAFETY: whoever imported it vouched for it; it is deleted once.
+        // SAFETY: `import` asks for a tensor that nothing else has consumed; it is deleted once, here.
         unsafe {
             if let Some(deleter) = self.0.as_ref().deleter {
                 deleter(self.0.as_ptr());
@@ -280,8 +281,8 @@ impl Drop for Imported {
 /// A tensor of another framework, under a name of ours. It is taken over if this succeeds, and else left alone.
 ///
 /// # Safety
-/// It is a `DLManagedTensor` that nobody else has consumed, whose memory nobody writes as long as the tensor is there. On a
-/// GPU, work that writes it is done, or [`Tensors`] made of it are given the fence of that work.
+/// It is a `DLManagedTensor` that nothing else has consumed, and its memory is not written as long as the tensor is there. On a
+/// GPU, work that writes it is done, or [`Tensors`](crate::core::tensor::Tensors) made of it are given the fence of that work.
 ///
 /// # Errors
 /// `WrongType`, where it is on another kind of device, of elements that we do not have, not contiguous, or not aligned;
@@ -292,15 +293,15 @@ pub unsafe fn import(managed: NonNull<Managed>, name: &str) -> Result<Tensor> {
             .cause(cause)
             .remedy("Make it contiguous, of f32, f16, u8, i8, i32, i64 or bool, on the CPU or an NVIDIA GPU")
     };
-    // SAFETY: as the caller says.
+    // SAFETY: it is a `DLManagedTensor`, which nothing else has consumed.
     let view = unsafe { managed.as_ref().view };
     let rank = usize::try_from(view.rank).map_err(|_| wrong(format!("it has {} dimensions", view.rank)))?;
     if rank > 0 && view.shape.is_null() {
         return Err(wrong("its shape is NULL".into()));
     }
-    // SAFETY: as the caller says.
     let list = |pointer: *mut i64| match rank {
         0 => Vec::new(),
+        // SAFETY: `shape` and, where they are there, `strides` have as many numbers as the rank says.
         _ => unsafe { std::slice::from_raw_parts(pointer, rank) }.to_vec(),
     };
     let shape = list(view.shape);
@@ -330,13 +331,13 @@ pub unsafe fn import(managed: NonNull<Managed>, name: &str) -> Result<Tensor> {
             // The pointer that was given, moved: it may reach what an address alone may not.
             let begin = NonNull::new(view.data.cast::<u8>().wrapping_add(view.byte_offset as usize));
             let begin = begin.unwrap_or(NonNull::<u128>::dangling().cast());
-            // SAFETY: as the caller says.
+            // SAFETY: so many bytes are there, and stay unwritten until `Imported` is dropped.
             Ok(Tensor::on_host(desc, unsafe { HostBlock::foreign(begin, bytes, take()) }))
         }
         CUDA => {
             let context = Context::primary(view.device.id)?;
             context.check_memory(address, bytes)?;
-            // SAFETY: as the caller says; the driver knows the memory.
+            // SAFETY: the driver knows so many bytes there, and they stay unwritten until `Imported` is dropped.
             Ok(Tensor::on_device(desc, unsafe { DeviceBlock::foreign(&context, address, bytes, take()) }))
         }
         kind => Err(wrong(format!("it is on a device of DLPack's type {kind}"))),

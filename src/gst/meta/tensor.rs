@@ -90,6 +90,7 @@ pub struct TensorMeta(imp::TensorMeta);
 
 // SAFETY: the payload is Send and Sync, and a meta is only reached through its buffer.
 unsafe impl Send for TensorMeta {}
+// SAFETY: as above.
 unsafe impl Sync for TensorMeta {}
 
 impl TensorMeta {
@@ -205,6 +206,7 @@ mod imp {
         struct Info(ptr::NonNull<ffi::GstMetaInfo>);
         // SAFETY: GStreamer never changes or frees a registered info.
         unsafe impl Send for Info {}
+        // SAFETY: as above.
         unsafe impl Sync for Info {}
 
         static INFO: LazyLock<Info> = LazyLock::new(|| {

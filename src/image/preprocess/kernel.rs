@@ -211,7 +211,7 @@ impl PreprocessKernel {
     /// The planes have the rows of a frame as given to [`PreprocessKernel::new`], `tensor` the bytes of its tensor and the alignment
     /// of its elements, and both stay so until the work is done. `self` lives until then too.
     pub unsafe fn launch(&self, stream: &Stream, planes: &[DevicePlane], tensor: u64) -> Result<()> {
-        // SAFETY: as the caller says.
+        // SAFETY: the planes are of such a frame and the tensor has room, until the work is done.
         unsafe { self.launch_batch(stream, &[(planes.into(), tensor)]) }
     }
 
@@ -237,7 +237,8 @@ impl PreprocessKernel {
                 frames.len() as u32,
             );
             let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
-            // SAFETY: the kernel takes these parameters; the tables live as long as `self`, the rest is as the caller says.
+            // SAFETY: the kernel takes these parameters. The tables live as long as `self`, and `view` checked the planes, which stay
+            // with the tensors until the work is done.
             unsafe { stream.launch(function, shape, &parameters)? };
         }
         Ok(())

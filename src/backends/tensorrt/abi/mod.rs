@@ -165,7 +165,7 @@ macro_rules! class {
                 /// The pointers are what the function of that name takes.
                 unsafe fn $raw(&self, $($raw_arg: $raw_type),*) -> $raw_result {
                     let slot = self.0.slot(concat!(stringify!($name), "::", stringify!($raw)), $raw_row);
-                    // SAFETY: the object is alive, the row says what the function takes and returns, the rest says the caller.
+                    // SAFETY: the object is alive, the row says what the function takes and returns, and the pointers are what it takes.
                     unsafe { call!(self.0.$table(), slot, ($($raw_type),*) -> $raw_result, $($raw_arg),*) }
                 }
             )*
@@ -180,7 +180,7 @@ macro_rules! owned {
             /// # Safety
             /// `pointer` is an object of this class and family that nobody else deletes, or none at all.
             pub(super) unsafe fn from_raw(pointer: *mut c_void, family: AbiVersion) -> Option<Self> {
-                // SAFETY: as the caller says.
+                // SAFETY: it is null or an object of this class and family, which is the result's alone to delete.
                 unsafe { Interface::new(pointer, family) }.map($name)
             }
         }
