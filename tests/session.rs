@@ -196,7 +196,7 @@ fn a_sessions_own_buffers_are_run_on_again_and_again() {
         assert_eq!(output, input);
     }
     let buffers = session.buffers().unwrap();
-    assert_eq!((buffers.input.place(), buffers.input.bytes()), (MemoryKind::Host, 96));
+    assert_eq!((buffers.input.kind(), buffers.input.bytes()), (MemoryKind::Host, 96));
     assert_eq!(buffers.outputs[0].as_slice::<f32>().unwrap(), [2.0; 24]);
 
     for (error, parts) in [
@@ -460,7 +460,7 @@ mod elements {
             session.copy_bytes_to_host(i, &mut found).unwrap();
             assert!(found == *expected, "output {i}");
         }
-        assert_eq!(session.buffers().unwrap().input.place(), MemoryKind::Device);
+        assert_eq!(session.buffers().unwrap().input.kind(), MemoryKind::Device);
 
         // The caller's, on the caller's stream.
         let stream = Stream::new(&context).unwrap();
