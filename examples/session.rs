@@ -6,13 +6,13 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::session::{Detector, PostprocessOptions, SessionOptions};
+use gsttrt::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt::session::{Detector, parse_options};
 
 fn detect(model: &str, pixels: &[u8], width: usize, height: usize) -> Result<(), Box<dyn Error>> {
     // README: begin
-    let options = PostprocessOptions { score_threshold: 0.5, ..PostprocessOptions::default() };
-    let mut detector = Detector::open(model, &SessionOptions::default(), options)?;
+    let (options, postprocess) = parse_options(["score-threshold=0.5"])?;
+    let mut detector = Detector::open(model, &options, postprocess)?;
     let planes = [Plane { data: pixels, stride: width * 3 }].into_iter().collect();
     let frame = Frame { format: PixelFormat::Rgb, width, height, planes };
     for object in detector.detect(&frame, Colorimetry::default())? {

@@ -79,10 +79,10 @@ without_gstreamer() {
     cargo nextest run --locked --no-default-features --lib --test session --test nms --test models_refused --test preprocess_gold
 }
 
-# From nothing, or pages of items that were removed would stay.
+# As applications see it. From nothing, or pages of items that were removed would stay.
 document() {
     rm -rf "${CARGO_TARGET_DIR:-target}/doc"
-    RUSTDOCFLAGS=--deny=warnings cargo doc --locked --workspace --no-deps --quiet
+    RUSTDOCFLAGS=--deny=warnings cargo doc --locked --package gst-plugin-trt --package gsttrt-streaming --no-deps --quiet
 }
 
 # detect_and_score NAME CLIP TRUTH: the main job on a clip, its boxes compared with the true ones.

@@ -130,6 +130,7 @@ impl From<Error> for Interrupted {
 
 /// Which backend the user asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum BackendPreference {
     /// The one with the highest rank.
     #[default]
@@ -162,7 +163,7 @@ impl From<&'static str> for BackendPreference {
 }
 
 impl BackendPreference {
-    /// As [`PREFERENCE`] says it.
+    /// As the option `backend` says it.
     pub fn word(self) -> &'static str {
         match self {
             BackendPreference::Auto => "auto",
@@ -229,6 +230,7 @@ fn choose_among(
 }
 
 /// What loading has to say on the way.
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum LoadEvent<'a> {
     /// What is being done, and how much of it is, in percent.
     Progress(&'a str, Option<u32>),
@@ -243,8 +245,10 @@ pub struct LoadContext<'a> {
     /// Set once the model is wanted no more.
     pub cancelled: &'a AtomicBool,
     /// Where pictures will lie, if that is known: what is prepared for a place then is so before the first one comes.
+    #[doc(hidden)]
     pub slots: Option<&'a BatchPool>,
     /// How many runs are to be on the GPU side by side, where it can run so many. A batch fills a GPU, one picture seldom does.
+    #[doc(hidden)]
     pub lanes: usize,
 }
 
@@ -258,6 +262,7 @@ impl LoadContext<'static> {
 
 impl LoadContext<'_> {
     /// Lanes of a model that many streams give one picture each. So many runs fill an H200, and each lane takes memory to work in.
+    #[doc(hidden)]
     pub const SHARED_LANES: usize = 4;
 }
 

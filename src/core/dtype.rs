@@ -12,6 +12,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 
 /// Type of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum DType {
     F32,
     F16,

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What sort of thing went wrong, with domain and code of the GStreamer error. The numbers are those of `GstTrtStatus` in C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum ErrorKind {
     /// A property or combination of properties makes no sense: `resource/settings`.
     Settings = 1,
@@ -70,6 +71,7 @@ impl Error {
     }
 
     /// A sentence behind the remedy, without its full stop.
+    #[doc(hidden)]
     pub fn and_remedy(mut self, more: &str) -> Self {
         if !self.remedy.is_empty() {
             self.remedy.push_str(". ");
@@ -85,6 +87,7 @@ impl Error {
     }
 
     /// What the debug part of a message says instead of the cause.
+    #[doc(hidden)]
     pub fn with_debug(mut self, debug: impl Into<String>) -> Self {
         self.debug = Some(debug.into());
         self
@@ -96,16 +99,19 @@ impl Error {
     }
 
     /// The same for all copies of this error, and for no other one.
+    #[doc(hidden)]
     pub fn id(&self) -> u64 {
         self.id
     }
 
     /// Where in our code it was noticed.
+    #[doc(hidden)]
     pub fn place(&self) -> &'static Location<'static> {
         self.place
     }
 
     /// The same failure seen from further out: `what` becomes the headline, what it was so far the cause.
+    #[doc(hidden)]
     pub fn about(self, what: &str) -> Self {
         let cause = match self.cause.is_empty() {
             true => self.what,
@@ -124,6 +130,7 @@ impl Error {
     }
 
     /// What is wrong in a clause: the cause where it is one line, else what failed.
+    #[doc(hidden)]
     pub fn as_clause(&self) -> String {
         match self.cause.is_empty() || self.cause.contains('\n') {
             true => self.what.clone(),

@@ -42,6 +42,7 @@ impl Tensor {
     ///
     /// # Panics
     /// If there are not as many bytes as `desc` says, or it has open dimensions.
+    #[doc(hidden)]
     pub fn on_host(desc: TensorDesc, block: HostBlock) -> Self {
         assert!(Some(block.bytes().len()) == desc.bytes());
         Tensor { desc, storage: Storage::Host(block) }
@@ -63,6 +64,7 @@ impl Tensor {
     ///
     /// # Panics
     /// If the block is smaller than `desc` says, or `desc` has open dimensions.
+    #[doc(hidden)]
     pub fn on_device(desc: TensorDesc, block: DeviceBlock) -> Self {
         assert!(block.bytes() >= desc.bytes().expect("a tensor has fixed dimensions"));
         Tensor { desc, storage: Storage::Device(block) }
@@ -96,6 +98,7 @@ impl Tensor {
     }
 
     /// The memory, if it is on the host.
+    #[doc(hidden)]
     pub fn host(&self) -> Option<&HostBlock> {
         match &self.storage {
             Storage::Host(block) => Some(block),
@@ -104,6 +107,7 @@ impl Tensor {
     }
 
     /// The memory, if it is on a GPU. To be read behind the fence that travels with the tensor.
+    #[doc(hidden)]
     pub fn device(&self) -> Option<&DeviceBlock> {
         match &self.storage {
             Storage::Host(..) => None,
@@ -159,11 +163,13 @@ impl Tensors {
 
     /// Records the producer's stream, so that consumers can enqueue on it instead of waiting on another. A GPU takes work from few
     /// queues at once, and one that waits holds up others: with 16 streams and one model that cost a tenth of the frames.
+    #[doc(hidden)]
     pub fn on(mut self, stream: Arc<Stream>) -> Self {
         self.stream = Some(stream);
         self
     }
 
+    #[doc(hidden)]
     pub fn stream(&self) -> Option<&Arc<Stream>> {
         self.stream.as_ref()
     }

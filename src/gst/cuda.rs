@@ -386,7 +386,7 @@ impl<'a> CudaMemoryRef<'a> {
 /// CUDA memory that is mapped for the GPU, until this is dropped. It cannot outlive its buffer:
 ///
 /// ```compile_fail,E0505
-/// fn outlives(buffer: gst::Buffer) -> gsttrt::core::error::Result<()> {
+/// fn outlives(buffer: gst::Buffer) -> gsttrt::error::Result<()> {
 ///     let mapped = gsttrt::gst::cuda::memory(&buffer).unwrap().map(false)?;
 ///     drop(buffer);
 ///     drop(mapped);

@@ -6,6 +6,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 
 /// Pixel formats that frames come in, named as GStreamer names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum PixelFormat {
     Nv12,
     /// NV12 with samples of 16 bits, little-endian, of which the upper 10 count.
@@ -50,6 +51,7 @@ impl PixelFormat {
     }
 
     /// Bytes of one pixel in the first plane.
+    #[doc(hidden)]
     pub const fn pixel_bytes(self) -> usize {
         match self {
             PixelFormat::Nv12 | PixelFormat::I420 | PixelFormat::Gray8 => 1,
@@ -60,6 +62,7 @@ impl PixelFormat {
     }
 
     /// Byte offsets of red, green and blue in a pixel of the packed RGB formats.
+    #[doc(hidden)]
     pub const fn rgb_offsets(self) -> Option<[usize; 3]> {
         match self {
             PixelFormat::Rgb | PixelFormat::Rgba | PixelFormat::Rgbx => Some([0, 1, 2]),
@@ -69,6 +72,7 @@ impl PixelFormat {
     }
 
     /// Width in bytes and height in rows of each plane of a `width` × `height` picture.
+    #[doc(hidden)]
     pub fn planes(self, width: usize, height: usize) -> SmallVec<[(usize, usize); 3]> {
         let (half_width, half_height) = (width.div_ceil(2), height.div_ceil(2));
         let mut planes = SmallVec::from_slice(&[(width * self.pixel_bytes(), height)]);
@@ -83,6 +87,7 @@ impl PixelFormat {
 
 /// Which weights of red and blue make luma.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Matrix {
     #[default]
     Bt601,
@@ -92,6 +97,7 @@ pub enum Matrix {
 
 impl Matrix {
     /// Kr and Kb of ITU-R BT.601, BT.709 and BT.2020 (non-constant luminance).
+    #[doc(hidden)]
     pub const fn kr_kb(self) -> (f32, f32) {
         match self {
             Matrix::Bt601 => (0.299, 0.114),

@@ -53,6 +53,7 @@ impl BBox {
         BBox { x1, y1, x2, y2 }
     }
 
+    #[doc(hidden)]
     pub fn from_center(cx: f32, cy: f32, width: f32, height: f32) -> Self {
         let (dx, dy) = (width * 0.5, height * 0.5);
         BBox::new(cx - dx, cy - dy, cx + dx, cy + dy)
@@ -71,6 +72,7 @@ impl BBox {
     }
 
     /// Finite, and wider and higher than nothing.
+    #[doc(hidden)]
     pub fn is_valid(&self) -> bool {
         // NaN compares false; a difference of infinities is NaN or infinite.
         self.width() > 0.0 && self.height() > 0.0 && self.width().is_finite() && self.height().is_finite()
@@ -88,6 +90,7 @@ impl BBox {
     }
 
     /// The part inside another, which is finite.
+    #[doc(hidden)]
     pub fn clip(&self, to: &BBox) -> Self {
         let (x, y) = (|x: f32| x.clamp(to.x1, to.x2), |y: f32| y.clamp(to.y1, to.y2));
         BBox::new(x(self.x1), y(self.y1), x(self.x2), y(self.y2))

@@ -14,11 +14,13 @@ pub struct KeypointShape {
 
 impl KeypointShape {
     /// Numbers of an object.
+    #[doc(hidden)]
     pub fn numbers(self) -> usize {
         usize::from(self.count) * usize::from(self.dims)
     }
 
     /// The lines of the skeleton, as pairs of points; none where it is not known which there are.
+    #[doc(hidden)]
     pub fn edges(self) -> &'static [[u16; 2]] {
         if self.count == 17 { &COCO } else { &[] }
     }

@@ -70,6 +70,7 @@ impl Default for InputTransform {
 
 impl InputTransform {
     /// Factor and addend of each channel: element = sample × factor + addend.
+    #[doc(hidden)]
     pub fn normalisation(&self) -> [(f32, f32); 3] {
         std::array::from_fn(|c| (self.scale / self.std[c], -self.mean[c] / self.std[c]))
     }
@@ -122,6 +123,7 @@ impl Colors {
         }
     }
 
+    #[doc(hidden)]
     pub const fn channels(self) -> usize {
         match self {
             Colors::Rgb | Colors::Bgr => 3,

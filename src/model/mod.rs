@@ -67,6 +67,7 @@ pub struct ModelInfo {
     /// Every key and value that the file carries.
     pub metadata: BTreeMap<String, String>,
     /// Names of the operators in the graph.
+    #[doc(hidden)]
     pub operators: BTreeSet<String>,
     /// Which of `inputs` takes the picture, and how its channels lie.
     image: usize,
@@ -80,6 +81,7 @@ impl ModelInfo {
     }
 
     /// The description of an ONNX file that was read.
+    #[doc(hidden)]
     pub fn of_onnx(file: &FileContents) -> Result<Self> {
         onnx::header(file)
             .and_then(|header| ModelInfo::from_header(file.path(), header))
@@ -87,6 +89,7 @@ impl ModelInfo {
     }
 
     /// The description of a TensorRT engine, which only TensorRT can read: its tensors, and the JSON before the plan.
+    #[doc(hidden)]
     pub fn of_engine(
         path: &Path,
         inputs: Vec<TensorDesc>,
@@ -123,17 +126,20 @@ impl ModelInfo {
     }
 
     /// Refuses models for a task that no head is for.
+    #[doc(hidden)]
     pub fn check_task(&self) -> Result<()> {
         let task = self.task.as_deref().unwrap_or_default();
         heads::check_task(task).map_err(|error| error.about(&unusable(&self.path)))
     }
 
     /// The input that takes the picture.
+    #[doc(hidden)]
     pub fn image_input(&self) -> &TensorDesc {
         &self.inputs[self.image]
     }
 
     /// What helps to recognise the head.
+    #[doc(hidden)]
     pub fn hints(&self, input: (u32, u32)) -> ModelHints {
         let text = |key: &str| self.metadata.get(key).cloned().unwrap_or_default();
         let literal = |key: &str| self.metadata.get(key).and_then(|text| literal::parse(text));
@@ -154,6 +160,7 @@ impl ModelInfo {
     ///
     /// `size` is the user's wish for width and height, needed where the file leaves them open and says nothing of the size
     /// it was made for.
+    #[doc(hidden)]
     pub fn input_spec(&self, size: Option<(u32, u32)>, batch: usize, device: Device) -> Result<InputSpec> {
         let input = self.image_input();
         let (h, w) = self.order.sides();
@@ -224,6 +231,7 @@ impl ModelInfo {
 
     /// What the sides of its input must be multiples of, where it takes any width and height, and so the smallest that a frame
     /// needs. The file must say so: models that it does not describe may only work at the size they were trained for.
+    #[doc(hidden)]
     pub fn adaptive_stride(&self) -> Option<u32> {
         let (h, w) = self.order.sides();
         let dims = &self.image_input().dims;
@@ -232,6 +240,7 @@ impl ModelInfo {
     }
 
     /// How the picture is prepared for this model, should it have that head.
+    #[doc(hidden)]
     pub fn recipe(&self, head: Option<&HeadFormat>) -> InputTransform {
         let input = self.image_input();
         let mut recipe = head.map_or_else(InputTransform::default, |head| head.input);
@@ -249,6 +258,7 @@ impl ModelInfo {
     }
 
     /// Tensors for the inputs beside the picture, for so many pictures, in the order of `inputs`; `None` at the picture's place.
+    #[doc(hidden)]
     pub fn side_inputs(&self, spec: &InputSpec, rows: usize) -> Result<Vec<Option<Tensor>>> {
         let (_, height, width) = spec.chw();
         let tensor = |(i, input)| {

@@ -23,10 +23,13 @@ use crate::model::ModelInfo;
 /// ```
 /// use gsttrt::session::PostprocessOptions;
 ///
-/// let options = PostprocessOptions { classes: "person,car".into(), score_threshold: 0.5, ..PostprocessOptions::default() };
+/// let mut options = PostprocessOptions::default();
+/// options.classes = "person,car".into();
+/// options.score_threshold = 0.5;
 /// assert_eq!((options.iou_threshold, options.max_detections), (0.45, 300));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct PostprocessOptions {
     /// The model's head; `None` where that is to be recognised.
     pub layout: Option<&'static HeadFormat>,

@@ -17,6 +17,7 @@ use crate::postprocess::{Instances, Postprocessor};
 
 /// An object in a frame.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Object {
     /// The class's name, or `#` and its id where it has none.
     pub label: String,
@@ -31,6 +32,7 @@ pub struct Object {
 
 /// A keypoint of an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Keypoint {
     /// In pixels of the frame, inside it.
     pub x: f32,
@@ -41,6 +43,7 @@ pub struct Keypoint {
 
 /// What was found on a frame, until the next.
 #[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
 pub struct Detections<'a> {
     /// The best confidence first, in pixels of the frame.
     pub instances: &'a Instances,
@@ -51,12 +54,12 @@ pub struct Detections<'a> {
 /// A detection model with all around it: preprocessing, decoding, suppression.
 ///
 /// ```
-/// use gsttrt::session::{Detector, SessionOptions, PostprocessOptions};
-/// use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+/// use gsttrt::session::{Detector, parse_options};
+/// use gsttrt::frame::{Colorimetry, Frame, PixelFormat, Plane};
 ///
-/// # fn main() -> gsttrt::core::error::Result<()> {
-/// let options = PostprocessOptions { score_threshold: 0.5, ..PostprocessOptions::default() };
-/// let mut detector = Detector::open("tests/models/shapes.onnx", &SessionOptions::default(), options)?;
+/// # fn main() -> gsttrt::error::Result<()> {
+/// let (options, postprocess) = parse_options(["score-threshold=0.5"])?;
+/// let mut detector = Detector::open("tests/models/shapes.onnx", &options, postprocess)?;
 ///
 /// let pixels = vec![128u8; 640 * 360 * 3];
 /// let planes = [Plane { data: &pixels, stride: 640 * 3 }].into_iter().collect();
@@ -114,6 +117,7 @@ impl Detector {
     }
 
     /// The same, for applications that ask for the task only when something is to be detected.
+    #[doc(hidden)]
     pub fn unchecked(session: Session, options: PostprocessOptions) -> Self {
         Detector { session, fitted: None, options, maker: None, postprocessor: None }
     }
@@ -132,7 +136,7 @@ impl Detector {
     }
 
     /// Prepares frames otherwise from the next one on, for models that do not say what they want; as the properties of
-    /// trtpreprocess do. Who forces a layout may want [`HeadFormat::input`](crate::heads::HeadFormat::input).
+    /// trtpreprocess do.
     pub fn set_recipe(&mut self, recipe: InputTransform) {
         self.session.plan.spec.recipe = recipe;
         (self.maker, self.fitted) = (None, None);
@@ -159,6 +163,7 @@ impl Detector {
     ///
     /// # Errors
     /// As [`Detector::detect`].
+    #[doc(hidden)]
     pub fn detect_instances(&mut self, frame: &Frame, color: Colorimetry) -> Result<Detections<'_>> {
         let maker = self.maker(Source { format: frame.format, size: (frame.width, frame.height), color })?;
         let (letterbox, picture) = (*maker.letterbox(), maker.of_host(frame)?);
@@ -192,6 +197,7 @@ impl Detector {
     ///
     /// # Errors
     /// As [`Detector::detect_device`].
+    #[doc(hidden)]
     pub unsafe fn detect_device_instances(
         &mut self,
         frame: &DeviceFrame,

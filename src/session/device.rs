@@ -27,7 +27,7 @@ impl Session {
     /// ```
     /// use gsttrt::session::{Session, SessionOptions};
     ///
-    /// # fn main() -> gsttrt::core::error::Result<()> {
+    /// # fn main() -> gsttrt::error::Result<()> {
     /// let mut session = Session::open("tests/models/shapes.onnx", &SessionOptions::default())?;
     /// session.copy_input_to_device(&vec![0.5f32; 3 * 512 * 512])?;
     /// session.run_buffers()?;
@@ -143,6 +143,7 @@ impl Session {
     ///
     /// # Errors
     /// `WrongType`, where they are not, or there is no such output.
+    #[doc(hidden)]
     pub fn check_output(&self, index: usize, given: usize) -> Result<()> {
         let Some(desc) = self.outputs.get(index) else { return Err(self.no_output(index)) };
         let has = desc.bytes().expect("a session's tensors have fixed dimensions");
@@ -191,15 +192,15 @@ impl Session {
         unsafe { self.backend.run_at(input, outputs, Some(stream)) }
     }
 
-    /// Runs the model on a tensor that is there already, such as one of another framework by [`dlpack`](crate::core::dlpack), and
+    /// Runs the model on a tensor that is there already, such as one of another framework by [`dlpack`](crate::dlpack), and
     /// copies it only where it is on the host and the model on a GPU. There it returns when the run is queued, and the
     /// outputs have a fence.
     ///
     /// ```
     /// use gsttrt::session::{Session, SessionOptions};
-    /// use gsttrt::core::tensor::{Tensor, Tensors};
+    /// use gsttrt::tensor::{Tensor, Tensors};
     ///
-    /// # fn main() -> gsttrt::core::error::Result<()> {
+    /// # fn main() -> gsttrt::error::Result<()> {
     /// let mut session = Session::open("tests/models/shapes.onnx", &SessionOptions::default())?;
     /// let picture = Tensor::from_slice("picture", &[1, 3, 512, 512], &vec![0.5f32; 3 * 512 * 512]);
     /// let outputs = session.run_tensor(Tensors::new(vec![picture], None, None))?;

@@ -11,16 +11,21 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use crate::backends::options::Options;
-use crate::backends::{BackendPreference, LoadContext, LoadEvent, LoadRequest, ModelInstance};
+use crate::backends::{LoadRequest, ModelInstance};
 use crate::core::cuda::driver::Context;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{DevicePool, Pool};
 use crate::core::tensor::{Element, Tensor, TensorDesc, Tensors, list};
-use crate::image::preprocess::device::Upload;
-use crate::image::transform::{Chroma, InputSpec};
-use crate::model::ModelInfo;
+use crate::image::transform::InputSpec;
 
+pub use crate::backends::options::Options;
+pub use crate::backends::{BackendPreference, LoadContext, LoadEvent};
+pub use crate::core::cuda::driver::{Fence, GpuStatus};
+pub use crate::image::geometry::ResizeMode;
+pub use crate::image::keypoints::{KeypointModel, KeypointShape};
+pub use crate::image::preprocess::device::Upload;
+pub use crate::image::transform::{Chroma, Colors, InputTransform};
+pub use crate::model::ModelInfo;
 pub use crate::postprocess::PostprocessOptions;
 pub use detector::{Detections, Detector, DeviceFrame, Keypoint, Object};
 pub use device::Buffers;
@@ -29,12 +34,14 @@ pub use options::parse_options;
 /// What to run a model with; the default is what trtinfer does by default.
 ///
 /// ```
-/// use gsttrt::backends::BackendPreference;
-/// use gsttrt::session::SessionOptions;
+/// use gsttrt::session::{BackendPreference, SessionOptions};
 ///
-/// let options = SessionOptions { backend: BackendPreference::Named("cpu"), input_size: Some((640, 480)), ..SessionOptions::default() };
+/// let mut options = SessionOptions::default();
+/// options.backend = BackendPreference::Named("cpu");
+/// options.input_size = Some((640, 480));
 /// ```
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct SessionOptions {
     /// `Auto` takes TensorRT where it is and can run the model, else the CPU; [`Session::reason`] then says why.
     pub backend: BackendPreference,
@@ -61,7 +68,7 @@ pub struct SessionOptions {
 /// ```
 /// use gsttrt::session::{Session, SessionOptions};
 ///
-/// # fn main() -> gsttrt::core::error::Result<()> {
+/// # fn main() -> gsttrt::error::Result<()> {
 /// let mut session = Session::open("tests/models/shapes.onnx", &SessionOptions::default())?;
 /// assert_eq!(session.input().to_string(), "images f32 1x3x512x512");
 /// assert_eq!(session.outputs()[0].to_string(), "output0 f32 1x16128x7");
@@ -214,7 +221,7 @@ impl Session {
     /// ```
     /// use gsttrt::session::{Session, SessionOptions};
     ///
-    /// # fn main() -> gsttrt::core::error::Result<()> {
+    /// # fn main() -> gsttrt::error::Result<()> {
     /// let mut session = Session::open("tests/models/shapes-f16.onnx", &SessionOptions::default())?;
     /// let picture = vec![0u8; session.input().bytes().unwrap()];
     /// for tensor in session.run_bytes(&picture)? {
@@ -268,6 +275,7 @@ impl Session {
     ///
     /// # Errors
     /// `WrongType`, where they are not.
+    #[doc(hidden)]
     pub fn check_input(&self, given: usize) -> Result<()> {
         let wanted = self.input().bytes().expect("an input has fixed dimensions");
         if given == wanted {

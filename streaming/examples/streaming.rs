@@ -14,10 +14,9 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 
-use gsttrt::backends::BackendPreference;
-use gsttrt::core::memory::Pool;
-use gsttrt::core::tensor::{DType, Dims, TensorDesc};
-use gsttrt::session::{Session, SessionOptions};
+use gsttrt::memory::Pool;
+use gsttrt::session::{Session, parse_options};
+use gsttrt::tensor::{DType, Dims, TensorDesc};
 use gsttrt_streaming::{Received, Receiver, credits};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -139,7 +138,7 @@ fn write_numbers(line: &mut impl Write, numbers: &[u64]) -> Result<()> {
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [model] = &arguments[..] else { return Err("Usage: streaming MODEL".into()) };
-    let options = SessionOptions { backend: BackendPreference::Named("cpu"), ..SessionOptions::default() };
+    let (options, _) = parse_options(["backend=cpu"])?;
     let mut session = Session::open(model, &options)?;
     let desc = session.input().clone();
     if desc.dtype != DType::F32 || desc.dims.len() != 4 || desc.dims[..2] != [1, 3] {

@@ -19,9 +19,9 @@ use std::task::Poll;
 
 #[cfg(test)]
 use gsttrt::core;
-use gsttrt::core::error::{Error, ErrorKind, Result};
-use gsttrt::core::memory::{Pool, PooledBuffer};
-use gsttrt::core::tensor::{Tensor, TensorDesc};
+use gsttrt::error::{Error, ErrorKind, Result};
+use gsttrt::memory::{Pool, PooledBuffer};
+use gsttrt::tensor::{Tensor, TensorDesc};
 
 mod pieces;
 #[cfg(test)]
@@ -59,11 +59,11 @@ pub struct Progress {
 /// A wrong chunk is an error of the call that brings it, and its tensor is dropped: half of it may be wrong too. Other tensors go on.
 ///
 /// ```
-/// use gsttrt::core::memory::Pool;
+/// use gsttrt::memory::Pool;
 /// use gsttrt_streaming::{Receiver, credits};
-/// use gsttrt::core::tensor::{DType, TensorDesc};
+/// use gsttrt::tensor::{DType, TensorDesc};
 ///
-/// # fn main() -> gsttrt::core::error::Result<()> {
+/// # fn main() -> gsttrt::error::Result<()> {
 /// let desc = TensorDesc::new("images", DType::F32, &[1, 3, 8, 8]);
 /// let receiver = Receiver::new(Pool::default(), 2 * credits(&desc)?);
 ///

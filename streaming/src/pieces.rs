@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::wrong;
-use gsttrt::core::error::{Error, Result};
+use gsttrt::error::{Error, Result};
 
 /// Pieces of so many bytes, of which none overlaps or touches another.
 pub(super) struct Pieces {

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::test::gpu;
-use gsttrt::core::memory::{Limits, MemoryKind};
-use gsttrt::core::tensor::{DType, Dims};
+use gsttrt::memory::{Limits, MemoryKind};
+use gsttrt::tensor::{DType, Dims};
 
 /// A tensor of so many bytes.
 fn desc(bytes: usize) -> TensorDesc {

@@ -58,9 +58,12 @@ pub struct DlTensor {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Managed {
+    #[doc(hidden)]
     pub view: DlTensor,
     /// The exporter's own.
+    #[doc(hidden)]
     pub context: *mut c_void,
+    #[doc(hidden)]
     pub deleter: Option<unsafe extern "C" fn(*mut Managed)>,
 }
 
@@ -82,11 +85,16 @@ fn data_type(dtype: DType) -> DlDataType {
 #[repr(C)]
 pub struct DlManagedVersioned {
     /// `DLPackVersion`: the major number, which says how this structure lies, and the minor one.
+    #[doc(hidden)]
     pub version: [u32; 2],
     /// The exporter's own.
+    #[doc(hidden)]
     pub context: *mut c_void,
+    #[doc(hidden)]
     pub deleter: Option<unsafe extern "C" fn(*mut DlManagedVersioned)>,
+    #[doc(hidden)]
     pub flags: u64,
+    #[doc(hidden)]
     pub view: DlTensor,
 }
 

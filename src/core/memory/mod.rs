@@ -23,6 +23,7 @@ use raw::{DeviceMemory, Host, Unified};
 
 /// What kind of memory a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum MemoryKind {
     /// Ordinary memory of the process.
     Host,
@@ -64,9 +65,9 @@ impl fmt::Display for MemoryKind {
 /// else uses the memory until it is done, not even through these functions.
 ///
 /// ```
-/// use gsttrt::core::memory::{Buffer, MemoryKind};
+/// use gsttrt::memory::{Buffer, MemoryKind};
 ///
-/// # fn main() -> gsttrt::core::error::Result<()> {
+/// # fn main() -> gsttrt::error::Result<()> {
 /// let mut picture = Buffer::host(8);
 /// picture.as_mut_slice::<f32>()?.copy_from_slice(&[0.5, 1.0]);
 ///
@@ -105,30 +106,35 @@ impl Buffer {
 
     /// # Errors
     /// `Run`, where no more memory can be pinned.
+    #[doc(hidden)]
     pub fn pinned(context: &Context, bytes: usize) -> Result<Self> {
         Ok(Buffer { memory: Memory::Pinned(Mapped::pinned(context, bytes)?), bytes })
     }
 
     /// # Errors
     /// `Run`, where no more memory can be pinned.
+    #[doc(hidden)]
     pub fn mapped(context: &Context, bytes: usize) -> Result<Self> {
         Ok(Buffer { memory: Memory::Mapped(Mapped::new(context, bytes)?), bytes })
     }
 
     /// # Errors
     /// `Run`, where the GPU has no memory left.
+    #[doc(hidden)]
     pub fn device(context: &Context, bytes: usize) -> Result<Self> {
         Ok(Buffer { memory: Memory::Device(DeviceMemory::new(context, bytes)?), bytes })
     }
 
     /// # Errors
     /// `Library`, where host and GPU cannot use such memory at the same time; `Run`, where there is none left.
+    #[doc(hidden)]
     pub fn unified(context: &Context, bytes: usize) -> Result<Self> {
         Ok(Buffer { memory: Memory::Unified(Unified::new(context, bytes)?), bytes })
     }
 
     /// On the GPU where there is one and it has memory left, else on the host. Why it is on the host is told for the first
     /// buffer of a process only, for that is worth one warning.
+    #[doc(hidden)]
     pub fn try_device(context: Option<&Context>, bytes: usize) -> (Self, Option<Error>) {
         static TOLD: AtomicBool = AtomicBool::new(false);
         Buffer::on_device_or_host(context, bytes, &TOLD)
@@ -144,6 +150,7 @@ impl Buffer {
     ///
     /// # Errors
     /// `Run`, where the GPU has no memory left.
+    #[doc(hidden)]
     pub fn try_unified(context: &Context, bytes: usize) -> Result<(Self, Option<Error>)> {
         static TOLD: AtomicBool = AtomicBool::new(false);
         let what = "Using the GPU's memory in place of unified memory";
@@ -184,6 +191,7 @@ impl Buffer {
     }
 
     /// The context of its GPU; `None` for ordinary memory.
+    #[doc(hidden)]
     pub fn context(&self) -> Option<&Context> {
         match &self.memory {
             Memory::Host(_) => None,

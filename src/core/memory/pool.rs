@@ -37,6 +37,7 @@ impl Default for Limits {
 
 /// What a pool has done and has. Bytes count as allocated, which is up to an eighth more than was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct PoolStats {
     /// Buffers that were there already.
     pub hits: u64,
@@ -61,9 +62,9 @@ impl PoolStats {
 /// Buffers of one kind of memory that are used again, by classes of size. Clones are the same pool.
 ///
 /// ```
-/// use gsttrt::core::memory::{Limits, Pool};
+/// use gsttrt::memory::{Limits, Pool};
 ///
-/// # fn main() -> gsttrt::core::error::Result<()> {
+/// # fn main() -> gsttrt::error::Result<()> {
 /// let pool = Pool::host(Limits::NONE);
 /// for _ in 0..100 {
 ///     let buffer = pool.take(640 * 640 * 3 * 4)?;
@@ -135,6 +136,7 @@ impl Pool {
     }
 
     /// Of memory that has to do with a GPU.
+    #[doc(hidden)]
     pub fn new(kind: MemoryKind, context: &Context, limits: Limits) -> Self {
         Pool { kind, context: Some(context.clone()), limits, shelves: Arc::default() }
     }
@@ -143,6 +145,7 @@ impl Pool {
         self.kind
     }
 
+    #[doc(hidden)]
     pub fn context(&self) -> Option<&Context> {
         self.context.as_ref()
     }

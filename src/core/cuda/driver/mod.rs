@@ -33,7 +33,7 @@ pub use stream::{Launch, Stream, StreamRole};
 /// What there is of CUDA on this machine.
 ///
 /// ```
-/// use gsttrt::core::cuda::driver::GpuStatus;
+/// use gsttrt::session::GpuStatus;
 ///
 /// match GpuStatus::detect() {
 ///     GpuStatus::Available(count) => println!("{count} GPUs"),
@@ -410,7 +410,7 @@ impl Module {
 /// A kernel, to be launched on streams of the context that its module was loaded into. Keeps that context, and so the module.
 #[derive(Clone)]
 pub struct Function {
-    pub(in crate::core::cuda) raw: sys::CUfunction,
+    pub(in crate::rooms::core::cuda) raw: sys::CUfunction,
     _context: Context,
 }
 

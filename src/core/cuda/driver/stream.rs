@@ -249,7 +249,7 @@ impl Stream {
     }
 
     /// The priority that kernels have on it.
-    pub(in crate::core::cuda) fn priority(&self) -> sys::CUlaunchAttributeValue {
+    pub(in crate::rooms::core::cuda) fn priority(&self) -> sys::CUlaunchAttributeValue {
         sys::CUlaunchAttributeValue { priority: self.shared.ours }
     }
 
