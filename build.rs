@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 fn main() {
     #[cfg(feature = "gstreamer")]
     gst_plugin_version_helper::info();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 fn main() {
     // The library registers functions that run at the end of the program. An application that loads it by dlopen() must not take
     // it away by dlclose() before.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 """Writes what is shown of docs/performance.json: docs/performance.md, docs/performance.svg and the table in README.md.
 
     docs/performance.py            writes them

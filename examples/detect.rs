@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Detects objects in a video file: writes an annotated MP4 and a JSON-lines file, shows progress, prints a summary.
 //!
 //! `pipelines/detect.sh` builds and runs it. It is also the example of an application: the pipeline is one launch line, and

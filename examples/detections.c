@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MPL-2.0 */
 /* Prints the objects in a video: label, confidence and box of each, as trtnms attaches them to the frames.
  *
  * cc examples/detections.c $(pkg-config --cflags --libs gstreamer-app-1.0 gstreamer-video-1.0) -o detections

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 """Prints the objects in a video: label, confidence and box of each, as trtnms attaches them to the frames.
 
 GST_PLUGIN_PATH=target/release /usr/bin/python3 examples/detections.py tests/data/sample.mp4 tests/models/shapes.onnx

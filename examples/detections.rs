@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Prints the objects in a video: label, confidence and box of each, as trtnms attaches them to the frames.
 //!
 //! `cargo run --example detections tests/data/sample.mp4 tests/models/shapes.onnx`

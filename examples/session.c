@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MPL-2.0 */
 /* Detects objects in a picture, without a pipeline: session MODEL PICTURE.ppm
  *
  * Any picture becomes a PPM by: gst-launch-1.0 filesrc location=a.jpg ! decodebin ! videoconvert ! pnmenc ! filesink location=a.ppm

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 """Runs a model on a tensor and detects in a frame, without a pipeline: session.py MODEL [LIBRARY]
 
 LIBRARY is libgsttrt-1.so.0, where `cargo cinstall` has put it if not where the system looks."""

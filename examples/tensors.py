@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 """What a model computes for each frame of a clip, as NumPy arrays, or on a GPU as PyTorch tensors, and not copied (but for NumPy
 before 2.1, whose DLPack cannot say that memory must not be written):
 

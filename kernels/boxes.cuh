@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 // What decode.cu and nms.cu share: candidates, as they lie in the scratch memory of DeviceDecoder. And what nms.cu gives
 // to plan.cu.
 #pragma once

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MPL-2.0
 # Compiles kernels/*.cu to kernels/ptx/*.ptx, which are committed: building the plugin needs no CUDA.
 #
 #   kernels/build.sh           writes them

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 // What all kernels share. NVRTC compiles without the toolkit's headers, so what they would give is here.
 //
 // Arithmetic is that of the Rust twins in src/vision, bit by bit: no fused multiply-add (kernels/compile.py switches it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 // decode_*: a head's outputs -> candidates in no order.
 //   in   sources  what the layout reads, first item of the batch; dense heads have one tensor, the others one for each part
 //   out  to       candidates; *count, 0 before, becomes how many there are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 // gather: of each box that was kept, what else its row says, such as keypoints.
 //   in   found    how many were kept, then each
 //        source   a tensor of the head: number i of row r stands at data[first + r * row_stride + i * column_stride]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 // What plan.cu and overlay.cu share: marks, as src/vision/overlay/plan.rs has them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 // rank_*: candidates in no order -> in the order of the result. suppress: what repeats a better box is dropped.
 //   in   from     *count candidates
 //   out  sorted   the same by key (rank_candidates), for suppress

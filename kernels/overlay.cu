@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 // overlay: marks on a frame, in place.
 //   in    marks [*count], glyphs of their texts, coverage [glyph][height][width] of the font
 //   io    planes of a frame, rows `strides` bytes apart

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 // plan_strokes: what was found and gathered -> strokes for overlay.cu
 //   in    found and keypoints [found][points][dims]; edges: pairs of points that lines join
 //   out   of each of `limit` objects its lines, then its points, the weakest object first; what is not seen has no width

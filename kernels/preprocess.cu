@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 // preprocess: frames -> tensors in one pass: resample, convert colours, normalise, write; padding included.
 //   in    planes of a frame, rows `strides` bytes apart, samples of 8 bits or of 16 (10 in the upper bits), which are
 //         `step` bytes from those of the next pixel; two that are read side by side are aligned to both

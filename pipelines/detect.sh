@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MPL-2.0
 # Finds objects in a video file: installs what is missing, builds the plugin, runs examples/detect.rs.
 set -euo pipefail
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MPL-2.0
 # shellcheck shell=bash
 # Set-up shared by pipelines/detect.sh, tests/run.sh and tests/compat.sh, which source this file.
 #

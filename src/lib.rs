@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! GStreamer elements that detect objects in video: `trtpreprocess ! trtinfer ! trtnms`; and the same without a pipeline.
 //!
 //! Applications use the modules below: [`session`] runs models and finds objects in frames, the others are what it takes and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The fields of ONNX files that are read here, decoded once for all that ask for them; all others are skipped. Numbers of weights
 //! stay in the bytes of the file.
 //!

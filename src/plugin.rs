@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What GStreamer finds in the library when it loads it as a plugin.
 
 use crate::gst::export;

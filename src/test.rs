@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What unit tests share.
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Detections as GstAnalyticsODMtd, which GStreamer has since 1.24.
 #![cfg(feature = "gstreamer")]
 #![cfg(feature = "v1_24")]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 """What the library offers to Rust, read from its documentation (cargo doc --no-deps): tests/api.py [--update]
 
 A line is an item with its signature. Without --update, what differs from tests/api.txt is an error: a change of the public API

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Batches: of one stream, and of streams that share a model.
 #![cfg(feature = "gstreamer")]
 

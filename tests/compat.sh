@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MPL-2.0
 # Builds and tests with later GStreamers and their analytics library, on any Debian or Ubuntu:
 # with 1.26 on Debian 13, and with 1.28 on Debian sid.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Starting and stopping for a long time: no memory and no thread may stay behind. A process of its own, since it counts both.
 #![cfg(feature = "gstreamer")]
 

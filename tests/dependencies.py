@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 """Checks what this project depends on by deny.toml: licences, crates in several versions, sources.
 
 Where `cargo deny` is installed it does this, more thoroughly. It takes minutes to build, so without it these checks stand in.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! examples/detect as a program: what it writes, what it prints, what it says when it fails.
 #![cfg(feature = "gstreamer")]
 

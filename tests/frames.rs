@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Frames as they come to trtpreprocess: any layout that a GstVideoMeta tells, buffers that are not what their caps say, and
 //! caps that it cannot take.
 #![cfg(feature = "gstreamer")]

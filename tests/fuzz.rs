@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Damaged and hostile inputs of every kind: each is used or refused, and none may panic, abort or hang.
 //!
 //! A few seconds for each kind; `FUZZ_SECONDS=600 cargo test --test fuzz` runs longer, and `FUZZ_SEED=7` with other inputs. Models

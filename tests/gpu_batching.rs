@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Batches on a GPU: streams that share a model find what each finds alone, wherever their frames lie.
 //!
 //! Needs a GPU, GStreamer's nvcodec and TensorRT with its builder; says SKIP where one is missing, and fails instead with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The whole chain on frames that a GPU decoded: they stay in its memory, in the decoder's layout, and nothing stays behind.
 //!
 //! Needs a GPU, GStreamer's nvcodec and TensorRT; says SKIP where one is missing, and fails instead with `REQUIRE_GPU=1`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The kernels that touch pixels against their twins on the CPU, bit by bit: preprocessing, and drawing in place.
 //!
 //! Needs a GPU; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What trtinfer's properties of TensorRT do, each through the element.
 //!
 //! Needs a GPU and a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; says SKIP where one is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Rectangles on a GPU: models with an open input, whose tensors have the shape of the frames, with the boxes of the CPU; and
 //! tensors of parts of a frame, with the bytes of the CPU.
 //!

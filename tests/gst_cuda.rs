@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Frames in GStreamer's CUDA memory: mapped where they lie, in one context for a whole pipeline, copied on the GPU; and
 //! frames in pinned memory, made by elements that know nothing of it.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Model files that are damaged or made to do harm, each played in a pipeline: whatever happens, it gets to NULL.
 //!
 //! `HOSTILE_FILES=11000 HOSTILE_SEED=7 cargo test --test hostile_models -- --nocapture` plays so many. Seed and number name a file, and

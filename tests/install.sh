@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MPL-2.0
 # What `cargo cinstall` makes of the plugin and of the C library, installed together as a distribution does it.
 #
 #   tests/install.sh PREFIX

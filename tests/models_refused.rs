@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Model files that cannot be used: each is refused on the bus, with the cause and what to do.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Every neighbour at every place of the chain: boxes are right, or an error says where the neighbour belongs.
 #![cfg(feature = "gstreamer")]
 

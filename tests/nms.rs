@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Suppression against the plain way: compare all pairs.
 
 use gsttrt::image::Candidate;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The encoder leg by its caps: what NVIDIA's encoder elements take is what trtnms offers, in CUDA memory.
 //!
 //! The encoders are played by pads with their templates, as GStreamer's documentation gives them. The NVENC hardware itself is

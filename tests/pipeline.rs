@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Whole lines on the sample clip.
 #![cfg(feature = "gstreamer")]
 

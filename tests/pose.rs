@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Keypoints: which boxes they belong to, where they land on the frame, and where they can be read.
 #![cfg(feature = "gstreamer")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Resampling and reading of chroma against OpenCV's: tests/gold/letterbox.py made the files.
 
 use std::path::Path;

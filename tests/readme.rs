@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What README.md and docs say: launch lines run, examples are shown as they are, links lead somewhere, every property is described,
 //! and the figures are those of docs/performance.json.
 #![cfg(feature = "gstreamer")]

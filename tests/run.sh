@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MPL-2.0
 # Every check of this repository that one machine can do; tests/compat.sh does newer GStreamers.
 #
 #   tests/run.sh          everything
@@ -50,7 +51,7 @@ for path in sys.argv[1:]:
 # Each source file names its licence in one of its first lines.
 check_headers() {
     local ending file status=0
-    for ending in .rs .cu .cuh .c .h .py .sh; do
+    for ending in .rs .cu .cuh .c .cpp .h .py .sh; do
         while IFS= read -r file; do
             grep -qF "SPDX-License-Identifier: MPL-2.0" <(head -n 3 "$file") || { echo "$file has no SPDX line"; status=1; }
         done < <(files_ending_in "$ending")
@@ -124,8 +125,7 @@ step "format" cargo fmt --all --check
 step "shell scripts" check_scripts
 step "Python scripts" check_python
 step "dependencies" tests/dependencies.py
-# To be enabled with the commit that puts the lines in:
-# step "SPDX lines" check_headers
+step "SPDX lines" check_headers
 step "kernels are what their sources give" kernels/build.sh --check
 lint
 # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.

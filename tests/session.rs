@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The chain without a pipeline: the same boxes as the elements', tensors in and out, and what is said of mistakes.
 
 mod common;

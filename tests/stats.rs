@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What the elements say of frames: their `stats`, latency, and GStreamer's tracers. Times are compared with each other only.
 #![cfg(feature = "gstreamer")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The house rules that a reader relies on: arrows between modules point one way, files form no circles, one name is one type.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Outputs as GstTensorMeta, which GStreamer has since 1.26; before, that it is not there.
 #![cfg(feature = "gstreamer")]
 

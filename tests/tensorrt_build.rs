@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Engines from ONNX. TensorRT-RTX needs no GPU for that: tests/tensorrt/fetch.sh brings it, and without these tests are skipped,
 //! but not in continuous integration. With `TRT_LIBRARY`, which is as the property `trt-library`, they test that library on this
 //! machine's GPU.

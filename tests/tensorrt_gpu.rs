@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! TensorRT on a GPU: engines are built, loaded, run, and compute what the CPU computes.
 //!
 //! Skipped where there is no GPU or no TensorRT, unless REQUIRE_GPU=1. `TRT_LIBRARY` names a library as the property `trt-library` does, and

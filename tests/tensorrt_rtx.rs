@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Real TensorRT libraries on a machine without a GPU: TensorRT-RTX, both families of it, builds engines here; the lean
 //! runtimes of TensorRT 10 and 11 load, and say that a driver is missing.
 //!

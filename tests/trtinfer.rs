@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! trtinfer: what each property changes, what is read from model files, and tensors in and out.
 #![cfg(feature = "gstreamer")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! trtnms: what each property does, where boxes land, what is drawn and what is copied.
 #![cfg(feature = "gstreamer")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! trtoverlay: it draws what trtnms draws, and what the metas of anybody else say, and drops no frame.
 #![cfg(feature = "gstreamer")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! trtpreprocess: each property, formats and colorimetry, odd sizes, changes in mid-stream. Frames that lie are in
 //! frames.rs.
 #![cfg(feature = "gstreamer")]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MPL-2.0 */
 /* gsttrt.h: run a detection model, or detect objects in frames, without a pipeline.
  *
  * The functions are in libgsttrt-1, which needs no GStreamer: cc program.c $(pkg-config --cflags --libs gsttrt-1.0)

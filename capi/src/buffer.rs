@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Tensors of GStreamer's buffers, which the plugin exports: see [`exporter`].
 
 use std::ffi::{CStr, c_char, c_int, c_void};

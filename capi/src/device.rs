@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! A session on memory that stays: its own, or a caller's on the GPU.
 
 use std::ffi::{c_int, c_void};

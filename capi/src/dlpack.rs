@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! A session on tensors of other frameworks, by DLPack.
 
 use std::ffi::{c_int, c_void};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What goes wrong inside a function, for the program to read.
 
 use std::cell::RefCell;

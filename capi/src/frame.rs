@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! `GstTrtFrame`.
 
 use std::ffi::{c_char, c_void};

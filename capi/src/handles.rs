@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What the program has of an object: no address, but a number that is never given twice. So one that is closed, or that never was
 //! one, is an error like any other.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Structures that the program fills, and that may have more fields in later versions.
 
 use std::mem::MaybeUninit;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! [`gsttrt::session`] for C: what `include/gsttrt.h` declares, and documents.
 //!
 //! It stands on the crate without GStreamer, so applications need none. Handles are no addresses but numbers. Nothing unwinds into C.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Arguments that are pointers.
 
 use std::ffi::{CStr, c_char};

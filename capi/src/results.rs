@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! `GstTrtResults`: what was found in a frame.
 
 use std::ffi::{CString, c_char, c_int};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! `GstTrtSession`, on memory of the host.
 
 use std::ffi::{CString, c_char, c_int, c_void};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! `GstTrtTensorInfo`: inputs and outputs of a model.
 
 use std::ffi::{CString, c_char, c_int};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Frames of one stream or of several, run together.
 //!
 //! A frame that joins gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Runs that are on the GPU side by side.
 
 use std::ffi::c_void;

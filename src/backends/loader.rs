@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! A model on its way: one thread loads it, streaming threads wait for it, and a flush or a state change ends their wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What runs models. A backend is one file or folder behind the traits [`Backend`], [`OpenedModel`] and [`ModelInstance`], and one line in
 //! [`BACKENDS`].
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What a user may say to backends. Each option is declared once, by the backend that heeds it; the properties of trtinfer, the options of
 //! sessions and their checks are made of the declarations.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What is decided and read of a model before the slow part of loading it.
 
 use std::path::Path;

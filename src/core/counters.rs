@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What frames cost: counts, times and traffic, as the elements' `stats` report them.
 //!
 //! Counters are thread-local: [`waiting`], [`uploaded`] and the others add to those of the calling thread. A [`Span`] is the work

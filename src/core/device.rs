@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Where tensors lie and models run.
 
 use std::fmt;

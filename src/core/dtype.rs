@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Element types, dimensions and descriptions of tensors.
 //!
 //! [`TensorDesc`] has a text form (`images f32 1x3x640x640`) that logs, errors and caps share.

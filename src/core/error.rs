@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! One error type: what failed, why, and what to do about it.
 //!
 //! The first and the last are for people and end up in the part of a GStreamer error that `gst-launch-1.0` prints; the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What everything else stands on: errors, tensors, memory, CUDA. Nothing here knows GStreamer, models or pictures.
 
 pub mod counters;

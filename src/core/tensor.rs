@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Tensors: a description, and memory that is used again.
 //!
 //! [`Tensor`] is a [description](TensorDesc) with its bytes, on the host or on a GPU; they come from a [`Pool`] or a [`DevicePool`](crate::core::memory::DevicePool) and

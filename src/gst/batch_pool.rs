@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The query by which trtpreprocess learns where the tensors of a batch are to lie side by side.
 
 use gst::glib;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The only door to libgstcuda: the CUDA context that pipelines share, frames in CUDA memory, pools of them.
 //!
 //! The library is opened at run time, so that one plugin serves GStreamer 1.22 to 1.28 and machines without CUDA. Of its

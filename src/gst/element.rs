@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What all our elements are: in-place transforms of video in any memory, which share a CUDA context with their neighbours.
 
 use gst_base::subclass::prelude::*;

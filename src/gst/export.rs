@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Tensors of frames for other frameworks, as the C library asks for them.
 
 use std::ffi::{CString, c_char, c_int, c_void};

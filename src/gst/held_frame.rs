@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Frames that somebody else still holds when tensors are to hang on them, as decoders do with the one they have just decoded. A
 //! copy goes on instead, of the buffer but not of its memory.
 //!

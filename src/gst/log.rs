@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! TensorRT's own log as a debug category of GStreamer.
 
 use std::sync::LazyLock;

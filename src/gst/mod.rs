@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! GStreamer's side: the only code besides the elements that knows it.
 
 pub mod batch_pool;

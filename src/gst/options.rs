@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Options of backends as properties of GObject.
 
 use std::ffi::CString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Drawing on frames, in whatever memory they are, and on copies of those that others share.
 
 use gst::glib;

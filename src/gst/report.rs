@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Errors, warnings and notes of ours on the bus. What an [`ErrorKind`] is called in GStreamer is said here and nowhere else.
 
 use std::sync::Mutex;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The elements' `stats` property, made of [`counters`](crate::core::counters).
 
 use gst::glib;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The door between GStreamer's video and [`image`](crate::image): caps, formats, colorimetry, mapped frames.
 
 use std::ops::Range;

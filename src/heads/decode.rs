@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! From tensors to candidates.
 //!
 //! Arithmetic is f32, each operation rounded once, in the order written here, and never a fused multiply-add: CUDA

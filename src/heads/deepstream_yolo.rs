@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Rows of a box, its score and its class, which still repeat each other.
 
 use super::recognise::{AnchorGrid, Confidence};

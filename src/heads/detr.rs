@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Labels, boxes and scores of transformers by their own exporters.
 
 use super::{BoxEncoding, Column, HeadFormat, ROWS, ROWS_OF_COLUMNS, STRETCH, Task, floats, numbers};

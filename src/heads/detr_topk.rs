@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Rows of a box in 0..1, its score and its class.
 
 use super::recognise::Confidence;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Boxes, scores, classes and their number, by TensorRT's EfficientNMS plugin.
 
 use super::{BoxEncoding, Column, Dim, HeadFormat, ROWS, ROWS_OF_COLUMNS, Task, YOLO, floats, numbers};

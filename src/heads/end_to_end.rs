@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Rows of a box, its score and its class, of models that suppress by themselves.
 
 use super::recognise::{AnchorGrid, Confidence};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Detection heads: what a model's outputs mean.
 //!
 //! A head is one file that says in data what its outputs hold: typed columns, how boxes are encoded, how the input is usually

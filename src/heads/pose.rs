@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Columns of a box, class scores and keypoints.
 
 use super::recognise::{AnchorGrid, Confidence};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Rows of a box, its score, its class and keypoints, of models that suppress by themselves.
 
 use super::recognise::{AnchorGrid, Confidence};

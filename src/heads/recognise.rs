@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Which head a model has.
 //!
 //! Names decide where a head's outputs have names. Else every head of the model's task whose dimensions fit is asked what speaks

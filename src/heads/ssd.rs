@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Boxes, classes, scores and their number, by TensorFlow.
 
 use super::{BoxEncoding, Column, Dim, HeadFormat, ROWS, ROWS_OF_COLUMNS, STRETCH, Task, floats, numbers};

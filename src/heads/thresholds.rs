@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The least score of each class.
 
 /// The least score with which a detection of a class passes.

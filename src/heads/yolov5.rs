@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Rows of a box, objectness and class scores.
 
 use super::recognise::{AnchorGrid, Confidence};

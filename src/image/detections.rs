@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Detections in GPU memory, between the search, which writes them, and the overlay, which reads them.
 
 use std::mem::size_of;

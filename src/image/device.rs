@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Pictures in GPU memory.
 
 use smallvec::SmallVec;

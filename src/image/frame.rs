@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! One decoded picture in host memory: pixel format, planes with strides, colorimetry.
 
 use smallvec::SmallVec;

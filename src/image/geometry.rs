@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Boxes and rectangles, and the letterbox that maps boxes between model input and frame.
 
 use bytemuck::{Pod, Zeroable};

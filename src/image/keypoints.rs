@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Keypoints of objects, such as the joints of a body.
 
 use std::borrow::Cow;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Frames, tensors made of them, and drawing: no GStreamer, no files.
 //!
 //! A [`frame`] goes through [`preprocess`] as a [`transform`] says and becomes the model's input. [`geometry`] maps boxes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The input recipe: how a frame becomes the tensor that a model wants.
 //!
 //! [`InputSpec`] is the whole wish, tensor and recipe. Its text form travels in the caps between trtinfer and trtpreprocess

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What a TensorRT engine says about itself: its tensors, and the JSON that Ultralytics writes before the plan.
 //!
 //! The JSON carries what the same exporter writes into ONNX files as Python literals; both are read alike.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! A model file in memory.
 
 use std::path::{Path, PathBuf};

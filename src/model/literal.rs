@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The literals in which exporters write metadata: those of Python in ONNX files, those of JSON before engines.
 //!
 //! Numbers, texts, true, false and nothing, in lists and dictionaries. Keys become texts, as JSON has them. Each character is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What a model file says about itself, read without loading the model: inputs, outputs, labels, task, stride, and from
 //! these the tensor that it wants for a frame.
 //!

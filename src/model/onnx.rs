@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What an ONNX file says goes in and out, and which operators there are.
 
 use std::collections::HashSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Class names and what the user says about classes: `label-file`, `classes`, `class-thresholds`.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The names and values of results, said once for everything that writes them: bus message, JSON, metas, C.
 
 use serde_json::{Map, Value};

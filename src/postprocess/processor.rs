@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! From a model's outputs to boxes on the frame, with what is kept from frame to frame.
 
 use std::path::PathBuf;

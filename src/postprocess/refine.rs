@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What rows say beside their boxes, read for the boxes that are kept only: on the host, and on a GPU (`kernels/gather.cu`) behind
 //! suppression and in the same CUDA graph, so that the host waits once for all of it.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What was found on a frame.
 
 use crate::image::Candidate;

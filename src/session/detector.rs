@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Frames in, objects out: what `trtpreprocess ! trtinfer ! trtnms` do with a frame in host memory.
 
 use std::ffi::c_void;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! A session on memory that stays: its own buffers, or a caller's on the GPU.
 
 use std::ffi::c_void;

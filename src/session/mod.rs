@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The elements' chain without a pipeline: [`Session`] runs a model on host data, [`Detector`] finds objects in frames.
 //!
 //! The elements are thin users of the same parts, so boxes and errors are the same. Errors name properties of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Options as text, under the names of the elements' properties: `backend=cpu`, `score-threshold=0.5`.
 
 use super::{PostprocessOptions, SessionOptions};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Loads a model beside the pipeline, and tells of it on the bus.
 
 use std::sync::{Arc, Mutex};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What trtinfer says when something is wrong.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! `trtinfer`: runs a model on the tensor that trtpreprocess made of each frame.
 //!
 //! The model's own description decides which tensor that is; it travels upstream in the caps field `tensor`. The outputs

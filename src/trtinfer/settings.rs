@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What the user says to trtinfer: each property, and what it means.
 
 use std::path::PathBuf;

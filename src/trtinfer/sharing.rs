@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Models that elements have in common: those with the same `shared-model`, anywhere in the process.
 
 use std::sync::{Arc, Mutex, Weak};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! A model that an element has, from its start to its stop.
 
 use std::sync::Arc;

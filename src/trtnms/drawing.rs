@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Finding a frame's objects, and painting them where all of that is done on the GPU.
 
 use crate::core::cuda::driver::Context;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! `trtnms`: turns a model's outputs into boxes on the frame.
 //!
 //! It decodes the head, drops the repeated boxes, maps the others to pixels of the frame, hangs them on the buffer as metas

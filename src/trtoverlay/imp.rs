@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 use std::sync::{LazyLock, Mutex};
 
 use gst::glib;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! `trtoverlay`: draws the objects that metas tell of on the frame, in system memory and in CUDA memory.
 //!
 //! The metas may be those of trtnms or of anybody else: GstVideoRegionOfInterestMeta, and with GStreamer 1.24 GstAnalyticsODMtd. So a

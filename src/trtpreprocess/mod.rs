@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! `trtpreprocess`: makes the model's input tensor from each frame.
 //!
 //! The frame itself passes unchanged; the tensor rides on it as a [`TensorMeta`](crate::gst::meta::tensor::TensorMeta). Size,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What the user says instead of the model: each property of trtpreprocess, unset by default.
 
 use super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};

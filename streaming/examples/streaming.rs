@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Receives tensors in chunks over TCP and runs a model on each: streaming MODEL
 //!
 //! Sender and receiver are threads of one process here. What goes over the line, numbers as u64, little-endian:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Tensors that arrive in chunks, put together straight where they are wanted: in host, pinned or GPU memory.
 //!
 //! A [`Receiver`] stands between the sender of the chunks, a network or another process, and the user of the tensors. The

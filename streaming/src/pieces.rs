@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Which bytes of a tensor are there.
 
 use std::collections::BTreeMap;

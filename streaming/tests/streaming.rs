@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! examples/streaming as a program: what was sent in chunks is what the model sees.
 
 use std::process::{Command, Output};

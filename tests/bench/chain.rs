@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The whole chain against the model alone, in one process, and what it allocates:
 //!
 //! `cargo bench --bench chain [-- VIDEO MODEL]`

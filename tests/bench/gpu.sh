@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MPL-2.0
 # What the plugin does on a GPU beside its ceilings and its rivals: measures, then judges by bars, and says how long each row took.
 #
 #   tests/bench/gpu.sh [ROW…]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 """Judges what tests/bench/gpu.sh has measured: one line for each figure, with its ceiling or rival and the bar.
 
     gpu_bars.py FOLDER OUT.json

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Tensors that go through the host against those that stay in GPU memory, with the same engine:
 //!
 //! `cargo bench --bench gpu_chain -- ENGINE [LIBRARY]`

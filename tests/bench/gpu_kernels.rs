@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Times of the kernels that touch pixels, and what share of the copy bandwidth they reach, in one run:
 //!
 //! `cargo bench --profile dev --bench gpu_kernels`

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 """Decoding and suppression of [1,16128,7] f32 on the GPU: ours against torchvision's batched_nms with the same filtering, and
 against TensorRT's EfficientNMS plugin.
 

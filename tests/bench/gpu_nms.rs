@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Times of decoding and suppression on the GPU, from the call to boxes on the host, with the outputs already in its memory:
 //!
 //! `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench gpu_nms [-- HEAD… [PROPERTY=VALUE…]]`

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Pools, and what it costs a GPU to read frames from where they are:
 //!
 //! `cargo bench --bench memory`

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Medians of decoding and suppression on one core, and the best, which a busy machine spoils less:
 //!
 //! `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench nms`

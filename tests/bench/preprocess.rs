@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Preprocessing against `videoconvertscale` on one core, in one run:
 //!
 //! `taskset -c 1 cargo bench --bench preprocess`

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What the ways to run a model without a pipeline cost, on one machine with one model:
 //!
 //! `cargo bench --bench session -- MODEL [PROPERTY=VALUE…]`

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Streams that join and leave for a long time. No frame may be lost or change its place, and no memory may stay behind.
 //!
 //! `cargo bench --bench soak -- [CLIP [MODEL]] [streams=16] [seconds=600] [batch=4] [seed=1] [PROPERTY=VALUE…]`

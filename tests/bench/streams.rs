@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Streams of one clip beside each other, with a model for each and with one in common, against their two ceilings: decoding
 //! alone, and the engine alone.
 //!

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 """What a user might write with PyTorch instead: the same network on frames that already are in GPU memory.
 
     torch_chain.py chain MODEL.onnx [--frames FILE] [--streams 16] [--batch 1] [--staged] [--seconds 4] [--repeats 3]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 """Writes a model of YOLOv8s's shape with random weights, for benchmarks: what it finds means nothing, its work is the same.
 
     yolov8s.py OUT.onnx [--side 640] [--f32] [--batch 1]

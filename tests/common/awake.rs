@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Waiting for the GPU where time is taken.
 
 use gsttrt::core::cuda::driver::Fence;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Detections in tests: models that always find the same boxes, a line of our elements that frames are pushed through, and
 //! what trtnms hung on a frame.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What tests that need a GPU do where there is none.
 
 use std::fmt::Display;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What a process has allocated and not freed.
 #![allow(dead_code)] // each program uses a part
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Model files that are damaged or made to do harm. What a file is depends on nothing but the state of [`Random`].
 
 use std::ops::Range;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What the integration tests share: start-up, launch lines run to their end, fixtures made on the spot.
 #![allow(dead_code)] // each test binary uses a part
 

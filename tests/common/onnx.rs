@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Writes small ONNX files, so that tests say in place which model they mean.
 //!
 //! ```ignore

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! GStreamer in tests: start-up, and launch lines run to their end.
 
 use std::sync::Once;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! trtpreprocess by itself: frames for it, and a look at what it makes of them.
 
 use std::sync::{Arc, Mutex};

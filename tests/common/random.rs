@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! A small generator (splitmix64), so that tests and figures are of the same data everywhere.
 
 pub struct Random(pub u64);

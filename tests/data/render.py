@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 # Renders a clip of moving discs and boxes, or of figures with limbs, as H.264 in MP4, and its ground truth as JSON.
 # Needs python3-numpy and gst-launch-1.0 with x264enc, h264parse and mp4mux.
 #

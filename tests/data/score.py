@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 # Scores detections against the ground truth of a rendered clip (see render.py).
 # Python's standard library only.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 # Scores poses against the ground truth of a clip of figures (render.py --task pose).
 # Python's standard library only.
 #

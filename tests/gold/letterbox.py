@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MPL-2.0
 """Gold tensors of Ultralytics' letterbox, made by OpenCV: python tests/gold/letterbox.py
 
 Needs opencv-python-headless==5.0.0 and numpy==2.4.6. Writes, beside itself, letterbox/NAME.frame (RGB, height × width × 3

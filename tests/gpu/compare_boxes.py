@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 # Compares the detections of two runs over the same clip, such as those of the GPU with those of the CPU.
 #
 #   python3 tests/gpu/compare_boxes.py reference.jsonl other.jsonl --min-iou 0.98 --max-score 1e-3 [--threshold 0.25]

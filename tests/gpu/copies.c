@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MPL-2.0 */
 // Counts the bytes that a program moves between the host and the GPU: the proof that frames stay where they are.
 //
 //   cc -shared -fPIC -O2 -I$CUPTI/include copies.c -L$CUPTI/lib64 -lcupti -o libcopies.so      (tests/gpu/run.sh does it)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MPL-2.0 */
 // Copies a known number of bytes both ways, by the driver's several ways: the self-test of copies.c.
 //
 //   cc copies_known.c -ldl -o copies_known && ./copies_known       prints what copies.c must count, as JSON

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 # Tensors to PyTorch and CuPy and back by DLPack, on the GPU: the same memory, and the values of a run on the host.
 #
 #   dlpack.py LIBRARY MODEL [PROPERTY=VALUE…]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 # Reads the figures of a row of tests/gpu/run.sh out of what counters and benches wrote.
 #
 #   python3 tests/gpu/figures.py per-frame CHAIN BASE SHORT LONG

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MPL-2.0
 # shellcheck shell=bash
 # What tests/gpu/run.sh and tests/bench/gpu.sh know of the machine that they run on; they source this in the project's root.
 #

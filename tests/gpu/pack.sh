@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MPL-2.0
 # Packs what tests/gpu/run.sh and tests/bench/gpu.sh need on a machine that cannot build: into .gpu/bin/bin.tar.xz (16 MB, and
 # 24 more where the 640x640 models can be made), from the checkout it is called in.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MPL-2.0
 # The proof on a GPU: runs every row of docs/performance.md, says PASS or FAIL with the figures, and writes them as JSON lines.
 #
 #   tests/gpu/run.sh [ROW…]

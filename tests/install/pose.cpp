@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 // Finds keypoints in a picture: pose MODEL PICTURE.ppm
 #include <cmath>
 #include <cstdio>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 # Reference detector in Python: decodes a clip with gst-launch-1.0, letterboxes with
 # numpy, runs one of the models with onnxruntime, and writes JSON lines as
 # ../data/score.py reads them.  Needs numpy and onnxruntime.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 # Synthetic scenes of figures with limbs: the renderer behind the training data of the pose
 # network (train_pose.py) and behind the sample clip (../data/render.py --task pose).
 # numpy only.  Backgrounds, camera and codec are those of scenes.py.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MPL-2.0
 # The test detector in PyTorch: a small YOLOv5-style network (convolution, batch norm,
 # ReLU; three scales with three anchors each) and its loss.  Not run by itself; train.py
 # trains it and writes it as ONNX.  The pose network (pose.py) has the same backbone and neck.

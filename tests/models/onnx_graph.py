@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MPL-2.0
 # ONNX side of the test detector: a small graph builder, the head's decoding, the
 # metadata, and the three other models made from shapes.onnx.  Needs numpy and the onnx
 # package only (no PyTorch).  Not run by itself; see train.py:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MPL-2.0
 # The pose network in PyTorch: the detector's backbone and neck (network.py) with heads
 # without anchors, one row a cell, and its loss.  Not run by itself; train_pose.py trains it
 # and writes it as ONNX.

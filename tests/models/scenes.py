@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 # Synthetic scenes of discs and boxes: the one renderer behind the training data
 # (train.py) and behind the sample clip (../data/render.py).  numpy only.
 #

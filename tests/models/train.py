@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 # Trains the test detector on synthetic scenes and writes the four ONNX models.
 #
 # Train (a GPU, 16 cores and about 10 minutes; needs PyTorch, numpy and onnx), then write

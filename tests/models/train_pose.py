@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
 # Trains the pose network on synthetic figures and writes it as ONNX, as Ultralytics' pose
 # exports are: output0 [1,56,2100], one class, 17 keypoints.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MPL-2.0
 # Fetches TensorRT libraries for tests/tensorrt_rtx.rs, which needs no GPU for them, and prints their folder.
 #
 #   tests/tensorrt/fetch.sh

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MPL-2.0
 # Compares the boxes of our program with boxes decoded, in plain numpy, from what ONNX Runtime puts out for the same pictures.
 #
 #   python tests/zoo/compare.py OUTDIR... --detect PROGRAM [--only NAME...] [--half] [--keep DIR] [--timeout SECONDS]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MPL-2.0
 # Exports one ONNX file of every Ultralytics architecture we promise to run, from its yaml: no weights are downloaded.
 #
 #   python tests/zoo/export.py OUTDIR [NAME...]        all rows of ROWS that belong to the installed release, or those named

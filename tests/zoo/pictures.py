@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MPL-2.0
 # The deterministic pictures of the zoo, and Ultralytics' letterbox in OpenCV.
 #
 # Imported by export.py and compare.py; not run by itself.

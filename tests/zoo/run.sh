@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MPL-2.0
 # Runs every Ultralytics architecture through our program and compares its boxes with ONNX Runtime's; then videos, whose boxes
 # are compared with those of Ultralytics' own predict.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MPL-2.0
 # Compares the boxes of our program with those of Ultralytics' own predict, on videos: from the decoder's YUV to the boxes.
 #
 #   python tests/zoo/video.py FOLDER --detect PROGRAM [--only sample|fresh]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 

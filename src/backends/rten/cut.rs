@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Cuts an ONNX file into parts at its NonMaxSuppression nodes.
 //!
 //! rten 0.27 does not do what ONNX says of that operator: it divides by the box around both boxes instead of their union,

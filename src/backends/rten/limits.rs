@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Refuses models that would take the process down: rten aborts it where an allocation fails, and its planner calls itself for
 //! each node of a path.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Models on the CPU, by rten.
 //!
 //! rten computes in f32 and i32: f16 goes in and comes out converted, i64 and bool come out widened and narrowed, so that

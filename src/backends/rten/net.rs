@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! A model as rten runs it: one part, or several with suppressions between them (see [`cut`](super::cut)).
 
 use std::collections::HashMap;

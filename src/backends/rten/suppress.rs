@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! NonMaxSuppression as ONNX says it (<https://onnx.ai/onnx/operators/onnx__NonMaxSuppression.html>).
 
 use rten::Value;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! From an ONNX file to an engine.
 //!
 //! What differs between the families is here, so that callers ask for what they want and are told what cannot be had. In

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Engines that were built before, found again by what they were built for.
 //!
 //! Building takes minutes, and an engine is good only for the model, the TensorRT, the GPU and the options that it was built

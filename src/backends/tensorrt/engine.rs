@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Running a plan: the engine that TensorRT makes of it, and contexts to run it in.
 //!
 //! Each context has its own copy of what a run changes, so several may run at once, each in one stream at a time. Errors

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Runs of an engine, one at a time and in order, on tensors in GPU memory. Nothing here waits for the GPU once it is open.
 
 use std::ffi::c_void;

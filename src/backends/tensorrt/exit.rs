@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Programs that end while another thread is inside TensorRT, such as a build that cannot be stopped: destructors of its libraries
 //! would run beneath that thread, and the program crash at its very end.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Runs of an engine that were recorded as CUDA graphs, each with the addresses of its tensors.
 //!
 //! Tensors come from pools that hand out the same few blocks again and again, so a pipeline soon runs on recordings only. A

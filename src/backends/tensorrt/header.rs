@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The first bytes of engine files: who built them, read before anything is loaded.
 
 use std::ops::Range;

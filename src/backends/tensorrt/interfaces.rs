@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The C++ objects that we make for TensorRT to call: its loggers, the monitor of a build, and a calibrator that only reads.
 //!
 //! TensorRT gives reasons to its logger alone, functions only say that they failed. So the loggers keep what they are told

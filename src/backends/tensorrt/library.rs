@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Finding and opening TensorRT: which releases there are, which of them is here, and which numbers it goes by.
 //!
 //! A library that was opened stays open until the process ends: TensorRT keeps threads and objects of its own. It is opened

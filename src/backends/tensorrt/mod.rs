@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Models on an NVIDIA GPU, by TensorRT.
 //!
 //! An ONNX file becomes an engine first: found in the cache, or built, which takes seconds to minutes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! An ONNX file as the builder sees it: bytes to parse, and the little that TensorRT's parser does not tell.
 
 use std::io::Read as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What the user says about TensorRT.
 
 use std::path::PathBuf;

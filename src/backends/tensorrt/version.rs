@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Which TensorRT: its products and their releases.
 
 use std::fmt;

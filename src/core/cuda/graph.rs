@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Work that is queued again and again: recorded once, then queued by one call instead of one for each kernel.
 
 use std::ffi::c_void;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! CUDA without a toolkit: the driver is opened at run time. Where there is none, each call says so.
 
 pub mod driver;

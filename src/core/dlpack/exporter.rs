@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What the plugin and the C library agree on, so that the library can export tensors of frames.
 //!
 //! They are two files, perhaps of two versions, and the tensors of a frame are the plugin's. So the library asks the plugin, by one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Tensors to and from other frameworks (PyTorch, CuPy, NumPy, JAX) without a copy, by [DLPack](https://dmlc.github.io/dlpack).
 //!
 //! An exported tensor is kept until its consumer calls its deleter. An imported one is given back by its own deleter, when the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Parts of pooled GPU memory.
 //!
 //! Memory that returns to its pool is idle: no enqueued work reads or writes it any more. Its last user sees to that, by waiting

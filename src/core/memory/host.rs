@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Parts of host memory that an owner keeps.
 
 use std::ptr::NonNull;

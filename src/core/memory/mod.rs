@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Memory where it is needed: on the host, pinned, or on a GPU; pools of it, and copies between all of them.
 //!
 //! [`Buffer`] owns memory of one [`MemoryKind`]. A [`Pool`] gives buffers away and takes them back, so that what runs again and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Buffers that are used again.
 
 use std::collections::BTreeMap;

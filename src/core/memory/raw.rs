@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Memory of each kind, as it is allocated and freed.
 //!
 //! On a GPU it is synchronous: memory is freed only when no enqueued work uses it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! System memory that the GPU copies from by itself: what software decoders upstream are offered to decode into.
 //!
 //! Out of ordinary memory the driver first copies a frame, with the CPU, into page-locked memory of its own. A frame that

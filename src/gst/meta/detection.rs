@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Detections as what other elements and applications read.
 //!
 //! Always `GstVideoRegionOfInterestMeta`: its type is the label, its id counts the objects of the frame, and a `detection`

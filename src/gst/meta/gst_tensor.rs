@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! A model's outputs as GstTensorMeta, which GStreamer has since 1.26, for its own tensor decoders and for applications.
 
 use crate::core::error::{Error, ErrorKind, Result};

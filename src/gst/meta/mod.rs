@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What our elements hang on buffers: tensors for each other, detections for everybody. And what else hangs there, where a frame
 //! goes on in another buffer.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What the elements between trtpreprocess and trtnms do to the picture.
 //!
 //! The tensor on a frame says where it lies in the picture that trtpreprocess saw, and trtnms has to know where that is in the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What metas say about the objects in a frame, whoever attached them.
 //!
 //! Read are GstVideoRegionOfInterestMeta, with the parameters `detection` and `object_id` as trtnms and DL Streamer write them and

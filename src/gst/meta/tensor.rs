@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! [`TensorMeta`]: the tensors that ride on a frame from trtpreprocess through trtinfer to trtnms.
 //!
 //! There is a payload for each model, which goes from its trtpreprocess to its trtnms whatever others do between. A model takes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What is known of an object that is drawn.
 
 use std::borrow::Cow;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! A colour for each class, and the bytes it has in a frame.
 
 use super::Target;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The letters of labels: Noto Sans Mono, rasterised by the crate `noto-sans-mono-bitmap` (font under the OFL 1.1).
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Boxes and labels on a frame, in place: `kernels/plan.cu` and `kernels/overlay.cu`. The twin is
 //! [`vision::overlay`](crate::image::overlay).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Boxes and labels on a frame, in place.
 //!
 //! In two steps. [`Overlay::plan`] turns detections into [`Mark`]s: rectangles clipped to the frame, bytes ready to be

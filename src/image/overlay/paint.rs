@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! From a plan to bytes. Integers only, so that the kernel can do exactly the same.
 
 use std::array;

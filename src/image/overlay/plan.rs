@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! From detections to what is painted where.
 
 use bytemuck::{Pod, Zeroable};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Skeletons: lines between keypoints, and the points on them. Integers only where pixels are chosen, as the kernel does it.
 
 use bytemuck::{Pod, Zeroable};

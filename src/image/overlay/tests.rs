@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Whole pictures: small ones by hand, any others against a slow painter that works as the kernel does.
 
 use std::sync::Arc;

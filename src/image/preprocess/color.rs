@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Colours of the resampled planes: YUV to RGB, luma, gray.
 
 use crate::image::frame::{Colorimetry, PixelFormat};

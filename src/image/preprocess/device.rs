@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Frames to tensors in GPU memory: the kernel with the stream, the pool and the upload that it needs from frame to frame.
 
 #[cfg(feature = "gstreamer")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Frame to tensor in one pass: resample, convert colours, normalise, write; padding included.
 //!
 //! # Arithmetic

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Frames to tensors: `kernels/preprocess.cu`. The twin is [`vision::preprocess`](crate::image::preprocess), whose tables the
 //! kernel uses.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Frame to tensor: on the host, and on a GPU with the same result in every bit.
 
 pub mod color;

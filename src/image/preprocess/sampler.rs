@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Bilinear resampling of one plane, row by row.
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};

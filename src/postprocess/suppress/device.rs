@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! From a head's outputs to boxes, on the GPU: `kernels/decode.cu` and `kernels/nms.cu`.
 //!
 //! The twin is [`Decoder::decode`] with [`Nms::suppress`] or, for heads whose boxes do not repeat, [`Nms::rank`]. The same

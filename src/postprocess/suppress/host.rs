@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Suppression of boxes that repeat a better one.
 
 use std::mem;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Suppression of boxes that repeat a better one, on the host and, together with decoding, on a GPU.
 
 pub mod device;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The bench's command line.
 
 use std::error::Error;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! A clip held in memory and fed round and round: its H.264, or some of its frames.
 
 use std::thread;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! A model without streams: what its engine can do alone, batch after batch of tensors that are there already.
 
 use std::collections::VecDeque;

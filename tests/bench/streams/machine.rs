@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What a process takes of the machine, and how soon that lets its threads run.
 
 use std::sync::LazyLock;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Models that take one picture, made to take batches.
 
 #[allow(dead_code)] // the tests use more of it

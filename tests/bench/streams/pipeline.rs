@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! One run of some streams beside each other, in one pipeline.
 
 use std::collections::VecDeque;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What the rows become for the rest of this crate: names are texts, dimensions are ours, and failures are `None` or false.
 
 use std::ffi::{CStr, CString, c_char, c_void};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The C++ objects of TensorRT, called by the numbers of their virtual functions.
 //!
 //! TensorRT has no C interface, and its C++ headers are of one version each. But what those headers compile to is small and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Numbers and structures that C++ functions take and return, and what they are to us.
 
 use super::{AbiVersion, X, number, same};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 use std::os::unix::fs::PermissionsExt;
 use std::sync::mpsc;
 use std::thread;

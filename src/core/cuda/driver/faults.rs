@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Calls of the driver that fail because a test wants them to. Of the calling thread only.
 
 use std::cell::Cell;

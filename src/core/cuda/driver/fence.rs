@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! When GPU work is done, and how long it took.
 
 use std::ffi::c_void;

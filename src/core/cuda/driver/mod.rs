@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The CUDA driver API as this crate uses it: contexts and modules, [streams](Stream), [fences](Fence).
 //!
 //! Small safe types on cudarc's `sys` and `result` floors. cudarc's own safe types do not do, because they make contexts of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! What the driver knows of addresses that are not ours.
 
 use std::ffi::c_void;

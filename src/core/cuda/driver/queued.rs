@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Work that is queued and that no fence stands for yet.
 
 use std::ffi::c_void;

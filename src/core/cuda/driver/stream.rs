@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! Queues of GPU work.
 
 use std::ffi::c_void;

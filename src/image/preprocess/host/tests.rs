@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MPL-2.0
 //! The fast path against plain code with the same arithmetic, bit for bit; then both against arithmetic by hand.
 
 use half::f16;
