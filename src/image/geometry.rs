@@ -28,6 +28,10 @@ impl BBox {
         self.y2 - self.y1
     }
 
+    pub fn center(&self) -> (f32, f32) {
+        ((self.x1 + self.x2) * 0.5, (self.y1 + self.y2) * 0.5)
+    }
+
     pub fn area(&self) -> f32 {
         self.width() * self.height()
     }
@@ -118,6 +122,13 @@ impl Letterbox {
         (width.next_multiple_of(stride).min(largest.0), height.next_multiple_of(stride).min(largest.1))
     }
 
+    /// Whether the frame is as wide for its height in the tensor as it is, but for rounding.
+    pub fn keeps_aspect(&self) -> bool {
+        let (frame, tensor) = ((self.frame_width, self.frame_height), (self.tensor_width, self.tensor_height));
+        let Letterbox { width, height, .. } = Letterbox::new(frame, tensor, ResizeMode::Letterbox);
+        (width, height) == (self.width, self.height)
+    }
+
     /// Pixels of the frame for one of the tensor, across and down.
     pub fn scale(&self) -> (f32, f32) {
         (self.frame_width as f32 / self.width as f32, self.frame_height as f32 / self.height as f32)
@@ -151,6 +162,8 @@ mod tests {
         assert_eq!((corner.x, corner.y, corner.width, corner.height), (0, 0, 640, 360));
         let stretch = Letterbox::new((1920, 1080), (640, 640), ResizeMode::Stretch);
         assert_eq!((stretch.x, stretch.y, stretch.width, stretch.height), (0, 0, 640, 640));
+        assert!(letterbox.keeps_aspect() && corner.keeps_aspect() && !stretch.keeps_aspect());
+        assert!(Letterbox::new((1280, 720), (640, 360), ResizeMode::Stretch).keeps_aspect());
     }
 
     #[test]
