@@ -9,7 +9,7 @@ use super::refine::gather;
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
 use crate::core::cuda::driver::{Context, Stream, StreamRole};
-use crate::core::error::Result;
+use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Tensor, TensorDesc, Tensors};
 use crate::heads::{Decoder, HeadFormat, Thresholds};
 use crate::image::detections::DeviceDetections;
@@ -100,7 +100,8 @@ impl Postprocessor {
             (Some(_), Some(keypoints)) => Some(Keypoints { model: Arc::new(keypoints.clone()), values: Vec::new() }),
             _ => None,
         };
-        let instances = Instances { keypoints, ..Instances::default() };
+        let rotated = decoder.angles().map(|_| Vec::new());
+        let instances = Instances { rotated, keypoints, ..Instances::default() };
         let mut processor = Postprocessor {
             model: model.clone(),
             outputs,
@@ -167,16 +168,11 @@ impl Postprocessor {
                 self.instances.clear();
                 let boxes = &mut self.instances.boxes;
                 self.decoder.decode(tensors, &self.thresholds, boxes)?;
-                if self.decoder.needs_nms() {
-                    self.nms.suppress(boxes);
-                } else {
-                    self.nms.rank(boxes);
-                }
+                self.nms.run(self.decoder.format().suppress(), boxes);
                 if let (Some((_, view)), Some(keypoints)) = (self.decoder.keypoints(), &mut self.instances.keypoints) {
                     gather(&view, self.decoder.pick(tensors)?[view.output], boxes, &mut keypoints.values);
                 }
-                self.instances.map_to_frame(letterbox);
-                Ok(())
+                self.map_to_frame(letterbox)
             }
         }
     }
@@ -216,6 +212,17 @@ impl Postprocessor {
             if let Some(keypoints) = &mut self.instances.keypoints {
                 keypoints.values.extend_from_slice(device.gathered()?);
             }
+        }
+        self.map_to_frame(letterbox)
+    }
+
+    fn map_to_frame(&mut self, letterbox: &Letterbox) -> Result<()> {
+        if self.instances.rotated.is_some() && !letterbox.keeps_aspect() {
+            let Letterbox { frame_width, frame_height, tensor_width, tensor_height, .. } = letterbox;
+            let cause = format!("it was stretched from {frame_width}x{frame_height} to {tensor_width}x{tensor_height}");
+            return Err(Error::new(ErrorKind::Settings, "Rotated boxes cannot be mapped back to the frame")
+                .cause(cause)
+                .remedy("Set resize=letterbox on trtpreprocess"));
         }
         self.instances.map_to_frame(letterbox);
         Ok(())

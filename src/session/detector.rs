@@ -13,6 +13,7 @@ use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::{BBox, Letterbox};
 use crate::image::preprocess::device::DevicePreprocessor;
 use crate::image::preprocess::{HostPreprocessor, MAX_SIDE};
+use crate::image::rotated::RotatedBox;
 use crate::image::transform::{InputSpec, InputTransform};
 use crate::image::{Candidate, label_text};
 use crate::postprocess::Postprocessor;
@@ -27,6 +28,8 @@ pub struct Object {
     pub confidence: f32,
     /// In pixels of the frame, inside it.
     pub bbox: BBox,
+    /// Its box as it is turned, where the model turns boxes; `bbox` is the upright one around it then.
+    pub rotated: Option<RotatedBox>,
     /// In the order of the model's keypoints; empty where it finds none.
     pub keypoints: Vec<Keypoint>,
 }
@@ -241,6 +244,7 @@ impl Detector {
             class_id: candidate.class,
             confidence: candidate.score,
             bbox: candidate.bbox,
+            rotated: instances.rotated_box(i),
             keypoints: keypoints(i),
         };
         Ok(instances.boxes.iter().enumerate().map(object).collect())

@@ -1,7 +1,7 @@
 //! What metas say about the objects in a frame, whoever attached them.
 //!
-//! Read are GstVideoRegionOfInterestMeta, with the parameters `detection` and `object_id` as trtnms and DL Streamer write them, and
-//! with GStreamer 1.24 the objects of GstAnalyticsRelationMeta with their trackings. An object of which both tell is one.
+//! Read are GstVideoRegionOfInterestMeta, with the parameters `detection` and `object_id` as trtnms and DL Streamer write them and
+//! `rotation` as trtnms does, and with GStreamer 1.24 the objects of GstAnalyticsRelationMeta with their trackings. An object of which both tell is one.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -11,13 +11,14 @@ use gst_video::VideoRegionOfInterestMeta;
 
 use crate::image::geometry::BBox;
 use crate::image::overlay::Annotation;
+use crate::image::rotated::RotatedBox;
 
 /// The objects of a frame of that size, the most confident first. Those that do not say are as sure as can be.
 pub fn annotations(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Annotation<'static>> {
     let regions = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| region(&meta, size));
     let mut annotations: Vec<_> = regions.collect();
     #[cfg(feature = "v1_24")]
-    analytics::add_to(&mut annotations, buffer);
+    analytics::add_to(&mut annotations, buffer, size);
     let confidence = |annotation: &Annotation| annotation.confidence.unwrap_or(1.0);
     annotations.sort_by(|a, b| confidence(b).total_cmp(&confidence(a)));
     annotations
@@ -32,6 +33,7 @@ fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> A
     let rect = edges([x, y, width, height].map(i64::from));
     Annotation {
         bbox: float_box(rect, ["x_min", "y_min", "x_max", "y_max"].map(number), size),
+        rotated: meta.param("rotation").and_then(rotated_box).filter(|rotated| are_near(hull(rotated, size), rect)),
         class: detection.and_then(|detection| detection.get::<i32>("label_id").ok()?.try_into().ok()),
         label: text_of(roi_type),
         confidence: number("confidence").map(|value| value as f32).filter(|value| value.is_finite()),
@@ -62,6 +64,22 @@ fn are_near(a: [f64; 4], b: [f64; 4]) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() < 2.0)
 }
 
+/// The turned box of whose corners a structure tells. Elements that move or scale a region do not know it.
+fn rotated_box(rotation: &gst::StructureRef) -> Option<RotatedBox> {
+    let angle = rotation.get::<f64>("angle").ok()? as f32;
+    let numbers = rotation.get::<gst::Array>("corners").ok()?;
+    let numbers: Vec<f32> = numbers.iter().filter_map(|number| number.get::<f64>().ok()).map(|n| n as f32).collect();
+    let [x0, y0, x1, y1, x2, y2, x3, y3] = numbers.try_into().ok()?;
+    let bbox = BBox::from_center((x0 + x2) * 0.5, (y0 + y2) * 0.5, (x0 - x3).hypot(y0 - y3), (x0 - x1).hypot(y0 - y1));
+    angle.is_finite().then_some(RotatedBox { bbox, angle })
+}
+
+/// The edges of the upright box around a turned one, inside a frame of that size.
+fn hull(rotated: &RotatedBox, (width, height): (u32, u32)) -> [f64; 4] {
+    let BBox { x1, y1, x2, y2 } = rotated.hull().clip(width as f32, height as f32);
+    [x1, y1, x2, y2].map(f64::from)
+}
+
 fn bbox(edges: [f64; 4]) -> BBox {
     let [x1, y1, x2, y2] = edges.map(|edge| edge as f32);
     BBox::new(x1, y1, x2, y2)
@@ -84,15 +102,18 @@ mod analytics {
     use gst_analytics::prelude::*;
     use gst_analytics::{AnalyticsODMtd, AnalyticsRelationMeta, AnalyticsTrackingMtd, RelTypes, ffi};
 
-    use super::{Annotation, are_near, bbox, edges, text_of};
+    use super::{Annotation, are_near, bbox, edges, hull, text_of};
+    use crate::image::rotated::RotatedBox;
 
-    pub fn add_to(annotations: &mut Vec<Annotation<'static>>, buffer: &gst::BufferRef) {
+    pub fn add_to(annotations: &mut Vec<Annotation<'static>>, buffer: &gst::BufferRef, size: (u32, u32)) {
         // Each region is the same as one object at most.
         let mut is_paired = vec![false; annotations.len()];
         for meta in buffer.iter_meta::<AnalyticsRelationMeta>() {
             for found in meta.iter::<AnalyticsODMtd>() {
                 let Ok(place) = found.location() else { continue };
-                let rect = edges([place.x, place.y, place.w, place.h].map(i64::from));
+                let rotated = oriented(&found);
+                let upright = || edges([place.x, place.y, place.w, place.h].map(i64::from));
+                let rect = rotated.map_or_else(upright, |rotated| hull(&rotated, size));
                 let label = text_of(found.obj_type().map_or(0, IntoGlib::into_glib));
                 let confidence = Some(place.loc_conf_lvl).filter(|confidence| confidence.is_finite());
                 let mut trackings = meta.iter_direct_related::<AnalyticsTrackingMtd>(found.id(), RelTypes::RELATE_TO);
@@ -105,12 +126,25 @@ mod analytics {
                 if let Some((is_paired, annotation)) = regions.find(|(paired, region)| !**paired && is_same(region)) {
                     *is_paired = true;
                     annotation.confidence = annotation.confidence.or(confidence);
+                    annotation.rotated = annotation.rotated.or(rotated);
                     annotation.track_id = track_id.or(annotation.track_id);
                     continue;
                 }
-                annotations.push(Annotation { bbox: bbox(rect), class: None, label, confidence, track_id });
+                annotations.push(Annotation { bbox: bbox(rect), rotated, class: None, label, confidence, track_id });
             }
         }
+    }
+
+    /// The box as it is turned, if it is.
+    #[cfg(feature = "v1_26")]
+    fn oriented(found: &gst_analytics::AnalyticsMtdRef<AnalyticsODMtd>) -> Option<RotatedBox> {
+        let place = found.oriented_location().ok().filter(|place| place.r != 0.0 && place.r.is_finite())?;
+        Some(RotatedBox { bbox: bbox(edges([place.x, place.y, place.w, place.h].map(i64::from))), angle: place.r })
+    }
+
+    #[cfg(not(feature = "v1_26"))]
+    fn oriented(_found: &gst_analytics::AnalyticsMtdRef<AnalyticsODMtd>) -> Option<RotatedBox> {
+        None
     }
 
     /// Not `info()` of the bindings, which panics where a time is unknown.

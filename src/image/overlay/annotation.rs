@@ -5,12 +5,15 @@ use std::fmt::Write as _;
 
 use super::color::{Rgb, class_color};
 use crate::image::geometry::BBox;
+use crate::image::rotated::RotatedBox;
 
 /// An object in a frame, by whatever found it. Only the box is always known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Annotation<'a> {
     /// Pixels of the frame.
     pub bbox: BBox,
+    /// The box as it is turned, if it is; `bbox` does not matter then.
+    pub rotated: Option<RotatedBox>,
     /// Number of its class.
     pub class: Option<u32>,
     /// Name of its class; empty where it has none.
@@ -60,7 +63,7 @@ mod tests {
 
     fn annotation(label: &str, class: Option<u32>) -> Annotation<'_> {
         let bbox = BBox::new(0.0, 0.0, 8.0, 8.0);
-        Annotation { bbox, class, label: label.into(), confidence: None, track_id: None }
+        Annotation { bbox, rotated: None, class, label: label.into(), confidence: None, track_id: None }
     }
 
     #[test]

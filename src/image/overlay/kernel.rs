@@ -3,6 +3,8 @@
 //!
 //! What was found need not have come to the host: it is planned on the GPU too, so that painting is queued behind finding.
 
+mod strokes;
+
 use std::ffi::CStr;
 
 use crate::core::cuda::ptx;
@@ -20,8 +22,9 @@ use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::image::Candidate;
 use crate::image::frame::PixelFormat;
 use crate::image::geometry::Letterbox;
-use crate::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
-use crate::image::overlay::{self, Font, Mark, Plan, Stroke, Style, Target};
+use crate::image::keypoints::{KeypointModel, Keypoints};
+use crate::image::overlay::{Font, Mark, Plan, Stroke, Style, Target};
+use strokes::Strokes;
 
 /// Threads of a block, as in the kernels.
 const THREADS: u32 = 128;
@@ -30,9 +33,7 @@ const THREADS: u32 = 128;
 const GRID: (u32, u32, u32) = (128, 5, 2);
 /// The part of a mark that is its tag, behind its sides.
 const TAG: u32 = 4;
-/// Cells that a block of strokes paints, across and down.
-const TILE: (u32, u32) = (16, THREADS / 16);
-/// In front of the marks: how many there are.
+/// In front of the marks: how many there are, and of strokes.
 const HEADER: usize = 64;
 /// " 100%", and "#" with the greatest class.
 const PERCENT: usize = 5;
@@ -53,7 +54,7 @@ pub struct Overlay {
     planned: Option<DeviceBlock>,
     /// What the host found.
     staging: Option<Mapped>,
-    skeletons: Option<Skeletons>,
+    strokes: Strokes,
 }
 
 /// `Parameters` of `plan.cu`.
@@ -83,6 +84,7 @@ struct PlanParameters {
     is_rgb: u32,
     rgb: [u32; 3],
     is_gray: u32,
+    are_rotated: u32,
     kr_kb: [f32; 2],
     black: f32,
     luma_range: f32,
@@ -104,50 +106,6 @@ struct Parameters {
     first_part: u32,
 }
 
-/// `StrokeParameters` of `plan.cu`.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct PlanStrokeParameters {
-    plan: PlanParameters,
-    keypoints: u64,
-    strokes: u64,
-    edges: u64,
-    edge_count: u32,
-    point_count: u32,
-    dims: u32,
-    line: u32,
-    point: u32,
-    unused: u32,
-}
-
-/// `StrokeParameters` of `overlay.cu`.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct StrokeParameters {
-    planes: [u64; 3],
-    count: u64,
-    strokes: u64,
-    strides: [u32; 3],
-    each: u32,
-    width: u32,
-    height: u32,
-}
-
-/// Draws skeletons.
-struct Skeletons {
-    plan: Function,
-    paint: Function,
-    shape: KeypointShape,
-    edges: &'static [[u16; 2]],
-    /// The edges on the GPU.
-    table: DeviceBlock,
-    /// What is planned.
-    strokes: Option<DeviceBlock>,
-}
-
-const _: () = assert!(
-    size_of::<Stroke>() == 32 && size_of::<PlanStrokeParameters>() == 192 && size_of::<StrokeParameters>() == 64
-);
 const _: () = assert!(size_of::<Mark>() == 64 && size_of::<PlanParameters>() == 144 && size_of::<Parameters>() == 80);
 
 impl Overlay {
@@ -213,26 +171,8 @@ impl Overlay {
             glyph_height: font.height,
             ..Parameters::default()
         };
-        let skeletons = match keypoints {
-            Some(model) => {
-                let edges = model.edges();
-                let mut table = pool.take(size_of_val(edges).max(1))?;
-                if !edges.is_empty() {
-                    table.write(cast_slice(edges))?;
-                }
-                Some(Skeletons {
-                    plan: context.module(PLAN)?.function("plan_strokes")?,
-                    paint: context.module(OVERLAY)?.function(&format!("strokes_{name}"))?,
-                    shape: model.shape,
-                    edges,
-                    table,
-                    strokes: None,
-                })
-            }
-            None => None,
-        };
         Ok(Overlay {
-            skeletons,
+            strokes: Strokes::new(context, &pool, name, keypoints)?,
             plan: context.module(PLAN)?.function("plan_marks")?,
             paint: context.module(OVERLAY)?.function(&format!("overlay_{name}"))?,
             target,
@@ -279,6 +219,7 @@ impl Overlay {
             room: if style.labels { stride } else { 0 },
             line: style.line(&self.target),
             in_tensor: to_frame.is_some().into(),
+            are_rotated: found.are_rotated.into(),
             left: letterbox.map_or(0.0, |letterbox| letterbox.x as f32),
             top: letterbox.map_or(0.0, |letterbox| letterbox.y as f32),
             scale_x: to_frame.map_or(1.0, |(x, _)| x),
@@ -294,14 +235,18 @@ impl Overlay {
         // what is found are as the caller says.
         unsafe {
             stream.launch(&self.plan, Launch { grid, block, shared: 0 }, &plan)?;
-            match (&mut self.skeletons, found.gathered) {
-                (Some(skeletons), Some(keypoints)) => {
-                    stream.launch(&self.paint, shape(TAG), &paint)?;
-                    skeletons.launch(stream, &self.pool, &plan, &paint, keypoints)?;
-                    stream.launch(&self.paint, shape(GRID.1 - TAG), &Parameters { first_part: TAG, ..paint })
-                }
-                _ => stream.launch(&self.paint, shape(GRID.1), &paint),
+            let keypoints = found.gathered.filter(|_| self.strokes.have_skeletons());
+            if keypoints.is_none() && !found.are_rotated {
+                return stream.launch(&self.paint, shape(GRID.1), &paint);
             }
+            stream.launch(&self.paint, shape(TAG), &paint)?;
+            if found.are_rotated {
+                self.strokes.launch_outlines(stream, &self.pool, &plan, &paint)?;
+            }
+            if let Some(keypoints) = keypoints {
+                self.strokes.launch_skeletons(stream, &self.pool, &plan, &paint, keypoints)?;
+            }
+            stream.launch(&self.paint, shape(GRID.1 - TAG), &Parameters { first_part: TAG, ..paint })
         }
     }
 
@@ -339,12 +284,13 @@ impl Overlay {
         let address = self.stage(stream, &[&bytes])?.address();
         counters::uploaded(bytes.len());
         let gathered = keypoints.map(|_| address + points as u64);
-        let found = DeviceDetections { address, limit: detections.len(), gathered };
+        let are_rotated = detections.iter().any(|detection| detection.angle != 0.0);
+        let found = DeviceDetections { address, limit: detections.len(), gathered, are_rotated };
         // SAFETY: as the caller says.
         unsafe { self.launch(stream, planes, found, None, style) }
     }
 
-    /// Queues the painting of the marks that the host has planned for such a frame; not of strokes.
+    /// Queues the painting of what the host has planned for such a frame.
     ///
     /// # Errors
     /// As [`Overlay::launch`].
@@ -358,8 +304,11 @@ impl Overlay {
             return Ok(());
         }
         let mut header = [0; HEADER];
-        header[..size_of::<u32>()].copy_from_slice(&(plan.marks.len() as u32).to_ne_bytes());
-        let parts: [&[u8]; 3] = [&header, cast_slice(plan.marks), cast_slice(plan.text)];
+        header[..8].copy_from_slice(cast_slice(&[plan.marks.len() as u32, plan.strokes.len() as u32]));
+        let (marks, text): (&[u8], &[u8]) = (cast_slice(plan.marks), cast_slice(plan.text));
+        let gap = &[0; size_of::<Stroke>()][..text.len().next_multiple_of(size_of::<Stroke>()) - text.len()];
+        let parts: [&[u8]; 5] = [&header, marks, text, gap, cast_slice(plan.strokes)];
+        let strokes = (HEADER + marks.len() + text.len() + gap.len()) as u64;
         let bytes = parts.iter().map(|part| part.len()).sum();
         let planned = self.planned(bytes)?;
         let staging = self.stage(stream, &parts)?;
@@ -367,9 +316,15 @@ impl Overlay {
         // done, as the caller says. The marks lie in such a frame, because they were planned for one.
         unsafe {
             stream.upload(&staging.host()[..bytes], planned)?;
-            let grid = (GRID.0.min(plan.marks.len() as u32), GRID.1, GRID.2);
             let paint = self.painting(planes, planned, plan.marks.len());
-            stream.launch(&self.paint, Launch { grid, block: (THREADS, 1, 1), shared: 0 }, &paint)
+            let blocks = GRID.0.min(plan.marks.len() as u32);
+            let shape = |parts| Launch { grid: (blocks, parts, GRID.2), block: (THREADS, 1, 1), shared: 0 };
+            if plan.strokes.is_empty() {
+                return stream.launch(&self.paint, shape(GRID.1), &paint);
+            }
+            stream.launch(&self.paint, shape(TAG), &paint)?;
+            self.strokes.launch_planned(stream, &self.plan_parameters, &paint, (planned + 4, planned + strokes))?;
+            stream.launch(&self.paint, shape(GRID.1 - TAG), &Parameters { first_part: TAG, ..paint })
         }
     }
 
@@ -396,56 +351,5 @@ impl Overlay {
             self.planned = Some(self.pool.take(bytes)?);
         }
         Ok(self.planned.as_ref().expect("just put there").address())
-    }
-}
-
-impl Skeletons {
-    /// Queues planning and painting, with the parameters of the marks and where the keypoints are.
-    ///
-    /// # Safety
-    /// As [`Overlay::launch`].
-    unsafe fn launch(
-        &mut self,
-        stream: &Stream,
-        pool: &DevicePool,
-        marks: &PlanParameters,
-        paint: &Parameters,
-        keypoints: u64,
-    ) -> Result<()> {
-        let (edge_count, point_count) = (self.edges.len() as u32, u32::from(self.shape.count));
-        let each = edge_count + point_count;
-        let all = marks.limit * each;
-        let bytes = all as usize * size_of::<Stroke>();
-        let strokes = match self.strokes.take_if(|block| block.bytes() >= bytes) {
-            Some(block) => block,
-            None => pool.take(bytes)?,
-        };
-        let strokes = self.strokes.insert(strokes).address();
-        let (line, point) = overlay::widths(marks.line);
-        let plan = PlanStrokeParameters {
-            plan: *marks,
-            keypoints,
-            strokes,
-            edges: self.table.address(),
-            edge_count,
-            point_count,
-            dims: self.shape.dims.into(),
-            line,
-            point,
-            unused: 0,
-        };
-        let Parameters { planes, count, strides, .. } = *paint;
-        let paint =
-            StrokeParameters { planes, count, strokes, strides, each, width: marks.width, height: marks.height };
-        // Cells of chroma, where there are any.
-        let cell = if marks.is_rgb == 1 || marks.is_gray == 1 { 1 } else { 2 };
-        let tiles = (marks.width.div_ceil(TILE.0 * cell), marks.height.div_ceil(TILE.1 * cell), 1);
-        let block = (THREADS, 1, 1);
-        // SAFETY: the kernels take these parameters; the rest as the caller says.
-        unsafe {
-            let grid = (all.div_ceil(THREADS), 1, 1);
-            stream.launch(&self.plan, Launch { grid, block, shared: 0 }, &plan)?;
-            stream.launch(&self.paint, Launch { grid: tiles, block, shared: 0 }, &paint)
-        }
     }
 }

@@ -8,6 +8,7 @@ use crate::image::Candidate;
 use crate::image::frame::{Colorimetry, FrameMut, PixelFormat};
 use crate::image::geometry::BBox;
 use crate::image::keypoints::Keypoints;
+use crate::image::rotated::RotatedBox;
 
 /// What a plan must know of the frame it is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +51,8 @@ impl Rect {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Mark {
-    /// The outline is what lies in `outer` and not in `inner`, which is nowhere outside `outer`.
+    /// The outline is what lies in `outer` and not in `inner`, which is nowhere outside `outer`. That of a turned box is strokes; both
+    /// are the upright box around it then.
     pub outer: Rect,
     pub inner: Rect,
     /// Filled with `paper`; empty where there is no label.
@@ -131,18 +133,19 @@ impl Overlay {
         labels: &[String],
         style: &Style,
     ) -> Plan<'_> {
-        self.strokes.clear();
-        if let Some(keypoints) = keypoints {
-            strokes::plan(&mut self.strokes, &target, detections, keypoints, style);
-        }
         let annotation = |detection: &Candidate| Annotation {
             bbox: detection.bbox,
+            rotated: (detection.angle != 0.0).then(|| detection.rotated()),
             class: Some(detection.class),
             label: labels.get(detection.class as usize).map_or("", String::as_str).into(),
             confidence: Some(detection.score),
             track_id: None,
         };
-        self.plan_marks(target, detections.iter().map(annotation), style)
+        self.plan_marks(&target, detections.iter().map(annotation), style);
+        if let Some(keypoints) = keypoints {
+            strokes::plan(&mut self.strokes, &target, detections, keypoints, style);
+        }
+        self.planned(&target)
     }
 
     /// The same for what anybody says about the objects in a frame.
@@ -152,34 +155,46 @@ impl Overlay {
         annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
         style: &Style,
     ) -> Plan<'_> {
-        self.strokes.clear();
-        self.plan_marks(target, annotations, style)
+        self.plan_marks(&target, annotations, style);
+        self.planned(&target)
     }
 
+    fn planned(&mut self, target: &Target) -> Plan<'_> {
+        let Overlay { marks, strokes, text, font, .. } = self;
+        Plan { marks, strokes, text, font: Font::for_frame(font, target.width, target.height) }
+    }
+
+    /// All marks, and the strokes that are outlines.
     fn plan_marks<'a>(
         &mut self,
-        target: Target,
+        target: &Target,
         annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
         style: &Style,
-    ) -> Plan<'_> {
+    ) {
         let Overlay { marks, strokes, text, label, font } = self;
         let font = Font::for_frame(font, target.width, target.height);
         marks.clear();
+        strokes.clear();
         text.clear();
         for annotation in annotations.rev() {
-            let Some((outer, inner)) = outline(annotation.bbox, &target, style) else { continue };
+            let around = |rotated: &RotatedBox| rotated.hull().clip(target.width as f32, target.height as f32);
+            let bbox = annotation.rotated.as_ref().map_or(annotation.bbox, around);
+            let Some((outer, mut inner)) = outline(bbox, target, style) else { continue };
             let color = annotation.color();
-            let (paper, ink) = (sample(color, &target), sample(ink_on(color), &target));
+            let (paper, ink) = (sample(color, target), sample(ink_on(color), target));
+            if let Some(rotated) = &annotation.rotated {
+                inner = outer;
+                strokes::outline(strokes, target, rotated, style, paper);
+            }
             let mut mark = Mark { outer, inner, paper, ink, text_start: text.len() as u32, ..Mark::default() };
             if style.labels {
                 annotation.describe(label);
-                text.extend(label.chars().take(font.room(&target)).map(Font::glyph));
+                text.extend(label.chars().take(font.room(target)).map(Font::glyph));
                 mark.text_len = text.len() as u32 - mark.text_start;
-                mark.tag = tag(&outer, mark.text_len, font, &target);
+                mark.tag = tag(&outer, mark.text_len, font, target);
             }
             marks.push(mark);
         }
-        Plan { marks, strokes, text, font }
     }
 }
 

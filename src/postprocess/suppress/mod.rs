@@ -2,5 +2,6 @@
 
 pub mod device;
 mod host;
+mod rotated;
 
 pub use host::Nms;
