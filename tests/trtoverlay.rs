@@ -160,6 +160,45 @@ fn regions_that_were_moved_are_drawn_where_they_are() {
     assert_eq!(drawn(&line.push(grey(SIDE * SIDE))), ring((2, 4, 24, 16), 2));
 }
 
+/// As trtnms tells it: of a box of 20x10 around (32, 32).
+fn rotation(angle: f64, corners: &[f64]) -> gst::Structure {
+    gst::Structure::builder("rotation").field("angle", angle).field("corners", gst::Array::new(corners)).build()
+}
+
+/// Turned by an eighth: it reaches 10.6 pixels up and down, left and right.
+const EIGHTH: f64 = std::f64::consts::FRAC_PI_4;
+const CORNERS: [f64; 8] = [35.54, 42.61, 42.61, 35.54, 28.46, 21.39, 21.39, 28.46];
+
+#[test]
+fn turned_boxes_are_drawn_as_they_are_turned() {
+    let mut line = overlay("draw-labels=false line-width=2");
+    let turned = drawn(&line.push(with_param("x", (21, 21, 22, 22), rotation(EIGHTH, &CORNERS))));
+    for corner in CORNERS.chunks_exact(2) {
+        assert!(turned.contains(&(corner[0] as u32, corner[1] as u32)), "{corner:?} {turned:?}");
+    }
+    assert!(
+        [(22, 22), (41, 22), (22, 41), (41, 41), (32, 32)].iter().all(|place| !turned.contains(place)),
+        "{turned:?}"
+    );
+    // What was moved, or tells of no box, is drawn as its rectangle says.
+    let moved = with_param("x", (1, 21, 22, 22), rotation(EIGHTH, &CORNERS));
+    assert_eq!(drawn(&line.push(moved)), ring((1, 21, 22, 22), 2));
+    for (angle, corners) in [
+        (EIGHTH, &CORNERS[..7]),
+        (f64::NAN, &CORNERS),
+        (EIGHTH, &[f64::NAN; 8]),
+        (EIGHTH, &[1e300; 8]),
+        (EIGHTH, &[32.0; 8]),
+        (1e300, &CORNERS),
+    ] {
+        let picture = line.push(with_param("x", (21, 21, 22, 22), rotation(angle, corners)));
+        assert_eq!(drawn(&picture), ring((21, 21, 22, 22), 2), "{angle} {corners:?}");
+    }
+    let texts = gst::Structure::builder("rotation").field("angle", "steep").field("corners", 7i32).build();
+    assert_eq!(drawn(&line.push(with_param("x", (21, 21, 22, 22), texts))), ring((21, 21, 22, 22), 2));
+    assert_eq!(line.said(), [""; 0]);
+}
+
 #[test]
 fn text_says_what_is_known() {
     // Wide enough that no text is cut.
