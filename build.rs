@@ -1,4 +1,5 @@
 fn main() {
+    #[cfg(feature = "gstreamer")]
     gst_plugin_version_helper::info();
     // The library registers functions that run at the end of the program, and types that GLib never lets go. An application that
     // loads it by dlopen() must not take it away by dlclose() before.

@@ -124,6 +124,8 @@ struct Report {
     entered: [Option<Instant>; 3],
     stages: [Duration; 3],
     objects: BTreeMap<String, u64>,
+    /// Whether trtnms said of the frame that comes next that its boxes are those of an earlier one.
+    is_held: bool,
     failure: Option<String>,
 }
 
@@ -139,6 +141,7 @@ impl Report {
             entered: [None; 3],
             stages: [Duration::ZERO; 3],
             objects: BTreeMap::new(),
+            is_held: false,
             failure: None,
         }
     }
@@ -204,7 +207,7 @@ fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
     let line = format!(
         "filesrc name=source ! decodebin name=decode  queue name=frames \
          ! trtpreprocess name=preprocess {preprocess} ! trtinfer name=infer {backend} {infer} \
-         ! trtnms name=nms {nms} ! queue ! {download} {tail}"
+         ! trtnms name=nms post-messages=true {nms} ! queue ! {download} {tail}"
     );
     let pipeline = gst::parse::launch(&line).map_err(|error| format!("Cannot make the pipeline: {error}."))?;
     let pipeline = pipeline.downcast::<gst::Pipeline>().expect("a launch line of several elements is a pipeline");
@@ -291,6 +294,15 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
         });
     }
 
+    // Only the message says it of a frame without boxes. It is posted just before the frame goes on.
+    let shared = report.clone();
+    pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {
+        let content = message.structure().filter(|content| content.name() == "trt-detections");
+        let Some(content) = content else { return gst::BusSyncReply::Pass };
+        shared.lock().unwrap().is_held = content.get("held").unwrap_or_default();
+        gst::BusSyncReply::Drop
+    });
+
     let shared = report.clone();
     let pad = pipeline.by_name("nms").and_then(|nms| nms.static_pad("src")).expect("named in the launch line");
     pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
@@ -311,8 +323,7 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
         for detection in &detections {
             *report.objects.entry(detection["label"].as_str().unwrap_or_default().to_string()).or_default() += 1;
         }
-        let mut regions = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
-        let is_held = regions.any(|region| region.param("detection").is_some_and(|params| params.has_field("held")));
+        let is_held = std::mem::take(&mut report.is_held);
         let line = json!({
             "stream-time": stream_time(pad, buffer).map(|time| time.nseconds()),
             "frame": report.frames,

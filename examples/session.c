@@ -2,7 +2,7 @@
  *
  * Any picture becomes a PPM by: gst-launch-1.0 filesrc location=a.jpg ! decodebin ! videoconvert ! pnmenc ! filesink location=a.ppm
  *
- *   cc session.c -I include -L target/release -lgsttrt -Wl,-rpath,$PWD/target/release -o session */
+ *   cc session.c $(pkg-config --cflags --libs gsttrt-1.0) -o session */
 #include <gsttrt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,17 +23,20 @@ detect (const char *model, const void *pixels, size_t width, size_t height)
   if (gst_trt_session_open (model, options, &session) != GST_TRT_OK)
     return failed ();
 
-  GstTrtFrame frame = { .format = "RGB", .width = width, .height = height,
+  GstTrtFrame frame = { .struct_size = sizeof frame, .format = "RGB", .width = width, .height = height,
     .planes = { pixels }, .strides = { width * 3 }, .bytes = { width * 3 * height } };
-  GstTrtObject objects[300];
-  size_t found;
-  if (gst_trt_session_detect (session, &frame, objects, 300, &found) != GST_TRT_OK) {
+  GstTrtResults *results;
+  if (gst_trt_session_detect (session, &frame, &results) != GST_TRT_OK) {
     gst_trt_session_close (session);
     return failed ();
   }
-  for (size_t i = 0; i < found; i++)
-    printf ("%s %.2f (%.1f, %.1f, %.1f, %.1f)\n", objects[i].label, objects[i].confidence,
-        objects[i].x, objects[i].y, objects[i].width, objects[i].height);
+  for (size_t i = 0; i < gst_trt_results_count (results); i++) {
+    float box[4];
+    gst_trt_results_box (results, i, &box);
+    printf ("%s %.2f (%.1f, %.1f, %.1f, %.1f)\n", gst_trt_results_label (results, i),
+        gst_trt_results_confidence (results, i), box[0], box[1], box[2], box[3]);
+  }
+  gst_trt_results_free (results);
   gst_trt_session_close (session);
   /* README: end */
   return 0;

@@ -2,9 +2,9 @@
 """What a model computes for each frame of a clip, as NumPy arrays, or on a GPU as PyTorch tensors, and not copied (but for NumPy
 before 2.1, whose DLPack cannot say that memory must not be written):
 
-    tensors.py LIBRARY CLIP MODEL [FRAMEWORK], such as target/release/libgsttrt.so a.mp4 yolo11n.onnx
+    tensors.py LIBRARY CLIP MODEL [FRAMEWORK], such as libgsttrt-1.so.0 a.mp4 yolo11n.onnx
 
-LIBRARY is the plugin, which GStreamer finds by GST_PLUGIN_PATH. FRAMEWORK is whatever else takes DLPack, such as cupy."""
+LIBRARY is that of gsttrt.h; GStreamer finds the plugin by GST_PLUGIN_PATH. FRAMEWORK is whatever else takes DLPack, such as cupy."""
 import ctypes
 import sys
 

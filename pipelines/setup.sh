@@ -24,6 +24,8 @@ TEST_PACKAGES=(
     gir1.2-gst-plugins-base-1.0
 )
 LINT_PACKAGES=(shellcheck valgrind)
+# What cargo-c is built with.
+CARGO_C_PACKAGES=(libssl-dev)
 # The analytics library that the features v1_24 and later bind; it draws in OpenCV, so only there.
 ANALYTICS_PACKAGES=(libgstreamer-plugins-bad1.0-dev)
 
@@ -133,6 +135,15 @@ need_cargo_tools() {
     cargo nextest --version >/dev/null 2>&1 ||
         quietly "Installing cargo-nextest, which runs the tests (some minutes)" \
             cargo install --locked cargo-nextest
+}
+
+# cargo-c installs the plugin and the C library. It is large, and built without optimisation takes a third of the time.
+need_cargo_c() {
+    ! cargo cinstall --version >/dev/null 2>&1 || return 0
+    [ "${TRT_SETUP:-}" = skip ] || need_packages "what cargo-c is built with" "${CARGO_C_PACKAGES[@]}"
+    quietly "Installing cargo-c, which installs plugin and C library (some minutes)" \
+        env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 \
+        cargo install --locked --debug cargo-c --version 0.10.24+cargo-0.98.0
 }
 
 # ---------------------------------------------------------------------------- the two set-ups

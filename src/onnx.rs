@@ -1,4 +1,5 @@
-//! The few fields of ONNX files that are read here; all others, the weights among them, are skipped.
+//! The fields of ONNX files that are read here, decoded once for all that ask for them; all others are skipped. Numbers of weights
+//! stay in the bytes of the file.
 //!
 //! Names and field numbers are those of onnx.proto3 (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3>).
 
@@ -6,6 +7,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use bytes::Bytes;
 use prost::Message;
 
 use crate::core::error::{Error, ErrorKind, Result};
@@ -52,7 +54,7 @@ pub fn unreadable(file: &Path, model: &Path, error: io::Error) -> Error {
 pub const FLOAT16: i32 = 10;
 pub const BFLOAT16: i32 = 16;
 
-#[derive(Message)]
+#[derive(Clone, PartialEq, Message)]
 pub struct ModelProto {
     #[prost(int64, tag = "1")]
     pub ir_version: i64,
@@ -66,7 +68,7 @@ pub struct ModelProto {
     pub metadata_props: Vec<StringStringEntryProto>,
 }
 
-#[derive(Clone, Message)]
+#[derive(Clone, PartialEq, Message)]
 pub struct StringStringEntryProto {
     #[prost(string, tag = "1")]
     pub key: String,
@@ -74,7 +76,7 @@ pub struct StringStringEntryProto {
     pub value: String,
 }
 
-#[derive(Message)]
+#[derive(Clone, PartialEq, Message)]
 pub struct GraphProto {
     #[prost(message, repeated, tag = "1")]
     pub node: Vec<NodeProto>,
@@ -84,28 +86,73 @@ pub struct GraphProto {
     pub input: Vec<ValueInfoProto>,
     #[prost(message, repeated, tag = "12")]
     pub output: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "13")]
+    pub value_info: Vec<ValueInfoProto>,
 }
 
-#[derive(Message)]
+#[derive(Clone, PartialEq, Message)]
 pub struct NodeProto {
+    #[prost(string, repeated, tag = "1")]
+    pub input: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    pub output: Vec<String>,
     #[prost(string, tag = "3")]
     pub name: String,
     #[prost(string, tag = "4")]
     pub op_type: String,
+    #[prost(message, repeated, tag = "5")]
+    pub attribute: Vec<AttributeProto>,
 }
 
-/// A weight, without its numbers.
-#[derive(Clone, Message)]
+impl NodeProto {
+    /// The graphs of its branches and loops.
+    pub fn graphs(&self) -> impl Iterator<Item = &GraphProto> {
+        self.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs))
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct AttributeProto {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(float, optional, tag = "2")]
+    pub f: Option<f32>,
+    #[prost(int64, optional, tag = "3")]
+    pub i: Option<i64>,
+    #[prost(message, optional, tag = "5")]
+    pub t: Option<TensorProto>,
+    #[prost(message, optional, tag = "6")]
+    pub g: Option<GraphProto>,
+    #[prost(float, repeated, tag = "7")]
+    pub floats: Vec<f32>,
+    #[prost(int64, repeated, tag = "8")]
+    pub ints: Vec<i64>,
+    #[prost(message, repeated, tag = "11")]
+    pub graphs: Vec<GraphProto>,
+}
+
+/// A weight or another constant.
+#[derive(Clone, PartialEq, Message)]
 pub struct TensorProto {
+    #[prost(int64, repeated, tag = "1")]
+    pub dims: Vec<i64>,
     #[prost(int32, tag = "2")]
     pub data_type: i32,
+    #[prost(float, repeated, tag = "4")]
+    pub float_data: Vec<f32>,
+    #[prost(int32, repeated, tag = "5")]
+    pub int32_data: Vec<i32>,
+    #[prost(int64, repeated, tag = "7")]
+    pub int64_data: Vec<i64>,
     #[prost(string, tag = "8")]
     pub name: String,
+    #[prost(bytes = "bytes", tag = "9")]
+    pub raw_data: Bytes,
     #[prost(message, repeated, tag = "13")]
     pub external_data: Vec<StringStringEntryProto>,
 }
 
-#[derive(Message)]
+#[derive(Clone, PartialEq, Message)]
 pub struct ValueInfoProto {
     #[prost(string, tag = "1")]
     pub name: String,

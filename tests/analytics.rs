@@ -1,4 +1,5 @@
 //! Detections as GstAnalyticsODMtd, which GStreamer has since 1.24.
+#![cfg(feature = "gstreamer")]
 #![cfg(feature = "v1_24")]
 
 mod common;

@@ -1,4 +1,5 @@
 //! Batches: of one stream, and of streams that share a model.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

@@ -1,4 +1,6 @@
-//! include/gsttrt.h: it declares what the library exports, its examples run, and mistakes are errors that break nothing.
+//! capi/include/gsttrt.h: it declares what the library exports, its examples run, and mistakes are errors that break nothing.
+
+#![allow(clippy::undocumented_unsafe_blocks, reason = "pointers are to locals, NULL, or as wrong as the test says")]
 
 mod common;
 
@@ -11,27 +13,28 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use common::onnx::{F32, Graph, U8};
-use common::{init, path, scratch, shapes};
-use gst::prelude::*;
-use gsttrt::capi::*;
+use common::{path, scratch, shapes};
 use gsttrt::core::dlpack;
-use gsttrt::core::tensor::Tensor as Ours;
+use gsttrt::core::error::ErrorKind;
+use gsttrt::core::tensor::{DType, Tensor};
+use gsttrt_capi::*;
 
 /// Where the library that applications load was built, beside this test.
 fn target() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_path_buf()
 }
 
+/// That of the C library.
+fn library() -> PathBuf {
+    target().join("libgsttrt_capi.so")
+}
+
 fn compile(source: &Path, program: &Path) {
-    let built = Command::new("cc")
-        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I", &path("include")])
-        .arg(source)
-        .arg("-L")
-        .arg(target())
-        .args(["-lgsttrt", &format!("-Wl,-rpath,{}", target().display()), "-o"])
-        .arg(program)
-        .status();
-    assert!(built.unwrap().success());
+    let is_cpp = source.extension().is_some_and(|ending| ending == "cpp");
+    let (compiler, standard) = if is_cpp { ("c++", "-std=c++17") } else { ("cc", "-std=c99") };
+    let mut command = Command::new(compiler);
+    command.args([standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", &path("capi/include")]);
+    assert!(command.arg(source).arg(library()).arg("-o").arg(program).status().unwrap().success());
 }
 
 /// What a program printed, which must have succeeded.
@@ -46,128 +49,84 @@ fn printed(output: Output) -> String {
 
 #[test]
 fn the_header_declares_what_the_library_exports() {
-    let header = std::fs::read_to_string(path("include/gsttrt.h")).unwrap();
+    let header = std::fs::read_to_string(path("capi/include/gsttrt.h")).unwrap();
     let names = |text: &str| {
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         words.filter(|word| word.starts_with("gst_trt_")).map(str::to_string).collect::<BTreeSet<_>>()
     };
-    let symbols = Command::new("nm").args(["-D", "--defined-only"]).arg(target().join("libgsttrt.so")).output();
-    assert_eq!(names(&header), names(&printed(symbols.unwrap())));
+    let symbols = |library: &Path| {
+        names(&printed(Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().unwrap()))
+    };
+    assert_eq!(names(&header), symbols(&library()));
+    assert!(symbols(&target().join("libgsttrt.so")).is_empty(), "the plugin is no library for applications");
 }
 
 #[test]
-fn structures_lie_as_the_header_says() {
+fn structures_and_numbers_are_those_of_the_header() {
     let folder = scratch("capi-layout");
-    let source = folder.join("layout.c");
     let members = [
-        ("GstTrtTensor", "name", offset_of!(Tensor, name)),
-        ("GstTrtTensor", "type", offset_of!(Tensor, dtype)),
-        ("GstTrtTensor", "rank", offset_of!(Tensor, rank)),
-        ("GstTrtTensor", "dims", offset_of!(Tensor, dims)),
-        ("GstTrtTensor", "bytes", offset_of!(Tensor, bytes)),
-        ("GstTrtFrame", "format", offset_of!(Frame, format)),
-        ("GstTrtFrame", "width", offset_of!(Frame, width)),
-        ("GstTrtFrame", "height", offset_of!(Frame, height)),
-        ("GstTrtFrame", "color", offset_of!(Frame, color)),
-        ("GstTrtFrame", "planes", offset_of!(Frame, planes)),
-        ("GstTrtFrame", "strides", offset_of!(Frame, strides)),
-        ("GstTrtFrame", "bytes", offset_of!(Frame, bytes)),
-        ("GstTrtObject", "label", offset_of!(Object, label)),
-        ("GstTrtObject", "class_id", offset_of!(Object, class_id)),
-        ("GstTrtObject", "confidence", offset_of!(Object, confidence)),
-        ("GstTrtObject", "x", offset_of!(Object, x)),
-        ("GstTrtObject", "height", offset_of!(Object, height)),
+        ("struct_size", offset_of!(GstTrtFrame, struct_size)),
+        ("format", offset_of!(GstTrtFrame, format)),
+        ("width", offset_of!(GstTrtFrame, width)),
+        ("height", offset_of!(GstTrtFrame, height)),
+        ("color", offset_of!(GstTrtFrame, color)),
+        ("reserved", offset_of!(GstTrtFrame, reserved)),
+        ("planes", offset_of!(GstTrtFrame, planes)),
+        ("strides", offset_of!(GstTrtFrame, strides)),
+        ("bytes", offset_of!(GstTrtFrame, bytes)),
     ];
-    let mut wanted: Vec<usize> = members.map(|(.., offset)| offset).to_vec();
-    wanted.extend([size_of::<Tensor>(), size_of::<Frame>(), size_of::<Object>()]);
-    let offsets = members.map(|(structure, member, _)| format!("offsetof ({structure}, {member})"));
-    let sizes = ["GstTrtTensor", "GstTrtFrame", "GstTrtObject"].map(|structure| format!("sizeof ({structure})"));
-    let numbers = [&offsets[..], &sizes].concat().join(", ");
+    let kinds = [
+        ("SETTINGS", ErrorKind::Settings),
+        ("NOT_FOUND", ErrorKind::NotFound),
+        ("READ", ErrorKind::Read),
+        ("MODEL", ErrorKind::Model),
+        ("LIBRARY", ErrorKind::Library),
+        ("RUN", ErrorKind::Run),
+        ("WRONG_TYPE", ErrorKind::WrongType),
+        ("NEGOTIATION", ErrorKind::Negotiation),
+    ];
+    let mut wanted: Vec<usize> = members.map(|(_, offset)| offset).to_vec();
+    wanted.push(size_of::<GstTrtFrame>());
+    wanted.extend(kinds.map(|(_, kind)| kind as usize));
+    wanted.push(dlpack::exporter::PANIC as usize);
+    wanted.extend(0..DType::ALL.len());
+    let offsets = members.map(|(member, _)| format!("offsetof (GstTrtFrame, {member})")).to_vec();
+    let kinds = kinds.map(|(name, _)| format!("GST_TRT_{name}")).to_vec();
+    let types = DType::ALL.map(|dtype| format!("GST_TRT_{}", dtype.to_string().to_uppercase())).to_vec();
+    let others = |name: &str| vec![name.to_string()];
+    let numbers = [offsets, others("sizeof (GstTrtFrame)"), kinds, others("GST_TRT_PANIC"), types].concat().join(", ");
     let program = format!(
         "#include <gsttrt.h>\n#include <stdio.h>\nint main (void) {{ size_t all[] = {{ {numbers} }}; \
          for (size_t i = 0; i < sizeof (all) / sizeof (*all); i++) printf (\"%zu \", all[i]); return 0; }}\n"
     );
-    std::fs::write(&source, program).unwrap();
-    compile(&source, &folder.join("layout"));
-    let found = printed(Command::new(folder.join("layout")).output().unwrap());
-    assert_eq!(found.split_whitespace().map(|number| number.parse().unwrap()).collect::<Vec<usize>>(), wanted);
+    for ending in ["c", "cpp"] {
+        let source = folder.join(format!("layout.{ending}"));
+        std::fs::write(&source, &program).unwrap();
+        let built = folder.join(format!("layout-{ending}"));
+        compile(&source, &built);
+        let found = printed(Command::new(built).output().unwrap());
+        assert_eq!(found.split_whitespace().map(|number| number.parse().unwrap()).collect::<Vec<usize>>(), wanted);
+    }
 }
 
 // ------------------------------------------------------------------ the examples
 
 #[test]
-fn the_c_and_rust_examples_detect_the_same() {
-    init();
-    let folder = scratch("capi-c");
-    // The first frame of the sample clip.
-    let line = format!(
-        "filesrc location={} ! decodebin ! videoconvert ! video/x-raw,format=RGB ! appsink name=out sync=false",
-        path("tests/data/sample.mp4")
-    );
-    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
-    let out = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
-    pipeline.set_state(gst::State::Playing).unwrap();
-    let sample = out.pull_sample().unwrap();
-    pipeline.set_state(gst::State::Null).unwrap();
-    let mut picture = b"P6 640 360 255\n".to_vec();
-    picture.extend_from_slice(&sample.buffer().unwrap().map_readable().unwrap());
-    std::fs::write(folder.join("picture.ppm"), picture).unwrap();
-
-    compile(Path::new(&path("examples/session.c")), &folder.join("session"));
-    let run =
-        |model: &str| Command::new(folder.join("session")).args([model, "picture.ppm"]).current_dir(&folder).output();
-    let text = printed(run(&shapes()).unwrap());
-    assert!(text.lines().count() > 1, "{text}");
-    assert!(text.lines().all(|line| line.starts_with("disc ") || line.starts_with("box ")), "{text}");
-    let mut rust = Command::new(target().join("examples/session"));
-    assert_eq!(printed(rust.args([&shapes(), "picture.ppm"]).current_dir(&folder).output().unwrap()), text);
-
-    let output = run("/nowhere.onnx").unwrap();
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success() && error.starts_with("Error: There is no model file /nowhere.onnx"), "{error}");
-}
-
-#[test]
-fn the_python_example_runs_a_model() {
+fn the_python_example_runs_a_model_and_detects() {
     let script = path("examples/session.py");
-    let library = target().join("libgsttrt.so");
-    let run = |model: &str| Command::new("/usr/bin/python3").arg(&script).arg(&library).arg(model).output().unwrap();
+    let run = |model: &str| Command::new("/usr/bin/python3").arg(&script).arg(model).arg(library()).output().unwrap();
     let text = printed(run(&shapes()));
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[..2], ["in  images 1x3x512x512, 3145728 bytes", "out output0 1x16128x7, 451584 bytes"]);
     assert!(lines[2].starts_with("greatest ") && lines[2] != "greatest 0.0", "{text}");
+    assert!(lines.len() == 4 && lines[3].starts_with("disc 0.") && lines[3].contains(" at "), "{text}");
     let error = String::from_utf8(run("/nowhere.onnx").stderr).unwrap();
     assert!(error.starts_with("Error: There is no model file /nowhere.onnx"), "{error}");
 }
 
-#[test]
-fn the_python_example_takes_tensors_off_frames() {
-    let library = target().join("libgsttrt.so");
-    let run = |model: &str| {
-        Command::new("/usr/bin/python3")
-            .arg(path("examples/tensors.py"))
-            .args([library.to_str().unwrap(), &path("tests/data/sample.mp4"), model])
-            .env("GST_PLUGIN_PATH", target())
-            .env("GST_REGISTRY", scratch("capi-tensors").join("registry.bin"))
-            .output()
-            .unwrap()
-    };
-    let graph = Graph::new().input("images", F32, &["1", "3", "8", "8"]);
-    let graph = graph.node("Flatten", &["images"], &["flat"], Vec::new()).output("flat", F32, &["1", "192"]);
-    let text = printed(run(&graph.save(&scratch("capi-flat").join("flat.onnx"))));
-    assert!(text.lines().count() > 50, "{text}");
-    for (i, line) in text.lines().enumerate() {
-        let greatest = line.strip_prefix(&format!("frame {i}: float32 (1, 192) on the host, greatest ")).unwrap();
-        let greatest = greatest.parse::<f32>().unwrap();
-        assert!(greatest > 0.4 && greatest <= 1.0, "{line}"); // the padding alone has 0.447
-    }
-    let error = String::from_utf8(run("/nowhere.onnx").stderr).unwrap();
-    assert!(error.contains("Error: There is no model file /nowhere.onnx"), "{error}");
-}
-
 // ------------------------------------------------------------------ mistakes
 
-fn open(model: &str, options: &[&str]) -> Result<*mut SessionHandle, (c_int, String)> {
+fn open(model: &str, options: &[&str]) -> Result<*mut GstTrtSession, (c_int, String)> {
     let model = CString::new(model).unwrap();
     let texts: Vec<CString> = options.iter().map(|&text| CString::new(text).unwrap()).collect();
     let mut options: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
@@ -196,29 +155,50 @@ fn one_box(test: &str) -> String {
 
 const SIDE: usize = 64;
 
-fn frame(pixels: &[u8]) -> Frame {
-    Frame {
+fn frame(pixels: &[u8]) -> GstTrtFrame {
+    GstTrtFrame {
+        struct_size: size_of::<GstTrtFrame>(),
         format: c"RGB".as_ptr(),
         width: SIDE as u32,
         height: SIDE as u32,
         color: 0,
+        reserved: 0,
         planes: [pixels.as_ptr().cast(), ptr::null(), ptr::null()],
         strides: [SIDE * 3, 0, 0],
         bytes: [pixels.len(), 0, 0],
     }
 }
 
+/// What is found in a frame; `status` otherwise.
+fn detect(session: *mut GstTrtSession, frame: *const GstTrtFrame) -> Result<*mut GstTrtResults, c_int> {
+    let mut results = ptr::dangling_mut();
+    match unsafe { gst_trt_session_detect(session, frame, &mut results) } {
+        0 => Ok(results),
+        status => {
+            assert!(results.is_null(), "no handle comes with an error");
+            Err(status)
+        }
+    }
+}
+
+fn text<'a>(pointer: *const std::ffi::c_char) -> Option<&'a str> {
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_str().unwrap())
+}
+
 /// Whether the session finds the dog.
-fn finds(session: *mut SessionHandle) -> bool {
+fn finds(session: *mut GstTrtSession) -> bool {
     let pixels = vec![0; SIDE * SIDE * 3];
-    let mut objects = [const { std::mem::MaybeUninit::<Object>::uninit() }; 2];
-    let mut found = 0;
-    let status =
-        unsafe { gst_trt_session_detect(session, &frame(&pixels), objects.as_mut_ptr().cast(), 2, &mut found) };
-    let object = unsafe { objects[0].assume_init() };
-    let label = unsafe { CStr::from_ptr(object.label) };
-    let bbox = [object.x, object.y, object.width, object.height];
-    status == 0 && found == 1 && label == c"dog" && object.class_id == 1 && bbox == [0.0, 0.0, 32.0, 32.0]
+    let Ok(results) = detect(session, &frame(&pixels)) else { return false };
+    let mut bbox = [f32::NAN; 4];
+    let is_dog = unsafe {
+        gst_trt_results_count(results) == 1
+            && text(gst_trt_results_label(results, 0)) == Some("dog")
+            && gst_trt_results_class_id(results, 0) == 1
+            && gst_trt_results_confidence(results, 0) == 0.9
+            && gst_trt_results_box(results, 0, &mut bbox) == 0
+    };
+    gst_trt_results_free(results);
+    is_dog && bbox == [0.0, 0.0, 32.0, 32.0]
 }
 
 #[test]
@@ -251,8 +231,8 @@ fn opening_says_what_is_wrong() {
 fn wrong_frames_are_errors_and_break_nothing() {
     let session = open(&one_box("capi-frames"), &["backend=cpu"]).unwrap();
     let pixels = vec![0u8; SIDE * SIDE * 3];
-    type Spoil = fn(&mut Frame);
-    let mistakes: [(Spoil, c_int, &str); 13] = [
+    type Spoil = fn(&mut GstTrtFrame);
+    let mistakes: [(Spoil, c_int, &str); 18] = [
         (|frame| frame.format = ptr::null(), 7, "frame->format is NULL"),
         (|frame| frame.format = c"\xff".as_ptr(), 7, "frame->format is no UTF-8"),
         (|frame| frame.format = c"YUY2".as_ptr(), 7, "YUY2 cannot be used"),
@@ -266,28 +246,134 @@ fn wrong_frames_are_errors_and_break_nothing() {
         (|frame| frame.height = u32::MAX, 8, "64x4294967295"),
         (|frame| frame.color = 3, 7, "color 3"),
         (|frame| frame.color = 32, 7, "color 32"),
+        (|frame| frame.reserved = 1, 7, "reserved is 1, not 0"),
+        (|frame| frame.struct_size = 0, 7, "struct_size 0"),
+        (|frame| frame.struct_size -= 1, 7, "struct_size 103"),
+        (|frame| frame.struct_size = 4096, 7, "struct_size 4096"),
+        (|frame| frame.struct_size = usize::MAX, 7, "Set struct_size to sizeof (GstTrtFrame)"),
     ];
     for (spoil, code, says) in mistakes {
         let mut spoilt = frame(&pixels);
         spoil(&mut spoilt);
-        let status = unsafe { detect_of(session, &spoilt) };
+        let status = detect(session, &spoilt).unwrap_err();
         assert!(status == code && last_error().contains(says), "{status}: {} is not “{says}”", last_error());
         assert!(finds(session), "{says}");
     }
-    let good = frame(&pixels);
-    let mut found = 99;
-    unsafe {
-        assert_eq!(gst_trt_session_detect(session, ptr::null(), ptr::null_mut(), 0, &mut found), 7);
-        assert_eq!(last_error(), "The argument frame is NULL.");
-        assert_eq!(gst_trt_session_detect(session, &good, ptr::null_mut(), 1, &mut found), 7);
-        assert_eq!(last_error(), "The argument objects is NULL.");
-        assert_eq!(gst_trt_session_detect(session, &good, ptr::null_mut(), 0, ptr::null_mut()), 7);
-        assert_eq!(last_error(), "The argument found is NULL.");
-        assert_eq!(found, 99);
-        assert_eq!(gst_trt_session_detect(session, &good, ptr::null_mut(), 0, &mut found), 0, "only the number");
-        assert_eq!(found, 1);
-    }
+    assert_eq!(detect(session, ptr::null()), Err(7));
+    assert_eq!(last_error(), "The argument frame is NULL.");
+    assert_eq!(unsafe { gst_trt_session_detect(session, &frame(&pixels), ptr::null_mut()) }, 7);
+    assert_eq!(last_error(), "The argument results is NULL.");
     gst_trt_session_close(session);
+}
+
+/// A program that was built for a later version, whose structure is longer.
+#[test]
+fn frames_of_later_versions_do_where_they_ask_for_nothing_new() {
+    #[repr(C)]
+    struct Later {
+        frame: GstTrtFrame,
+        field: usize,
+    }
+    let session = open(&one_box("capi-later"), &["backend=cpu"]).unwrap();
+    let pixels = vec![0; SIDE * SIDE * 3];
+    let mut later = Later { frame: frame(&pixels), field: 0 };
+    later.frame.struct_size = size_of::<Later>();
+    let results = detect(session, (&raw const later).cast()).unwrap();
+    assert_eq!(gst_trt_results_count(results), 1);
+    gst_trt_results_free(results);
+    later.field = 1;
+    assert_eq!(detect(session, (&raw const later).cast()), Err(7));
+    assert!(last_error().contains("frame uses fields that this library does not know"), "{}", last_error());
+    gst_trt_session_close(session);
+}
+
+#[test]
+fn results_stay_until_they_are_freed() {
+    let session = open(&one_box("capi-results"), &["backend=cpu"]).unwrap();
+    let pixels = vec![0; SIDE * SIDE * 3];
+    let first = detect(session, &frame(&pixels)).unwrap();
+    let second = detect(session, &frame(&pixels)).unwrap();
+    gst_trt_session_close(session);
+    gst_trt_results_free(second);
+    let label = gst_trt_results_label(first, 0);
+    assert_eq!(text(label), Some("dog"));
+    let json = gst_trt_results_json(first, 0);
+    assert_eq!(gst_trt_results_json(first, 0), json, "it is written once");
+    let json: serde_json::Value = serde_json::from_str(text(json).unwrap()).unwrap();
+    let dog = r#"{"label":"dog","class-id":1,"confidence":0.8999999761581421,"x":0.0,"y":0.0,"w":32.0,"h":32.0}"#;
+    assert_eq!(json, serde_json::from_str::<serde_json::Value>(dog).unwrap());
+
+    // What this model does not find.
+    assert_eq!((gst_trt_results_keypoint_count(first), gst_trt_results_keypoint_name(first, 0)), (0, ptr::null()));
+    let expect = |is_error: bool, says: &str| assert!(is_error && last_error().contains(says), "{}", last_error());
+    unsafe {
+        let (mut point, mut bbox) = ([7.0; 3], [7.0; 4]);
+        expect(gst_trt_results_keypoint(first, 0, 0, &mut point) == 7, "no keypoint 0: an object has 0");
+        expect(gst_trt_results_box(first, 0, ptr::null_mut()) == 7, "box is NULL");
+        // What is not there.
+        expect(gst_trt_results_box(first, 1, &mut bbox) == 7, "no object 1: 1 were found");
+        expect(gst_trt_results_keypoint(first, 1, 0, &mut point) == 7, "no object 1: 1 were found");
+        assert_eq!((point, bbox), ([7.0; 3], [7.0; 4]), "nothing was written");
+    }
+    expect(gst_trt_results_label(first, 1).is_null(), "no object 1");
+    expect(gst_trt_results_json(first, usize::MAX).is_null(), "no object");
+    expect(gst_trt_results_confidence(first, 1).is_nan(), "no object 1");
+    expect(gst_trt_results_class_id(first, 1) == 0, "no object 1");
+
+    gst_trt_results_free(first);
+    gst_trt_results_free(first);
+    gst_trt_results_free(ptr::null_mut());
+    for (results, says) in
+        [(first, "closed already"), (ptr::null_mut(), "it is NULL"), (session.cast(), "closed already")]
+    {
+        let mut point = [0.0; 3];
+        expect(gst_trt_results_count(results) == 0, says);
+        expect(gst_trt_results_label(results, 0).is_null(), says);
+        expect(gst_trt_results_confidence(results, 0).is_nan(), says);
+        expect(gst_trt_results_json(results, 0).is_null(), says);
+        expect(unsafe { gst_trt_results_box(results, 0, &mut [0.0; 4]) } == 7, says);
+        expect(unsafe { gst_trt_results_keypoint(results, 0, 0, &mut point) } == 7, says);
+        expect(gst_trt_results_keypoint_name(results, 0).is_null(), says);
+    }
+}
+
+#[test]
+fn keypoints_are_read_and_may_lack_names_and_visibility() {
+    let model = |dims: usize, row: &[f32]| {
+        let graph = Graph::new().input("images", F32, &["1", "3", "64", "64"]).metadata("task", "pose");
+        let graph = graph.constant("output0", &[1, 1, row.len() as i64], row).metadata("end2end", "True");
+        graph.metadata("kpt_shape", &format!("[2, {dims}]")).metadata("names", "{0: 'cat'}")
+    };
+    let found = |graph: Graph| {
+        let path = graph.save(&scratch("capi-pose").join("pose.onnx"));
+        let session = open(&path, &["backend=cpu"]).unwrap();
+        let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap_or_else(|_| panic!("{}", last_error()));
+        gst_trt_session_close(session);
+        assert_eq!((gst_trt_results_count(results), gst_trt_results_keypoint_count(results)), (1, 2));
+        results
+    };
+    let point = |results, keypoint| {
+        let mut point = [0.0; 3];
+        assert_eq!(unsafe { gst_trt_results_keypoint(results, 0, keypoint, &mut point) }, 0, "{}", last_error());
+        point
+    };
+    let with_visibility = model(3, &[0.0, 0.0, 32.0, 32.0, 0.9, 0.0, 4.0, 5.0, 0.75, 6.0, 7.0, 0.25]);
+    let results = found(with_visibility.metadata("kpt_names", "{0: ['nose', 'tail']}"));
+    assert_eq!([point(results, 0), point(results, 1)], [[4.0, 5.0, 0.75], [6.0, 7.0, 0.25]]);
+    let name = |keypoint| text(gst_trt_results_keypoint_name(results, keypoint));
+    assert_eq!([name(0), name(1), name(2)], [Some("nose"), Some("tail"), None]);
+    assert_eq!(unsafe { gst_trt_results_keypoint(results, 0, 2, &mut [0.0; 3]) }, 7);
+    assert!(last_error().contains("no keypoint 2: an object has 2"), "{}", last_error());
+    assert_eq!(unsafe { gst_trt_results_keypoint(results, 0, 0, ptr::null_mut()) }, 7);
+    assert!(text(gst_trt_results_json(results, 0)).unwrap().contains(r#""keypoint-names":["nose","tail"]"#));
+    gst_trt_results_free(results);
+
+    let results = found(model(2, &[0.0, 0.0, 32.0, 32.0, 0.9, 0.0, 4.0, 5.0, 6.0, 7.0]));
+    let points = [point(results, 0), point(results, 1)];
+    assert_eq!(points.map(|point| (point[0], point[1])), [(4.0, 5.0), (6.0, 7.0)]);
+    assert!(points.iter().all(|point| point[2].is_nan()));
+    assert!(gst_trt_results_keypoint_name(results, 0).is_null());
+    gst_trt_results_free(results);
 }
 
 #[test]
@@ -300,11 +386,11 @@ fn wrong_arrays_are_errors_and_break_nothing() {
     let mut result = [7f32; 6];
     let (input, out) = (picture.as_ptr().cast::<c_void>(), result.as_mut_ptr().cast::<c_void>());
     let (bytes, none) = (size_of_val(&picture[..]), ptr::null_mut());
-    let mut tensor = std::mem::MaybeUninit::uninit();
     let expect = |status: c_int, says: &str| {
         assert!(status == 7 && last_error().contains(says), "{status}: {} is not “{says}”", last_error());
         assert!(finds(session), "{says}");
     };
+    let none_of = |tensor: *const GstTrtTensorInfo| if tensor.is_null() { 7 } else { 0 };
     unsafe {
         let run = |input, bytes, out, size, count| gst_trt_session_run(session, input, bytes, &out, &size, count);
         expect(run(input, bytes - 4, out, 24, 1), "12288 elements, and 12287 are given");
@@ -316,9 +402,7 @@ fn wrong_arrays_are_errors_and_break_nothing() {
         expect(run(input, bytes, out, 24, 2), "1 outputs, and 2 are given");
         expect(gst_trt_session_run(session, input, bytes, ptr::null(), &24, 1), "outputs is NULL");
         expect(gst_trt_session_run(session, input, bytes, &out, ptr::null(), 1), "output_bytes is NULL");
-        expect(gst_trt_session_input(session, ptr::null_mut()), "input is NULL");
-        expect(gst_trt_session_output(session, 0, ptr::null_mut()), "output is NULL");
-        expect(gst_trt_session_output(session, 1, tensor.as_mut_ptr()), "no output 1: the model has 1");
+        expect(none_of(gst_trt_session_output(session, 1)), "no output 1: the model has 1");
         assert_eq!(result, [7.0; 6], "nothing was written");
         assert_eq!(run(input, bytes, out, 24, 1), 0);
         assert_eq!(result, [0.0, 0.0, 32.0, 32.0, 0.9, 1.0]);
@@ -364,21 +448,19 @@ fn a_sessions_buffers_are_run_on() {
     }
     let session = open(&one_box("capi-device"), &["backend=cpu"]).unwrap();
     let frame = frame(&[0; SIDE * SIDE * 3]);
-    let mut found = 0;
+    let mut results = ptr::dangling_mut();
     unsafe {
-        expect(gst_trt_session_detect_device(session, &frame, none, ptr::null_mut(), 0, &mut found), 5, "GPU");
-        expect(
-            gst_trt_session_detect_device(session, ptr::null(), none, ptr::null_mut(), 0, &mut found),
-            7,
-            "frame is NULL",
-        );
+        expect(gst_trt_session_detect_device(session, &frame, none, &mut results), 5, "GPU");
+        expect(gst_trt_session_detect_device(session, ptr::null(), none, &mut results), 7, "frame is NULL");
+        assert!(results.is_null());
+        expect(gst_trt_session_detect_device(session, &frame, none, ptr::null_mut()), 7, "results is NULL");
     }
     assert!(finds(session));
     gst_trt_session_close(session);
 }
 
 /// A model that returns its input of 12 bytes.
-fn echo(test: &str) -> *mut SessionHandle {
+fn echo(test: &str) -> *mut GstTrtSession {
     let dims = &["1", "3", "2", "2"];
     let graph = Graph::new().input("images", U8, dims).output("same", U8, dims);
     let graph = graph.node("Identity", &["images"], &["same"], Vec::new());
@@ -389,9 +471,9 @@ fn echo(test: &str) -> *mut SessionHandle {
 fn dlpack_tensors_are_run_and_outlive_the_session() {
     let session = echo("capi-dlpack");
     let picture = Arc::new(Vec::from_iter(0..12u8));
-    let tensor = Ours::from_slice("any", &[1, 3, 2, 2], &picture);
+    let tensor = Tensor::from_slice("any", &[1, 3, 2, 2], &picture);
     // SAFETY: it is on the host, where there is no stream.
-    let give = |tensor: &Ours| {
+    let give = |tensor: &Tensor| {
         unsafe { dlpack::export(tensor, Box::new(picture.clone()), dlpack::Consumer::Unknown) }.as_ptr()
     };
     let (mut outputs, none) = ([ptr::null_mut()], ptr::null_mut());
@@ -404,10 +486,10 @@ fn dlpack_tensors_are_run_and_outlive_the_session() {
         expect(gst_trt_session_run_dlpack(session, ptr::null_mut(), none, out, 1), "input is NULL");
         expect(gst_trt_session_run_dlpack(session, give(&tensor), none, ptr::null_mut(), 1), "outputs is NULL");
         expect(gst_trt_session_run_dlpack(session, give(&tensor), none, out, 2), "1 outputs, and 2 are given");
-        expect(gst_trt_session_run_dlpack(ptr::null_mut(), give(&tensor), none, out, 1), "no open session");
-        let other = Ours::from_slice("any", &[1, 12], &picture);
+        expect(gst_trt_session_run_dlpack(ptr::null_mut(), give(&tensor), none, out, 1), "session is not open");
+        let other = Tensor::from_slice("any", &[1, 12], &picture);
         expect(gst_trt_session_run_dlpack(session, give(&other), none, out, 1), "u8 1x3x2x2 is given as u8 1x12");
-        let floats = Ours::from_slice("any", &[1, 3, 2, 2], &[0f32; 12]);
+        let floats = Tensor::from_slice("any", &[1, 3, 2, 2], &[0f32; 12]);
         expect(gst_trt_session_run_dlpack(session, give(&floats), none, out, 1), "given as f32 1x3x2x2");
 
         assert_eq!(gst_trt_session_run_dlpack(session, give(&tensor), none, out, 1), 0);
@@ -415,40 +497,6 @@ fn dlpack_tensors_are_run_and_outlive_the_session() {
         let output = dlpack::import(NonNull::new(outputs[0]).unwrap(), "same").unwrap();
         assert_eq!(output.as_slice::<u8>().unwrap(), &picture[..]);
     }
-}
-
-#[test]
-fn tensors_are_taken_off_frames() {
-    init();
-    let model = one_box("capi-frames");
-    let of = |line: &str| {
-        let mut harness = gst_check::Harness::new_parse(line);
-        harness.set_src_caps_str("video/x-raw,format=RGB,width=64,height=64,framerate=30/1");
-        harness.push(gst::Buffer::from_slice([128u8; SIDE * SIDE * 3])).unwrap();
-        harness.pull().unwrap()
-    };
-    let tensor = |buffer: &gst::Buffer, index: usize| unsafe {
-        let mut tensor = ptr::null_mut();
-        match gst_trt_buffer_tensor(buffer.as_ptr(), index, ptr::null_mut(), &mut tensor) {
-            0 => Ok(dlpack::import(NonNull::new(tensor).unwrap(), "t").unwrap()),
-            status => {
-                assert!(status == 7 && tensor.is_null());
-                Err(last_error())
-            }
-        }
-    };
-    let infer = format!("trtpreprocess ! trtinfer backend=cpu model-file={model}");
-    let inferred = of(&infer);
-    let output = tensor(&inferred, 0).unwrap();
-    assert!(tensor(&inferred, 1).unwrap_err().contains("no tensor 1: 1 are there"));
-    drop(inferred);
-    assert_eq!(output.as_slice::<f32>().unwrap(), [0.0, 0.0, 32.0, 32.0, 0.9, 1.0]);
-    let input = tensor(&of("trtpreprocess tensor-size=8x8 tensor-type=u8"), 0).unwrap();
-    assert_eq!(input.desc().to_string(), "t u8 1x3x8x8");
-    assert!(tensor(&of("identity"), 0).unwrap_err().contains("no tensors. Take it behind trtpreprocess or trtinfer"));
-    assert!(tensor(&of(&format!("{infer} ! trtnms")), 0).unwrap_err().contains("no tensors"));
-    assert_eq!(unsafe { gst_trt_buffer_tensor(ptr::null(), 0, ptr::null_mut(), &mut ptr::null_mut()) }, 7);
-    assert_eq!(unsafe { gst_trt_buffer_tensor(gst::Buffer::new().as_ptr(), 0, ptr::null_mut(), ptr::null_mut()) }, 7);
 }
 
 #[test]
@@ -464,10 +512,6 @@ fn gpus_are_counted_or_it_is_said_why_not() {
     assert_eq!(unsafe { gst_trt_gpu_count(ptr::null_mut()) }, 7);
 }
 
-unsafe fn detect_of(session: *mut SessionHandle, frame: &Frame) -> c_int {
-    unsafe { gst_trt_session_detect(session, frame, ptr::null_mut(), 0, &mut 0) }
-}
-
 #[test]
 fn sessions_that_are_no_more_are_errors() {
     let session = open(&one_box("capi-closed"), &["backend=cpu"]).unwrap();
@@ -475,10 +519,10 @@ fn sessions_that_are_no_more_are_errors() {
     gst_trt_session_close(session);
     gst_trt_session_close(ptr::null_mut());
     let closed = |session, says: &str| unsafe {
-        let mut tensor = std::mem::MaybeUninit::uninit();
-        assert_eq!(gst_trt_session_input(session, tensor.as_mut_ptr()), 7);
+        assert!(gst_trt_session_input(session).is_null());
         assert!(last_error().contains(says), "{}", last_error());
-        assert_eq!(detect_of(session, &frame(&[])), 7);
+        assert!(gst_trt_session_output(session, 0).is_null());
+        assert_eq!(detect(session, &frame(&[])), Err(7));
         assert_eq!(gst_trt_session_run(session, ptr::null(), 0, ptr::null(), ptr::null(), 0), 7);
         assert!(gst_trt_session_backend(session).is_null() && gst_trt_session_reason(session).is_null());
         assert_eq!(gst_trt_session_output_count(session), 0);
@@ -486,6 +530,28 @@ fn sessions_that_are_no_more_are_errors() {
     closed(session, "closed already");
     closed(ptr::null_mut(), "it is NULL");
     closed(ptr::without_provenance_mut(usize::MAX), "never was one");
+}
+
+#[test]
+fn tensors_are_described_until_the_session_is_closed() {
+    let session = open(&shapes(), &["backend=cpu"]).unwrap();
+    let (input, output) = (gst_trt_session_input(session), gst_trt_session_output(session, 0));
+    assert_eq!((text(gst_trt_tensor_info_name(input)), gst_trt_tensor_info_type(input)), (Some("images"), 0));
+    let dims = |tensor| {
+        let dim = |axis| gst_trt_tensor_info_dim(tensor, axis);
+        (0..gst_trt_tensor_info_rank(tensor)).map(dim).collect::<Vec<_>>()
+    };
+    assert_eq!((dims(input), dims(output)), (vec![1, 3, 512, 512], vec![1, 16128, 7]));
+    assert_eq!((gst_trt_tensor_info_bytes(input), gst_trt_tensor_info_bytes(output)), (3145728, 451584));
+    assert_eq!(gst_trt_tensor_info_dim(input, 4), 0);
+    assert!(last_error().contains("no axis 4: images f32 1x3x512x512 has 4"), "{}", last_error());
+    gst_trt_session_close(session);
+    for tensor in [input, output, ptr::null(), session.cast_const().cast()] {
+        assert!(gst_trt_tensor_info_name(tensor).is_null());
+        assert!(last_error().contains("tensor is not open"), "{}", last_error());
+        assert_eq!((gst_trt_tensor_info_type(tensor), gst_trt_tensor_info_rank(tensor)), (-1, 0));
+        assert_eq!((gst_trt_tensor_info_dim(tensor, 0), gst_trt_tensor_info_bytes(tensor)), (0, 0));
+    }
 }
 
 #[test]
@@ -504,7 +570,7 @@ fn only_detection_models_detect_but_others_run() {
     let graph = Graph::new().input("images", U8, &["1", "3", "2", "2"]).constant("scores", &[1, 2], &[0.25, 0.75]);
     let model = graph.metadata("task", "classify").save(&scratch("capi-task").join("classify.onnx"));
     let session = open(&model, &["backend=cpu"]).unwrap();
-    assert_eq!(unsafe { detect_of(session, &frame(&[0; SIDE * SIDE * 3])) }, 4);
+    assert_eq!(detect(session, &frame(&[0; SIDE * SIDE * 3])), Err(4));
     assert!(last_error().contains("classify"), "{}", last_error());
     let mut scores = [0f32; 2];
     let out = scores.as_mut_ptr().cast::<c_void>();
@@ -547,41 +613,156 @@ main (int argc, char **argv)
     .unwrap();
     let program = folder.join("close");
     let mut cc = Command::new("cc");
-    cc.args(["-std=c99", "-D_GNU_SOURCE", "-I", &path("include")]).arg(&source).args(["-ldl", "-o"]).arg(&program);
+    cc.args(["-std=c99", "-D_GNU_SOURCE", "-I", &path("capi/include")]).arg(&source).args(["-ldl", "-o"]).arg(&program);
     assert!(cc.status().unwrap().success());
-    let output = Command::new(&program).arg(target().join("libgsttrt.so")).output().unwrap();
+    let output = Command::new(&program).arg(library()).output().unwrap();
     assert_eq!(printed(output), "stays\n");
 }
 
-#[test]
-fn tensors_of_frames_cannot_be_written_by_mistake() {
-    init();
-    let mut harness = gst_check::Harness::new_parse("trtpreprocess tensor-size=64x64 tensor-type=u8 scale=1");
-    harness.set_src_caps_str("video/x-raw,format=RGB,width=64,height=64,framerate=30/1");
-    harness.push(gst::Buffer::from_slice([128u8; SIDE * SIDE * 3])).unwrap();
-    let buffer = harness.pull().unwrap();
-    unsafe {
-        let mut versioned = ptr::null_mut();
-        let unknown = ptr::without_provenance_mut(usize::MAX);
-        assert_eq!(gst_trt_buffer_tensor_versioned(buffer.as_ptr(), 0, unknown, &mut versioned), 0, "{}", last_error());
-        let ours = &*versioned;
-        assert_eq!((ours.version, ours.flags), ([1, 0], dlpack::READ_ONLY));
+// ------------------------------------------------------------------ beside GStreamer
 
-        // The old structure has no such flag, so what may be written is a copy.
-        let mut old = ptr::null_mut();
-        assert_eq!(gst_trt_buffer_tensor(buffer.as_ptr(), 0, ptr::null_mut(), &mut old), 0);
-        let bytes = |view: &dlpack::DlTensor| std::slice::from_raw_parts_mut(view.data.cast::<u8>(), 3 * 64 * 64);
-        assert!(bytes(&(*old).view) == bytes(&ours.view));
-        bytes(&(*old).view).fill(1);
-        assert!(bytes(&ours.view).iter().all(|&byte| byte == 128));
-        ((*old).deleter.unwrap())(old);
+#[cfg(feature = "gstreamer")]
+mod gstreamer {
+    use common::init;
+    use gst::prelude::*;
 
-        drop(buffer);
-        assert_eq!(bytes(&ours.view)[0], 128, "it stays until the deleter is called");
-        (ours.deleter.unwrap())(versioned);
+    use super::*;
 
-        let empty = gst::Buffer::new();
-        assert_eq!(gst_trt_buffer_tensor_versioned(empty.as_ptr(), 0, ptr::null_mut(), &mut versioned), 7);
-        assert!(versioned.is_null() && last_error().contains("no tensors"), "{}", last_error());
+    #[test]
+    fn the_c_and_rust_examples_detect_the_same() {
+        init();
+        let folder = scratch("capi-c");
+        // The first frame of the sample clip.
+        let line = format!(
+            "filesrc location={} ! decodebin ! videoconvert ! video/x-raw,format=RGB ! appsink name=out sync=false",
+            path("tests/data/sample.mp4")
+        );
+        let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        let out = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        let sample = out.pull_sample().unwrap();
+        pipeline.set_state(gst::State::Null).unwrap();
+        let mut picture = b"P6 640 360 255\n".to_vec();
+        picture.extend_from_slice(&sample.buffer().unwrap().map_readable().unwrap());
+        std::fs::write(folder.join("picture.ppm"), picture).unwrap();
+
+        compile(Path::new(&path("examples/session.c")), &folder.join("session"));
+        let run = |model: &str| {
+            Command::new(folder.join("session")).args([model, "picture.ppm"]).current_dir(&folder).output()
+        };
+        let text = printed(run(&shapes()).unwrap());
+        assert!(text.lines().count() > 1, "{text}");
+        assert!(text.lines().all(|line| line.starts_with("disc ") || line.starts_with("box ")), "{text}");
+        let mut rust = Command::new(target().join("examples/session"));
+        assert_eq!(printed(rust.args([&shapes(), "picture.ppm"]).current_dir(&folder).output().unwrap()), text);
+
+        let output = run("/nowhere.onnx").unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            !output.status.success() && error.starts_with("Error: There is no model file /nowhere.onnx"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_python_example_takes_tensors_off_frames() {
+        let library = library();
+        let run = |model: &str| {
+            Command::new("/usr/bin/python3")
+                .arg(path("examples/tensors.py"))
+                .args([library.to_str().unwrap(), &path("tests/data/sample.mp4"), model])
+                .env("GST_PLUGIN_PATH", target())
+                .env("GST_REGISTRY", scratch("capi-tensors").join("registry.bin"))
+                .output()
+                .unwrap()
+        };
+        let graph = Graph::new().input("images", F32, &["1", "3", "8", "8"]);
+        let graph = graph.node("Flatten", &["images"], &["flat"], Vec::new()).output("flat", F32, &["1", "192"]);
+        let text = printed(run(&graph.save(&scratch("capi-flat").join("flat.onnx"))));
+        assert!(text.lines().count() > 50, "{text}");
+        for (i, line) in text.lines().enumerate() {
+            let greatest = line.strip_prefix(&format!("frame {i}: float32 (1, 192) on the host, greatest ")).unwrap();
+            let greatest = greatest.parse::<f32>().unwrap();
+            assert!(greatest > 0.4 && greatest <= 1.0, "{line}"); // the padding alone has 0.447
+        }
+        let error = String::from_utf8(run("/nowhere.onnx").stderr).unwrap();
+        assert!(error.contains("Error: There is no model file /nowhere.onnx"), "{error}");
+    }
+
+    #[test]
+    fn tensors_are_taken_off_frames() {
+        init();
+        let model = one_box("capi-frames");
+        let of = |line: &str| {
+            let mut harness = gst_check::Harness::new_parse(line);
+            harness.set_src_caps_str("video/x-raw,format=RGB,width=64,height=64,framerate=30/1");
+            harness.push(gst::Buffer::from_slice([128u8; SIDE * SIDE * 3])).unwrap();
+            harness.pull().unwrap()
+        };
+        let tensor = |buffer: &gst::Buffer, index: usize| unsafe {
+            let mut tensor = ptr::null_mut();
+            match gst_trt_buffer_tensor(buffer.as_ptr().cast(), index, ptr::null_mut(), &mut tensor) {
+                0 => Ok(dlpack::import(NonNull::new(tensor).unwrap(), "t").unwrap()),
+                status => {
+                    assert!(status == 7 && tensor.is_null());
+                    Err(last_error())
+                }
+            }
+        };
+        let infer = format!("trtpreprocess ! trtinfer backend=cpu model-file={model}");
+        let inferred = of(&infer);
+        let output = tensor(&inferred, 0).unwrap();
+        assert!(tensor(&inferred, 1).unwrap_err().contains("no tensor 1: 1 are there"));
+        drop(inferred);
+        assert_eq!(output.as_slice::<f32>().unwrap(), [0.0, 0.0, 32.0, 32.0, 0.9, 1.0]);
+        let input = tensor(&of("trtpreprocess tensor-size=8x8 tensor-type=u8"), 0).unwrap();
+        assert_eq!(input.desc().to_string(), "t u8 1x3x8x8");
+        assert!(
+            tensor(&of("identity"), 0).unwrap_err().contains("no tensors. Take it behind trtpreprocess or trtinfer")
+        );
+        assert!(tensor(&of(&format!("{infer} ! trtnms")), 0).unwrap_err().contains("no tensors"));
+        assert_eq!(unsafe { gst_trt_buffer_tensor(ptr::null(), 0, ptr::null_mut(), &mut ptr::null_mut()) }, 7);
+        assert_eq!(
+            unsafe { gst_trt_buffer_tensor(gst::Buffer::new().as_ptr().cast(), 0, ptr::null_mut(), ptr::null_mut()) },
+            7
+        );
+    }
+
+    #[test]
+    fn tensors_of_frames_cannot_be_written_by_mistake() {
+        init();
+        let mut harness = gst_check::Harness::new_parse("trtpreprocess tensor-size=64x64 tensor-type=u8 scale=1");
+        harness.set_src_caps_str("video/x-raw,format=RGB,width=64,height=64,framerate=30/1");
+        harness.push(gst::Buffer::from_slice([128u8; SIDE * SIDE * 3])).unwrap();
+        let buffer = harness.pull().unwrap();
+        unsafe {
+            let mut versioned = ptr::null_mut();
+            let unknown = ptr::without_provenance_mut(usize::MAX);
+            assert_eq!(
+                gst_trt_buffer_tensor_versioned(buffer.as_ptr().cast(), 0, unknown, &mut versioned),
+                0,
+                "{}",
+                last_error()
+            );
+            let ours = &*versioned;
+            assert_eq!((ours.version, ours.flags), ([1, 0], dlpack::READ_ONLY));
+
+            // The old structure has no such flag, so what may be written is a copy.
+            let mut old = ptr::null_mut();
+            assert_eq!(gst_trt_buffer_tensor(buffer.as_ptr().cast(), 0, ptr::null_mut(), &mut old), 0);
+            let bytes = |view: &dlpack::DlTensor| std::slice::from_raw_parts_mut(view.data.cast::<u8>(), 3 * 64 * 64);
+            assert!(bytes(&(*old).view) == bytes(&ours.view));
+            bytes(&(*old).view).fill(1);
+            assert!(bytes(&ours.view).iter().all(|&byte| byte == 128));
+            ((*old).deleter.unwrap())(old);
+
+            drop(buffer);
+            assert_eq!(bytes(&ours.view)[0], 128, "it stays until the deleter is called");
+            (ours.deleter.unwrap())(versioned);
+
+            let empty = gst::Buffer::new();
+            assert_eq!(gst_trt_buffer_tensor_versioned(empty.as_ptr().cast(), 0, ptr::null_mut(), &mut versioned), 7);
+            assert!(versioned.is_null() && last_error().contains("no tensors"), "{}", last_error());
+        }
     }
 }

@@ -1,4 +1,5 @@
 //! Starting and stopping for a long time: no memory and no thread may stay behind. A process of its own, since it counts both.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! examples/detect as a program: what it writes, what it prints, what it says when it fails.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 
@@ -182,6 +183,18 @@ fn videos_of_phones_run_upright() {
 
     // And the video that was written is upright, without being told to turn again.
     assert_eq!(orientation(&folder.join("phone-boxes.mp4").display().to_string()), None);
+}
+
+#[test]
+fn frames_without_objects_are_held_like_others() {
+    let folder = scratch("detect-nothing");
+    let nothing = ["--no-video", "--backend", "cpu", "--infer", "interval=50", "--nms", "score-threshold=1"];
+    let output = detect(&folder, &[&[path("tests/data/sample.mp4").as_str(), &shapes()], &nothing[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = std::fs::read_to_string(folder.join("sample-boxes.jsonl")).unwrap();
+    for (number, line) in lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).enumerate() {
+        assert_eq!((line["held"] == true, &line["detections"]), (number % 50 != 0, &serde_json::json!([])), "{line}");
+    }
 }
 
 #[test]

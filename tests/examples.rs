@@ -1,6 +1,7 @@
 //! The examples that read detections, as programs: what they print of a clip, and that each failure ends with the text of the
 //! error and without waiting for ever. The same of the examples without a pipeline; tests/capi.rs says what those find, and
 //! tests/detect.rs runs `detect`.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 
@@ -202,10 +203,10 @@ fn failure(command: &mut Command) -> String {
 #[test]
 fn the_session_examples_say_what_failed() {
     let folder = scratch("examples-session");
-    let library = target().join("libgsttrt.so");
+    let library = target().join("libgsttrt_capi.so");
     let c = folder.join("session");
     let built = Command::new("cc")
-        .args(["-Wall", "-Wextra", "-Werror", "-I", &path("include"), &path("examples/session.c"), "-o"])
+        .args(["-Wall", "-Wextra", "-Werror", "-I", &path("capi/include"), &path("examples/session.c"), "-o"])
         .args([&c, &library])
         .status();
     assert!(built.unwrap().success());
@@ -239,10 +240,10 @@ fn the_session_examples_say_what_failed() {
     let python = |script: &str, arguments: &[&str]| {
         failure(Command::new("/usr/bin/python3").arg(path(script)).args(arguments).env("GST_PLUGIN_PATH", target()))
     };
-    assert!(python("examples/session.py", &[]).contains("Usage: session.py LIBRARY MODEL"));
-    assert!(python("examples/session.py", &["/nope.so", &model]).contains("/nope.so"));
+    assert!(python("examples/session.py", &[]).contains("Usage: session.py MODEL [LIBRARY]"));
+    assert!(python("examples/session.py", &[&model, "/nope.so"]).contains("/nope.so"));
     assert!(
-        python("examples/session.py", &[library.to_str().unwrap(), "nope.onnx"]).contains("no model file nope.onnx")
+        python("examples/session.py", &["nope.onnx", library.to_str().unwrap()]).contains("no model file nope.onnx")
     );
     assert!(python("examples/tensors.py", &[]).contains("Usage: tensors.py LIBRARY CLIP MODEL"));
 }

@@ -1,5 +1,6 @@
 //! Frames as they come to trtpreprocess: any layout that a GstVideoMeta tells, buffers that are not what their caps say, and
 //! caps that it cannot take.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

@@ -12,11 +12,13 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::onnx::{F32, Graph, I64, int, ints};
+use common::hostile::{self, LITERALS, damage, picture, text};
 use common::random::Random;
-use common::{scratch, shapes};
+use common::scratch;
+use gsttrt::backends::options::Options;
 use gsttrt::backends::tensorrt::header::Header;
-use gsttrt::backends::{self, Backend};
+use gsttrt::backends::{BackendPreference, LoadContext, LoadRequest};
+use gsttrt::core::device::Device;
 use gsttrt::core::dlpack::{self, DlDataType, DlDevice, DlTensor, Managed};
 use gsttrt::core::error::Result;
 use gsttrt::core::memory::Pool;
@@ -40,48 +42,6 @@ fn repeat(seconds: u64, mut work: impl FnMut(&mut Random)) {
     println!("{count} inputs");
 }
 
-/// A text of pieces that mean something to a parser.
-fn text(random: &mut Random, pieces: &[&str]) -> String {
-    let mut text = String::new();
-    for _ in 0..random.below(40) {
-        let times = if random.below(20) == 0 { 1 + random.below(200) } else { 1 };
-        text += &random.one_of(pieces).repeat(times);
-    }
-    text
-}
-
-/// Flips, cuts, doubles or overwrites some of the bytes.
-fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
-    for _ in 0..=random.below(3) {
-        if bytes.is_empty() {
-            return;
-        }
-        let at = random.below(bytes.len());
-        match random.below(8) {
-            0 => bytes.truncate(at),
-            1 => bytes[at] = random.one_of(&[0, 1, 0x7f, 0x80, 0xff]),
-            2 => drop(bytes.drain(at..(at + random.below(16)).min(bytes.len()))),
-            3 => {
-                let piece = bytes[at..(at + random.below(64)).min(bytes.len())].to_vec();
-                bytes.splice(at..at, piece);
-            }
-            _ => bytes[at] ^= 1 << random.below(8),
-        }
-    }
-}
-
-const LITERALS: [&str; 24] = [
-    "{", "}", "[", "]", "(", ")", "0:", "1: ", ",", "'a'", "\"b\"", "'", "\\", "\\u12", "\\ud83d", "32", "-1", "1e99",
-    "nan", "True", "None", "é", "\0", " ",
-];
-
-const NUMBERS: [i64; 16] =
-    [0, 1, -1, 2, 3, 8, 64, 300, 65_536, 1 << 24, 1 << 31, 1 << 40, 1 << 62, i64::MAX, i64::MIN, -(1 << 31)];
-
-fn picture() -> Graph {
-    Graph::new().input("images", F32, &["1", "3", "8", "8"])
-}
-
 #[test]
 fn metadata_of_models() {
     let file = scratch("fuzz-metadata").join("metadata.onnx");
@@ -95,7 +55,7 @@ fn metadata_of_models() {
         graph.save(&file);
         if let Ok(model) = ModelInfo::read(&file) {
             model.hints((8, 8));
-            let _ = model.input_spec(None, 1, Backend::Cpu.place());
+            let _ = model.input_spec(None, 1, Device::Host);
         } else {
             assert!(ModelInfo::read(&file).unwrap_err().message().len() < 10_000);
         }
@@ -188,84 +148,11 @@ fn tensors_of_other_frameworks() {
     });
 }
 
-/// A model file with one thing wrong.
-fn hostile(random: &mut Random) -> Vec<u8> {
-    let number = |random: &mut Random| random.one_of(&NUMBERS);
-    let weight = |graph: Graph, name: &str, numbers: &[i64]| {
-        graph.weight(name, I64, &[numbers.len() as i64], numbers.iter().flat_map(|n| n.to_le_bytes()).collect())
-    };
-    let some = |random: &mut Random, count: usize| (0..count).map(|_| number(random)).collect::<Vec<_>>();
-    let graph = match random.below(6) {
-        0 => {
-            let file = ["shapes-e2e.onnx", "shapes-f16.onnx", "shapes-v8.onnx"]
-                .map(|name| shapes().replace("shapes.onnx", name));
-            let mut bytes = std::fs::read(&file[random.below(3)]).unwrap();
-            damage(random, &mut bytes);
-            return bytes;
-        }
-        1 => {
-            let ops: [(&str, &[usize]); 8] = [
-                ("ConstantOfShape", &[2]),
-                ("Expand", &[0, 4]),
-                ("Tile", &[0, 4]),
-                ("Pad", &[0, 8]),
-                ("Range", &[1, 1, 1]),
-                ("TopK", &[0, 1]),
-                ("Reshape", &[0, 4]),
-                ("Slice", &[0, 2, 2]),
-            ];
-            let (op, inputs) = random.one_of(&ops);
-            let mut graph = picture();
-            let mut names = Vec::new();
-            for (i, &count) in inputs.iter().enumerate() {
-                if count == 0 {
-                    names.push("images".to_string());
-                } else {
-                    names.push(format!("w{i}"));
-                    graph = weight(graph, &names[i], &some(random, count));
-                }
-            }
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            graph.node(op, &names, &["output0"], Vec::new())
-        }
-        2 => {
-            let op = random.one_of(&["MaxPool", "AveragePool"]);
-            let attributes = vec![
-                ints("kernel_shape", &some(random, 2)),
-                ints("pads", &some(random, 4)),
-                ints("strides", &some(random, 2)),
-            ];
-            picture().node(op, &["images"], &["output0"], attributes)
-        }
-        3 => {
-            let dims: Vec<String> = some(random, 4).iter().map(i64::to_string).collect();
-            let dims: Vec<&str> = dims.iter().map(String::as_str).collect();
-            Graph::new().input("images", F32, &dims).node("Identity", &["images"], &["output0"], Vec::new())
-        }
-        4 => {
-            let file =
-                random.one_of(&["../x.data", "/etc/passwd", "/dev/zero", "x.data", "pipe.data", "hole.data", "a.bin"]);
-            picture().external_weight("w", file).node("Mul", &["images", "w"], &["output0"], Vec::new())
-        }
-        _ => {
-            let mut graph = picture();
-            for i in 0..random.below(60) {
-                let from = if i == 0 { "images".to_string() } else { format!("v{i}") };
-                let op = random.one_of(&["Concat", "Relu", "Softmax"]);
-                let inputs = if op == "Concat" { vec![from.as_str(); 2] } else { vec![from.as_str()] };
-                graph = graph.node(op, &inputs, &[&format!("v{}", i + 1)], vec![int("axis", 1)]);
-            }
-            graph.node("Identity", &["v5"], &["output0"], Vec::new())
-        }
-    };
-    graph.output("output0", F32, &["1", "1", "6"]).bytes()
-}
-
 fn run_once(file: &Path) -> Result<Vec<Tensor>> {
-    let model = ModelInfo::read(file)?;
-    let spec = model.input_spec(None, 1, Backend::Cpu.place())?;
-    let mut backend = backends::open_on_cpu(model.into(), &spec, 1)?;
-    let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok(()))?;
+    let cpu = BackendPreference::Named("cpu");
+    let request = LoadRequest::new(file, cpu, None, 1, Options::default(), || unreachable!("it is no GPU"))?;
+    let mut backend = request.load(&LoadContext::silent())?;
+    let picture = Tensor::fill(&Pool::default(), request.spec.desc, |_| Ok(()))?;
     backend.run(&[Arc::new(Tensors::new(vec![picture], None, None))])?.remove(0).into_ready()
 }
 
@@ -322,7 +209,7 @@ fn model_files() {
     let (mut tried, mut aborted, mut panicked, mut hung) = (0, 0, 0, 0);
     repeat(15, |random| {
         let files: Vec<PathBuf> = (0..20).map(|i| folder.join(format!("{i}.onnx"))).collect();
-        files.iter().for_each(|file| std::fs::write(file, hostile(random)).unwrap());
+        files.iter().for_each(|file| std::fs::write(file, hostile::finite_model(random)).unwrap());
         tried += files.len();
         if matches!(child(&files, Duration::from_secs(40)), End::Well) {
             return;

@@ -3,6 +3,7 @@
 //! Needs a GPU, GStreamer's nvcodec and TensorRT with its builder; says SKIP where one is missing, and fails instead with
 //! `REQUIRE_GPU=1`. `GPU_CLIP` and `TRT_PROPERTIES` are as in tests/gpu_chain.rs; the engine is built from shapes.onnx, or
 //! `GPU_ONNX`, with an open batch, at the lowest level.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

@@ -3,6 +3,7 @@
 //! Needs a GPU, GStreamer's nvcodec and TensorRT; says SKIP where one is missing, and fails instead with `REQUIRE_GPU=1`.
 //! `GPU_MODEL` names a model other than shapes.onnx, `GPU_CLIP` an MP4 of H.264 other than the sample, and `TRT_PROPERTIES`
 //! further properties of trtinfer, such as `trt-library=/opt/tensorrt/lib`.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

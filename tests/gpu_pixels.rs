@@ -10,6 +10,7 @@ use std::sync::Arc;
 use common::gpu;
 use common::random::Random;
 use gsttrt::core::cuda::driver::{Context, Stream};
+use gsttrt::core::device::Device;
 use gsttrt::core::error::ErrorKind;
 use gsttrt::core::memory::{DeviceBlock, DevicePool};
 use gsttrt::core::tensor::{DType, TensorDesc};
@@ -19,7 +20,7 @@ use gsttrt::image::device::{DevicePlane, DevicePlanes};
 use gsttrt::image::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
 use gsttrt::image::geometry::{BBox, Letterbox, ResizeMode};
 use gsttrt::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
-use gsttrt::image::overlay::kernel::Overlay;
+use gsttrt::image::overlay::kernel::OverlayKernel;
 use gsttrt::image::overlay::{self, Style, Target};
 use gsttrt::image::preprocess::kernel::{MAX_BATCH, PreprocessKernel};
 use gsttrt::image::preprocess::{self, MAX_SIDE};
@@ -68,7 +69,7 @@ impl Choose for Random {
 fn spec(dtype: DType, order: TensorLayout, width: usize, height: usize, recipe: InputTransform) -> InputSpec {
     let (c, h, w) = (recipe.colors.channels() as i64, height as i64, width as i64);
     let dims = if order == TensorLayout::Nchw { [1, c, h, w] } else { [1, h, w, c] };
-    InputSpec { place: "cuda".into(), desc: TensorDesc::new("images", dtype, &dims), order, recipe }
+    InputSpec { device: Device::Cuda, desc: TensorDesc::new("images", dtype, &dims), order, recipe }
 }
 
 /// A frame of noise in one piece of memory: planes behind one another, with poison between rows and planes.
@@ -293,7 +294,8 @@ fn other_planes_are_refused() {
     for (format, planes, cause) in table {
         let color = Colorimetry::default();
         let kernel = PreprocessKernel::new(&gpu.context, format, (8, 8), color, &spec).unwrap();
-        let mut overlay = Overlay::new(&gpu.context, Target { format, width: 8, height: 8, color }, &[], None).unwrap();
+        let mut overlay =
+            OverlayKernel::new(&gpu.context, Target { format, width: 8, height: 8, color }, &[], None).unwrap();
         let (found, style) = ([detection(0, 0.5, [1.0, 1.0, 5.0, 5.0])], Style::default());
         // SAFETY: nothing is launched.
         let errors = unsafe {
@@ -341,7 +343,7 @@ impl Gpu {
         let shape = self.random.one_of(&[None, Some((17, 3)), Some((5, 2))]);
         let model = shape
             .map(|(count, dims)| Arc::new(KeypointModel { shape: KeypointShape { count, dims }, names: Vec::new() }));
-        let mut kernel = Overlay::new(&self.context, picture.target(color), &labels, model.as_deref()).unwrap();
+        let mut kernel = OverlayKernel::new(&self.context, picture.target(color), &labels, model.as_deref()).unwrap();
         let side = 8 + self.random.below(700) as u32;
         let frame = (picture.width as u32, picture.height as u32);
         let letterbox = Letterbox::new(frame, (side, 8 + side / 2), self.random.one_of(&ResizeMode::ALL));

@@ -2,6 +2,7 @@
 //!
 //! Needs a GPU and a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; says SKIP where one is
 //! missing, and fails instead with `REQUIRE_GPU=1`.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

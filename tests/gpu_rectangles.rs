@@ -1,15 +1,25 @@
-//! Models with an open input on a GPU: the size of the tensor follows the frames, and boxes are those of the CPU.
+//! Rectangles on a GPU: models with an open input, whose tensors have the shape of the frames, with the boxes of the CPU; and
+//! tensors of parts of a frame, with the bytes of the CPU.
 //!
-//! Needs a GPU and a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; says SKIP where one is
-//! missing, and fails instead with `REQUIRE_GPU=1`.
+//! Needs a GPU, for models also a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; says SKIP
+//! where one is missing, and fails instead with `REQUIRE_GPU=1`.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 
 use common::boxes::found;
 use common::onnx::{F32, Graph, int, ints};
+use common::random::Random;
 use common::{init, scratch};
 use gst_check::Harness;
+use gsttrt::core::cuda::driver::Stream;
+use gsttrt::core::memory::DevicePool;
+use gsttrt::image::device::DevicePlane;
 use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use gsttrt::image::geometry::Rect;
+use gsttrt::image::preprocess::HostPreprocessor;
+use gsttrt::image::preprocess::kernel::PreprocessKernel;
+use gsttrt::image::transform::{Chroma, InputSpec};
 use gsttrt::session::{Detector, parse_options};
 
 /// Wide, high, square, and the first once more: for each the tensor's size.
@@ -108,4 +118,52 @@ fn a_detector_follows_the_frames_on_a_gpu() {
         "detector-rectangles-gpu",
         &["backend=tensorrt".into(), library, cache, "optimization-level=0".into()],
     );
+}
+
+/// Of every format, from odd pixels on too.
+#[test]
+fn tensors_of_parts_of_a_frame_are_those_of_the_cpu() {
+    let Some(context) = common::gpu::context() else { return };
+    let (stream, pool, mut random) = (Stream::new(&context).unwrap(), DevicePool::new(&context), Random(7));
+    for format in PixelFormat::ALL.into_iter().flat_map(|format| [format; 24]) {
+        let (width, height) = (1 + random.below(90), 1 + random.below(90));
+        let mut between = |size: usize| {
+            let start = random.below(size);
+            (start as u32, (start + 1 + random.below(size - start)) as u32)
+        };
+        let ((left, right), (top, bottom)) = (between(width), between(height));
+        let source = Rect { left, top, right, bottom };
+        let color = Colorimetry {
+            chroma_left: random.one_of(&[false, true]),
+            chroma_top: random.one_of(&[false, true]),
+            ..Colorimetry::default()
+        };
+        let mut spec: InputSpec = "cuda f32 1x3x24x40 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
+        spec.recipe.chroma = random.one_of(&Chroma::ALL);
+
+        let planes: Vec<(usize, Vec<u8>)> = (format.planes(width, height).into_iter())
+            .map(|(row, rows)| (row, (0..row * rows).map(|_| random.next() as u8).collect()))
+            .collect();
+        let frame = planes.iter().map(|(stride, data)| Plane { data, stride: *stride }).collect();
+        let mut wanted = vec![0; spec.desc.bytes().unwrap()];
+        let mut host = HostPreprocessor::of_region(format, (width, height), source, color, &spec).unwrap();
+        host.run(&Frame { format, width, height, planes: frame }, &mut wanted).unwrap();
+
+        let upload = |bytes: &[u8]| {
+            let mut block = pool.take(bytes.len()).unwrap();
+            block.write(bytes).unwrap();
+            block
+        };
+        let kernel = PreprocessKernel::of_region(&context, format, (width, height), source, color, &spec).unwrap();
+        assert_eq!(kernel.letterbox(), host.letterbox());
+        let (blocks, tensor): (Vec<_>, _) =
+            (planes.iter().map(|(_, data)| upload(data)).collect(), upload(&vec![0; wanted.len()]));
+        let on_device: Vec<_> = (blocks.iter().zip(&planes))
+            .map(|(block, (stride, _))| DevicePlane { address: block.address(), stride: *stride })
+            .collect();
+        // SAFETY: all have their sizes, and live until the work is done.
+        unsafe { kernel.launch(&stream, &on_device, tensor.address()) }.unwrap();
+        stream.synchronize().unwrap();
+        assert!(tensor.read().unwrap() == wanted, "{} {width}x{height} {source:?} {spec}", format.name());
+    }
 }

@@ -4,12 +4,13 @@
 //! Needs a GPU and nvcodec; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`. `GPU_CLIP` names an MP4 of
 //! H.264 other than the sample. The same binary runs on GStreamer 1.22, whose CUDA memory has no streams, and on those after it,
 //! whose frames come while they are still written.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 
 use gst::prelude::*;
 use gst_app::AppSink;
-use gst_video::VideoMeta;
+use gst_video::{VideoMeta, VideoRegionOfInterestMeta};
 use gsttrt::core::cuda::driver::{Context, Stream, device_count};
 use gsttrt::core::error::ErrorKind;
 use gsttrt::core::memory::{DeviceBlock, DevicePool};
@@ -54,6 +55,9 @@ impl Line {
         let line = format!("{line} ! appsink name=out sync=false max-buffers=2");
         let pipeline = gst::parse::launch(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
         let pipeline = pipeline.downcast::<gst::Pipeline>().unwrap();
+        if let Some(overlay) = pipeline.by_name("overlay") {
+            add_regions(&overlay);
+        }
         let out = pipeline.by_name("out").unwrap().downcast().unwrap();
         pipeline.set_state(gst::State::Playing).unwrap();
         Line { pipeline, out }
@@ -83,6 +87,18 @@ impl Drop for Line {
     fn drop(&mut self) {
         self.pipeline.set_state(gst::State::Null).unwrap();
     }
+}
+
+/// Puts two regions that overlap on each frame before it reaches the element.
+fn add_regions(element: &gst::Element) {
+    let add = |_: &gst::Pad, info: &mut gst::PadProbeInfo| {
+        let buffer = info.buffer_mut().unwrap().make_mut();
+        for (label, rect) in [("disc", (20, 30, 90, 60)), ("box", (60, 40, 100, 150))] {
+            VideoRegionOfInterestMeta::add(buffer, label, rect);
+        }
+        gst::PadProbeReturn::Ok
+    };
+    element.static_pad("sink").unwrap().add_probe(gst::PadProbeType::BUFFER, add);
 }
 
 /// The rows of each plane, without what is between them.
@@ -207,6 +223,32 @@ fn tensors_are_the_same_wherever_frames_are() {
     let downloaded = format!("{} ! cudadownload ! video/x-raw ! {maker}", decoded(""));
     let count = compare((&cuda, read), (&downloaded, read));
     println!("{count} tensors equal");
+    assert!(count > 10);
+}
+
+#[test]
+fn trtoverlay_draws_the_same_wherever_frames_are() {
+    if !gpu_or_skip() {
+        return;
+    }
+    let overlay = "trtoverlay name=overlay";
+    for format in FORMATS {
+        let source = format!("videotestsrc num-buffers=3 ! video/x-raw,format={format},width=322,height=242");
+        let (cuda, host) = (format!("{source} ! cudaupload ! {overlay}"), format!("{source} ! {overlay}"));
+        assert_eq!(compare((&cuda, on_gpu), (&host, on_host)), 3, "{format}");
+        let (empty, count) = (Line::new(&source), Line::new(&host));
+        assert!(
+            empty
+                .frames()
+                .zip(count.frames())
+                .all(|((format, a), (_, b))| on_host(&format, &a) != on_host(&format, &b))
+        );
+    }
+    // Surfaces of a decoder, which are its own, are copied once and drawn on.
+    let cuda = format!("{} ! {overlay}", decoded(""));
+    let host = format!("{} ! cudadownload ! video/x-raw ! videoconvert ! {overlay}", decoded(""));
+    let count = compare((&cuda, on_gpu), (&host, on_host));
+    println!("{count} frames equal");
     assert!(count > 10);
 }
 
@@ -543,4 +585,17 @@ fn pinned_memory_is_proposed_only_in_place_of_plain_memory() {
     let mut query = gst::query::Allocation::new(Some(&cuda), true);
     pinned::propose(&context, &mut query);
     assert!(!proposed(&query) && query.allocation_pools().count() == 0);
+}
+
+#[test]
+fn without_cuda_there_is_an_error_and_no_memory() {
+    if !common::gpu::is_hidden("without_cuda_there_is_an_error_and_no_memory") {
+        return;
+    }
+    common::init();
+    assert_eq!(cuda::available().unwrap_err().kind(), ErrorKind::Library);
+    let buffer = gst::Buffer::with_size(16).unwrap();
+    assert!(cuda::memory(&buffer).is_none());
+    let element = gst::ElementFactory::make("identity").build().unwrap();
+    assert_eq!(CudaContextSlot::default().ensure(&element, -1).unwrap_err().kind(), ErrorKind::Library);
 }

@@ -1,5 +1,6 @@
 //! What the elements say where a wish cannot be met: settings that come too late or have no effect, models that are swapped, formats
 //! that cannot be used, results that nothing reads, frames that were skipped.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

@@ -1,6 +1,7 @@
 //! What gst-inspect-1.0 shows of each element, compared with tests/inspect.txt: a change there is a change for users.
 //!
 //! `UPDATE_SNAPSHOT=1 cargo test --test inspect` writes the file anew.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

@@ -1,6 +1,7 @@
 //! trtinfer loads its model beside the pipeline: what the bus says, and that nobody waits in vain.
 //!
 //! Its loader posts a message before it begins, and a handler on the bus holds it there until the test lets it go on.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

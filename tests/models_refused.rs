@@ -8,8 +8,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use common::onnx::{BF16, BOOL, F16, F32, F64, Graph, I32, I64, STRING, int, ints};
-use common::{launch, scratch, shapes};
-use gsttrt::backends::{self, Backend};
+use common::{scratch, shapes};
+use gsttrt::backends::options::Options;
+use gsttrt::backends::{BackendPreference, LoadContext, LoadRequest};
 use gsttrt::core::memory::Pool;
 use gsttrt::core::tensor::{Tensor, Tensors};
 use gsttrt::model::ModelInfo;
@@ -17,15 +18,35 @@ use gsttrt::model::ModelInfo;
 /// One frame to the model; the error must name the file and end in a remedy.
 #[track_caller]
 fn refused(file: &str, domain: &str, parts: &[&str]) {
-    let outcome = launch(&format!(
+    let text = error_of(file, domain);
+    println!("{text}");
+    assert!(parts.iter().all(|part| text.contains(part)), "{parts:?} is missing in: {text}");
+    let sentences = text.split_inclusive(". ").count();
+    assert!(sentences > 1 && text.ends_with('.'), "no remedy in: {text}");
+}
+
+#[cfg(feature = "gstreamer")]
+#[track_caller]
+fn error_of(file: &str, domain: &str) -> String {
+    let outcome = common::launch(&format!(
         "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=8,height=8 ! trtpreprocess ! \
          trtinfer model-file=\"{file}\" ! trtnms ! fakesink"
     ));
-    outcome.expect_error(domain, parts);
-    let text = outcome.error_text();
-    println!("{text}");
-    let sentences = text.split_inclusive(". ").count();
-    assert!(sentences > 1 && text.ends_with('.'), "no remedy in: {text}");
+    outcome.expect_error(domain, &[]);
+    outcome.error_text().to_string()
+}
+
+#[cfg(not(feature = "gstreamer"))]
+#[track_caller]
+fn error_of(file: &str, _: &str) -> String {
+    use gsttrt::image::frame::{Frame, PixelFormat, Plane};
+    use gsttrt::session::Detector;
+
+    let planes = [Plane { data: &[128; 192], stride: 24 }].into_iter().collect();
+    let frame = Frame { format: PixelFormat::Rgb, width: 8, height: 8, planes };
+    let found = Detector::open(file, &Default::default(), Default::default())
+        .and_then(|mut detector| detector.detect(&frame, Default::default()));
+    found.expect_err("the model is refused").message()
 }
 
 /// An 8x8 picture goes in.
@@ -148,13 +169,13 @@ fn damaged_models_run_or_are_refused() {
 }
 
 fn run_once(file: &Path) -> gsttrt::core::error::Result<Vec<Tensor>> {
-    let model = ModelInfo::read(file)?;
-    let spec = model.input_spec(None, 1, Backend::Cpu.place())?;
-    if spec.desc.bytes().is_none_or(|bytes| bytes > 1 << 24) {
+    let cpu = BackendPreference::Named("cpu");
+    let request = LoadRequest::new(file, cpu, None, 1, Options::default(), || unreachable!("it is no GPU"))?;
+    if request.spec.desc.bytes().is_none_or(|bytes| bytes > 1 << 24) {
         return Ok(Vec::new()); // allowed, and not worth the memory here
     }
-    let mut backend = backends::open_on_cpu(model.into(), &spec, 1)?;
-    let picture = Tensor::fill(&Pool::default(), spec.desc, |_| Ok(()))?;
+    let mut backend = request.load(&LoadContext::silent())?;
+    let picture = Tensor::fill(&Pool::default(), request.spec.desc, |_| Ok(()))?;
     backend.run(&[Arc::new(Tensors::new(vec![picture], None, None))])?.remove(0).into_ready()
 }
 

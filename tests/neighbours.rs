@@ -1,4 +1,5 @@
 //! Every neighbour at every place of the chain: boxes are right, or an error says where the neighbour belongs.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 
@@ -369,6 +370,34 @@ fn scalers_that_do_not_translate_pointers_are_followed() {
                 assert!(line.said()[0].contains("before trtpreprocess or behind trtnms"), "{elements}");
             }
         }
+    }
+}
+
+/// As from 1.28 on: the tensors of an input are on what was composed.
+#[test]
+fn compositors_that_keep_tensors_are_refused() {
+    let model = model(&scratch("composed"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
+    for between in ["trtinfer model-file=M ! compositor name=c", "compositor name=c ! trtinfer model-file=M"] {
+        let source = "videotestsrc num-buffers=3 ! video/x-raw,width=64,height=64 ! trtpreprocess name=p";
+        let line = format!("{source} ! {} ! trtnms ! fakesink", between.replace('M', &model));
+        common::init();
+        let pipeline: gst::Pipeline = gst::parse::launch(&line).unwrap().downcast().unwrap();
+        let (send, receive) = channel();
+        let compositor = pipeline.by_name("c").unwrap();
+        // The tensor itself does not ask where it is; the base class takes its frames in another thread.
+        compositor.static_pad("sink_0").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+            let _ = send.send(info.buffer().unwrap().clone());
+            gst::PadProbeReturn::Ok
+        });
+        let receive = std::sync::Mutex::new(receive);
+        compositor.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+            let input: gst::Buffer = receive.lock().unwrap().recv().unwrap();
+            let composed = info.buffer_mut().unwrap().make_mut();
+            input.copy_into(composed, gst::BufferCopyFlags::META | gst::BufferCopyFlags::DEEP, ..).unwrap();
+            gst::PadProbeReturn::Ok
+        });
+        run(&pipeline)
+            .expect_error("StreamError::WrongType", &["c (compositor)", "before trtpreprocess or behind trtnms"]);
     }
 }
 

@@ -78,7 +78,7 @@ fn edges() -> impl Strategy<Value = (f32, Vec<Candidate>)> {
             let (a, b) = (BBox::new(x, y, x + size, y + size), BBox::new(x + shift, y, x + shift + other, y + size));
             let speck = BBox::new(x, y, x + 0.1, y + 0.1);
             let (a, b) = if weaker_first { (b, a) } else { (a, b) };
-            for bbox in [a, b, speck, speck.clip(1.0, 1.0)] {
+            for bbox in [a, b, speck, speck.clip(&BBox::new(0.0, 0.0, 1.0, 1.0))] {
                 let row = detections.len() as u32;
                 detections.push(Candidate { bbox, score: 0.5, class: 0, row, angle: 0.0 });
             }

@@ -2,6 +2,7 @@
 //!
 //! The encoders are played by pads with their templates, as GStreamer's documentation gives them. The NVENC hardware itself is
 //! not part of this.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 
@@ -104,7 +105,7 @@ fn the_encoders_limits_reach_the_decoder() {
             false => "",
         };
         if feature.is_empty() && encoder.size() == 1 {
-            println!("SKIP: {name}: this machine has no CUDA memory");
+            common::gpu::skip(format!("{name}: this machine has no CUDA memory"));
             continue;
         }
         nms.static_pad("src").unwrap().link(&pad).expect("an encoder can be linked behind trtnms");

@@ -1,4 +1,5 @@
 //! Whole lines on the sample clip.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Keypoints: which boxes they belong to, where they land on the frame, and where they can be read.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

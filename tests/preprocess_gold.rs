@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use gsttrt::core::device::Device;
 use gsttrt::core::tensor::{DType, TensorDesc};
 use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt::image::geometry::ResizeMode;
@@ -22,7 +23,7 @@ fn tensors_are_those_of_opencv() {
         let gold = std::fs::read(folder.join(words[0]).with_extension("tensor")).unwrap();
 
         let spec = InputSpec {
-            place: "cpu".into(),
+            device: Device::Host,
             desc: TensorDesc::new("images", DType::F32, &[1, height as i64, width as i64, 3]),
             order: TensorLayout::Nhwc,
             recipe: InputTransform { fit, ..InputTransform::default() },

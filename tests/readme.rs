@@ -1,5 +1,6 @@
 //! What README.md and docs say: launch lines run, examples are shown as they are, links lead somewhere, every property is described,
 //! and the figures are those of docs/performance.json.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

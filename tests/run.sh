@@ -2,7 +2,7 @@
 # Every check of this repository that one machine can do; tests/compat.sh does newer GStreamers.
 #
 #   tests/run.sh          everything
-#   tests/run.sh quick    without the model zoo, the 1080p clip and valgrind
+#   tests/run.sh quick    without the model zoo, the 1080p clip, valgrind and cargo-c
 #
 # TRT_SETUP=skip installs no Debian packages.  The first failing step ends the run.
 set -euo pipefail
@@ -70,6 +70,15 @@ lint() {
     done
 }
 
+# The core by itself: what it depends on, and the tests that need no pipeline.
+without_gstreamer() {
+    local found
+    found=$(cargo tree --locked --package gsttrt-capi --edges normal,build --prefix none | grep -E '^(gst|glib|gobject)[a-z-]* ' |
+        grep -vE '^(gst-plugin-trt|gsttrt-capi) ') && { echo "the C library depends on: $found"; return 1; }
+    cargo clippy --locked --no-default-features --all-targets -- --deny warnings
+    cargo nextest run --locked --no-default-features --lib --test session --test nms --test models_refused --test preprocess_gold
+}
+
 # From nothing, or pages of items that were removed would stay.
 document() {
     rm -rf "${CARGO_TARGET_DIR:-target}/doc"
@@ -85,6 +94,12 @@ detect_and_score() {
 
 detect_sample() {
     detect_and_score sample tests/data/sample.mp4 tests/data/sample.json
+}
+
+detect_poses() {
+    local poses=$SCRATCH/poses.jsonl
+    pipelines/detect.sh --no-video --json "$poses" tests/data/pose.mp4 tests/models/figures-pose.onnx
+    python3 tests/data/score_pose.py tests/data/pose.json "$poses" --min-ap 0.95
 }
 
 detect_1080p() {
@@ -116,11 +131,15 @@ lint
 # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.
 step "build" cargo build --locked --workspace --lib --examples
 step "tests" cargo nextest run --locked --workspace
+step "without GStreamer" without_gstreamer
 step "examples in the documentation" cargo test --locked --workspace --doc --quiet
 step "documentation" document
 step "public API" tests/api.py
 step "detect.sh on the sample clip" detect_sample
+step "detect.sh on a clip of figures" detect_poses
 if [ "$MODE" = full ]; then
+    step "cargo-c" need_cargo_c
+    step "installed plugin and C library" tests/install.sh "$SCRATCH/prefix"
     step "memory errors" check_memory
     step "detect.sh on a 1080p clip" detect_1080p
     step "model zoo" tests/zoo/run.sh

@@ -1,4 +1,5 @@
 //! What the elements say of frames: their `stats`, latency, and GStreamer's tracers. Times are compared with each other only.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 
@@ -80,9 +81,7 @@ fn a_running_line_takes_its_tensors_from_the_pool() {
         line.found();
         for element in ["trtpreprocess", "trtinfer"] {
             let [hits, misses] = counts(&mut line, element, ["pool-hits", "pool-misses"]);
-            assert_eq!(hits + misses, frames, "one tensor a frame");
-            // The model's thread may let go of its last tensors a moment after the frame has gone on.
-            assert!((1..=2).contains(&misses), "{element}: {misses} allocations for {frames} frames");
+            assert_eq!([hits, misses], [frames - 1, 1], "one tensor a frame, back in the pool before the next");
         }
     }
 }

@@ -1,4 +1,5 @@
 //! Outputs as GstTensorMeta, which GStreamer has since 1.26; before, that it is not there.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 

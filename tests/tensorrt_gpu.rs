@@ -13,14 +13,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use common::onnx::{F32, Graph};
+use gsttrt::backends::options::Options;
 use gsttrt::backends::tensorrt::builder::{self, BuildOptions, Built, Precision, Shape};
-use gsttrt::backends::tensorrt::engine::{Context, Engine, Options, TensorBinding};
+use gsttrt::backends::tensorrt::engine::{Engine, ExecutionContext, RuntimeOptions, TensorBinding};
 use gsttrt::backends::tensorrt::header::Header;
 use gsttrt::backends::tensorrt::interfaces::Level;
 use gsttrt::backends::tensorrt::library::Library;
 use gsttrt::backends::tensorrt::onnx::Onnx;
-use gsttrt::backends::{self, Backend};
+use gsttrt::backends::{BackendPreference, LoadContext, LoadRequest};
 use gsttrt::core::cuda::driver::{self, Stream};
+use gsttrt::core::device::Device;
 use gsttrt::core::error::{ErrorKind, Result};
 use gsttrt::core::memory::{DeviceBlock, DevicePool, Pool};
 use gsttrt::core::tensor::{DType, Dims, Tensor, Tensors};
@@ -76,13 +78,13 @@ fn quick() -> BuildOptions {
 }
 
 fn load(cuda: &driver::Context, library: &'static Library, file: &[u8], allow_host_code: bool) -> Result<Arc<Engine>> {
-    let options = Options { allow_host_code, dla_core: None };
+    let options = RuntimeOptions { allow_host_code, dla_core: None };
     Engine::load(cuda, library, file, &Header::read(file)?, &options)
 }
 
 /// A context with memory for all tensors.
 struct Run {
-    context: Context,
+    context: ExecutionContext,
     blocks: Vec<(TensorBinding, DeviceBlock)>,
     stream: Stream,
 }
@@ -132,15 +134,17 @@ fn outputs_are_those_of_the_cpu() {
         ("shapes-e2e.onnx", Precision::Fp32, false, 1e-4),
     ] {
         let path = PathBuf::from(common::path(&format!("tests/models/{file}")));
-        let model = ModelInfo::read(&path).unwrap();
-        let spec = model.input_spec(None, 1, Backend::Cpu.place()).unwrap();
+        let cpu = BackendPreference::Named("cpu");
+        let request =
+            LoadRequest::new(&path, cpu, None, 1, Options::default(), || unreachable!("it is no GPU")).unwrap();
+        let (model, spec) = (request.model(), &request.spec);
         let (dtype, dims) = (spec.desc.dtype, spec.desc.dims.clone());
         let input = of_floats(dtype, &noise(dims.elements().unwrap()));
         let picture = Tensor::fill(&Pool::default(), spec.desc.clone(), |bytes| {
             bytes.copy_from_slice(&input);
             Ok(())
         });
-        let mut cpu = backends::open_on_cpu(model.clone().into(), &spec, 1).unwrap();
+        let mut cpu = request.load(&LoadContext::silent()).unwrap();
         let expected = cpu
             .run(&[Arc::new(Tensors::new(vec![picture.unwrap()], None, None))])
             .unwrap()
@@ -452,7 +456,7 @@ fn timings_are_used_again() {
     let Some((cuda, library)) = gpu() else { return };
     let onnx = Onnx::read(Path::new(&common::shapes())).unwrap();
     let input = ModelInfo::read(Path::new(&common::shapes())).unwrap();
-    let dims = input.input_spec(None, 1, "cpu").unwrap().desc.dims;
+    let dims = input.input_spec(None, 1, Device::Host).unwrap().desc.dims;
     let options = BuildOptions {
         shapes: vec![Shape::fixed(&input.image_input().name, &dims)],
         level: Some(3),

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use common::onnx::{F32, Graph};
 use gsttrt::backends::tensorrt::abi::{AbiVersion, BuilderFlag, OptProfileSelector};
-use gsttrt::backends::tensorrt::engine::{Loaded, Options};
+use gsttrt::backends::tensorrt::engine::{Loaded, RuntimeOptions};
 use gsttrt::backends::tensorrt::header::Header;
 use gsttrt::backends::tensorrt::interfaces::{self, Calibrator, ErrorListener, Level, Monitor};
 use gsttrt::backends::tensorrt::library::Library;
@@ -206,7 +206,8 @@ fn rtx(folder: &str, family: AbiVersion, version: &str, capabilities: &[i32]) {
 
 /// As `Engine::load` does it, without a GPU.
 fn load(library: &'static Library, file: &[u8]) -> Result<()> {
-    Loaded::new(library, file, &Header::read(file)?, &Options { allow_host_code: true, dla_core: None }).map(drop)
+    Loaded::new(library, file, &Header::read(file)?, &RuntimeOptions { allow_host_code: true, dla_core: None })
+        .map(drop)
 }
 
 #[test]

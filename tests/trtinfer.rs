@@ -1,4 +1,5 @@
 //! trtinfer: what each property changes, what is read from model files, and tensors in and out.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 
@@ -107,8 +108,7 @@ fn the_trained_model_runs() {
 
 #[test]
 fn auto_says_once_why_it_runs_on_the_cpu() {
-    if gsttrt::core::cuda::driver::available().is_ok() {
-        println!("SKIP: there is a GPU");
+    if !common::gpu::is_hidden("auto_says_once_why_it_runs_on_the_cpu") {
         return;
     }
     let model = constant_head(&["1", "3", "64", "64"]).save(&scratch("auto").join("head.onnx"));
@@ -123,8 +123,7 @@ fn auto_says_once_why_it_runs_on_the_cpu() {
 
 #[test]
 fn settings_that_make_no_sense_are_refused() {
-    if gsttrt::core::cuda::driver::available().is_ok() {
-        println!("SKIP: TensorRT is asked for below, and there may be one");
+    if !common::gpu::is_hidden("settings_that_make_no_sense_are_refused") {
         return;
     }
     let folder = scratch("settings");

@@ -1,4 +1,5 @@
 //! trtnms: what each property does, where boxes land, what is drawn and what is copied.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 
@@ -434,6 +435,36 @@ fn frames_without_inference_pass_untouched() {
     }
     let numbers: Vec<u64> = line.messages().iter().map(|message| message.get("frame").unwrap()).collect();
     assert_eq!(numbers, [0, 3, 6]);
+}
+
+/// Demuxers and live sources send a segment again with what they learn on the way.
+#[test]
+fn boxes_are_held_until_another_part_of_the_stream_begins() {
+    let model = model(&scratch("held"), &ONE);
+    let mut line = Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} interval=100 ! trtnms"));
+    assert_eq!((line.found().len(), line.found().len()), (1, 1));
+    let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    segment.set_stop(gst::ClockTime::from_seconds(9));
+    line.push_event(gst::event::Segment::new(&segment));
+    assert_eq!(line.found().len(), 1, "its end is known now");
+    segment.set_time(gst::ClockTime::from_seconds(3));
+    line.push_event(gst::event::Segment::new(&segment));
+    assert_eq!(line.found().len(), 0, "it is another part");
+}
+
+#[test]
+fn a_label_file_in_place_of_the_models_names_is_told() {
+    let folder = scratch("renamed");
+    let model = model(&folder, &ONE);
+    for (labels, count) in [("ant\nbee\ncat\n", 1), ("a\nb\nc\n", 0)] {
+        let file = folder.join("labels.txt");
+        std::fs::write(&file, labels).unwrap();
+        let mut line = Line::new(&model, &format!("label-file={}", file.display()));
+        line.found();
+        let notes = line.notes();
+        let told = notes.iter().filter(|note| note.contains("labels.txt") && note.contains("boxes.onnx"));
+        assert_eq!(told.count(), count, "{notes:?}");
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! trtoverlay: it draws what trtnms draws, and what the metas of anybody else say, and drops no frame.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 
 use common::boxes::{GREY, Line, SIDE, address, grey, model};
+use common::onnx::{F32, Graph};
 use common::scratch;
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
@@ -24,6 +26,23 @@ fn overlay(properties: &str) -> Line {
     let mut line = Line::parse(&format!("trtoverlay {properties}"));
     line.caps("GRAY8", SIDE, SIDE);
     line
+}
+
+/// A model that finds one body of 17 points.
+fn body(folder: &std::path::Path) -> String {
+    let points = (0..17).flat_map(|i| [10.0 + 3.0 * i as f32, 12.0 + (i * i % 40) as f32, 0.9]);
+    let row: Vec<f32> = [30.5, 32.0, 40.0, 44.0, 0.8].into_iter().chain(points).collect();
+    // One cell of the grid over 64x64 says something.
+    const CELLS: usize = 84;
+    let values: Vec<f32> =
+        row.iter().flat_map(|&value| (0..CELLS).map(move |cell| if cell == 7 { value } else { 0.0 })).collect();
+    Graph::new()
+        .input("images", F32, &["1", "3", "64", "64"])
+        .constant("output0", &[1, row.len() as i64, CELLS as i64], &values)
+        .metadata("task", "pose")
+        .metadata("names", "{0: 'person'}")
+        .metadata("kpt_shape", "[17, 3]")
+        .save(&folder.join("body.onnx"))
 }
 
 /// A grey frame with regions of those labels and rectangles.
@@ -197,6 +216,71 @@ fn turned_boxes_are_drawn_as_they_are_turned() {
     let texts = gst::Structure::builder("rotation").field("angle", "steep").field("corners", 7i32).build();
     assert_eq!(drawn(&line.push(with_param("x", (21, 21, 22, 22), texts))), ring((21, 21, 22, 22), 2));
     assert_eq!(line.said(), [""; 0]);
+}
+
+/// The parameter of a region with these points in pixels of a frame of so many pixels across and down.
+fn keypoints(points: &[f64], dims: u32, size: u32) -> gst::Structure {
+    gst::Structure::builder("keypoints")
+        .field("keypoints", gst::Array::new(points))
+        .field("keypoint-dims", dims)
+        .field("frame-width", size)
+        .field("frame-height", size)
+        .build()
+}
+
+#[test]
+fn skeletons_are_those_of_trtnms_in_every_format() {
+    common::init();
+    let model = body(&scratch("overlay-body"));
+    for format in PixelFormat::ALL.map(PixelFormat::name) {
+        let (width, height) = (128, 96);
+        let info = VideoInfo::builder(VideoFormat::from_string(format), width, height).build().unwrap();
+        let draw = |elements: &str| {
+            let mut line = Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} ! {elements}"));
+            line.caps(format, width, height);
+            bytes(&line.push(grey(info.size() as u32)))
+        };
+        let expected = draw("trtnms");
+        assert!(draw("trtnms draw=false ! trtoverlay") == expected, "{format}");
+        assert!(draw("trtnms draw=false") != expected, "{format}");
+    }
+}
+
+#[test]
+fn points_of_a_scaled_frame_are_drawn_where_they_are() {
+    common::init();
+    let region = |param: gst::Structure, fractions: [f64; 4]| {
+        let mut buffer = with_param("x", (4, 4, 56, 56), param);
+        let mut detection = gst::Structure::builder("detection");
+        for (name, edge) in ["x_min", "y_min", "x_max", "y_max"].into_iter().zip(fractions) {
+            detection = detection.field(name, edge);
+        }
+        let detection = detection.field("confidence", 0.5).field("label_id", 0).build();
+        buffer.get_mut().unwrap().meta_mut::<VideoRegionOfInterestMeta>().unwrap().add_param(detection);
+        drawn(&overlay("draw-labels=false").push(buffer))
+    };
+    let here = [0.0625, 0.0625, 0.9375, 0.9375];
+    let (outline, point) = (ring((4, 4, 56, 56), 2), (40, 20));
+    let around = |(x, y)| [(x, y), (x - 2, y), (x + 2, y), (x, y - 2), (x, y + 2)];
+    for (points, dims, size) in
+        [(&[40.5, 20.5][..], 2, 64), (&[40.5, 20.5, 0.9], 3, 64), (&[20.25, 10.25], 2, 32), (&[81.0, 41.0], 2, 128)]
+    {
+        let seen = region(keypoints(points, dims, size), here);
+        assert!(around(point).iter().all(|place| seen.contains(place)), "{points:?} of {size}");
+    }
+    // A point that is not seen; one of a region that has been moved; and what is none.
+    for (param, fractions) in [
+        (keypoints(&[40.5, 20.5, 0.1], 3, 64), here),
+        (keypoints(&[40.5, 20.5], 2, 64), [0.5, 0.5, 0.9375, 0.9375]),
+        (keypoints(&[40.5, 20.5], 3, 64), here),
+        (keypoints(&[40.5, 20.5], 0, 64), here),
+        (keypoints(&[40.5, 20.5], 2, 0), here),
+        (keypoints(&[f64::NAN, f64::INFINITY], 2, 64), here),
+        (keypoints(&[1e300, -1e300], 2, 64), here),
+        (keypoints(&[], 2, 64), here),
+    ] {
+        assert_eq!(region(param.clone(), fractions), outline, "{param}");
+    }
 }
 
 #[test]

@@ -33,7 +33,7 @@ enum BatchRunner {
     /// The thread that asks for it, since the run only queues work.
     Caller(Mutex<Box<dyn ModelInstance>>),
     /// A thread that waits for batches. It ends with the batcher, or where a run does not end, with the process.
-    Thread(Sender<Vec<Arc<Request>>>),
+    Thread(Sender<Vec<Arc<Tensors>>>),
 }
 
 /// What the threads of a batcher share.
@@ -54,10 +54,16 @@ struct Line {
 #[derive(Default)]
 struct Queue {
     /// In the order of arrival.
-    waiting: Vec<Weak<Request>>,
-    /// The batch that is being run; empty if there is none.
+    waiting: Vec<QueuedRequest>,
+    /// The batch that is being run; empty if there is none. Nothing else keeps its frames but those that want their outputs.
     running: Vec<Arc<Request>>,
     counts: Counts,
+}
+
+/// A frame that waits for its batch. It is not kept, for a frame that ends under the lock of the queue may wait for the GPU there.
+struct QueuedRequest {
+    stream: u64,
+    request: Weak<Request>,
 }
 
 /// What was run so far.
@@ -90,7 +96,7 @@ impl Usage {
 }
 
 struct Request {
-    /// Not kept: who keeps a frame should not keep the model.
+    /// Not kept: a frame should not keep the model.
     batcher: Weak<Batcher>,
     stream: u64,
     joined: Instant,
@@ -119,13 +125,13 @@ impl Batcher {
         let runner = if model.only_queues() {
             BatchRunner::Caller(Mutex::new(model))
         } else {
-            let (sender, batches) = channel::<Vec<Arc<Request>>>();
+            let (sender, batches) = channel();
             let line = line.clone();
             let run = move || {
-                batches.into_iter().for_each(|batch| {
-                    let (outcome, counted) = counters::counted(|| line.execute(&mut *model, &batch));
+                batches.into_iter().for_each(|pictures| {
+                    let (outcome, counted) = counters::counted(|| line.execute(&mut *model, pictures));
                     line.counted.lock().unwrap().add(counted);
-                    line.finish(&batch, outcome);
+                    line.finish(outcome);
                 });
             };
             thread::Builder::new().name("trt-run".into()).spawn(run).map_err(|error| {
@@ -153,7 +159,8 @@ impl Batcher {
     pub fn join(self: &Arc<Self>, stream: u64, picture: Arc<Tensors>, usage: &Arc<Usage>) -> Result<PendingOutput> {
         let (batcher, joined) = (Arc::downgrade(self), Instant::now());
         let place = Arc::new(Request { batcher, stream, joined, picture, outcome: OnceLock::new() });
-        self.line.queue.lock().unwrap().waiting.push(Arc::downgrade(&place));
+        let waiting = QueuedRequest { stream, request: Arc::downgrade(&place) };
+        self.line.queue.lock().unwrap().waiting.push(waiting);
         while self.run(FlushReason::Full(&place)) {}
         match place.outcome.get() {
             Some(Err(Interrupted::Failed(error))) => Err(error.clone()),
@@ -168,11 +175,12 @@ impl Batcher {
 
     /// Takes the frames of this stream out of the line. Waits for them and for their runs end.
     pub fn leave(&self, stream: u64) {
-        let queue = self.line.queue.lock().unwrap();
-        let waiting = queue.waiting.iter().filter_map(Weak::upgrade);
-        let all = waiting.chain(queue.running.iter().cloned());
-        all.filter(|place| place.stream == stream).for_each(|place| place.lose());
+        let mut queue = self.line.queue.lock().unwrap();
+        queue.running.iter().filter(|place| place.stream == stream).for_each(|place| place.lose());
+        let own = queue.waiting.extract_if(.., |waiting| waiting.stream == stream);
+        let own: Vec<Arc<Request>> = own.filter_map(|waiting| waiting.request.upgrade()).collect();
         drop(queue);
+        own.iter().for_each(|place| place.lose());
         self.line.moved.notify_all();
     }
 
@@ -196,22 +204,25 @@ impl Batcher {
             return false; // another thread has run it meanwhile
         }
         let batch = queue.next(self.size);
-        queue.running.clone_from(&batch);
+        if batch.is_empty() {
+            return true; // its frames have just ended
+        }
+        let pictures: Vec<Arc<Tensors>> = batch.iter().map(|place| place.picture.clone()).collect();
         queue.counts.batches += 1;
         queue.counts.frames += batch.len() as u64;
         queue.counts.late += u64::from(batch.len() < self.size && matches!(due, FlushReason::Late(_)));
+        let number = queue.counts.batches;
+        queue.running = batch;
         drop(queue);
         match &self.runner {
             BatchRunner::Caller(model) => {
-                let outcome = self.line.execute(&mut **model.lock().unwrap(), &batch);
-                self.line.finish(&batch, outcome);
+                let outcome = self.line.execute(&mut **model.lock().unwrap(), pictures);
+                self.line.finish(outcome);
             }
             BatchRunner::Thread(thread) => {
-                let first = batch[0].clone();
-                thread.send(batch).expect("it goes on as long as this sender is there");
-                drop(self.line.wait_while(|queue| {
-                    queue.running.first().is_some_and(|running| Arc::ptr_eq(running, &first)) && queue.is_wanted(due)
-                }));
+                thread.send(pictures).expect("it goes on as long as this sender is there");
+                let runs = |queue: &Queue| queue.counts.batches == number && !queue.running.is_empty();
+                drop(self.line.wait_while(|queue| runs(queue) && queue.is_wanted(due)));
                 counters::add(std::mem::take(&mut *self.line.counted.lock().unwrap()));
             }
         }
@@ -231,42 +242,44 @@ impl Line {
         queue
     }
 
-    /// Runs the model on the batch.
-    fn execute(&self, model: &mut dyn ModelInstance, batch: &[Arc<Request>]) -> Result<Vec<Tensors>> {
+    /// Runs the model on a batch, and lets go of its pictures.
+    fn execute(&self, model: &mut dyn ModelInstance, pictures: Vec<Arc<Tensors>>) -> Result<Vec<Tensors>> {
         let stage = Span::begin(self.measure.load(Ordering::Relaxed));
-        let pictures: Vec<Arc<Tensors>> = batch.iter().map(|place| place.picture.clone()).collect();
         let outcome = contained(ErrorKind::Run, "Running the model failed", || model.run(&pictures));
         self.stats.add(stage, 0);
         outcome
     }
 
-    /// Hands out the outcomes.
-    fn finish(&self, batch: &[Arc<Request>], outcome: Result<Vec<Tensors>>) {
+    /// Hands out the outcomes of the batch that was run. A frame goes on once this lock is free, and then has its tensors to itself.
+    fn finish(&self, outcome: Result<Vec<Tensors>>) {
         let (mut outputs, error) = match outcome {
             Ok(outputs) => {
                 (outputs.into_iter(), Error::new(ErrorKind::Run, "The model gave no outputs for this frame"))
             }
             Err(error) => (Vec::new().into_iter(), error),
         };
-        for place in batch {
+        let mut ended = Vec::new(); // those that were given up meanwhile, to be dropped without the lock
+        let mut queue = self.queue.lock().unwrap();
+        for place in std::mem::take(&mut queue.running) {
             let outcome = outputs.next().ok_or_else(|| Interrupted::Failed(error.clone()));
-            let _ = place.outcome.set(outcome); // unless it was given up meanwhile
+            let refused = place.outcome.set(outcome).err();
+            let last = Arc::into_inner(place);
+            if refused.is_some() || last.is_some() {
+                ended.push((refused, last));
+            }
         }
-        let run = std::mem::take(&mut self.queue.lock().unwrap().running);
+        drop(queue);
         self.moved.notify_all();
-        drop(run); // no longer under the lock, for frames may end here
     }
 }
 
 impl Queue {
     fn is_due(&mut self, due: FlushReason, size: usize) -> bool {
-        self.waiting.retain(|place| place.upgrade().is_some_and(|place| place.outcome.get().is_none()));
+        self.waiting.retain(QueuedRequest::is_there);
         match due {
             FlushReason::Full(place) => place.outcome.get().is_none() && self.waiting.len() >= size,
             FlushReason::Late(place) => place.outcome.get().is_none() && !self.waiting.is_empty(),
-            FlushReason::Last(stream) => {
-                self.waiting.iter().filter_map(Weak::upgrade).any(|place| place.stream == stream)
-            }
+            FlushReason::Last(stream) => self.waiting.iter().any(|waiting| waiting.stream == stream),
         }
     }
 
@@ -283,20 +296,25 @@ impl Queue {
     /// Takes the next batch out of the line: each stream's first frame before any stream's second, so that a fast one does not
     /// keep the others waiting.
     fn next(&mut self, size: usize) -> Vec<Arc<Request>> {
-        let waiting = self.waiting.drain(..).filter_map(|place| place.upgrade());
         let mut seen: HashMap<u64, usize> = HashMap::new();
-        let mut turns: Vec<(usize, Arc<Request>)> = waiting
-            .map(|place| {
-                let turn = seen.entry(place.stream).or_default();
-                *turn += 1;
-                (*turn, place)
-            })
-            .collect();
-        turns.sort_by_key(|(turn, _)| *turn);
-        let mut rest = turns.split_off(size.min(turns.len()));
-        rest.sort_by_key(|(_, place)| place.joined);
-        self.waiting.extend(rest.iter().map(|(_, place)| Arc::downgrade(place)));
-        turns.into_iter().map(|(_, place)| place).collect()
+        let turn = |(at, waiting): (usize, &QueuedRequest)| {
+            let turn = seen.entry(waiting.stream).or_default();
+            *turn += 1;
+            (*turn, at)
+        };
+        let mut turns: Vec<(usize, usize)> = self.waiting.iter().enumerate().map(turn).collect();
+        turns.sort_unstable();
+        let next = turns.into_iter().filter_map(|(_, at)| std::mem::take(&mut self.waiting[at].request).upgrade());
+        let batch = next.take(size).collect();
+        self.waiting.retain(QueuedRequest::is_there);
+        batch
+    }
+}
+
+impl QueuedRequest {
+    /// Whether the frame has not ended, and was not taken.
+    fn is_there(&self) -> bool {
+        self.request.strong_count() > 0
     }
 }
 
@@ -316,7 +334,9 @@ impl PendingOutput {
     pub fn give_up(&self) {
         self.request.lose();
         if let Some(batcher) = self.request.batcher.upgrade() {
-            drop(batcher.line.queue.lock().unwrap()); // a thread that has just seen no outcome waits by now
+            // A thread that has just seen no outcome waits by now.
+            let this = Arc::downgrade(&self.request);
+            batcher.line.queue.lock().unwrap().waiting.retain(|waiting| !waiting.request.ptr_eq(&this));
             batcher.line.moved.notify_all();
         }
     }
@@ -331,6 +351,12 @@ impl PendingOutput {
         let waits = |_: &mut Queue| place.outcome.get().is_none();
         loop {
             if let Some(outcome) = place.outcome.get() {
+                // The thread that hands it out holds the frame until it gives up the lock.
+                if Arc::strong_count(&self.request) > 1
+                    && let Some(batcher) = place.batcher.upgrade()
+                {
+                    drop(batcher.line.queue.lock().unwrap());
+                }
                 return outcome.as_ref().map_err(Interrupted::clone);
             }
             let batcher = place.batcher.upgrade().ok_or(Interrupted::Flushing)?;

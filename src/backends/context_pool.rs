@@ -67,7 +67,7 @@ impl<B: ModelInstance + 'static> ModelInstance for ContextPool<B> {
 
     unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
         let lane = self.next();
-        // SAFETY: as the caller says.
+        // SAFETY: the caller keeps memory and stream as `run_at` asks, and the contexts of the pool take the same.
         let done = unsafe { lane.backend.run_at(picture, outputs, stream) }?;
         lane.done = Some(done.clone());
         Ok(done)

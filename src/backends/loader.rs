@@ -10,7 +10,7 @@ use crate::core::error::Error;
 /// What loading a model comes to, for one element or for several that share it.
 #[derive(Default)]
 pub struct ModelLoader {
-    state: Mutex<State>,
+    state: Mutex<LoadState>,
     changed: Condvar,
     #[cfg(test)]
     waiters: crate::test::Waiters,
@@ -19,7 +19,7 @@ pub struct ModelLoader {
 }
 
 #[derive(Default)]
-struct State {
+struct LoadState {
     outcome: Option<Result<Arc<Batcher>, Error>>,
     seats: usize,
 }
@@ -40,7 +40,7 @@ impl ModelLoader {
         self.changed.notify_all();
     }
 
-    /// Set once nobody wants the model any more.
+    /// Set once the model is wanted no more.
     pub fn cancelled(&self) -> &AtomicBool {
         &self.cancelled
     }
@@ -51,8 +51,8 @@ impl ModelLoader {
 }
 
 impl ModelHandle {
-    /// As long as one of its seats is taken, a model goes on loading. Once all have been left, it is given up, and takes nobody
-    /// any more.
+    /// As long as one of its seats is taken, a model goes on loading. Once all have been left, it is given up, and has
+    /// no more seats.
     pub fn take(opening: &Arc<ModelLoader>) -> Option<Self> {
         static STREAMS: AtomicU64 = AtomicU64::new(0);
         let mut state = opening.state.lock().unwrap();
@@ -83,7 +83,7 @@ impl ModelHandle {
         let state = self.opening.state.lock().unwrap();
         #[cfg(test)]
         let _waiting = self.opening.waiters.enter();
-        let waiting = |state: &mut State| state.outcome.is_none() && !may_not_wait();
+        let waiting = |state: &mut LoadState| state.outcome.is_none() && !may_not_wait();
         let state = self.opening.changed.wait_while(state, waiting).unwrap();
         match &state.outcome {
             _ if may_not_wait() => Err(Interrupted::Flushing),
@@ -92,7 +92,7 @@ impl ModelHandle {
         }
     }
 
-    /// Between flush-start and flush-stop nobody may wait, for the model or for outputs.
+    /// Between flush-start and flush-stop no thread may wait, for the model or for outputs.
     pub fn set_flushing(&self, flushing: bool) {
         self.change(&self.flushing, flushing);
     }
@@ -104,7 +104,7 @@ impl ModelHandle {
 
     /// Sets one of the flags that end waiting.
     fn change(&self, flag: &AtomicBool, value: bool) {
-        // Under the lock, or who is about to wait would miss it.
+        // Under the lock, or a thread that is about to wait would miss it.
         let mut state = self.opening.state.lock().unwrap();
         let was = flag.swap(value, Ordering::Relaxed);
         if std::ptr::eq(flag, &self.left) && !was {
@@ -154,7 +154,7 @@ mod tests {
 
     fn seats<const N: usize>() -> [ModelHandle; N] {
         let opening = Arc::default();
-        std::array::from_fn(|_| ModelHandle::take(&opening).expect("somebody is there"))
+        std::array::from_fn(|_| ModelHandle::take(&opening).expect("it is new"))
     }
 
     /// `model`, `flushing` or the error.
@@ -181,7 +181,7 @@ mod tests {
         drop(other);
         assert_eq!(end(&third), "model");
         drop(third);
-        assert!(one.opening.is_cancelled() && ModelHandle::take(&one.opening).is_none(), "nobody is left");
+        assert!(one.opening.is_cancelled() && ModelHandle::take(&one.opening).is_none(), "all have left");
     }
 
     #[test]

@@ -1,29 +1,86 @@
-//! What runs models. A backend is one file behind the [`ModelInstance`] trait and one arm of [`LoadRequest::load`].
+//! What runs models. A backend is one file or folder behind the traits [`Backend`], [`OpenedModel`] and [`ModelInstance`], and one line in
+//! [`BACKENDS`].
+//!
+//! ```text
+//! LoadRequest::new   probe → the backend with the highest rank; describe → OpenedModel: what the file says, and the input that it wants
+//! LoadRequest::load  OpenedModel::load → ModelInstance, which a Batcher runs
+//! ```
 
 pub mod batcher;
 mod context_pool;
 pub mod loader;
+pub mod options;
 mod request;
-mod rten;
+pub mod rten;
 pub mod tensorrt;
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 
-use gst::glib;
-
-use crate::backends::tensorrt::engine::Engine;
-use crate::backends::tensorrt::library::Library;
 use crate::core::cuda::driver::{Context, Fence};
+use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::BatchPool;
 use crate::core::tensor::{TensorDesc, Tensors};
 use crate::image::transform::InputSpec;
-use crate::model::ModelInfo;
+use crate::model::{ModelFile, ModelInfo};
+use options::{Choice, OptionKind, OptionSpec, Options};
 pub use request::LoadRequest;
+
+/// All backends. Where two are of one rank, the first is taken.
+pub static BACKENDS: &[&dyn Backend] = &[&tensorrt::TensorRt, &rten::Rten];
+
+/// A library that runs models.
+pub trait Backend: Sync {
+    /// As in the property `backend`.
+    fn name(&self) -> &'static str;
+
+    /// What people call it.
+    fn title(&self) -> &'static str;
+
+    /// What it is, for the property `backend`.
+    fn blurb(&self) -> &'static str;
+
+    /// Where it runs models, and wants tensors.
+    fn device(&self) -> Device;
+
+    /// What the user may say to it.
+    fn options(&self) -> &'static [&'static OptionSpec] {
+        &[]
+    }
+
+    /// How well it can run that file on this machine, said without loading the model. The highest rank is taken.
+    fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<u32, Unsupported>;
+
+    /// Reads what the model says about itself. `cuda` is there for backends on a GPU.
+    fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>>;
+
+    /// Whether a model that is loaded takes one size of input after the other, where the file leaves it open.
+    fn takes_any_size(&self) -> bool;
+}
+
+/// Why a backend does not run a file.
+pub enum Unsupported {
+    /// It never will: the file is of a kind for others.
+    Kind(Error),
+    /// Something is missing on this machine.
+    Missing(Error),
+}
+
+/// A model whose description was read.
+pub trait OpenedModel: Send + Sync {
+    fn info(&self) -> &Arc<ModelInfo>;
+
+    /// Whether it can be loaded for such a tensor of a frame, and so many frames at once.
+    fn takes(&self, _spec: &InputSpec, _batch: usize) -> bool {
+        true
+    }
+
+    /// Loads it; this is the slow part.
+    fn load(&self, request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>>;
+}
 
 /// A loaded model. One batch at a time; another thread needs another one.
 pub trait ModelInstance: Send {
@@ -72,91 +129,102 @@ impl From<Error> for Interrupted {
 }
 
 /// Which backend the user asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
-#[enum_type(name = "GstTrtBackend")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendPreference {
+    /// The one with the highest rank.
     #[default]
-    #[enum_value(name = "TensorRT where it can run the model, else the CPU", nick = "auto")]
     Auto,
-    #[enum_value(name = "TensorRT on an NVIDIA GPU", nick = "tensorrt")]
-    TensorRt,
-    #[enum_value(name = "CPU, without further libraries", nick = "cpu")]
-    Cpu,
+    /// The one of this name.
+    Named(&'static str),
 }
 
-/// What runs models on this machine.
-#[derive(Clone, Copy)]
-pub enum Backend {
-    Cpu,
-    TensorRt(&'static Library),
-}
-
-impl Backend {
-    pub fn name(self) -> &'static str {
-        match self {
-            Backend::Cpu => "cpu",
-            Backend::TensorRt(_) => "tensorrt",
-        }
+/// The choice among [`BACKENDS`], as an option.
+pub static PREFERENCE: LazyLock<OptionSpec> = LazyLock::new(|| {
+    let auto = Choice { word: "auto", blurb: "TensorRT where it can run the model, else the CPU" };
+    let named = BACKENDS.iter().map(|backend| Choice { word: backend.name(), blurb: backend.blurb() });
+    OptionSpec {
+        name: "backend",
+        nick: "Backend",
+        blurb: "What runs the model",
+        kind: OptionKind::Choice {
+            type_name: "GstTrtBackend",
+            choices: [auto].into_iter().chain(named).collect::<Vec<_>>().leak(),
+        },
+        is_in_key: false,
+        insists: None,
     }
+});
 
-    /// The memory where it wants tensors, as in [`InputSpec::place`].
-    pub fn place(self) -> &'static str {
-        match self {
-            Backend::Cpu => "cpu",
-            Backend::TensorRt(_) => "cuda",
-        }
+impl From<&'static str> for BackendPreference {
+    fn from(word: &'static str) -> Self {
+        if word == "auto" { BackendPreference::Auto } else { BackendPreference::Named(word) }
     }
 }
 
-/// What [`BackendPreference`] comes to on this machine, and for `auto`, why it was not the better one.
-#[derive(Clone)]
-pub struct Selection {
-    pub runner: Backend,
-    pub reason: Option<String>,
+impl BackendPreference {
+    /// As [`PREFERENCE`] says it.
+    pub fn word(self) -> &'static str {
+        match self {
+            BackendPreference::Auto => "auto",
+            BackendPreference::Named(name) => name,
+        }
+    }
+}
+
+/// The options of all backends.
+pub fn all_options() -> impl Iterator<Item = (&'static dyn Backend, &'static OptionSpec)> {
+    BACKENDS.iter().flat_map(|&backend| backend.options().iter().map(move |&option| (backend, option)))
+}
+
+/// What [`BackendPreference`] comes to on this machine, and for `auto`, why it was not a better one.
+struct Selection {
+    backend: &'static dyn Backend,
+    reason: Option<String>,
 }
 
 /// Decides without loading the model.
-pub fn choose(choice: BackendPreference, path: &Path, options: &tensorrt::Options) -> Result<Selection> {
-    let is_engine = tensorrt::is_engine(path);
-    let chosen = |runner, reason| Ok(Selection { runner, reason });
-    match choice {
-        BackendPreference::Cpu if is_engine => Err(Error::new(
-            ErrorKind::Settings,
-            format!("{} is a TensorRT engine, which the CPU cannot run", path.display()),
-        )
-        .remedy("Give the .onnx file that the engine was built from, or use backend=tensorrt")),
-        BackendPreference::Cpu => chosen(Backend::Cpu, None),
-        BackendPreference::Auto | BackendPreference::TensorRt => match tensorrt::library_for(path, options) {
-            Ok(library) => chosen(Backend::TensorRt(library), None),
-            Err(missing) if choice == BackendPreference::Auto && !is_engine => {
-                chosen(Backend::Cpu, Some(missing.as_clause()))
-            }
-            Err(missing) => Err(missing),
-        },
+fn choose(preference: BackendPreference, file: &ModelFile, options: &Options) -> Result<Selection> {
+    choose_among(BACKENDS, preference, file, options)
+}
+
+fn choose_among(
+    backends: &'static [&'static dyn Backend],
+    preference: BackendPreference,
+    file: &ModelFile,
+    options: &Options,
+) -> Result<Selection> {
+    if let BackendPreference::Named(name) = preference {
+        let named = backends.iter().find(|backend| backend.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = backends.iter().map(|backend| backend.name()).collect();
+            Error::new(ErrorKind::Settings, format!("There is no backend “{name}”"))
+                .remedy(format!("Use auto, {}", names.join(", ")))
+        })?;
+        return match named.probe(file, options) {
+            Ok(_) => Ok(Selection { backend: *named, reason: None }),
+            Err(Unsupported::Kind(error) | Unsupported::Missing(error)) => Err(error),
+        };
     }
-}
-
-/// A model whose description was read, and the engine where the file is one.
-#[derive(Clone)]
-pub struct OpenedModel {
-    pub model: Arc<ModelInfo>,
-    pub engine: Option<Arc<Engine>>,
-}
-
-/// Reads what the model says about itself. Engines say it only once they are loaded onto a GPU, so for them this needs a
-/// `cuda` context, and takes some time.
-pub fn describe(
-    runner: Backend,
-    path: &Path,
-    options: &tensorrt::Options,
-    cuda: Option<&Context>,
-) -> Result<OpenedModel> {
-    match (runner, cuda) {
-        (Backend::TensorRt(library), Some(cuda)) if tensorrt::is_engine(path) => {
-            let (model, engine) = tensorrt::load_engine(path, library, options, cuda)?;
-            Ok(OpenedModel { model: Arc::new(model), engine: Some(engine) })
+    let mut best: Option<(u32, &'static dyn Backend)> = None;
+    let (mut missing, mut of_other_kind) = (Vec::new(), Vec::new());
+    for &backend in backends {
+        match backend.probe(file, options) {
+            Ok(rank) if best.is_none_or(|(highest, _)| rank > highest) => best = Some((rank, backend)),
+            Ok(_) => {}
+            Err(Unsupported::Missing(error)) => missing.push(error),
+            Err(Unsupported::Kind(error)) => of_other_kind.push(error),
         }
-        _ => Ok(OpenedModel { model: Arc::new(ModelInfo::read(path)?), engine: None }),
+    }
+    let reasons = || missing.iter().map(Error::as_clause).collect::<Vec<_>>().join("; ");
+    match best {
+        Some((_, backend)) => Ok(Selection { backend, reason: (!missing.is_empty()).then(reasons) }),
+        None if missing.len() > 1 => {
+            Err(Error::new(ErrorKind::Library, format!("Nothing here can run {}", file.path().display()))
+                .cause(reasons())
+                .remedy("Install one of what is missing, or set backend to see all that is said of one"))
+        }
+        None => {
+            Err(missing.into_iter().chain(of_other_kind).next().expect("there are backends, and each has said why"))
+        }
     }
 }
 
@@ -168,11 +236,11 @@ pub enum LoadEvent<'a> {
     Warning(Error),
 }
 
-/// Whoever waits for a model.
+/// What a model is loaded for.
 pub struct LoadContext<'a> {
     /// May be called from any thread.
     pub tell: &'a (dyn Fn(LoadEvent<'_>) + Send + Sync),
-    /// Set once nobody waits any more.
+    /// Set once the model is wanted no more.
     pub cancelled: &'a AtomicBool,
     /// Where pictures will lie, if that is known: what is prepared for a place then is so before the first one comes.
     pub slots: Option<&'a BatchPool>,
@@ -180,14 +248,17 @@ pub struct LoadContext<'a> {
     pub lanes: usize,
 }
 
+impl LoadContext<'static> {
+    /// For one that waits for the model itself: nothing is told, and nothing cancels it.
+    pub fn silent() -> Self {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        LoadContext { tell: &|_| {}, cancelled: &NEVER, slots: None, lanes: 1 }
+    }
+}
+
 impl LoadContext<'_> {
     /// Lanes of a model that many streams give one picture each. So many runs fill an H200, and each lane takes memory to work in.
     pub const SHARED_LANES: usize = 4;
-}
-
-/// Loads a model on the CPU, for up to `batch` pictures at once.
-pub fn open_on_cpu(model: Arc<ModelInfo>, spec: &InputSpec, batch: usize) -> Result<Box<dyn ModelInstance>> {
-    Ok(Box::new(rten::Cpu::open(model, spec, batch)?))
 }
 
 /// Outputs that do not have a row for each picture of a batch cannot be told apart.
@@ -209,4 +280,108 @@ fn contained<T>(kind: ErrorKind, what: &str, work: impl FnOnce() -> Result<T>) -
             "This is a bug of that library; exporting the model with other options or another opset may avoid it",
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Runs files of one kind, where nothing is missing.
+    struct Fake {
+        name: &'static str,
+        rank: u32,
+        engines: bool,
+        missing: Option<&'static str>,
+    }
+
+    impl Backend for Fake {
+        fn name(&self) -> &'static str {
+            self.name
+        }
+
+        fn title(&self) -> &'static str {
+            self.name
+        }
+
+        fn blurb(&self) -> &'static str {
+            self.name
+        }
+
+        fn device(&self) -> Device {
+            Device::Host
+        }
+
+        fn probe(&self, file: &ModelFile, _: &Options) -> std::result::Result<u32, Unsupported> {
+            if file.is_engine() != self.engines {
+                return Err(Unsupported::Kind(Error::new(ErrorKind::Settings, format!("{} is for others", self.name))));
+            }
+            let missing = |why| Unsupported::Missing(Error::new(ErrorKind::Library, "Something is missing").cause(why));
+            self.missing.map_or(Ok(self.rank), |why| Err(missing(why)))
+        }
+
+        fn describe(&self, _: &ModelFile, _: &Options, _: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
+            unreachable!("only chosen")
+        }
+
+        fn takes_any_size(&self) -> bool {
+            true
+        }
+    }
+
+    static FAST: Fake = Fake { name: "fast", rank: 3, engines: false, missing: Some("no driver") };
+    static OTHER: Fake = Fake { name: "other", rank: 2, engines: false, missing: Some("no library") };
+    static SLOW: Fake = Fake { name: "slow", rank: 1, engines: false, missing: None };
+    static MIDDLE: Fake = Fake { name: "middle", rank: 2, engines: false, missing: None };
+    static ENGINES: Fake = Fake { name: "engines", rank: 9, engines: true, missing: Some("no GPU") };
+
+    /// The name of the choice and why it was not a better one, or the error.
+    fn chosen(
+        backends: &'static [&'static dyn Backend],
+        preference: &'static str,
+        file: &str,
+    ) -> std::result::Result<(&'static str, Option<String>), String> {
+        choose_among(backends, preference.into(), &ModelFile::new(Path::new(file)), &Options::default())
+            .map(|Selection { backend, reason }| (backend.name(), reason))
+            .map_err(|error| error.message())
+    }
+
+    #[test]
+    fn auto_is_the_highest_rank_that_is_there_and_says_what_is_missing() {
+        static ALL: [&dyn Backend; 4] = [&FAST, &OTHER, &SLOW, &ENGINES];
+        assert_eq!(chosen(&ALL, "auto", "m.onnx"), Ok(("slow", Some("no driver; no library".into()))));
+        static WHOLE: [&dyn Backend; 3] = [&SLOW, &MIDDLE, &ENGINES];
+        assert_eq!(chosen(&WHOLE, "auto", "m.onnx"), Ok(("middle", None)));
+        assert_eq!(chosen(&WHOLE, "slow", "m.onnx"), Ok(("slow", None)));
+    }
+
+    #[test]
+    fn where_none_can_the_message_says_why() {
+        static ALL: [&dyn Backend; 4] = [&FAST, &OTHER, &SLOW, &ENGINES];
+        assert_eq!(
+            chosen(&ALL, "auto", "m.engine").unwrap_err(),
+            "Something is missing: no GPU.",
+            "of the one for engines"
+        );
+        assert_eq!(chosen(&ALL, "slow", "m.engine").unwrap_err(), "slow is for others.");
+        assert_eq!(chosen(&ALL, "fast", "m.onnx").unwrap_err(), "Something is missing: no driver.");
+        static NONE: [&dyn Backend; 2] = [&FAST, &OTHER];
+        let error = chosen(&NONE, "auto", "m.onnx").unwrap_err();
+        assert!(error.starts_with("Nothing here can run m.onnx: no driver; no library."), "{error}");
+        static OTHERS: [&dyn Backend; 1] = [&SLOW];
+        assert_eq!(chosen(&OTHERS, "auto", "m.engine").unwrap_err(), "slow is for others.");
+        let error = chosen(&ALL, "none", "m.onnx").unwrap_err();
+        assert_eq!(error, "There is no backend “none”. Use auto, fast, other, slow, engines.");
+    }
+
+    #[test]
+    fn names_are_used_once() {
+        let mut names: Vec<&str> = all_options().map(|(_, option)| option.name).collect();
+        names.extend(BACKENDS.iter().map(|backend| backend.name()));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "{names:?}");
+    }
 }

@@ -3,25 +3,26 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::tensorrt::{self, Options};
-use super::{
-    Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, choose, describe, open_on_cpu,
-};
+use super::options::Options;
+use super::{Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, choose};
 use crate::core::cuda::driver::Context;
+use crate::core::device::Device;
 use crate::core::error::Result;
 use crate::image::geometry::{Letterbox, ResizeMode};
 use crate::image::transform::InputSpec;
-use crate::model::ModelInfo;
+use crate::model::{ModelFile, ModelInfo};
 
 /// A model that is known, and where it will run.
 #[derive(Clone)]
 pub struct LoadRequest {
-    pub(super) described: OpenedModel,
-    pub runner: Backend,
-    /// Why [`BackendPreference::Auto`] came to the CPU, if it did.
+    /// In memory from the description to the end of loading.
+    pub(super) file: Arc<ModelFile>,
+    opened: Arc<dyn OpenedModel>,
+    pub backend: &'static dyn Backend,
+    /// Why [`BackendPreference::Auto`] did not come to a better backend.
     pub reason: Option<String>,
-    pub(super) options: Options,
-    /// What TensorRT works in.
+    options: Options,
+    /// What backends on a GPU work in.
     pub cuda: Option<Context>,
     /// The tensor that the model wants for a frame.
     pub spec: InputSpec,
@@ -39,28 +40,30 @@ struct Adaptive {
 
 impl LoadRequest {
     /// Reads the model's description and decides where it runs. `size` is the wish for the width and height of an input
-    /// that leaves them open, by default the smallest that frames need where the model allows that; `batch` the most frames that are to be run at once; `cuda` is asked for a context where TensorRT
-    /// is to run it.
+    /// that leaves them open, by default the smallest that frames need where the model allows that; `batch` the most frames that
+    /// are to be run at once; `cuda` is asked for a context where a backend on a GPU is to run it.
     pub fn new(
         path: &Path,
-        choice: BackendPreference,
+        preference: BackendPreference,
         size: Option<(u32, u32)>,
         batch: usize,
         options: Options,
         cuda: impl FnOnce() -> Result<Context>,
     ) -> Result<Self> {
-        let Selection { runner, reason } = choose(choice, path, &options)?;
-        let cuda = match runner {
-            Backend::Cpu => None,
-            Backend::TensorRt(_) => Some(cuda()?),
+        let file = Arc::new(ModelFile::new(path));
+        let Selection { backend, reason } = choose(preference, &file, &options)?;
+        let cuda = match backend.device() {
+            Device::Host => None,
+            Device::Cuda => Some(cuda()?),
         };
-        let described = describe(runner, path, &options, cuda.as_ref())?;
-        let spec = described.model.input_spec(size, batch, runner.place())?;
-        described.model.side_inputs(&spec, batch)?; // made by the backend; what cannot be filled is better said before the slow part
-        let stride = described.model.adaptive_stride().filter(|_| size.is_none());
+        let opened = backend.describe(&file, &options, cuda.as_ref())?;
+        let model = opened.info();
+        let spec = model.input_spec(size, batch, backend.device())?;
+        model.side_inputs(&spec, batch)?; // made by the backend; what cannot be filled is better said before the slow part
+        let stride = model.adaptive_stride().filter(|_| size.is_none());
         let (_, height, width) = spec.chw();
         let adaptive = stride.map(|stride| Adaptive { stride, largest: (width as u32, height as u32) });
-        Ok(LoadRequest { described, runner, reason, options, cuda, spec, batch, adaptive })
+        Ok(LoadRequest { file, opened, backend, reason, options, cuda, spec, batch, adaptive })
     }
 
     /// The tensor that the model wants for frames of that width and height.
@@ -70,21 +73,12 @@ impl LoadRequest {
         let Some(Adaptive { stride, largest }) = adaptive else { return self.spec.clone() };
         let size = |size| self.spec.resized(size);
         let spec = size(Letterbox::smallest_tensor(frame, largest, stride));
-        if self.engine_takes(&spec) { spec } else { size(largest) }
+        if self.opened.takes(&spec, self.batch) { spec } else { size(largest) }
     }
 
-    /// Whether an engine that is there already was built for such a tensor.
-    fn engine_takes(&self, spec: &InputSpec) -> bool {
-        let Some(engine) = &self.described.engine else { return true };
-        let mut dims = spec.desc.dims.clone();
-        dims.0[0] = self.batch as i64;
-        let input = engine.inputs().iter().find(|input| input.desc.name == spec.desc.name);
-        input.is_some_and(|input| engine.profile_for(input, &dims).is_some())
-    }
-
-    /// Whether it is loaded for a size that is known with the frames only. The CPU takes one size after the other.
+    /// Whether it is loaded for a size that is known with the frames only.
     pub fn waits_for_frames(&self) -> bool {
-        self.adaptive.is_some() && matches!(self.runner, Backend::TensorRt(_))
+        self.adaptive.is_some() && !self.backend.takes_any_size()
     }
 
     /// The same for that tensor of one frame.
@@ -98,23 +92,38 @@ impl LoadRequest {
     }
 
     pub fn model(&self) -> &Arc<ModelInfo> {
-        &self.described.model
+        self.opened.info()
     }
 
     /// The same in another context, where an engine has to be loaded anew.
     pub fn in_context(&self, cuda: &Context) -> Result<Self> {
-        let mut plan = LoadRequest { cuda: Some(cuda.clone()), ..self.clone() };
-        if plan.described.engine.is_some() {
-            plan.described.engine = describe(self.runner, &self.model().path, &self.options, Some(cuda))?.engine;
-        }
-        Ok(plan)
+        let opened = self.backend.describe(&self.file, &self.options, Some(cuda))?;
+        Ok(LoadRequest { opened, cuda: Some(cuda.clone()), ..self.clone() })
     }
 
-    /// Loads the model; this is the slow part.
+    /// Loads the model; this is the slow part. The memory of the file is given back.
     pub fn load(&self, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
-        Ok(match (self.runner, &self.cuda) {
-            (Backend::TensorRt(library), Some(cuda)) => tensorrt::open(self, library, cuda, loading)?,
-            _ => open_on_cpu(self.model().clone(), &self.spec, self.batch)?,
-        })
+        let loaded = self.opened.load(self, loading);
+        self.file.release();
+        loaded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::error::ErrorKind;
+
+    #[test]
+    fn a_file_is_read_once_for_description_and_load_and_not_kept() {
+        let path = std::env::temp_dir().join(format!("gsttrt-request-{}.onnx", std::process::id()));
+        std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx"), &path).unwrap();
+        let cpu = BackendPreference::Named("cpu");
+        let request =
+            LoadRequest::new(&path, cpu, None, 1, Options::default(), || unreachable!("it is no GPU")).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(request.load(&LoadContext::silent()).is_ok());
+        let again = request.load(&LoadContext::silent()).err().map(|error| error.kind());
+        assert_eq!(again, Some(ErrorKind::NotFound));
     }
 }

@@ -139,8 +139,8 @@ impl Drop for Span {
     }
 }
 
-/// What an element's frames have cost since its last start. Read and written on different threads; who reads keeps the
-/// writer waiting for no more than a copy.
+/// What an element's frames have cost since its last start. Read and written on different threads; a reader
+/// blocks the writer only while it copies.
 #[derive(Default)]
 pub struct Stats {
     totals: Mutex<Snapshot>,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gpus_time_is_taken_where_somebody_measures() {
+    fn gpu_time_is_taken_in_spans_that_measure() {
         use crate::core::cuda::driver::Stream;
         let Some(context) = crate::test::gpu() else { return };
         let (stats, stream) = (Stats::default(), Stream::new(&context).unwrap());

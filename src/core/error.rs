@@ -8,25 +8,26 @@ use std::fmt::{self, Write as _};
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What sort of thing went wrong, with domain and code of the GStreamer error.
+/// What sort of thing went wrong, with domain and code of the GStreamer error. The numbers are those of `GstTrtStatus` in C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
 pub enum ErrorKind {
     /// A property or combination of properties makes no sense: `resource/settings`.
-    Settings,
+    Settings = 1,
     /// A file is not there: `resource/not-found`.
-    NotFound,
+    NotFound = 2,
     /// A file is there but cannot be read: `resource/open-read`.
-    Read,
+    Read = 3,
     /// A model file is broken, or not one that can be used here: `library/init`.
-    Model,
+    Model = 4,
     /// A library that is needed is missing or refuses to start: `library/init`.
-    Library,
+    Library = 5,
     /// A backend failed on a frame: `library/failed`.
-    Run,
+    Run = 6,
     /// A buffer carries the wrong thing, or lacks something: `stream/wrong-type`.
-    WrongType,
+    WrongType = 7,
     /// Formats that cannot go together: `core/negotiation`.
-    Negotiation,
+    Negotiation = 8,
 }
 
 /// What failed, the cause, and the remedy.

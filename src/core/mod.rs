@@ -2,6 +2,7 @@
 
 pub mod counters;
 pub mod cuda;
+pub mod device;
 pub mod dlpack;
 pub mod dtype;
 pub mod error;

@@ -47,13 +47,13 @@ impl Tensor {
         Tensor { desc, storage: Storage::Host(block) }
     }
 
-    /// A tensor in a buffer of whatever place, which holds its bytes.
+    /// A tensor in a buffer of any kind of memory, which holds its bytes.
     ///
     /// # Panics
     /// If the buffer is smaller than `desc` says, or `desc` has open dimensions.
     pub fn in_buffer(desc: TensorDesc, buffer: PooledBuffer) -> Self {
         let bytes = desc.bytes().expect("a tensor has fixed dimensions");
-        match buffer.place() {
+        match buffer.kind() {
             MemoryKind::Device => Tensor::on_device(desc, DeviceBlock::new(buffer)),
             _ => Tensor::on_host(desc, HostBlock::new(buffer).part(0, bytes)),
         }
@@ -137,9 +137,9 @@ impl fmt::Debug for Tensor {
 
 /// Tensors that were made together.
 ///
-/// Those on a GPU are written by work that is still queued when this is made. Who reads them makes its own stream wait for
-/// [`Tensors::ready`]; the host waits only when they are dropped before that, so that nothing returns to a pool, and no frame
-/// to its decoder, while the GPU still uses it.
+/// Those on a GPU are written by work that is still queued when this is made. A consumer makes its own stream wait for
+/// [`Tensors::ready`]. The host waits only when they are dropped earlier: then nothing returns to a pool, and no frame to its
+/// decoder, while the GPU still uses it.
 #[derive(Debug)]
 pub struct Tensors {
     list: Vec<Tensor>,
@@ -157,9 +157,8 @@ impl Tensors {
         Tensors { list, ready, stream: None, _source: source }
     }
 
-    /// Says where the work that writes them was queued, for who wants to queue there what is done with them. It then needs no
-    /// stream that waits: a GPU takes work from few queues at once, and one that waits holds up others. With 16 streams and one
-    /// model that cost a tenth of the frames.
+    /// Records the producer's stream, so that consumers can enqueue on it instead of waiting on another. A GPU takes work from few
+    /// queues at once, and one that waits holds up others: with 16 streams and one model that cost a tenth of the frames.
     pub fn on(mut self, stream: Arc<Stream>) -> Self {
         self.stream = Some(stream);
         self
@@ -201,7 +200,7 @@ impl std::ops::Deref for Tensors {
 
 impl Drop for Tensors {
     fn drop(&mut self) {
-        // An error of the GPU is told by whoever waits for results; here nobody does.
+        // Drop cannot report an error of the GPU; the next call that waits for results does.
         if let Some(ready) = &self.ready {
             let _ = ready.wait();
         }

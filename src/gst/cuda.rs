@@ -442,21 +442,3 @@ pub fn pool(context: &Context, caps: &gst::Caps, size: u32, least: u32) -> Resul
 }
 
 const _: () = assert!(size_of::<ffi::GstMemory>() == 112 && std::mem::offset_of!(CudaMemory, context) == 112);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn without_cuda_there_is_an_error_and_no_memory() {
-        gst::init().unwrap();
-        if driver::available().is_ok() {
-            return;
-        }
-        assert_eq!(available().unwrap_err().kind(), ErrorKind::Library);
-        let buffer = gst::Buffer::with_size(16).unwrap();
-        assert!(memory(&buffer).is_none());
-        let element = gst::ElementFactory::make("identity").build().unwrap();
-        assert_eq!(CudaContextSlot::default().ensure(&element, -1).unwrap_err().kind(), ErrorKind::Library);
-    }
-}

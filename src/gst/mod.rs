@@ -2,9 +2,13 @@
 
 pub mod batch_pool;
 pub mod cuda;
+pub mod element;
+pub mod export;
 pub mod held_frame;
+pub mod log;
 pub mod memory;
 pub mod meta;
+pub mod options;
 pub mod overlay;
 pub mod report;
 pub mod stats;

@@ -1,5 +1,8 @@
 //! Drawing on frames, in whatever memory they are, and on copies of those that others share.
 
+use gst::glib;
+use gst::prelude::*;
+
 use crate::core::cuda::driver::{Context, Stream, StreamRole};
 use crate::core::error::Result;
 use crate::gst::cuda;
@@ -7,9 +10,30 @@ use crate::gst::video::{Format, FramePool, GpuFrame};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::KeypointModel;
-use crate::image::overlay::kernel::Overlay as DeviceOverlay;
+use crate::image::overlay::kernel::OverlayKernel;
 use crate::image::overlay::{Annotation, Overlay, Plan, Style};
 use crate::postprocess::Instances;
+
+/// The property of [`Style::labels`]; `blurb` says what they tell.
+pub fn draw_labels_property(blurb: &str) -> glib::ParamSpec {
+    glib::ParamSpecBoolean::builder("draw-labels")
+        .nick("Draw labels")
+        .blurb(blurb)
+        .default_value(Style::default().labels)
+        .mutable_playing()
+        .build()
+}
+
+/// The property of [`Style::line_width`].
+pub fn line_width_property() -> glib::ParamSpec {
+    glib::ParamSpecUInt::builder("line-width")
+        .nick("Line width")
+        .blurb("Width of the outlines in pixels (0 = by the size of the frame)")
+        .maximum(64)
+        .default_value(Style::default().line_width)
+        .mutable_playing()
+        .build()
+}
 
 /// Made for one format.
 pub struct OverlayRenderer {
@@ -122,7 +146,7 @@ impl OverlayRenderer {
         stream: &Stream,
     ) -> Result<gst::Buffer> {
         let pool = pool_in(&mut self.pool, Some(context), &self.format)?;
-        // SAFETY: as the caller says.
+        // SAFETY: both buffers stay until what is queued on the stream is done.
         unsafe { pool.queue_copy(buffer, stream) }
     }
 
@@ -198,12 +222,12 @@ struct GpuPainter {
     // Drop order: the stream first, which waits for the work that uses the rest.
     /// For what the host found; else the search's own stream does.
     stream: Option<Stream>,
-    overlay: DeviceOverlay,
+    overlay: OverlayKernel,
 }
 
 impl GpuPainter {
     fn new(context: &Context, format: &Format, labels: &[String], keypoints: Option<&KeypointModel>) -> Result<Self> {
-        let overlay = DeviceOverlay::new(context, format.target(), labels, keypoints)?;
+        let overlay = OverlayKernel::new(context, format.target(), labels, keypoints)?;
         Ok(GpuPainter { context: context.clone(), overlay, stream: None })
     }
 
@@ -240,7 +264,7 @@ impl GpuPainter {
     fn wait_for(
         &mut self,
         frame: &GpuFrame,
-        launch: impl FnOnce(&mut DeviceOverlay, &Stream) -> Result<()>,
+        launch: impl FnOnce(&mut OverlayKernel, &Stream) -> Result<()>,
     ) -> Result<()> {
         let stream = stream_in(&mut self.stream, &self.context)?;
         frame.order(stream)?;

@@ -91,18 +91,24 @@ macro_rules! by_kind {
     };
 }
 
+/// Where an error was noticed, within the crate: the debug part begins with it, and the machine that built the plugin is no
+/// concern of its users.
+fn place(error: &Error) -> (&'static str, u32) {
+    let place = error.place();
+    let file = place.file();
+    (file.rsplit_once("src/").map_or(file, |(_, file)| file), place.line())
+}
+
 /// The message that `start()` returns, which the base class posts.
 pub fn error_message(error: &Error) -> gst::ErrorMessage {
-    let (text, place) = (error.message(), error.place());
-    by_kind!(error.kind(), code => {
-        gst::ErrorMessage::new(&code, Some(&text), error.debug_text(), place.file(), "", place.line())
-    })
+    let (text, (file, line)) = (error.message(), place(error));
+    by_kind!(error.kind(), code => gst::ErrorMessage::new(&code, Some(&text), error.debug_text(), file, "", line))
 }
 
 fn post(element: &gst::Element, kind: gst::ElementMessageType, error: &Error) {
-    let (text, place) = (error.message(), error.place());
+    let (text, (file, line)) = (error.message(), place(error));
     by_kind!(error.kind(), code => {
-        element.message_full(kind, code, Some(&text), error.debug_text(), place.file(), "", place.line());
+        element.message_full(kind, code, Some(&text), error.debug_text(), file, "", line);
     });
 }
 
@@ -177,6 +183,7 @@ mod tests {
             assert_eq!(error.message(), "This is wrong. Do that.");
             let debug = debug.unwrap().to_string();
             assert!(!debug.contains('<') && !debug.contains("::"), "{debug}");
+            assert!(debug.starts_with("gst/report.rs("), "where in the crate: {debug}");
             said.push(debug.lines().last().unwrap().to_string());
         }
         assert_eq!(said, ["line 2", "line 2", "This is wrong. Do that."]);

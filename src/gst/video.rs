@@ -45,11 +45,13 @@ pub fn template_caps() -> gst::Caps {
 }
 
 /// One always-present pad of each direction, both with [`template_caps`].
-pub fn pad_templates() -> Vec<gst::PadTemplate> {
-    let template = |name, direction| {
-        gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &template_caps()).expect("valid template")
-    };
-    vec![template("sink", gst::PadDirection::Sink), template("src", gst::PadDirection::Src)]
+pub fn pad_templates() -> &'static [gst::PadTemplate] {
+    static TEMPLATES: LazyLock<[gst::PadTemplate; 2]> = LazyLock::new(|| {
+        [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)].map(|(name, direction)| {
+            gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &template_caps()).expect("valid template")
+        })
+    });
+    &*TEMPLATES
 }
 
 /// The structures of `caps` whose memory can be used on this machine.
@@ -355,7 +357,7 @@ impl FramePool {
         buffer: &gst::BufferRef,
         stream: &crate::core::cuda::driver::Stream,
     ) -> Result<gst::Buffer> {
-        // SAFETY: as the caller says.
+        // SAFETY: both buffers stay until the copy is done.
         self.copy_by(buffer, |target| unsafe { self.copy_on_gpu(buffer, target, stream) })
     }
 

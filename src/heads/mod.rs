@@ -422,7 +422,8 @@ impl Decoder {
         if format.encoding() == BoxEncoding::CenterCells && head.grid().is_none() {
             let (width, height) = head.input;
             let what = format!("{} rows are no YOLOX grid over an input of {width}x{height}", head.rows);
-            return Err(Error::new(ErrorKind::Settings, what).remedy("Choose another layout on trtnms"));
+            return Err(Error::new(ErrorKind::Settings, what)
+                .remedy("Set layout=auto on trtnms, or the layout that the model has"));
         }
         Ok(Decoder { outputs, head, classes: found.classes.or(hints.classes) })
     }

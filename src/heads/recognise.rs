@@ -150,7 +150,8 @@ pub(super) fn find(
             let what =
                 format!("Output {output} has {classes} as {format}, against {}", counted(labels, "label", "labels"));
             Err(Error::new(ErrorKind::Settings, what).remedy(
-                "Use the label file that belongs to the model, one line for each class, or set another layout on trtnms",
+                "Set layout=auto on trtnms, or the layout that the model has, and use the label file that belongs to the model, \
+                 one line for each class",
             ))
         }
         _ => Ok(found),

@@ -1,4 +1,42 @@
-//! Boxes, and the letterbox that maps them between model input and frame.
+//! Boxes and rectangles, and the letterbox that maps boxes between model input and frame.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Pixels from `left` and `top` to before `right` and `bottom`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Rect {
+    pub left: u32,
+    pub top: u32,
+    pub right: u32,
+    pub bottom: u32,
+}
+
+impl Rect {
+    pub fn width(&self) -> u32 {
+        self.right - self.left
+    }
+
+    pub fn height(&self) -> u32 {
+        self.bottom - self.top
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.left >= self.right || self.top >= self.bottom
+    }
+
+    /// The samples of 2 × 2 pixels that it touches.
+    pub fn halved(&self) -> Self {
+        Rect { left: self.left / 2, top: self.top / 2, right: self.right.div_ceil(2), bottom: self.bottom.div_ceil(2) }
+    }
+}
+
+/// The whole of a picture of that width and height.
+impl From<(u32, u32)> for Rect {
+    fn from((right, bottom): (u32, u32)) -> Self {
+        Rect { left: 0, top: 0, right, bottom }
+    }
+}
 
 /// Left, top, right and bottom of a box in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
@@ -53,14 +91,16 @@ impl BBox {
         overlap / (self.area() + other.area() - overlap)
     }
 
-    /// The part inside a picture of that size.
-    pub fn clip(&self, width: f32, height: f32) -> Self {
-        BBox::new(
-            self.x1.clamp(0.0, width),
-            self.y1.clamp(0.0, height),
-            self.x2.clamp(0.0, width),
-            self.y2.clamp(0.0, height),
-        )
+    /// The part inside another, which is finite.
+    pub fn clip(&self, to: &BBox) -> Self {
+        let (x, y) = (|x: f32| x.clamp(to.x1, to.x2), |y: f32| y.clamp(to.y1, to.y2));
+        BBox::new(x(self.x1), y(self.y1), x(self.x2), y(self.y2))
+    }
+}
+
+impl From<Rect> for BBox {
+    fn from(Rect { left, top, right, bottom }: Rect) -> Self {
+        BBox::new(left as f32, top as f32, right as f32, bottom as f32)
     }
 }
 
@@ -76,14 +116,16 @@ pub enum ResizeMode {
     Stretch,
 }
 
-/// Where a frame lies in the model's input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a frame, or a part of it, lies in the model's input.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Letterbox {
-    pub frame_width: u32,
-    pub frame_height: u32,
+    /// The part of the frame that the tensor is made of.
+    pub source: Rect,
+    /// Where that part lies in the picture that boxes are mapped to: the frame, or what a scaler made of it.
+    pub place: BBox,
     pub tensor_width: u32,
     pub tensor_height: u32,
-    /// Left and top of the scaled frame in the tensor, and its size there.
+    /// Left and top of the scaled source in the tensor, and its size there.
     pub x: u32,
     pub y: u32,
     pub width: u32,
@@ -91,28 +133,38 @@ pub struct Letterbox {
 }
 
 impl Letterbox {
-    /// Sizes are (width, height), all above 0. Rounding is that of Ultralytics' `LetterBox`: the scaled size is rounded to
+    /// `source` is the part of the frame, or the size of the whole frame; sizes are (width, height), all above 0. Rounding is that of Ultralytics' `LetterBox`: the scaled size is rounded to
     /// the nearest pixel, and of an odd number of padding pixels the greater half goes to the right and the bottom.
-    pub fn new(frame: (u32, u32), tensor: (u32, u32), fit: ResizeMode) -> Self {
-        let (frame_width, frame_height) = frame;
+    pub fn new(source: impl Into<Rect>, tensor: (u32, u32), fit: ResizeMode) -> Self {
+        let source = source.into();
+        let (source_width, source_height) = (source.width(), source.height());
         let (tensor_width, tensor_height) = tensor;
         let (width, height) = match fit {
             ResizeMode::Stretch => tensor,
             ResizeMode::Letterbox | ResizeMode::LetterboxTopLeft => {
                 let ratio = f64::min(
-                    f64::from(tensor_width) / f64::from(frame_width),
-                    f64::from(tensor_height) / f64::from(frame_height),
+                    f64::from(tensor_width) / f64::from(source_width),
+                    f64::from(tensor_height) / f64::from(source_height),
                 );
                 // Half to even, as Python rounds; never less than one pixel nor more than there is room for.
                 let scaled = |size: u32, room: u32| ((f64::from(size) * ratio).round_ties_even() as u32).clamp(1, room);
-                (scaled(frame_width, tensor_width), scaled(frame_height, tensor_height))
+                (scaled(source_width, tensor_width), scaled(source_height, tensor_height))
             }
         };
         let (x, y) = match fit {
             ResizeMode::Letterbox => ((tensor_width - width) / 2, (tensor_height - height) / 2),
             ResizeMode::LetterboxTopLeft | ResizeMode::Stretch => (0, 0),
         };
-        Letterbox { frame_width, frame_height, tensor_width, tensor_height, x, y, width, height }
+        Letterbox { source, place: source.into(), tensor_width, tensor_height, x, y, width, height }
+    }
+
+    /// The same where boxes are mapped to a picture of size `to`, to which the frame of size `from` was scaled.
+    pub fn scaled(&self, from: (u32, u32), to: (u32, u32)) -> Self {
+        // Exact for the whole frame.
+        let along = |at: u32, from: u32, to: u32| (f64::from(at) * f64::from(to) / f64::from(from)) as f32;
+        let (x, y) = (|at| along(at, from.0, to.0), |at| along(at, from.1, to.1));
+        let Rect { left, top, right, bottom } = self.source;
+        Letterbox { place: BBox::new(x(left), y(top), x(right), y(bottom)), ..*self }
     }
 
     /// Width and height of the smallest tensor, with sides that `stride` divides, in which a frame is as large as in one of
@@ -122,31 +174,35 @@ impl Letterbox {
         (width.next_multiple_of(stride).min(largest.0), height.next_multiple_of(stride).min(largest.1))
     }
 
-    /// Whether the frame is as wide for its height in the tensor as it is, but for rounding.
+    /// Whether the source is as wide for its height in the tensor, and in the picture that boxes are mapped to, as it is, but for
+    /// rounding.
     pub fn keeps_aspect(&self) -> bool {
-        let (frame, tensor) = ((self.frame_width, self.frame_height), (self.tensor_width, self.tensor_height));
-        let Letterbox { width, height, .. } = Letterbox::new(frame, tensor, ResizeMode::Letterbox);
-        (width, height) == (self.width, self.height)
+        let Letterbox { width, height, .. } =
+            Letterbox::new(self.source, (self.tensor_width, self.tensor_height), ResizeMode::Letterbox);
+        let [source_width, source_height] = [self.source.width(), self.source.height()].map(f64::from);
+        let [place_width, place_height] = [self.place.width(), self.place.height()].map(f64::from);
+        // A scaler makes whole pixels.
+        let apart = (place_width * source_height - place_height * source_width).abs();
+        (width, height) == (self.width, self.height) && apart <= source_width.max(source_height)
     }
 
     /// Pixels of the frame for one of the tensor, across and down.
     pub fn scale(&self) -> (f32, f32) {
-        (self.frame_width as f32 / self.width as f32, self.frame_height as f32 / self.height as f32)
+        (self.place.width() / self.width as f32, self.place.height() / self.height as f32)
     }
 
-    /// The same for a point.
+    /// From pixels of the tensor to pixels of the frame, inside the source.
     pub fn point_to_frame(&self, (x, y): (f32, f32)) -> (f32, f32) {
-        let (scale_x, scale_y) = self.scale();
-        let (x, y) = ((x - self.x as f32) * scale_x, (y - self.y as f32) * scale_y);
-        (x.clamp(0.0, self.frame_width as f32), y.clamp(0.0, self.frame_height as f32))
+        let point = self.to_frame(&BBox::new(x, y, x, y));
+        (point.x1, point.y1)
     }
 
-    /// From pixels of the tensor to pixels of the frame, clipped to it.
+    /// The same for a box.
     pub fn to_frame(&self, bbox: &BBox) -> BBox {
         let (scale_x, scale_y) = self.scale();
-        let (x, y) = (self.x as f32, self.y as f32);
-        BBox::new((bbox.x1 - x) * scale_x, (bbox.y1 - y) * scale_y, (bbox.x2 - x) * scale_x, (bbox.y2 - y) * scale_y)
-            .clip(self.frame_width as f32, self.frame_height as f32)
+        let x = |x: f32| (x - self.x as f32) * scale_x + self.place.x1;
+        let y = |y: f32| (y - self.y as f32) * scale_y + self.place.y1;
+        BBox::new(x(bbox.x1), y(bbox.y1), x(bbox.x2), y(bbox.y2)).clip(&self.place)
     }
 }
 
@@ -164,6 +220,9 @@ mod tests {
         assert_eq!((stretch.x, stretch.y, stretch.width, stretch.height), (0, 0, 640, 640));
         assert!(letterbox.keeps_aspect() && corner.keeps_aspect() && !stretch.keeps_aspect());
         assert!(Letterbox::new((1280, 720), (640, 360), ResizeMode::Stretch).keeps_aspect());
+        for (to, keeps_aspect) in [((960, 540), true), ((854, 480), true), ((1920, 540), false), ((640, 640), false)] {
+            assert_eq!(letterbox.scaled((1920, 1080), to).keeps_aspect(), keeps_aspect, "{to:?}");
+        }
     }
 
     #[test]
@@ -207,6 +266,32 @@ mod tests {
         let letterbox = Letterbox::new((1920, 1080), (640, 640), ResizeMode::Letterbox);
         assert_eq!(letterbox.to_frame(&BBox::new(0.0, 140.0, 640.0, 500.0)), BBox::new(0.0, 0.0, 1920.0, 1080.0));
         assert_eq!(letterbox.to_frame(&BBox::new(10.0, 0.0, 20.0, 150.0)), BBox::new(30.0, 0.0, 60.0, 30.0));
+    }
+
+    #[test]
+    fn boxes_of_a_region_return_to_the_frame() {
+        let source = Rect { left: 101, top: 33, right: 161, bottom: 63 };
+        let region = Letterbox::new(source, (60, 60), ResizeMode::Letterbox);
+        let cropped = Letterbox::new((60, 30), (60, 60), ResizeMode::Letterbox);
+        assert_eq!((region.x, region.y, region.width, region.height), (0, 15, 60, 30));
+        for bbox in [BBox::new(3.5, 20.0, 9.0, 30.25), BBox::new(-4.0, 0.0, 99.0, 60.0)] {
+            let (found, of_crop) = (region.to_frame(&bbox), cropped.to_frame(&bbox));
+            assert_eq!(found, BBox::new(of_crop.x1 + 101.0, of_crop.y1 + 33.0, of_crop.x2 + 101.0, of_crop.y2 + 33.0));
+            assert_eq!(region.point_to_frame((bbox.x1, bbox.y1)), (found.x1, found.y1));
+        }
+        assert_eq!(region.to_frame(&BBox::new(-4.0, 0.0, 99.0, 60.0)), source.into(), "inside what the model saw");
+        // The frame of 640x360 has become one of 320x720.
+        let scaled = region.scaled((640, 360), (320, 720));
+        assert_eq!(scaled.to_frame(&BBox::new(0.0, 15.0, 60.0, 45.0)), BBox::new(50.5, 66.0, 80.5, 126.0));
+    }
+
+    #[test]
+    fn the_whole_frame_is_scaled_exactly() {
+        for (from, to) in [((1919, 1079), (641, 3)), ((7, 32767), (32767, 11))] {
+            let letterbox = Letterbox::new(from, (640, 640), ResizeMode::Letterbox);
+            assert_eq!(letterbox.scaled(from, to).place, Rect::from(to).into());
+            assert_eq!(letterbox.scaled(from, from), letterbox);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Keypoints of objects, such as the joints of a body.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::geometry::Letterbox;
@@ -15,6 +16,11 @@ impl KeypointShape {
     /// Numbers of an object.
     pub fn numbers(self) -> usize {
         usize::from(self.count) * usize::from(self.dims)
+    }
+
+    /// The lines of the skeleton, as pairs of points; none where it is not known which there are.
+    pub fn edges(self) -> &'static [[u16; 2]] {
+        if self.count == 17 { &COCO } else { &[] }
     }
 }
 
@@ -49,11 +55,12 @@ static COCO: [[u16; 2]; 19] = [
     [4, 6],
 ];
 
-impl KeypointModel {
-    /// The lines of the skeleton; none where it is not known which there are.
-    pub fn edges(&self) -> &'static [[u16; 2]] {
-        if self.shape.count == 17 { &COCO } else { &[] }
-    }
+/// The keypoints of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectKeypoints<'a> {
+    pub shape: KeypointShape,
+    /// `[count][dims]`, as those of [`Keypoints`].
+    pub values: Cow<'a, [f32]>,
 }
 
 /// The keypoints of all objects of a frame.
@@ -70,6 +77,11 @@ impl Keypoints {
     pub fn of(&self, object: usize) -> &[f32] {
         let numbers = self.model.shape.numbers();
         &self.values[object * numbers..][..numbers]
+    }
+
+    /// Those of an object, with their shape.
+    pub fn object(&self, object: usize) -> ObjectKeypoints<'_> {
+        ObjectKeypoints { shape: self.model.shape, values: self.of(object).into() }
     }
 
     /// From pixels of the model's input to pixels of the frame, inside it; those of object `from` become those of object `to`.

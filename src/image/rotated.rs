@@ -7,6 +7,17 @@ use std::f32::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
 use super::geometry::{BBox, Letterbox};
 
+/// x and y of the corners of a box that may be turned, one after the other around it.
+pub type Corners = [[f32; 2]; 4];
+
+/// The smallest upright box around corners.
+pub fn hull(corners: &Corners) -> BBox {
+    let [first, rest @ ..] = corners;
+    rest.iter().fold(BBox::new(first[0], first[1], first[0], first[1]), |hull, &[x, y]| {
+        BBox::new(hull.x1.min(x), hull.y1.min(y), hull.x2.max(x), hull.y2.max(y))
+    })
+}
+
 /// A box turned about its centre.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RotatedBox {
@@ -31,8 +42,8 @@ impl RotatedBox {
         RotatedBox { bbox, angle: half_turn - FRAC_PI_2 }
     }
 
-    /// x and y of its corners, one after the other around it: the first is the lower right one where the angle is 0.
-    pub fn corners(&self) -> [[f32; 2]; 4] {
+    /// The first is the lower right one where the angle is 0.
+    pub fn corners(&self) -> Corners {
         let RotatedBox { bbox, angle } = self.regular();
         let ((x, y), (sin, cos)) = (bbox.center(), sin_cos(angle));
         let (half_width, half_height) = (bbox.width() * 0.5, bbox.height() * 0.5);
@@ -47,19 +58,19 @@ impl RotatedBox {
 
     /// The smallest upright box around it.
     pub fn hull(&self) -> BBox {
-        let [first, rest @ ..] = self.corners();
-        rest.iter().fold(BBox::new(first[0], first[1], first[0], first[1]), |hull, &[x, y]| {
-            BBox::new(hull.x1.min(x), hull.y1.min(y), hull.x2.max(x), hull.y2.max(y))
-        })
+        hull(&self.corners())
     }
 
-    /// From pixels of the tensor to pixels of the frame, not clipped to it, and regular there.
+    /// From pixels of the tensor to pixels of the frame, not clipped to the source, and regular there.
     ///
     /// The rounding of a letterbox makes its scales differ a little across and down; as with Ultralytics, that of the width is the one
     /// across, however the box is turned.
     pub fn to_frame(&self, letterbox: &Letterbox) -> Self {
         let ((scale_x, scale_y), (x, y)) = (letterbox.scale(), self.bbox.center());
-        let (x, y) = ((x - letterbox.x as f32) * scale_x, (y - letterbox.y as f32) * scale_y);
+        let (x, y) = (
+            (x - letterbox.x as f32) * scale_x + letterbox.place.x1,
+            (y - letterbox.y as f32) * scale_y + letterbox.place.y1,
+        );
         let bbox = BBox::from_center(x, y, self.bbox.width() * scale_x, self.bbox.height() * scale_y);
         RotatedBox { bbox, angle: self.angle }.regular()
     }
@@ -78,7 +89,7 @@ pub(crate) fn sin_cos(angle: f32) -> (f32, f32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::geometry::ResizeMode;
+    use crate::image::geometry::{Rect, ResizeMode};
     use proptest::prelude::*;
 
     fn rotated(x: f32, y: f32, width: f32, height: f32, angle: f32) -> RotatedBox {
@@ -125,6 +136,13 @@ mod tests {
         let on_frame = rotated(320.0, 320.0, 100.0, 50.0, 2.0).to_frame(&letterbox);
         assert_near(&[on_frame.bbox.width(), on_frame.bbox.height(), on_frame.angle], &[150.0, 300.0, 0.429_203_7]);
         assert_near(&[on_frame.bbox.center().0, on_frame.bbox.center().1], &[960.0, 540.0]);
+
+        // Of a part of the frame, which was scaled to a half since.
+        let source = Rect { left: 1000, top: 200, right: 1800, bottom: 1000 };
+        let letterbox = Letterbox::new(source, (640, 640), ResizeMode::Letterbox).scaled((1920, 1080), (960, 540));
+        let on_frame = rotated(320.0, 160.0, 64.0, 32.0, 0.5).to_frame(&letterbox);
+        assert_near(&[on_frame.bbox.width(), on_frame.bbox.height(), on_frame.angle], &[40.0, 20.0, 0.5]);
+        assert_near(&[on_frame.bbox.center().0, on_frame.bbox.center().1], &[700.0, 200.0]);
     }
 
     proptest! {

@@ -7,9 +7,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Dims, TensorDesc};
-use crate::image::geometry::{Letterbox, ResizeMode};
+use crate::image::geometry::{Letterbox, Rect, ResizeMode};
 
 /// Which colours the channels hold, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,8 +78,8 @@ impl InputTransform {
 /// The tensor that a model wants for a frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputSpec {
-    /// Where the tensor must be: `cpu`.
-    pub place: String,
+    /// Where the tensor must be.
+    pub device: Device,
     /// Rank 4; dimensions are fixed.
     pub desc: TensorDesc,
     pub order: TensorLayout,
@@ -103,9 +104,10 @@ impl InputSpec {
         spec
     }
 
-    pub fn letterbox(&self, frame_width: u32, frame_height: u32) -> Letterbox {
+    /// Where a part of a frame, or the whole frame of that size, lies in the tensor.
+    pub fn letterbox(&self, source: impl Into<Rect>) -> Letterbox {
         let (_, height, width) = self.chw();
-        Letterbox::new((frame_width, frame_height), (width as u32, height as u32), self.recipe.fit)
+        Letterbox::new(source, (width as u32, height as u32), self.recipe.fit)
     }
 }
 
@@ -173,7 +175,7 @@ impl ResizeMode {
 impl fmt::Display for InputSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let InputTransform { colors, chroma, fit, pad, scale, mean, std } = &self.recipe;
-        write!(f, "{} {} {} ", self.place, self.desc.dtype, self.desc.dims)?;
+        write!(f, "{} {} {} ", self.device, self.desc.dtype, self.desc.dims)?;
         write!(f, "{} {} {}:{pad} scale:{scale}", self.order.name(), colors.name(), fit.name())?;
         if *chroma != Chroma::default() {
             write!(f, " chroma:{}", chroma.name())?;
@@ -206,7 +208,7 @@ fn parse(text: &str) -> Option<InputSpec> {
         rest = tail;
         Some(word)
     };
-    let place = word()?.to_string();
+    let device: Device = word()?.parse().ok()?;
     let dtype: DType = word()?.parse().ok()?;
     let dims: Dims = word()?.parse().ok()?;
     let order = word()?;
@@ -230,7 +232,7 @@ fn parse(text: &str) -> Option<InputSpec> {
         }
     }
     let desc = TensorDesc { name: rest.to_string(), dtype, dims };
-    (desc.dims.len() == 4).then_some(InputSpec { place, desc, order, recipe })
+    (desc.dims.len() == 4).then_some(InputSpec { device, desc, order, recipe })
 }
 
 /// The property input-size: width and height, or `None` from `auto`, as from nothing.
@@ -266,7 +268,7 @@ mod tests {
 
     fn spec() -> InputSpec {
         InputSpec {
-            place: "cpu".into(),
+            device: Device::Host,
             desc: TensorDesc::new("images", DType::F32, &[1, 3, 480, 640]),
             order: TensorLayout::Nchw,
             recipe: InputTransform::default(),

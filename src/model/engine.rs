@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::Header;
+use super::FileHeader;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::TensorDesc;
 
 /// The header of an engine with these tensors, and the JSON that came with it.
-pub fn header(inputs: Vec<TensorDesc>, outputs: Vec<TensorDesc>, json: Option<&str>) -> Result<Header> {
+pub fn header(inputs: Vec<TensorDesc>, outputs: Vec<TensorDesc>, json: Option<&str>) -> Result<FileHeader> {
     let metadata = json.map(metadata).transpose()?.unwrap_or_default();
-    Ok(Header { producer: "TensorRT".into(), inputs, outputs, metadata, operators: BTreeSet::new() })
+    Ok(FileHeader { producer: "TensorRT".into(), inputs, outputs, metadata, operators: BTreeSet::new() })
 }
 
 fn metadata(json: &str) -> Result<BTreeMap<String, String>> {

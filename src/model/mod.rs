@@ -5,6 +5,7 @@
 //! that a launch line needs to leave out.
 
 mod engine;
+mod file;
 mod literal;
 mod onnx;
 
@@ -14,12 +15,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::files;
 use crate::core::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
 use crate::heads::{self, HeadFormat, ModelHints};
 use crate::image::keypoints::{KeypointModel, KeypointShape};
 use crate::image::transform::{Colors, InputSpec, InputTransform, TensorLayout};
+pub use file::{FileContents, ModelFile};
 
 /// Widths and heights of inputs that can be served.
 const SIDES: RangeInclusive<u32> = 1..=16384;
@@ -35,7 +38,7 @@ const MAX_FILE: u64 = 8 << 30;
 pub(crate) const MAX_LABEL: usize = 1024;
 
 /// What a file of any kind says about itself.
-struct Header {
+struct FileHeader {
     producer: String,
     inputs: Vec<TensorDesc>,
     outputs: Vec<TensorDesc>,
@@ -73,9 +76,14 @@ pub struct ModelInfo {
 impl ModelInfo {
     /// Reads the description from an ONNX file.
     pub fn read(path: &Path) -> Result<Self> {
-        onnx::read(&contents(path)?)
-            .and_then(|header| ModelInfo::from_header(path, header))
-            .map_err(|error| error.about(&unusable(path)))
+        ModelInfo::of_onnx(&FileContents::read(path)?)
+    }
+
+    /// The description of an ONNX file that was read.
+    pub fn of_onnx(file: &FileContents) -> Result<Self> {
+        onnx::header(file)
+            .and_then(|header| ModelInfo::from_header(file.path(), header))
+            .map_err(|error| error.about(&unusable(file.path())))
     }
 
     /// The description of a TensorRT engine, which only TensorRT can read: its tensors, and the JSON before the plan.
@@ -90,7 +98,7 @@ impl ModelInfo {
             .map_err(|error| error.about(&unusable(path)))
     }
 
-    fn from_header(path: &Path, header: Header) -> Result<Self> {
+    fn from_header(path: &Path, header: FileHeader) -> Result<Self> {
         let (image, order) = image_input(&header.inputs)?;
         let metadata = &header.metadata;
         let labels =
@@ -142,11 +150,11 @@ impl ModelInfo {
         }
     }
 
-    /// The tensor that the model wants for a frame, in the memory that `place` names, if it can be run on `batch` frames at once.
+    /// The tensor that the model wants for a frame, on that device, if it can be run on `batch` frames at once.
     ///
     /// `size` is the user's wish for width and height, needed where the file leaves them open and says nothing of the size
     /// it was made for.
-    pub fn input_spec(&self, size: Option<(u32, u32)>, batch: usize, place: &str) -> Result<InputSpec> {
+    pub fn input_spec(&self, size: Option<(u32, u32)>, batch: usize, device: Device) -> Result<InputSpec> {
         let input = self.image_input();
         let (h, w) = self.order.sides();
         let fixed = |i: usize| (input.dims[i] != Dims::DYNAMIC).then_some(input.dims[i]);
@@ -207,7 +215,7 @@ impl ModelInfo {
         rows.filter(|rows| batch > 1 && **rows == batches).for_each(|rows| *rows = 1);
         let head = heads::recognise(None, &outputs, &self.hints((width, height))).ok();
         Ok(InputSpec {
-            place: place.to_string(),
+            device,
             desc: TensorDesc { name: input.name.clone(), dtype: input.dtype, dims },
             order: self.order,
             recipe: self.recipe(head),
@@ -265,7 +273,7 @@ fn export_of(path: &Path) -> Option<&'static str> {
 }
 
 /// All bytes of a model file.
-pub fn contents(path: &Path) -> Result<Vec<u8>> {
+fn contents(path: &Path) -> Result<Vec<u8>> {
     if let Some(export) = export_of(path).filter(|_| path.exists()) {
         return Err(Error::new(ErrorKind::Model, unusable(path))
             .cause("it is neither ONNX nor a TensorRT engine")

@@ -2,42 +2,32 @@
 
 use std::collections::HashSet;
 
-use prost::Message;
-
-use super::Header;
+use super::file::broken;
+use super::{FileContents, FileHeader};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Dims, TensorDesc};
-use crate::onnx::{BFLOAT16, FLOAT16, ModelProto, ValueInfoProto};
+use crate::onnx::{BFLOAT16, FLOAT16, ValueInfoProto};
 
-/// Reads the header from the bytes of a whole file. Errors carry a cause; the caller says which file.
-pub fn read(bytes: &[u8]) -> Result<Header> {
-    let broken = |cause: String| {
-        Error::new(ErrorKind::Model, "this is not a whole ONNX model")
-            .cause(cause)
-            .remedy("Check that it is an ONNX file and was copied or exported completely")
-    };
-    let model = ModelProto::decode(bytes)
-        .map_err(|error| broken(error.to_string().replace("failed to decode Protobuf message: ", "")))?;
-    // Random bytes may well be valid protobuf; a model has at least these.
-    let graph = model.graph.filter(|_| model.ir_version > 0).ok_or_else(|| broken("it has no graph".into()))?;
+/// The header of an ONNX file. Errors carry a cause; the caller says which file.
+pub fn header(file: &FileContents) -> Result<FileHeader> {
+    let (model, graph) = (file.onnx()?, file.graph()?);
     if graph.output.is_empty() {
-        return Err(broken("its graph has no outputs".into()));
+        return Err(broken("its graph has no outputs"));
     }
-
     // Files before IR version 4 list the weights among the inputs.
-    let weights: HashSet<String> = graph.initializer.into_iter().map(|weight| weight.name).collect();
-    let inputs = graph.input.into_iter().filter(|input| !weights.contains(&input.name));
-    Ok(Header {
+    let weights: HashSet<&String> = graph.initializer.iter().map(|weight| &weight.name).collect();
+    let inputs = graph.input.iter().filter(|input| !weights.contains(&input.name));
+    Ok(FileHeader {
         producer: format!("{} {}", model.producer_name, model.producer_version).trim().to_string(),
         inputs: inputs.map(describe).collect::<Result<_>>()?,
-        outputs: graph.output.into_iter().map(describe).collect::<Result<_>>()?,
-        metadata: model.metadata_props.into_iter().map(|entry| (entry.key, entry.value)).collect(),
-        operators: graph.node.into_iter().map(|node| node.op_type).collect(),
+        outputs: graph.output.iter().map(describe).collect::<Result<_>>()?,
+        metadata: model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect(),
+        operators: graph.node.iter().map(|node| node.op_type.clone()).collect(),
     })
 }
 
-fn describe(value: ValueInfoProto) -> Result<TensorDesc> {
-    let tensor = value.r#type.and_then(|t| t.tensor_type).ok_or_else(|| {
+fn describe(value: &ValueInfoProto) -> Result<TensorDesc> {
+    let tensor = value.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).ok_or_else(|| {
         Error::new(ErrorKind::Model, format!("{} is no tensor", value.name))
             .remedy("Export it without sequences, maps and optional values at its inputs and outputs")
     })?;
@@ -45,10 +35,10 @@ fn describe(value: ValueInfoProto) -> Result<TensorDesc> {
         Error::new(ErrorKind::Model, format!("the elements of its tensor {} are of the type {other}", value.name))
             .remedy("Export it with f32, f16, u8, i8, i32, i64 or bool at its inputs and outputs")
     })?;
-    let dims = tensor.shape.unwrap_or_default().dim.into_iter();
+    let dims = tensor.shape.iter().flat_map(|shape| &shape.dim);
     // A dimension with a name instead of a value is open; some exporters write -1.
     let dims = dims.map(|dim| dim.dim_value.filter(|&dim| dim >= 0).unwrap_or(Dims::DYNAMIC)).collect();
-    Ok(TensorDesc { name: value.name, dtype, dims: Dims(dims) })
+    Ok(TensorDesc { name: value.name.clone(), dtype, dims: Dims(dims) })
 }
 
 /// `TensorProto.DataType`; those that we do not have by their names there.

@@ -218,11 +218,24 @@ impl Postprocessor {
 
     fn map_to_frame(&mut self, letterbox: &Letterbox) -> Result<()> {
         if self.instances.rotated.is_some() && !letterbox.keeps_aspect() {
-            let Letterbox { frame_width, frame_height, tensor_width, tensor_height, .. } = letterbox;
-            let cause = format!("it was stretched from {frame_width}x{frame_height} to {tensor_width}x{tensor_height}");
+            let Letterbox { source, place, width, height, .. } = letterbox;
+            let [from, in_tensor, to] = [
+                [source.width() as f32, source.height() as f32],
+                [*width as f32, *height as f32],
+                [place.width(), place.height()],
+            ]
+            .map(|[width, height]| format!("{width}x{height}"));
+            let (cause, remedy) = if to == from {
+                (format!("it was stretched from {from} to {in_tensor}"), "Set resize=letterbox on trtpreprocess")
+            } else {
+                (
+                    format!("from {from} it was scaled to {in_tensor} for the model and to {to} since"),
+                    "Set resize=letterbox on trtpreprocess, and keep the aspect ratio where frames are scaled",
+                )
+            };
             return Err(Error::new(ErrorKind::Settings, "Rotated boxes cannot be mapped back to the frame")
                 .cause(cause)
-                .remedy("Set resize=letterbox on trtpreprocess"));
+                .remedy(remedy));
         }
         self.instances.map_to_frame(letterbox);
         Ok(())

@@ -56,7 +56,7 @@ impl Instances {
             let candidate = boxes[object];
             let turned = rotated.as_ref().map(|_| candidate.rotated().to_frame(letterbox));
             let bbox = match &turned {
-                Some(turned) => turned.hull().clip(letterbox.frame_width as f32, letterbox.frame_height as f32),
+                Some(turned) => turned.hull().clip(&letterbox.place),
                 None => letterbox.to_frame(&candidate.bbox),
             };
             if !bbox.is_valid() {

@@ -6,17 +6,15 @@ use std::sync::Arc;
 
 use super::{PostprocessOptions, Session, SessionOptions};
 use crate::core::error::Result;
-use crate::core::memory::Pool;
-use crate::core::tensor::{Tensor, TensorDesc, Tensors};
+use crate::core::tensor::Tensors;
 use crate::image::device::DevicePlanes;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::{BBox, Letterbox};
-use crate::image::preprocess::device::DevicePreprocessor;
-use crate::image::preprocess::{HostPreprocessor, MAX_SIDE};
+use crate::image::preprocess::{MAX_SIDE, Preprocessor};
 use crate::image::rotated::RotatedBox;
 use crate::image::transform::{InputSpec, InputTransform};
 use crate::image::{Candidate, label_text};
-use crate::postprocess::Postprocessor;
+use crate::postprocess::{Instances, Postprocessor};
 
 /// An object in a frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +40,15 @@ pub struct Keypoint {
     pub y: f32,
     /// 0..1; `None` where the model does not say.
     pub visibility: Option<f32>,
+}
+
+/// What was found on a frame, until the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Detections<'a> {
+    /// The best confidence first, in pixels of the frame.
+    pub instances: &'a Instances,
+    /// Of all classes, by their ids; empty where neither the model nor a file names them.
+    pub labels: &'a [String],
 }
 
 /// A detection model with all around it: preprocessing, decoding, suppression.
@@ -91,12 +98,6 @@ struct Source {
     color: Colorimetry,
 }
 
-/// What makes the tensors, where the model wants them.
-enum Preprocessor {
-    Cpu { preprocess: Box<HostPreprocessor>, desc: TensorDesc, pool: Pool },
-    Gpu(Box<DevicePreprocessor>),
-}
-
 impl Detector {
     /// Loads a detection model.
     ///
@@ -115,8 +116,8 @@ impl Detector {
         Ok(Detector::unchecked(session, options))
     }
 
-    /// For who asks for the task only when something is to be detected.
-    pub(crate) fn unchecked(session: Session, options: PostprocessOptions) -> Self {
+    /// The same, for applications that ask for the task only when something is to be detected.
+    pub fn unchecked(session: Session, options: PostprocessOptions) -> Self {
         Detector { session, fitted: None, options, maker: None, postprocessor: None }
     }
 
@@ -154,6 +155,14 @@ impl Detector {
     /// `Settings`, where the options do not suit the model or its layout is not recognised; `Run`, where running failed. The
     /// detector stays usable.
     pub fn detect(&mut self, frame: &Frame, color: Colorimetry) -> Result<Vec<Object>> {
+        self.detect_instances(frame, color).map(|found| found.objects())
+    }
+
+    /// The same as one structure of arrays.
+    ///
+    /// # Errors
+    /// As [`Detector::detect`].
+    pub fn detect_instances(&mut self, frame: &Frame, color: Colorimetry) -> Result<Detections<'_>> {
         let maker = self.maker(Source { format: frame.format, size: (frame.width, frame.height), color })?;
         let (letterbox, picture) = (*maker.letterbox(), maker.of_host(frame)?);
         self.find(picture, letterbox)
@@ -175,16 +184,33 @@ impl Detector {
         color: Colorimetry,
         stream: *mut c_void,
     ) -> Result<Vec<Object>> {
+        // SAFETY: as the caller says.
+        unsafe { self.detect_device_instances(frame, color, stream) }.map(|found| found.objects())
+    }
+
+    /// The same as one structure of arrays.
+    ///
+    /// # Safety
+    /// As for [`Detector::detect_device`].
+    ///
+    /// # Errors
+    /// As [`Detector::detect_device`].
+    pub unsafe fn detect_device_instances(
+        &mut self,
+        frame: &DeviceFrame,
+        color: Colorimetry,
+        stream: *mut c_void,
+    ) -> Result<Detections<'_>> {
         let DeviceFrame { format, width, height, ref planes } = *frame;
         let cuda = self.session.cuda()?.clone();
-        let Preprocessor::Gpu(maker) = self.maker(Source { format, size: (width, height), color })? else {
+        let Preprocessor::Device(maker) = self.maker(Source { format, size: (width, height), color })? else {
             unreachable!("there is a context");
         };
         for (plane, (row, rows)) in planes.iter().zip(format.planes(width, height)) {
             let bytes = plane.stride.saturating_mul(rows.saturating_sub(1)).saturating_add(row);
             cuda.check_memory(plane.address, bytes)?;
         }
-        // SAFETY: the stream as the caller says; the planes were checked, and stay until the boxes are found, for which the
+        // SAFETY: the stream is of this context, and alive; the planes were checked, and stay until the boxes are found, for which the
         // host waits.
         let picture = unsafe {
             maker.stream().wait_for(stream)?;
@@ -197,7 +223,15 @@ impl Detector {
     fn maker(&mut self, source: Source) -> Result<&mut Preprocessor> {
         let made = match self.maker.take().filter(|(made_for, _)| *made_for == source) {
             Some(made) => made,
-            None => (source, Preprocessor::new(source, self.fit(source.size)?)?),
+            None => {
+                let Source { format, size, color } = source;
+                let (session, spec) = self.fit(size)?;
+                let mut made = Preprocessor::new(session.plan.cuda.as_ref(), format, size, color, &spec)?;
+                if let Preprocessor::Device(device) = &mut made {
+                    device.set_upload(session.upload);
+                }
+                (source, made)
+            }
         };
         Ok(&mut self.maker.insert(made).1)
     }
@@ -218,69 +252,40 @@ impl Detector {
     }
 
     /// The objects in a picture.
-    fn find(&mut self, picture: Tensors, letterbox: Letterbox) -> Result<Vec<Object>> {
+    fn find(&mut self, picture: Tensors, letterbox: Letterbox) -> Result<Detections<'_>> {
         let outputs = self.fitted.as_mut().unwrap_or(&mut self.session).infer(Arc::new(picture))?;
         let model = self.session.plan.model().clone();
-        let processor = match &mut self.postprocessor {
-            Some(processor)
-                if processor.matches(&model, &outputs, &letterbox) && processor.has_same_head(&self.options) =>
-            {
-                processor
-            }
-            other => other.insert(Postprocessor::new(self.options.clone(), &model, &outputs, &letterbox)?),
+        let fits =
+            |made: &Postprocessor| made.matches(&model, &outputs, &letterbox) && made.has_same_head(&self.options);
+        let processor = match self.postprocessor.take().filter(fits) {
+            Some(made) => made,
+            None => Postprocessor::new(self.options.clone(), &model, &outputs, &letterbox)?,
         };
+        let processor = self.postprocessor.insert(processor);
         if *processor.options() != self.options {
             processor.adjust(self.options.clone())?;
         }
         processor.find(&outputs, &letterbox)?;
-        let instances = processor.instances();
+        Ok(Detections { instances: processor.instances(), labels: &processor.labels })
+    }
+}
+
+impl Detections<'_> {
+    fn objects(&self) -> Vec<Object> {
+        let Detections { instances, labels } = *self;
         let point = |point: &[f32]| Keypoint { x: point[0], y: point[1], visibility: point.get(2).copied() };
         let keypoints = |object: usize| match &instances.keypoints {
             Some(points) => points.of(object).chunks_exact(points.model.shape.dims.into()).map(point).collect(),
             None => Vec::new(),
         };
         let object = |(i, candidate): (usize, &Candidate)| Object {
-            label: label_text(&processor.labels, candidate.class).into_owned(),
+            label: label_text(labels, candidate.class).into_owned(),
             class_id: candidate.class,
             confidence: candidate.score,
             bbox: candidate.bbox,
             rotated: instances.rotated_box(i),
             keypoints: keypoints(i),
         };
-        Ok(instances.boxes.iter().enumerate().map(object).collect())
-    }
-}
-
-impl Preprocessor {
-    fn new(source: Source, (session, spec): (&Session, InputSpec)) -> Result<Self> {
-        let Source { format, size, color } = source;
-        Ok(match &session.plan.cuda {
-            Some(cuda) => {
-                let mut maker = DevicePreprocessor::new(cuda, format, size, color, &spec)?;
-                maker.set_upload(session.upload);
-                Preprocessor::Gpu(Box::new(maker))
-            }
-            None => {
-                let preprocess = Box::new(HostPreprocessor::new(format, size.0, size.1, color, &spec)?);
-                Preprocessor::Cpu { preprocess, desc: spec.desc, pool: Pool::default() }
-            }
-        })
-    }
-
-    fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
-        match self {
-            Preprocessor::Cpu { preprocess, desc, pool } => {
-                let tensor = Tensor::fill(pool, desc.clone(), |bytes| preprocess.run(frame, bytes))?;
-                Ok(Tensors::new(vec![tensor], None, None))
-            }
-            Preprocessor::Gpu(maker) => maker.of_host(frame),
-        }
-    }
-
-    fn letterbox(&self) -> &Letterbox {
-        match self {
-            Preprocessor::Cpu { preprocess, .. } => preprocess.letterbox(),
-            Preprocessor::Gpu(maker) => maker.letterbox(),
-        }
+        instances.boxes.iter().enumerate().map(object).collect()
     }
 }

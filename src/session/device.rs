@@ -71,7 +71,7 @@ impl Session {
     /// # Errors
     /// As [`Session::copy_input_to_device`].
     pub fn copy_bytes_to_device(&mut self, input: &[u8]) -> Result<()> {
-        self.check(input.len())?;
+        self.check_input(input.len())?;
         let buffers = self.own_buffers()?;
         buffers.wait()?;
         buffers.input.write(0, input)
@@ -140,7 +140,10 @@ impl Session {
     }
 
     /// Whether that many bytes are those of that output.
-    pub(crate) fn check_output(&self, index: usize, given: usize) -> Result<()> {
+    ///
+    /// # Errors
+    /// `WrongType`, where they are not, or there is no such output.
+    pub fn check_output(&self, index: usize, given: usize) -> Result<()> {
         let Some(desc) = self.outputs.get(index) else { return Err(self.no_output(index)) };
         let has = desc.bytes().expect("a session's tensors have fixed dimensions");
         match has == given {
@@ -184,7 +187,7 @@ impl Session {
             }
             self.checked = addresses.copied().collect();
         }
-        // SAFETY: the stream as the caller says; the memory was checked, and stays as the caller says.
+        // SAFETY: the stream is of this context, and alive; the memory was checked, and stays until the fence is passed.
         unsafe { self.backend.run_at(input, outputs, Some(stream)) }
     }
 
@@ -229,7 +232,10 @@ impl Session {
     }
 
     /// The context that the model runs in.
-    pub(crate) fn cuda(&self) -> Result<&Context> {
+    ///
+    /// # Errors
+    /// `Library`, where the model does not run on a GPU.
+    pub fn cuda(&self) -> Result<&Context> {
         self.plan.cuda.as_ref().ok_or_else(|| {
             Error::new(ErrorKind::Library, "The model does not run on a GPU")
                 .cause(self.plan.reason.as_deref().unwrap_or("it was opened for the CPU"))

@@ -9,10 +9,9 @@ mod options;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use crate::backends::tensorrt::Options;
+use crate::backends::options::Options;
 use crate::backends::{BackendPreference, LoadContext, LoadEvent, LoadRequest, ModelInstance};
 use crate::core::cuda::driver::Context;
 use crate::core::error::{Error, ErrorKind, Result};
@@ -23,7 +22,7 @@ use crate::image::transform::{Chroma, InputSpec};
 use crate::model::ModelInfo;
 
 pub use crate::postprocess::PostprocessOptions;
-pub use detector::{Detector, DeviceFrame, Keypoint, Object};
+pub use detector::{Detections, Detector, DeviceFrame, Keypoint, Object};
 pub use device::Buffers;
 pub use options::parse_options;
 
@@ -33,7 +32,7 @@ pub use options::parse_options;
 /// use gsttrt::backends::BackendPreference;
 /// use gsttrt::session::SessionOptions;
 ///
-/// let options = SessionOptions { backend: BackendPreference::Cpu, input_size: Some((640, 480)), ..SessionOptions::default() };
+/// let options = SessionOptions { backend: BackendPreference::Named("cpu"), input_size: Some((640, 480)), ..SessionOptions::default() };
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct SessionOptions {
@@ -48,7 +47,8 @@ pub struct SessionOptions {
     pub chroma_sampling: Chroma,
     /// How a [`Detector`]'s frames come to the GPU.
     pub upload: Upload,
-    pub tensorrt: Options,
+    /// What is said to backends, under the names of trtinfer's properties; see [`parse_options`].
+    pub options: Options,
 }
 
 /// A loaded model, to be run on host data, on buffers of its own ([`Session::buffers`]), or on a caller's GPU memory
@@ -106,8 +106,7 @@ impl Session {
             LoadEvent::Warning(warning) => Vec::push(&mut warnings.lock().unwrap(), warning),
             LoadEvent::Progress(..) => {}
         };
-        let never = AtomicBool::new(false);
-        let loading = LoadContext { tell: &tell, cancelled: &never, slots: None, lanes: 1 };
+        let loading = LoadContext { tell: &tell, ..LoadContext::silent() };
         let mut session = Session::open_with(path, options, &loading)?;
         session.warnings = warnings.into_inner().unwrap();
         Ok(session)
@@ -118,9 +117,9 @@ impl Session {
     /// # Errors
     /// As [`Session::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &SessionOptions, loading: &LoadContext) -> Result<Self> {
-        let SessionOptions { backend, input_size, chroma_sampling, cuda_device_id, upload, tensorrt } = options;
+        let SessionOptions { backend, input_size, chroma_sampling, cuda_device_id, upload, options } = options;
         let cuda = || Context::primary(*cuda_device_id);
-        let mut plan = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, tensorrt.clone(), cuda)?;
+        let mut plan = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, options.clone(), cuda)?;
         plan.spec.recipe.chroma = *chroma_sampling;
         Session::load(plan, *upload, loading)
     }
@@ -150,9 +149,7 @@ impl Session {
 
     /// The same model for another size of its input; what has to be said of it was said before.
     fn for_tensor(&self, spec: InputSpec) -> Result<Self> {
-        let never = AtomicBool::new(false);
-        let loading = LoadContext { tell: &|_| {}, cancelled: &never, slots: None, lanes: 1 };
-        Session::load(self.plan.for_tensor(spec), self.upload, &loading)
+        Session::load(self.plan.for_tensor(spec), self.upload, &LoadContext::silent())
     }
 
     /// What the file says about itself: labels, task, metadata.
@@ -162,7 +159,7 @@ impl Session {
 
     /// `tensorrt` or `cpu`.
     pub fn backend(&self) -> &'static str {
-        self.plan.runner.name()
+        self.plan.backend.name()
     }
 
     /// Why [`BackendPreference::Auto`] came to the CPU; `None` where it did not, or was not asked.
@@ -201,7 +198,7 @@ impl Session {
                 return Err(wrong(what).remedy("Use run_bytes, which returns all of them"));
             }
         }
-        self.check(size_of_val(input))?;
+        self.check_input(size_of_val(input))?;
         let tensors = self.run_bytes(bytemuck::cast_slice(input))?;
         let computed = tensors[0].as_slice::<O>().expect("its type is what the model declares");
         if computed.len() != output.len() {
@@ -230,7 +227,7 @@ impl Session {
     /// # Errors
     /// `WrongType`, where there are more or fewer bytes; `Run`, where running failed. The session stays usable.
     pub fn run_bytes(&mut self, input: &[u8]) -> Result<Vec<Tensor>> {
-        self.check(input.len())?;
+        self.check_input(input.len())?;
         let desc = self.input().clone();
         let picture = match &self.device {
             Some(device) => {
@@ -268,7 +265,10 @@ impl Session {
     }
 
     /// Whether that many bytes are those of the input.
-    pub(crate) fn check(&self, given: usize) -> Result<()> {
+    ///
+    /// # Errors
+    /// `WrongType`, where they are not.
+    pub fn check_input(&self, given: usize) -> Result<()> {
         let wanted = self.input().bytes().expect("an input has fixed dimensions");
         if given == wanted {
             return Ok(());

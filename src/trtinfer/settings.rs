@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use gst::glib;
 use gst::prelude::*;
 
-use super::{CudaGraph, EngineBuild, Precision};
-use crate::backends::BackendPreference;
-use crate::backends::tensorrt::Options;
-use crate::backends::tensorrt::builder::BuildOptions;
-use crate::backends::tensorrt::engine;
+use crate::backends::options::{OptionSpec, OptionValue, Options};
+use crate::backends::{self, BACKENDS, Backend, BackendPreference, PREFERENCE};
+use crate::core::device::Device;
+use crate::gst::options;
 
 /// What the user typed.
 #[derive(Clone)]
@@ -29,18 +28,8 @@ pub struct Settings {
     pub measure: bool,
     /// Publishes outputs as GstTensorMeta.
     pub tensor_meta: bool,
-    pub trt_library: Option<PathBuf>,
-    pub allow_host_code: bool,
-    /// -1 is none.
-    pub dla_core: i32,
-    pub precision: Precision,
-    pub int8_calibration_cache: Option<PathBuf>,
-    /// 0 leaves it to TensorRT.
-    pub workspace_mib: u32,
-    pub optimization_level: u32,
-    pub engine_build: EngineBuild,
-    pub engine_cache: Option<PathBuf>,
-    pub cuda_graph: CudaGraph,
+    /// What is said to backends.
+    pub options: Options,
 }
 
 impl Default for Settings {
@@ -56,16 +45,7 @@ impl Default for Settings {
             cuda_device_id: -1,
             measure: false,
             tensor_meta: false,
-            trt_library: None,
-            allow_host_code: false,
-            dla_core: -1,
-            precision: Precision::Auto,
-            int8_calibration_cache: None,
-            workspace_mib: 0,
-            optimization_level: Options::LEVEL.into(),
-            engine_build: EngineBuild::Auto,
-            engine_cache: None,
-            cuda_graph: CudaGraph::Auto,
+            options: Options::default(),
         }
     }
 }
@@ -73,17 +53,13 @@ impl Default for Settings {
 /// The properties that [`Settings`] hold.
 pub fn properties() -> Vec<glib::ParamSpec> {
     let default = Settings::default();
-    vec![
+    let mut properties = vec![
             glib::ParamSpecString::builder("model-file")
                 .nick("Model file")
                 .blurb("ONNX file or TensorRT engine of the model. Engines contain code: use only trusted ones")
                 .mutable_ready()
                 .build(),
-            glib::ParamSpecEnum::builder_with_default("backend", default.backend)
-                .nick("Backend")
-                .blurb("What runs the model")
-                .mutable_ready()
-                .build(),
+            options::property(&PREFERENCE),
             glib::ParamSpecString::builder("input-size")
                 .nick("Input size")
                 .blurb("Width and height like 640x640, for models that leave them open; auto takes the smallest rectangle that frames need within the size that the file says, or that size with shared-model (unset = auto)")
@@ -118,63 +94,9 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .mutable_playing()
                 .build(),
             crate::gst::cuda::device_id_property(),
-            glib::ParamSpecString::builder("trt-library")
-                .nick("TensorRT library")
-                .blurb("File or folder of the TensorRT library to use (unset = the newest that is found)")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecBoolean::builder("allow-host-code")
-                .nick("Allow host code")
-                .blurb("Let an engine run CPU code that it carries, as version-compatible engines do. Such code can do all that this user can: only for engines you trust")
-                .default_value(default.allow_host_code)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecInt::builder("dla-core")
-                .nick("DLA core")
-                .blurb("Deep-learning accelerator of a Jetson to run on (-1 = the GPU)")
-                .minimum(-1)
-                .maximum(15)
-                .default_value(default.dla_core)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("precision", default.precision)
-                .nick("Precision")
-                .blurb("Precision of the engine built from an ONNX file")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecString::builder("int8-calibration-cache")
-                .nick("INT8 calibration cache")
-                .blurb("Calibration table for precision=int8, as TensorRT's calibrators write it")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecUInt::builder("workspace-mib")
-                .nick("Workspace")
-                .blurb("Maximum MiB of GPU memory for the layers' work (0 = no limit)")
-                .default_value(default.workspace_mib)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecUInt::builder("optimization-level")
-                .nick("Optimization level")
-                .blurb("How long TensorRT may look for faster kernels: 0 builds in seconds, 5 in many minutes")
-                .maximum(5)
-                .default_value(default.optimization_level)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("engine-build", default.engine_build)
-                .nick("Engine build")
-                .blurb("Whether to build an engine from an ONNX file that has none in the cache")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecString::builder("engine-cache")
-                .nick("Engine cache")
-                .blurb("Folder of built engines (unset = gst-plugin-trt/engines in the user's cache)")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("cuda-graph", default.cuda_graph)
-                .nick("CUDA graph")
-                .blurb("Whether TensorRT's work for a frame is captured in a CUDA graph and launched by one call")
-                .mutable_ready()
-                .build(),
+    ];
+    properties.extend(backends::all_options().map(|(_, option)| options::property(option)));
+    properties.extend([
             glib::ParamSpecBoolean::builder("tensor-meta")
                 .nick("Tensor meta")
                 .blurb("Attach the outputs as GstTensorMeta too, for GStreamer's own tensor decoders (from GStreamer 1.26 on); trtinfer then waits for them, and copies them where they are on a GPU")
@@ -182,50 +104,33 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .mutable_ready()
                 .build(),
             crate::gst::stats::measure_property(),
-        ]
+    ]);
+    properties
+}
+
+/// The option of a backend that a property is.
+fn option(name: &str) -> Option<&'static OptionSpec> {
+    backends::all_options().map(|(_, option)| option).find(|option| option.name == name)
 }
 
 impl Settings {
-    /// What of it is for TensorRT.
-    pub fn tensorrt(&self) -> Options {
-        Options {
-            library: self.trt_library.clone(),
-            engine: engine::Options {
-                allow_host_code: self.allow_host_code,
-                dla_core: (self.dla_core >= 0).then_some(self.dla_core),
-            },
-            build: BuildOptions {
-                precision: self.precision.into(),
-                calibration: self.int8_calibration_cache.clone(),
-                workspace_mib: (self.workspace_mib > 0).then_some(self.workspace_mib),
-                level: u8::try_from(self.optimization_level).ok(),
-                dla_core: (self.dla_core >= 0).then_some(self.dla_core),
-                ..BuildOptions::default()
-            },
-            never_build: self.engine_build == EngineBuild::Never,
-            cache: self.engine_cache.clone(),
-            graphs: self.cuda_graph.into(),
+    /// Properties that are not as they are by default and that this backend does not heed, and the backends that do.
+    pub fn without_effect(&self, backend: &dyn Backend) -> (Vec<&'static str>, Vec<&'static dyn Backend>) {
+        let heeds = |option: &OptionSpec| backend.options().iter().any(|own| own.name == option.name);
+        let set = backends::all_options().filter(|(_, option)| self.options.has(option) && !heeds(option));
+        let (mut owners, mut names): (Vec<_>, Vec<_>) = set.map(|(owner, option)| (owner, option.name)).unzip();
+        if backend.device() == Device::Host && self.cuda_device_id >= 0 {
+            names.push("cuda-device-id");
+            owners.extend(BACKENDS.iter().filter(|other| other.device() == Device::Cuda));
         }
+        owners.dedup_by_key(|owner| owner.name());
+        (names, owners)
     }
 
-    /// Properties that only TensorRT heeds, and that are not as they are by default.
-    pub fn only_for_tensorrt(&self) -> Vec<&'static str> {
-        const OF_TENSORRT: [&str; 11] = [
-            "trt-library",
-            "allow-host-code",
-            "dla-core",
-            "precision",
-            "int8-calibration-cache",
-            "workspace-mib",
-            "optimization-level",
-            "engine-build",
-            "engine-cache",
-            "cuda-graph",
-            "cuda-device-id",
-        ];
-        let default = Settings::default();
-        let is_set = |name: &&str| format!("{:?}", self.get(name)) != format!("{:?}", default.get(name));
-        OF_TENSORRT.into_iter().filter(is_set).collect()
+    /// The first of these options that must have an effect as it is set.
+    pub fn insists(&self, names: &[&str]) -> Option<&'static OptionSpec> {
+        let insists = |option: &&OptionSpec| option.insists.map(OptionValue::Choice) == Some(self.options.get(option));
+        names.iter().filter_map(|name| option(name)).find(insists)
     }
 
     /// The first property by which models of these settings are not the same, with both values.
@@ -249,7 +154,11 @@ impl Settings {
         let path = || get::<Option<PathBuf>>(value).filter(|path| !path.as_os_str().is_empty());
         match name {
             "model-file" => self.model_file = path(),
-            "backend" => self.backend = get(value),
+            "backend" => {
+                if let OptionValue::Choice(word) = options::from_value(&PREFERENCE, value) {
+                    self.backend = word.into();
+                }
+            }
             "input-size" => self.input_size = get::<Option<String>>(value).unwrap_or_default(),
             "batch-size" => self.batch_size = get(value),
             "batch-timeout" => self.batch_timeout = get(value),
@@ -258,24 +167,17 @@ impl Settings {
             "cuda-device-id" => self.cuda_device_id = get(value),
             "measure" => self.measure = get(value),
             "tensor-meta" => self.tensor_meta = get(value),
-            "trt-library" => self.trt_library = path(),
-            "allow-host-code" => self.allow_host_code = get(value),
-            "dla-core" => self.dla_core = get(value),
-            "precision" => self.precision = get(value),
-            "int8-calibration-cache" => self.int8_calibration_cache = path(),
-            "workspace-mib" => self.workspace_mib = get(value),
-            "optimization-level" => self.optimization_level = get(value),
-            "engine-build" => self.engine_build = get(value),
-            "engine-cache" => self.engine_cache = path(),
-            "cuda-graph" => self.cuda_graph = get(value),
-            other => unreachable!("property {other}"),
+            name => {
+                let option = option(name).unwrap_or_else(|| unreachable!("property {name}"));
+                self.options.set(option, options::from_value(option, value));
+            }
         }
     }
 
     pub fn get(&self, name: &str) -> glib::Value {
         match name {
             "model-file" => self.model_file.as_deref().to_value(),
-            "backend" => self.backend.to_value(),
+            "backend" => options::to_value(&PREFERENCE, &OptionValue::Choice(self.backend.word())),
             "input-size" => (!self.input_size.is_empty()).then_some(&self.input_size).to_value(),
             "batch-size" => self.batch_size.to_value(),
             "batch-timeout" => self.batch_timeout.to_value(),
@@ -284,66 +186,71 @@ impl Settings {
             "cuda-device-id" => self.cuda_device_id.to_value(),
             "measure" => self.measure.to_value(),
             "tensor-meta" => self.tensor_meta.to_value(),
-            "trt-library" => self.trt_library.as_deref().to_value(),
-            "allow-host-code" => self.allow_host_code.to_value(),
-            "dla-core" => self.dla_core.to_value(),
-            "precision" => self.precision.to_value(),
-            "int8-calibration-cache" => self.int8_calibration_cache.as_deref().to_value(),
-            "workspace-mib" => self.workspace_mib.to_value(),
-            "optimization-level" => self.optimization_level.to_value(),
-            "engine-build" => self.engine_build.to_value(),
-            "engine-cache" => self.engine_cache.as_deref().to_value(),
-            "cuda-graph" => self.cuda_graph.to_value(),
-            other => unreachable!("property {other}"),
+            name => {
+                let option = option(name).unwrap_or_else(|| unreachable!("property {name}"));
+                options::to_value(option, &self.options.get(option))
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::backends::tensorrt::GraphMode;
+    use crate::backends::options::OptionKind;
+    use crate::backends::{rten, tensorrt};
 
-    fn set(name: &str, value: impl Into<glib::Value>) -> Options {
+    /// The settings with a property as gst-launch-1.0 sets it.
+    fn with(name: &str, text: &str) -> Settings {
+        let property = properties().into_iter().find(|property| property.name() == name).unwrap();
+        let value = glib::Value::deserialize_with_pspec(text, &property).unwrap();
         let mut settings = Settings::default();
-        settings.set(name, &value.into());
-        settings.tensorrt()
+        settings.set(name, &value);
+        settings
     }
 
     #[test]
-    fn each_property_says_something_to_tensorrt() {
-        let usual = Settings::default().tensorrt();
-        assert_eq!((usual.library, usual.cache, usual.never_build), (None, None, false));
-        assert_eq!(usual.build, BuildOptions { level: Some(3), ..BuildOptions::default() });
-        assert_eq!(usual.build, Options::default().build, "sessions find the engines of elements");
-        assert!(!usual.engine.allow_host_code && usual.engine.dla_core.is_none());
+    fn options_of_backends_are_properties() {
+        gst::init().unwrap();
+        for (_, option) in backends::all_options() {
+            let text = match &option.kind {
+                OptionKind::Choice { choices, .. } => choices[1].word,
+                OptionKind::Flag => "true",
+                _ => "2",
+            };
+            let settings = with(option.name, text);
+            assert_eq!(settings.options.get(option), option.parse(text).unwrap(), "{}", option.name);
+            assert_eq!(settings.get(option.name).serialize().unwrap(), text);
+        }
+        assert!(!with("engine-cache", "").options.has(option("engine-cache").unwrap()), "as if unset");
+        assert_eq!(with("backend", "cpu").backend, BackendPreference::Named("cpu"));
+    }
 
-        assert_eq!(set("trt-library", "/opt/tensorrt").library.as_deref(), Some(Path::new("/opt/tensorrt")));
-        assert_eq!(set("trt-library", "").library, None, "as if unset");
-        assert_eq!(set("engine-cache", "/var/engines").cache.as_deref(), Some(Path::new("/var/engines")));
-        assert!(set("engine-build", EngineBuild::Never).never_build);
-        assert!(set("allow-host-code", true).engine.allow_host_code);
-        let on_dla = set("dla-core", 1);
-        assert_eq!((on_dla.engine.dla_core, on_dla.build.dla_core), (Some(1), Some(1)));
-        assert_eq!(set("workspace-mib", 256u32).build.workspace_mib, Some(256));
-        assert_eq!(set("workspace-mib", 0u32).build.workspace_mib, None);
-        assert_eq!(set("optimization-level", 5u32).build.level, Some(5));
-        assert_eq!(set("precision", Precision::Fp16).build.precision.name(), "fp16");
-        assert_eq!(set("cuda-graph", CudaGraph::Off).graphs, GraphMode::Off);
-        let table = set("int8-calibration-cache", "/var/table").build.calibration;
-        assert_eq!(table.as_deref(), Some(Path::new("/var/table")));
+    #[test]
+    fn what_a_backend_does_not_heed_is_named() {
+        gst::init().unwrap();
+        let of = |settings: &Settings, backend: &dyn Backend| {
+            let (names, owners) = settings.without_effect(backend);
+            (names.join(" "), owners.iter().map(|owner| owner.name()).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(of(&Settings::default(), &rten::Rten), (String::new(), String::new()));
+        let mut settings = with("cuda-graph", "on");
+        settings.cuda_device_id = 0;
+        assert_eq!(of(&settings, &rten::Rten), ("cuda-graph cuda-device-id".into(), "tensorrt".into()));
+        assert_eq!(of(&settings, &tensorrt::TensorRt), (String::new(), String::new()));
+        let names = ["cuda-device-id", "precision", "cuda-graph"];
+        assert_eq!(settings.insists(&names).map(|option| option.name), Some("cuda-graph"));
+        assert!(with("cuda-graph", "off").insists(&names).is_none());
     }
 
     #[test]
     fn settings_of_one_model_differ_in_nothing_but_what_is_of_each_element() {
         gst::init().unwrap();
-        let other: [(&str, glib::Value); 4] = [
-            ("model-file", "/var/model.onnx".into()),
-            ("batch-size", 4u32.into()),
-            ("precision", Precision::Fp16.into()),
-            ("engine-cache", "/var/engines".into()),
+        let other = [
+            ("model-file", "/var/model.onnx"),
+            ("batch-size", "4"),
+            ("precision", "fp16"),
+            ("engine-cache", "/var/engines"),
         ];
         for (name, value) in other {
             let (settings, mut changed) = (Settings::default(), Settings::default());
@@ -351,7 +258,7 @@ mod tests {
             changed.set("interval", &7u32.into());
             changed.set("measure", &true.into());
             assert_eq!(settings.difference(&changed), None);
-            changed.set(name, &value);
+            changed.set(name, &with(name, value).get(name));
             assert_eq!(settings.difference(&changed).map(|(property, ..)| property), Some(name));
         }
     }

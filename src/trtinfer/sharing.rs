@@ -65,20 +65,22 @@ pub fn join(
 ) -> Result<(Arc<SharedModel>, ModelHandle, bool)> {
     let first = |model: SharedModel| {
         let model = Arc::new(model);
-        let seat = ModelHandle::take(&model.opening).expect("nobody has left it");
+        let seat = ModelHandle::take(&model.opening).expect("it is new");
         (model, seat, true)
     };
     if settings.shared_model.is_empty() {
         return Ok(first(SharedModel::new(open()?)));
     }
     // Reading the file may take long and must not hold up other models. Of two elements that start together, both read it then.
-    if let Some(joined) = seat(&SHARED.lock().unwrap(), settings)? {
-        return Ok(joined);
+    let there = seat(&SHARED.lock().unwrap(), settings);
+    if let Some(there) = there {
+        return there.agree(settings);
     }
     let model = SharedModel::shared(open()?);
     let mut all = SHARED.lock().unwrap();
-    if let Some(joined) = seat(&all, settings)? {
-        return Ok(joined);
+    if let Some(there) = seat(&all, settings) {
+        drop(all); // a model that is let go of may wait for the GPU
+        return there.agree(settings);
     }
     let joined = first(model);
     all.retain(|shared| shared.model.strong_count() > 0 && !shared.settings.names_the_same(settings));
@@ -87,21 +89,28 @@ pub fn join(
 }
 
 /// A seat in a model that another element has loaded or is loading.
-fn seat(all: &[Shared], settings: &Settings) -> Result<Option<(Arc<SharedModel>, ModelHandle, bool)>> {
-    let found = all.iter().find(|shared| shared.settings.names_the_same(settings));
-    let joined = found.and_then(|shared| {
-        let model = shared.model.upgrade()?;
-        let seat = ModelHandle::take(&model.opening)?;
-        Some((shared.settings.difference(settings), model, seat))
-    });
-    match joined {
-        None => Ok(None),
-        Some((None, model, seat)) => Ok(Some((model, seat, false))),
-        Some((Some((property, first, this)), ..)) => Err(Error::new(
+struct Seat {
+    model: Arc<SharedModel>,
+    handle: ModelHandle,
+    /// The first property by which the settings are not the same, with both values.
+    difference: Option<(&'static str, String, String)>,
+}
+
+fn seat(all: &[Shared], settings: &Settings) -> Option<Seat> {
+    let shared = all.iter().find(|shared| shared.settings.names_the_same(settings))?;
+    let model = shared.model.upgrade()?;
+    let handle = ModelHandle::take(&model.opening)?;
+    Some(Seat { model, handle, difference: shared.settings.difference(settings) })
+}
+
+impl Seat {
+    fn agree(self, settings: &Settings) -> Result<(Arc<SharedModel>, ModelHandle, bool)> {
+        let Some((property, first, this)) = self.difference else { return Ok((self.model, self.handle, false)) };
+        Err(Error::new(
             ErrorKind::Settings,
             format!("The shared model “{}” is in use with {property}={first}, not {this}", settings.shared_model),
         )
-        .remedy("Give elements that share a model the same properties, or another name in shared-model")),
+        .remedy("Give elements that share a model the same properties, or another name in shared-model"))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::core::cuda::driver::Context;
 use crate::core::error::Result;
 use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::overlay::{OverlayRenderer, context_of, is_drawable, keypoint_model};
-use crate::image::geometry::Letterbox;
+use crate::image::geometry::{Letterbox, Rect};
 use crate::image::overlay::Style;
 use crate::postprocess::Postprocessor;
 
@@ -27,7 +27,9 @@ pub fn find(
     frame: &gst::Buffer,
     style: Option<&Style>,
 ) -> Result<Painted> {
-    let context = shared_context(frame, tensors)?;
+    // What paints there takes boxes of the whole frame.
+    let is_whole = letterbox.place == Rect::from(renderer.size()).into();
+    let context = shared_context(frame, tensors)?.filter(|_| is_whole);
     let (Some(context), Some(style)) = (context, style) else {
         return postprocessor.find(tensors, letterbox).map(|()| Painted::No);
     };

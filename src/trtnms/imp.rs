@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use gst::{Caps, PadDirection};
 use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
@@ -17,13 +18,14 @@ use crate::core::error::{Error, ErrorKind};
 use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
+use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::meta::detection;
 use crate::gst::meta::picture::Way;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
-use crate::gst::overlay::{OverlayRenderer, is_drawable};
-use crate::gst::report::{Report, error_message, may_set};
+use crate::gst::overlay::{OverlayRenderer, draw_labels_property, is_drawable, line_width_property};
+use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
-use crate::gst::video::{self, Format};
+use crate::gst::video;
 use crate::heads::{self, HeadFormat};
 use crate::image::geometry::Letterbox;
 use crate::image::overlay::Style;
@@ -39,7 +41,7 @@ const AUTO: &str = "auto";
 
 /// What the user typed.
 #[derive(Clone)]
-struct Settings {
+struct NmsSettings {
     /// The name of a head; `None` where that is to be recognised. Looked up when the element starts.
     layout: Option<String>,
     options: PostprocessOptions,
@@ -54,9 +56,9 @@ struct Settings {
     measure: bool,
 }
 
-impl Default for Settings {
+impl Default for NmsSettings {
     fn default() -> Self {
-        Settings {
+        NmsSettings {
             layout: None,
             options: PostprocessOptions::default(),
             draw: true,
@@ -70,7 +72,7 @@ impl Default for Settings {
 }
 
 /// What set_caps() and the first frame made.
-struct State {
+struct NmsState {
     postprocessor: Option<Postprocessor>,
     /// Of the postprocessor's labels.
     names: detection::LabelQuarks,
@@ -85,8 +87,8 @@ struct State {
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
 #[derive(Default)]
 pub struct TrtNms {
-    settings: Mutex<Settings>,
-    state: Mutex<Option<State>>,
+    settings: Mutex<NmsSettings>,
+    state: Mutex<Option<NmsState>>,
     cuda: CudaContextSlot,
     stats: Stats,
     awaited: Mutex<Awaited>,
@@ -123,8 +125,8 @@ impl TrtNms {
     /// they predict from, so this is usual and must not allocate. What trtinfer let pass shows the last objects, or goes on as it is.
     fn process(
         &self,
-        state: &mut State,
-        settings: Settings,
+        state: &mut NmsState,
+        settings: NmsSettings,
         mut frame: gst::Buffer,
     ) -> Result<gst::Buffer, Interrupted> {
         if settings.draw
@@ -136,13 +138,19 @@ impl TrtNms {
         let stage = Span::begin(settings.measure);
         let number = state.frames;
         state.frames += 1;
-        let payload = TensorMeta::get(&frame).ok_or_else(missing_tensors)?;
+        let payload = TensorMeta::outputs(&frame).ok_or_else(|| match TensorMeta::input(&frame) {
+            Some(_) => not_inferred(),
+            None => missing_tensors(),
+        })?;
+        if settings.draw {
+            TensorMeta::wait_for_readers(&frame, Some(&payload));
+        }
         let painted = self.find(state, &settings, &payload, &frame)?;
         let is_held = painted.is_none();
         let has_objects = !is_held || settings.hold_detections && state.can_hold;
-        let State { postprocessor, names, renderer, .. } = state;
+        let NmsState { postprocessor, names, renderer, .. } = state;
         let Some(postprocessor) = postprocessor.as_ref().filter(|_| has_objects) else {
-            TensorMeta::take(frame.make_mut());
+            TensorMeta::remove(frame.make_mut(), &payload);
             return Ok(frame);
         };
         let (instances, labels, size) = (postprocessor.instances(), &postprocessor.labels, renderer.size());
@@ -155,7 +163,7 @@ impl TrtNms {
             _ => {}
         }
         let buffer = frame.make_mut();
-        TensorMeta::take(buffer);
+        TensorMeta::remove(buffer, &payload);
         detection::attach(buffer, instances, labels, names, size, is_held);
         if settings.post_messages {
             let segment = self.obj().segment();
@@ -174,25 +182,21 @@ impl TrtNms {
     /// the frame pass.
     fn find(
         &self,
-        state: &mut State,
-        settings: &Settings,
+        state: &mut NmsState,
+        settings: &NmsSettings,
         payload: &Arc<Payload>,
         frame: &gst::Buffer,
     ) -> Result<Option<Painted>, Interrupted> {
-        let (outputs, letterbox, recipe, model) = match &**payload {
-            Payload::Output { outputs, letterbox, recipe, model, .. } => (outputs, letterbox, recipe, model),
-            Payload::Skipped { .. } => {
-                self.stats.skip();
-                return Ok(None);
-            }
-            Payload::Input { .. } => return Err(not_inferred().into()),
+        let Payload::Output { outputs, origin, letterbox, recipe, model, .. } = &**payload else {
+            self.stats.skip();
+            return Ok(None);
         };
-        let letterbox = state.way.follow(self.obj().sink_pad(), state.renderer.size(), letterbox)?;
+        let letterbox = state.way.follow(self.obj().sink_pad(), state.renderer.size(), origin, letterbox)?;
         let tensors = self.outputs(payload, outputs)?;
         if let Some(memory) = tensors.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         }
-        let State { postprocessor, names, renderer, .. } = state;
+        let NmsState { postprocessor, names, renderer, .. } = state;
         let options = settings.options.clone();
         let postprocessor = match postprocessor {
             Some(postprocessor) if postprocessor.matches(model, tensors, &letterbox) => {
@@ -222,6 +226,13 @@ impl TrtNms {
         let postprocessor = Postprocessor::new(options, model, tensors, letterbox)?;
         let layout = postprocessor.decoder.format();
         gst::info!(CAT, imp = self, "{} is {layout}: {}", model.path.display(), layout.expects());
+        if let Some(path) = &postprocessor.options().label_file
+            && !model.labels.is_empty()
+            && model.labels != postprocessor.labels
+        {
+            let note = format!("Classes are called as {} says, not as {} does", path.display(), model.path.display());
+            self.obj().post_info(&Error::new(ErrorKind::Settings, note));
+        }
         if let Some(usual) = postprocessor.recipe_mismatch(recipe) {
             let warning = Error::new(
                 ErrorKind::WrongType,
@@ -252,7 +263,7 @@ impl TrtNms {
     /// Checks what can be checked without a model.
     fn prepare(&self) -> Result<(), Error> {
         let mut settings = self.settings.lock().unwrap();
-        let Settings { layout, options, .. } = &mut *settings;
+        let NmsSettings { layout, options, .. } = &mut *settings;
         options.layout = layout.as_deref().map(HeadFormat::of_name).transpose()?;
         // The labels are read again with the model, whose classes they must match.
         options.label_file.as_deref().map_or(Ok(()), |path| read_labels(path).map(drop))
@@ -262,12 +273,31 @@ impl TrtNms {
         self.obj().post_error(&error);
         gst::FlowError::Error
     }
+
+    fn prepare_state(&self, transition: gst::StateChange) {
+        // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for a batch.
+        if transition == gst::StateChange::PausedToReady
+            && let Awaited::Outputs(payload) = std::mem::replace(&mut *self.awaited.lock().unwrap(), Awaited::Stop)
+            && let Payload::Output { outputs, .. } = &*payload
+        {
+            outputs.give_up();
+        }
+    }
+}
+
+/// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment again to say
+/// where they are, or when its end is known.
+fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
+    let place =
+        |segment: &gst::Segment| (segment.format(), segment.start(), segment.time(), segment.base(), segment.offset());
+    let rates = |segment: &gst::Segment| (segment.rate(), segment.applied_rate());
+    place(old) == place(new) && rates(old) == rates(new)
 }
 
 /// What a frame is a copy of, in its place, where that makes a copy of the picture needless.
 fn take_back(frame: &mut gst::Buffer) -> Option<gst::Buffer> {
     let frame = frame.get_mut().filter(|frame| !is_drawable(frame))?;
-    match &*TensorMeta::get(frame)? {
+    match &*TensorMeta::outputs(frame)? {
         Payload::Output { original: Some(original), .. } => original.take_back(frame),
         _ => None,
     }
@@ -285,123 +315,98 @@ fn not_inferred() -> Error {
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …")
 }
 
-#[glib::object_subclass]
-impl ObjectSubclass for TrtNms {
-    const NAME: &'static str = "GstTrtNms";
-    type Type = super::TrtNms;
-    type ParentType = gst_base::BaseTransform;
-}
-
-impl ObjectImpl for TrtNms {
-    fn properties() -> &'static [glib::ParamSpec] {
-        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = Settings::default();
-            vec![
-                glib::ParamSpecString::builder("layout")
-                    .nick("Layout")
-                    .blurb(&format!(
-                        "Output format of the model's detection head: auto (from names, shapes and metadata), {}",
-                        heads::names().join(", ")
-                    ))
-                    .default_value(AUTO)
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecString::builder("label-file")
-                    .nick("Label file")
-                    .blurb("UTF-8 text with one class name a line (unset = names from the model file)")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecFloat::builder("score-threshold")
-                    .nick("Score threshold")
-                    .blurb("Boxes with a lower score are dropped")
-                    .minimum(0.0)
-                    .maximum(1.0)
-                    .default_value(default.options.score_threshold)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecString::builder("class-thresholds")
-                    .nick("Class thresholds")
-                    .blurb("Score thresholds of single classes by name or id, like person=0.5,car=0.3")
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecString::builder("classes")
-                    .nick("Classes")
-                    .blurb("Names or ids of the classes to keep, like person,car (unset = all)")
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecFloat::builder("iou-threshold")
-                    .nick("IoU threshold")
-                    .blurb("Overlap (intersection over union) above which the weaker of two boxes is dropped")
-                    .minimum(0.0)
-                    .maximum(1.0)
-                    .default_value(default.options.iou_threshold)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecUInt::builder("max-detections")
-                    .nick("Maximum detections")
-                    .blurb("Maximum boxes of a frame; those with the best scores are kept")
-                    .minimum(1)
-                    .maximum(65536)
-                    .default_value(default.options.max_detections)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecBoolean::builder("class-agnostic")
-                    .nick("Class agnostic")
-                    .blurb("Let boxes of different classes suppress each other")
-                    .default_value(default.options.class_agnostic)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecBoolean::builder("draw")
-                    .nick("Draw")
-                    .blurb("Draw the boxes on the frame")
-                    .default_value(default.draw)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecBoolean::builder("draw-labels")
-                    .nick("Draw labels")
-                    .blurb("Write class and score at each drawn box")
-                    .default_value(default.style.labels)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecUInt::builder("line-width")
-                    .nick("Line width")
-                    .blurb("Width of the outlines in pixels (0 = by the size of the frame)")
-                    .maximum(64)
-                    .default_value(default.style.line_width)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecBoolean::builder("hold-detections")
-                    .nick("Hold detections")
-                    .blurb("On frames that trtinfer skips (interval), repeat the last detections, marked as held")
-                    .default_value(default.hold_detections)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecBoolean::builder("post-messages")
-                    .nick("Post messages")
-                    .blurb("Post an element message trt-detections for each frame: stream-time, frame, width, height, held, count, and detections with label, class-id, confidence, x, y, w, h")
-                    .default_value(default.post_messages)
-                    .mutable_playing()
-                    .build(),
-                cuda::device_id_property(),
-                stats::measure_property(),
-                stats::property(
-                    "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
-                ),
-            ]
-        });
-        &PROPERTIES
+impl Properties for TrtNms {
+    fn list() -> Vec<glib::ParamSpec> {
+        let default = NmsSettings::default();
+        vec![
+            glib::ParamSpecString::builder("layout")
+                .nick("Layout")
+                .blurb(&format!(
+                    "Output format of the model's detection head: auto (from names, shapes and metadata), {}",
+                    heads::names().join(", ")
+                ))
+                .default_value(AUTO)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("label-file")
+                .nick("Label file")
+                .blurb("UTF-8 text with one class name a line (unset = names from the model file)")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecFloat::builder("score-threshold")
+                .nick("Score threshold")
+                .blurb("Boxes with a lower score are dropped")
+                .minimum(0.0)
+                .maximum(1.0)
+                .default_value(default.options.score_threshold)
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecString::builder("class-thresholds")
+                .nick("Class thresholds")
+                .blurb("Score thresholds of single classes by name or id, like person=0.5,car=0.3")
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecString::builder("classes")
+                .nick("Classes")
+                .blurb("Names or ids of the classes to keep, like person,car (unset = all)")
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecFloat::builder("iou-threshold")
+                .nick("IoU threshold")
+                .blurb("Overlap (intersection over union) above which the weaker of two boxes is dropped")
+                .minimum(0.0)
+                .maximum(1.0)
+                .default_value(default.options.iou_threshold)
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecUInt::builder("max-detections")
+                .nick("Maximum detections")
+                .blurb("Maximum boxes of a frame; those with the best scores are kept")
+                .minimum(1)
+                .maximum(65536)
+                .default_value(default.options.max_detections)
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecBoolean::builder("class-agnostic")
+                .nick("Class agnostic")
+                .blurb("Let boxes of different classes suppress each other")
+                .default_value(default.options.class_agnostic)
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecBoolean::builder("draw")
+                .nick("Draw")
+                .blurb("Draw the boxes on the frame")
+                .default_value(default.draw)
+                .mutable_playing()
+                .build(),
+            draw_labels_property("Write class and score at each drawn box"),
+            line_width_property(),
+            glib::ParamSpecBoolean::builder("hold-detections")
+                .nick("Hold detections")
+                .blurb("On frames that trtinfer skips (interval), repeat the last detections, marked as held")
+                .default_value(default.hold_detections)
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecBoolean::builder("post-messages")
+                .nick("Post messages")
+                .blurb("Post an element message trt-detections for each frame: stream-time, frame, width, height, held, count, and detections with label, class-id, confidence, x, y, w, h")
+                .default_value(default.post_messages)
+                .mutable_playing()
+                .build(),
+            cuda::device_id_property(),
+            stats::measure_property(),
+            stats::property(
+                "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+            ),
+        ]
     }
 
-    fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
-        if !may_set(&*self.obj(), pspec) {
-            return;
-        }
-        gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
+    fn set(&self, name: &str, value: &glib::Value) {
         let mut settings = self.settings.lock().unwrap();
-        let Settings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
+        let NmsSettings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
             &mut *settings;
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
-        match pspec.name() {
+        match name {
             "layout" => *layout = Some(text()).filter(|name| !name.is_empty() && name != AUTO),
             "label-file" => options.label_file = value.get::<Option<PathBuf>>().expect("checked by GObject"),
             "score-threshold" => options.score_threshold = value.get().expect("checked by GObject"),
@@ -421,17 +426,17 @@ impl ObjectImpl for TrtNms {
         }
     }
 
-    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
-        if pspec.name() == "stats" {
+    fn get(&self, name: &str) -> glib::Value {
+        if name == "stats" {
             let totals = self.stats.read();
             let (frames, skipped) = (totals.done + totals.skipped, totals.skipped);
             let counts = [("frames", frames), ("skipped", skipped), ("objects", totals.objects)];
             return stats::structure(&totals, counts).to_value();
         }
-        let Settings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
+        let NmsSettings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
             &*self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
-        match pspec.name() {
+        match name {
             "layout" => layout.as_deref().unwrap_or(AUTO).to_value(),
             "label-file" => options.label_file.as_deref().to_value(),
             "score-threshold" => options.score_threshold.to_value(),
@@ -452,41 +457,12 @@ impl ObjectImpl for TrtNms {
     }
 }
 
-impl GstObjectImpl for TrtNms {}
-
-impl ElementImpl for TrtNms {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: decoder, NMS and overlay (CUDA or CPU)",
-                "Tensordecoder/Video",
-                "Turns the outputs of a model into objects: decodes, suppresses, attaches, draws and posts them",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
-        &TEMPLATES
-    }
-
-    fn set_context(&self, context: &gst::Context) {
-        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
-        self.parent_set_context(context);
-    }
-
-    fn change_state(&self, transition: gst::StateChange) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
-        // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for a batch.
-        if transition == gst::StateChange::PausedToReady
-            && let Awaited::Outputs(payload) = std::mem::replace(&mut *self.awaited.lock().unwrap(), Awaited::Stop)
-            && let Payload::Output { outputs, .. } = &*payload
-        {
-            outputs.give_up();
-        }
-        self.parent_change_state(transition)
-    }
+video_filter! {
+    TrtNms: "GstTrtNms",
+    name: "Object detection: decoder, NMS and overlay (CUDA or CPU)",
+    classification: "Tensordecoder/Video",
+    description: "Turns the outputs of a model into objects: decodes, suppresses, attaches, draws and posts them",
+    before_state_change: prepare_state,
 }
 
 impl BaseTransformImpl for TrtNms {
@@ -506,42 +482,35 @@ impl BaseTransformImpl for TrtNms {
         Ok(())
     }
 
-    fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
-        let device = self.settings.lock().unwrap().cuda_device_id;
-        self.cuda.answer(&*self.obj(), device, direction, query)
-            || BaseTransformImplExt::parent_query(self, direction, query)
+    fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
+        self.answer(direction, query)
     }
 
-    fn transform_caps(
-        &self,
-        _direction: gst::PadDirection,
-        caps: &gst::Caps,
-        filter: Option<&gst::Caps>,
-    ) -> Option<gst::Caps> {
+    fn transform_caps(&self, _direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
         let caps = video::without_tensor(&video::usable(caps));
         Some(video::filtered(caps, filter))
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
         // What comes next is another part of the stream.
-        if matches!(event.view(), gst::EventView::FlushStop(_) | gst::EventView::Segment(_))
-            && let Some(state) = self.state.lock().unwrap().as_mut()
-        {
+        let is_another = match event.view() {
+            gst::EventView::FlushStop(_) => true,
+            gst::EventView::Segment(segment) => !continues(&self.obj().segment(), segment.segment()),
+            _ => false,
+        };
+        if is_another && let Some(state) = self.state.lock().unwrap().as_mut() {
             state.can_hold = false;
         }
         self.parent_sink_event(event)
     }
 
-    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
-        let format = Format::from_caps(incaps).map_err(|error| {
-            self.obj().post_error(&error);
-            gst::loggable_error!(CAT, "{error}")
-        })?;
+    fn set_caps(&self, incaps: &Caps, _outcaps: &Caps) -> Result<(), gst::LoggableError> {
+        let format = self.format(*CAT, incaps)?;
         let mut state = self.state.lock().unwrap();
         let (postprocessor, frames) = state.take().map_or((None, 0), |old| (old.postprocessor, old.frames));
         let (names, renderer) = (detection::LabelQuarks::default(), OverlayRenderer::new(format));
         let way = Way::default();
-        *state = Some(State { postprocessor, names, renderer, way, frames, can_hold: false });
+        *state = Some(NmsState { postprocessor, names, renderer, way, frames, can_hold: false });
         Ok(())
     }
 

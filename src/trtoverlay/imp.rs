@@ -3,6 +3,7 @@ use std::sync::{LazyLock, Mutex};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use gst::{Caps, PadDirection};
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
@@ -11,11 +12,13 @@ use crate::core::counters::{Span, Stats};
 use crate::core::error::Result;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
+use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::meta::read::annotations;
-use crate::gst::overlay::{OverlayRenderer, context_of};
-use crate::gst::report::{Report, may_set};
+use crate::gst::meta::tensor::TensorMeta;
+use crate::gst::overlay::{OverlayRenderer, context_of, draw_labels_property, line_width_property};
+use crate::gst::report::Report;
 use crate::gst::stats;
-use crate::gst::video::{self, Format};
+use crate::gst::video;
 use crate::image::overlay::{Annotation, Style};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
@@ -24,7 +27,7 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 
 /// What the user typed.
 #[derive(Clone, Copy)]
-struct Settings {
+struct OverlaySettings {
     style: Style,
     /// -1 takes frames of any GPU.
     cuda_device_id: i32,
@@ -32,14 +35,14 @@ struct Settings {
     measure: bool,
 }
 
-impl Default for Settings {
+impl Default for OverlaySettings {
     fn default() -> Self {
-        Settings { style: Style::default(), cuda_device_id: -1, measure: false }
+        OverlaySettings { style: Style::default(), cuda_device_id: -1, measure: false }
     }
 }
 
 /// What set_caps() made.
-struct State {
+struct OverlayState {
     renderer: OverlayRenderer,
     /// Whether it was said that frames pass undrawn.
     has_warned: bool,
@@ -48,8 +51,8 @@ struct State {
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
 #[derive(Default)]
 pub struct TrtOverlay {
-    settings: Mutex<Settings>,
-    state: Mutex<Option<State>>,
+    settings: Mutex<OverlaySettings>,
+    state: Mutex<Option<OverlayState>>,
     cuda: CudaContextSlot,
     stats: Stats,
 }
@@ -60,57 +63,32 @@ impl TrtOverlay {
         renderer: &mut OverlayRenderer,
         frame: &mut gst::Buffer,
         annotations: &[Annotation],
-        settings: &Settings,
+        settings: &OverlaySettings,
     ) -> Result<()> {
         if let Some(context) = context_of(frame)? {
             self.cuda.follow(&context, settings.cuda_device_id)?;
         }
+        TensorMeta::wait_for_readers(frame, None);
         renderer.annotate(frame, annotations, &settings.style)
     }
 }
 
-#[glib::object_subclass]
-impl ObjectSubclass for TrtOverlay {
-    const NAME: &'static str = "GstTrtOverlay";
-    type Type = super::TrtOverlay;
-    type ParentType = gst_base::BaseTransform;
-}
-
-impl ObjectImpl for TrtOverlay {
-    fn properties() -> &'static [glib::ParamSpec] {
-        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = Settings::default();
-            vec![
-                glib::ParamSpecBoolean::builder("draw-labels")
-                    .nick("Draw labels")
-                    .blurb("Write class, score and track at each box, where they are known")
-                    .default_value(default.style.labels)
-                    .mutable_playing()
-                    .build(),
-                glib::ParamSpecUInt::builder("line-width")
-                    .nick("Line width")
-                    .blurb("Width of the outlines in pixels (0 = by the size of the frame)")
-                    .maximum(64)
-                    .default_value(default.style.line_width)
-                    .mutable_playing()
-                    .build(),
-                cuda::device_id_property(),
-                stats::measure_property(),
-                stats::property(
-                    "Frames, objects, and what drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
-                ),
-            ]
-        });
-        &PROPERTIES
+impl Properties for TrtOverlay {
+    fn list() -> Vec<glib::ParamSpec> {
+        vec![
+            draw_labels_property("Write class, score and track at each box, where they are known"),
+            line_width_property(),
+            cuda::device_id_property(),
+            stats::measure_property(),
+            stats::property(
+                "Frames, objects, and what drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+            ),
+        ]
     }
 
-    fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
-        if !may_set(&*self.obj(), pspec) {
-            return;
-        }
-        gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
-        let Settings { style, cuda_device_id, measure } = &mut *self.settings.lock().unwrap();
-        match pspec.name() {
+    fn set(&self, name: &str, value: &glib::Value) {
+        let OverlaySettings { style, cuda_device_id, measure } = &mut *self.settings.lock().unwrap();
+        match name {
             "draw-labels" => style.labels = value.get().expect("checked by GObject"),
             "line-width" => style.line_width = value.get().expect("checked by GObject"),
             "measure" => *measure = value.get().expect("checked by GObject"),
@@ -119,13 +97,13 @@ impl ObjectImpl for TrtOverlay {
         }
     }
 
-    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
-        if pspec.name() == "stats" {
+    fn get(&self, name: &str) -> glib::Value {
+        if name == "stats" {
             let totals = self.stats.read();
             return stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value();
         }
-        let Settings { style, cuda_device_id, measure } = &*self.settings.lock().unwrap();
-        match pspec.name() {
+        let OverlaySettings { style, cuda_device_id, measure } = &*self.settings.lock().unwrap();
+        match name {
             "draw-labels" => style.labels.to_value(),
             "line-width" => style.line_width.to_value(),
             "measure" => measure.to_value(),
@@ -135,30 +113,11 @@ impl ObjectImpl for TrtOverlay {
     }
 }
 
-impl GstObjectImpl for TrtOverlay {}
-
-impl ElementImpl for TrtOverlay {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: overlay (CUDA or CPU)",
-                "Filter/Effect/Video",
-                "Draws the objects that metas tell of: boxes, classes, scores and tracks",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
-        &TEMPLATES
-    }
-
-    fn set_context(&self, context: &gst::Context) {
-        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
-        self.parent_set_context(context);
-    }
+video_filter! {
+    TrtOverlay: "GstTrtOverlay",
+    name: "Object detection: overlay (CUDA or CPU)",
+    classification: "Filter/Effect/Video",
+    description: "Draws the objects that metas tell of: boxes, classes, scores and tracks",
 }
 
 impl BaseTransformImpl for TrtOverlay {
@@ -177,29 +136,19 @@ impl BaseTransformImpl for TrtOverlay {
         Ok(())
     }
 
-    fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
-        let device = self.settings.lock().unwrap().cuda_device_id;
-        self.cuda.answer(&*self.obj(), device, direction, query)
-            || BaseTransformImplExt::parent_query(self, direction, query)
+    fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
+        self.answer(direction, query)
     }
 
-    fn transform_caps(
-        &self,
-        _direction: gst::PadDirection,
-        caps: &gst::Caps,
-        filter: Option<&gst::Caps>,
-    ) -> Option<gst::Caps> {
+    fn transform_caps(&self, _direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
         Some(video::filtered(video::usable(caps), filter))
     }
 
-    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
-        let format = Format::from_caps(incaps).map_err(|error| {
-            self.obj().post_error(&error);
-            gst::loggable_error!(CAT, "{error}")
-        })?;
+    fn set_caps(&self, incaps: &Caps, _outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
+        let format = self.format(*CAT, incaps)?;
         let mut state = self.state.lock().unwrap();
         let has_warned = state.as_ref().is_some_and(|state| state.has_warned);
-        *state = Some(State { renderer: OverlayRenderer::new(format), has_warned });
+        *state = Some(OverlayState { renderer: OverlayRenderer::new(format), has_warned });
         Ok(())
     }
 
@@ -207,7 +156,7 @@ impl BaseTransformImpl for TrtOverlay {
         let Some(mut frame) = self.take_queued_buffer() else { return Ok(GenerateOutputSuccess::NoOutput) };
         let settings = *self.settings.lock().unwrap();
         let mut state = self.state.lock().unwrap();
-        let State { renderer, has_warned } = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
+        let OverlayState { renderer, has_warned } = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
         let stage = Span::begin(settings.measure);
         let annotations = annotations(&frame, renderer.size());
         if !annotations.is_empty()

@@ -3,27 +3,27 @@ use std::sync::{Arc, LazyLock, Mutex};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use gst::{Caps, PadDirection};
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
-use super::settings::{Overrides, Settings};
+use super::settings::{Overrides, PreprocessSettings};
 use super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};
 use crate::core::counters::{Span, Stats};
 use crate::core::cuda::driver::Context;
+use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::memory::Pool;
-use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::batch_pool;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
+use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::held_frame::HeldFrames;
 use crate::gst::meta::picture;
-use crate::gst::meta::tensor::{Payload, TensorMeta};
-use crate::gst::report::{Report, error_message, may_set};
+use crate::gst::meta::tensor::{Origin, Payload, TensorMeta};
+use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video::{self, Format};
-use crate::image::preprocess::HostPreprocessor;
-use crate::image::preprocess::device::DevicePreprocessor;
+use crate::image::preprocess::Preprocessor;
 use crate::image::transform::InputSpec;
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
@@ -31,30 +31,27 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 });
 
 /// What set_caps() made.
-struct State {
+struct PreprocessState {
     format: Format,
     spec: InputSpec,
-    maker: Preprocessor,
+    /// That of a GPU is made with the first frame, in its context.
+    maker: Option<Preprocessor>,
 }
 
-/// What makes the tensors.
-enum Preprocessor {
-    Cpu {
-        preprocess: Box<HostPreprocessor>,
-        pool: Pool,
-    },
-    /// Made with the first frame, in its context.
-    Gpu(Option<Box<DevicePreprocessor>>),
+impl PreprocessState {
+    fn is_on_gpu(&self) -> bool {
+        self.spec.device == Device::Cuda
+    }
 }
 
 /// No two of these are locked at a time.
 #[derive(Default)]
 pub struct TrtPreprocess {
-    settings: Mutex<Settings>,
+    settings: Mutex<PreprocessSettings>,
     /// The settings as start() found them. Those that change later wait for the next start, so that a tensor is never half of
     /// each.
     overrides: Mutex<Option<Overrides>>,
-    state: Mutex<Option<State>>,
+    state: Mutex<Option<PreprocessState>>,
     originals: Mutex<HeldFrames>,
     cuda: CudaContextSlot,
     stats: Stats,
@@ -69,63 +66,58 @@ impl TrtPreprocess {
 
     /// The tensor to name in the source's caps: what downstream asks for, else what the properties say by themselves. If
     /// they do not say enough, set_caps() complains.
-    fn tensor(&self, caps: &gst::Caps) -> Option<String> {
+    fn tensor(&self, caps: &Caps) -> Option<String> {
         let peer = self.obj().static_pad("src")?.peer_query_caps(Some(caps));
         let wanted = peer.iter().find_map(|structure| structure.get::<String>(video::TENSOR_FIELD).ok());
-        wanted.or_else(|| Some(self.overrides().unwrap_or_default().apply(None, place_of(caps)).ok()?.to_string()))
+        wanted.or_else(|| Some(self.overrides().unwrap_or_default().apply(None, device_of(caps)).ok()?.to_string()))
     }
 
-    fn configure(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> Result<State> {
+    fn configure(&self, incaps: &Caps, outcaps: &Caps) -> Result<PreprocessState> {
         let format = Format::from_caps(incaps)?;
         let wanted = video::tensor_of(outcaps)?;
-        let spec = self.overrides().unwrap_or_default().apply(wanted.as_ref(), place_of(incaps))?;
+        let spec = self.overrides().unwrap_or_default().apply(wanted.as_ref(), device_of(incaps))?;
         // Refuses what cannot be made, wherever that is.
-        let (width, height) = (format.info.width() as usize, format.info.height() as usize);
-        let preprocess = HostPreprocessor::new(format.pixels, width, height, format.color, &spec)?;
-        let maker = match (spec.place == CUDA, video::is_cuda(incaps)) {
-            (true, _) => Preprocessor::Gpu(None),
+        let on_host = Preprocessor::new(None, format.pixels, size_of_frames(&format), format.color, &spec)?;
+        let maker = match (spec.device == Device::Cuda, video::is_cuda(incaps)) {
+            (true, _) => None,
             (false, true) => return Err(cuda_for_the_cpu()),
-            (false, false) => Preprocessor::Cpu { preprocess: Box::new(preprocess), pool: Pool::default() },
+            (false, false) => Some(on_host),
         };
-        Ok(State { format, spec, maker })
+        Ok(PreprocessState { format, spec, maker })
     }
 
-    fn payload(&self, state: &mut State, buffer: &mut gst::BufferRef) -> Result<Payload> {
-        let State { format, spec, maker } = state;
-        let (tensors, letterbox) = match maker {
-            Preprocessor::Cpu { preprocess, pool } => {
-                let make = |bytes: &mut [u8]| format.read(buffer, |frame| preprocess.run(frame, bytes));
-                let tensor = Tensor::fill(pool, spec.desc.clone(), make)?;
-                (Tensors::new(vec![tensor], None, None), *preprocess.letterbox())
+    fn maker(&self, context: Option<&Context>, format: &Format, spec: &InputSpec) -> Result<Preprocessor> {
+        let mut maker = Preprocessor::new(context, format.pixels, size_of_frames(format), format.color, spec)?;
+        if let Preprocessor::Device(device) = &mut maker {
+            device.set_upload(self.settings.lock().unwrap().upload);
+            if let Some(slots) = self.obj().static_pad("src").and_then(|pad| batch_pool::ask(&pad)) {
+                device.use_slots(slots);
             }
-            Preprocessor::Gpu(gpu) => {
-                let context = self.context_for(buffer)?;
-                let gpu = match gpu {
-                    Some(gpu) if *gpu.context() == context => gpu,
-                    other => {
-                        let size = (format.info.width() as usize, format.info.height() as usize);
-                        let mut maker = DevicePreprocessor::new(&context, format.pixels, size, format.color, spec)?;
-                        maker.set_upload(self.settings.lock().unwrap().upload);
-                        if let Some(slots) = self.obj().static_pad("src").and_then(|pad| batch_pool::ask(&pad)) {
-                            maker.use_slots(slots);
-                        }
-                        other.insert(Box::new(maker))
-                    }
-                };
-                let tensors = match format.on_gpu(buffer, false)? {
-                    Some(frame) => {
-                        frame.order(gpu.stream())?;
-                        // SAFETY: `Format` checked the planes against their memory, and the buffer keeps it until its
-                        // TensorMeta is freed, which waits for the fence.
-                        unsafe { gpu.of_gpu(&frame.planes) }?
-                    }
-                    None => format.read(buffer, |frame| gpu.of_host(frame))?,
-                };
-                (tensors, *gpu.letterbox())
-            }
+        }
+        Ok(maker)
+    }
+
+    fn payload(&self, state: &mut PreprocessState, buffer: &mut gst::BufferRef) -> Result<Payload> {
+        let context = if state.is_on_gpu() { Some(self.context_for(buffer)?) } else { None };
+        let PreprocessState { format, spec, maker } = state;
+        let maker = match maker.take().filter(|maker| maker.context() == context.as_ref()) {
+            Some(made) => maker.insert(made),
+            None => maker.insert(self.maker(context.as_ref(), format, spec)?),
         };
+        let on_gpu = if let Preprocessor::Device(_) = maker { format.on_gpu(buffer, false)? } else { None };
+        let tensors = match (on_gpu, &mut *maker) {
+            (Some(frame), Preprocessor::Device(device)) => {
+                frame.order(device.stream())?;
+                // SAFETY: `Format` checked the planes against their memory, and the buffer keeps it until its TensorMeta is
+                // freed, which waits for the fence.
+                unsafe { device.of_gpu(&frame.planes) }?
+            }
+            (_, maker) => format.read(buffer, |frame| maker.of_host(frame))?,
+        };
+        let letterbox = *maker.letterbox();
         let original = self.originals.lock().unwrap().of(buffer);
-        Ok(Payload::Input { tensors: Arc::new(tensors), letterbox, recipe: spec.recipe, original })
+        let origin = Origin { element: self.obj().as_ptr().addr(), size: format.size() };
+        Ok(Payload::Input { tensors: Arc::new(tensors), origin, letterbox, recipe: spec.recipe, original })
     }
 
     /// The context of the frame's memory, else the pipeline's.
@@ -173,13 +165,14 @@ impl TrtPreprocess {
     }
 }
 
-/// [`InputSpec::place`] of tensors in GPU memory, and on the host.
-const CUDA: &str = "cuda";
-const CPU: &str = "cpu";
-
 /// Where tensors of such frames are made if nobody asks for them elsewhere.
-fn place_of(caps: &gst::CapsRef) -> &'static str {
-    if video::is_cuda(caps) { CUDA } else { CPU }
+fn device_of(caps: &gst::CapsRef) -> Device {
+    if video::is_cuda(caps) { Device::Cuda } else { Device::Host }
+}
+
+/// Width and height.
+fn size_of_frames(format: &Format) -> (usize, usize) {
+    (format.info.width() as usize, format.info.height() as usize)
 }
 
 fn cuda_for_the_cpu() -> Error {
@@ -188,95 +181,81 @@ fn cuda_for_the_cpu() -> Error {
         .remedy("Put cudadownload before trtpreprocess, or let the model run on the GPU with backend=tensorrt")
 }
 
-#[glib::object_subclass]
-impl ObjectSubclass for TrtPreprocess {
-    const NAME: &'static str = "GstTrtPreprocess";
-    type Type = super::TrtPreprocess;
-    type ParentType = gst_base::BaseTransform;
-}
-
-impl ObjectImpl for TrtPreprocess {
-    fn properties() -> &'static [glib::ParamSpec] {
-        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let default = Settings::default();
-            vec![
-                glib::ParamSpecEnum::builder_with_default("resize", default.resize)
-                    .nick("Resize")
-                    .blurb("How the frame is laid into the tensor")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecInt::builder("pad-value")
-                    .nick("Padding value")
-                    .blurb("Sample value of the letterbox padding (-1 = as the model wants it)")
-                    .minimum(-1)
-                    .maximum(255)
-                    .default_value(default.pad_value)
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecEnum::builder_with_default("tensor-colors", default.colors)
-                    .nick("Tensor colors")
-                    .blurb("Colors in the channels of the tensor")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecEnum::builder_with_default("chroma-sampling", default.chroma_sampling)
-                    .nick("Chroma sampling")
-                    .blurb("Which chroma goes with each luma sample of NV12, P010_10LE and I420 frames")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecFloat::builder("scale")
-                    .nick("Scale")
-                    .blurb("Factor of the samples: tensor = (sample * scale - mean) / std, with samples of 0..255 (0 = as the model wants it)")
-                    .minimum(0.0)
-                    .maximum(f32::MAX)
-                    .default_value(default.scale)
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecString::builder("mean")
-                    .nick("Mean")
-                    .blurb("Mean to subtract: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecString::builder("std")
-                    .nick("Standard deviation")
-                    .blurb("Standard deviation to divide by: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.229,0.224,0.225 (unset = as the model wants it)")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecEnum::builder_with_default("tensor-order", default.order)
-                    .nick("Tensor order")
-                    .blurb("Order of the tensor's dimensions")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecEnum::builder_with_default("tensor-type", default.dtype)
-                    .nick("Tensor type")
-                    .blurb("Type of the tensor's elements")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecString::builder("tensor-size")
-                    .nick("Tensor size")
-                    .blurb("Width and height of the tensor like 640x640 (unset = as the model wants it)")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecEnum::builder_with_default("upload", default.upload)
-                    .nick("Upload")
-                    .blurb("How frames in system memory come to the GPU")
-                    .mutable_ready()
-                    .build(),
-                cuda::device_id_property(),
-                stats::measure_property(),
-                stats::property("Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool"),
-            ]
-        });
-        &PROPERTIES
+impl Properties for TrtPreprocess {
+    fn list() -> Vec<glib::ParamSpec> {
+        let default = PreprocessSettings::default();
+        vec![
+            glib::ParamSpecEnum::builder_with_default("resize", default.resize)
+                .nick("Resize")
+                .blurb("How the frame is laid into the tensor")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecInt::builder("pad-value")
+                .nick("Padding value")
+                .blurb("Sample value of the letterbox padding (-1 = as the model wants it)")
+                .minimum(-1)
+                .maximum(255)
+                .default_value(default.pad_value)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("tensor-colors", default.colors)
+                .nick("Tensor colors")
+                .blurb("Colors in the channels of the tensor")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("chroma-sampling", default.chroma_sampling)
+                .nick("Chroma sampling")
+                .blurb("Which chroma goes with each luma sample of NV12, P010_10LE and I420 frames")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecFloat::builder("scale")
+                .nick("Scale")
+                .blurb("Factor of the samples: tensor = (sample * scale - mean) / std, with samples of 0..255 (0 = as the model wants it)")
+                .minimum(0.0)
+                .maximum(f32::MAX)
+                .default_value(default.scale)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("mean")
+                .nick("Mean")
+                .blurb("Mean to subtract: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("std")
+                .nick("Standard deviation")
+                .blurb("Standard deviation to divide by: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.229,0.224,0.225 (unset = as the model wants it)")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("tensor-order", default.order)
+                .nick("Tensor order")
+                .blurb("Order of the tensor's dimensions")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("tensor-type", default.dtype)
+                .nick("Tensor type")
+                .blurb("Type of the tensor's elements")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("tensor-size")
+                .nick("Tensor size")
+                .blurb("Width and height of the tensor like 640x640 (unset = as the model wants it)")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("upload", default.upload)
+                .nick("Upload")
+                .blurb("How frames in system memory come to the GPU")
+                .mutable_ready()
+                .build(),
+            cuda::device_id_property(),
+            stats::measure_property(),
+            stats::property("Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool"),
+        ]
     }
 
-    fn set_property(&self, _id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
-        if !may_set(&*self.obj(), pspec) {
-            return;
-        }
-        gst::info!(CAT, imp = self, "{} = {value:?}", pspec.name());
+    fn set(&self, name: &str, value: &glib::Value) {
         let mut settings = self.settings.lock().unwrap();
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
-        match pspec.name() {
+        match name {
             "resize" => settings.resize = value.get::<Resize>().expect("checked by GObject"),
             "pad-value" => settings.pad_value = value.get().expect("checked by GObject"),
             "tensor-colors" => settings.colors = value.get::<TensorColors>().expect("checked by GObject"),
@@ -294,14 +273,14 @@ impl ObjectImpl for TrtPreprocess {
         }
     }
 
-    fn property(&self, _id: usize, pspec: &glib::ParamSpec) -> glib::Value {
-        if pspec.name() == "stats" {
+    fn get(&self, name: &str) -> glib::Value {
+        if name == "stats" {
             let totals = self.stats.read();
             return stats::structure(&totals, [("frames", totals.done)]).to_value();
         }
         let settings = self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
-        match pspec.name() {
+        match name {
             "resize" => settings.resize.to_value(),
             "pad-value" => settings.pad_value.to_value(),
             "tensor-colors" => settings.colors.to_value(),
@@ -320,30 +299,11 @@ impl ObjectImpl for TrtPreprocess {
     }
 }
 
-impl GstObjectImpl for TrtPreprocess {}
-
-impl ElementImpl for TrtPreprocess {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: preprocessing (CUDA or CPU)",
-                "Filter/Converter/Video",
-                "Turns each frame into the input tensor of a model",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(video::pad_templates);
-        &TEMPLATES
-    }
-
-    fn set_context(&self, context: &gst::Context) {
-        self.cuda.set(context, self.settings.lock().unwrap().cuda_device_id);
-        self.parent_set_context(context);
-    }
+video_filter! {
+    TrtPreprocess: "GstTrtPreprocess",
+    name: "Object detection: preprocessing (CUDA or CPU)",
+    classification: "Filter/Converter/Video",
+    description: "Turns each frame into the input tensor of a model",
 }
 
 impl BaseTransformImpl for TrtPreprocess {
@@ -355,14 +315,9 @@ impl BaseTransformImpl for TrtPreprocess {
     ///
     /// The base class asks the peer only while caps are open, and fixed video caps are closed but for the tensor. So it is
     /// asked here.
-    fn transform_caps(
-        &self,
-        direction: gst::PadDirection,
-        caps: &gst::Caps,
-        filter: Option<&gst::Caps>,
-    ) -> Option<gst::Caps> {
+    fn transform_caps(&self, direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
         let mut caps = video::without_tensor(&video::usable(caps));
-        if direction == gst::PadDirection::Sink
+        if direction == PadDirection::Sink
             && caps.is_fixed()
             && let Some(tensor) = self.tensor(&caps)
         {
@@ -371,27 +326,23 @@ impl BaseTransformImpl for TrtPreprocess {
         Some(video::filtered(caps, filter))
     }
 
-    fn query(&self, direction: gst::PadDirection, query: &mut gst::QueryRef) -> bool {
-        let device = self.settings.lock().unwrap().cuda_device_id;
-        if self.cuda.answer(&*self.obj(), device, direction, query) {
-            return true;
-        }
-        if direction == gst::PadDirection::Sink {
+    fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
+        if direction == PadDirection::Sink {
             match query.view() {
                 gst::QueryView::Caps(query) => query.filter().into_iter().for_each(|caps| self.explain_refusal(caps)),
                 gst::QueryView::AcceptCaps(query) => self.explain_refusal(query.caps()),
                 _ => {}
             }
         }
-        BaseTransformImplExt::parent_query(self, direction, query)
+        self.answer(direction, query)
     }
 
     /// Tells trtnms where its points are in the picture here.
     fn src_event(&self, event: gst::Event) -> bool {
-        picture::answer(&event) || self.parent_src_event(event)
+        picture::answer(&event, self.obj().upcast_ref()) || self.parent_src_event(event)
     }
 
-    fn set_caps(&self, incaps: &gst::Caps, outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
+    fn set_caps(&self, incaps: &Caps, outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
         let state = self.configure(incaps, outcaps).map_err(|error| {
             if self.is_new_complaint(&error) {
                 self.obj().post_error(&error);
@@ -414,7 +365,7 @@ impl BaseTransformImpl for TrtPreprocess {
         let _ = self.parent_propose_allocation(decide_query, query);
         let device = self.settings.lock().unwrap().cuda_device_id;
         self.cuda.propose(&*self.obj(), device, query);
-        let on_gpu = matches!(self.state.lock().unwrap().as_ref(), Some(State { maker: Preprocessor::Gpu(_), .. }));
+        let on_gpu = self.state.lock().unwrap().as_ref().is_some_and(PreprocessState::is_on_gpu);
         if on_gpu && let Ok(context) = self.cuda.ensure(&*self.obj(), device) {
             crate::gst::memory::pinned::propose(&context, query);
         }

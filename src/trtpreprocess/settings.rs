@@ -1,6 +1,7 @@
 //! What the user says instead of the model: each property of trtpreprocess, unset by default.
 
 use super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};
+use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, TensorDesc};
 use crate::image::geometry::ResizeMode;
@@ -9,7 +10,7 @@ use crate::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorL
 
 /// What the user typed.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct PreprocessSettings {
     pub resize: Resize,
     /// -1 is unset.
     pub pad_value: i32,
@@ -44,9 +45,9 @@ pub struct Overrides {
     size: Option<(u32, u32)>,
 }
 
-impl Default for Settings {
+impl Default for PreprocessSettings {
     fn default() -> Self {
-        Settings {
+        PreprocessSettings {
             resize: Resize::Auto,
             pad_value: -1,
             colors: TensorColors::Auto,
@@ -64,7 +65,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl PreprocessSettings {
     pub fn read(&self) -> Result<Overrides> {
         let std = triple("std", &self.std)?;
         if std.is_some_and(|std| std.contains(&0.0)) {
@@ -87,12 +88,12 @@ impl Settings {
 
 impl Overrides {
     /// The tensor to make: what trtinfer wants where there is one, changed by what the user says. Without trtinfer it is made
-    /// in the memory that `place` names.
-    pub fn apply(&self, wanted: Option<&InputSpec>, place: &str) -> Result<InputSpec> {
+    /// on that device.
+    pub fn apply(&self, wanted: Option<&InputSpec>, device: Device) -> Result<InputSpec> {
         let mut spec = match (wanted, self.size) {
             (Some(wanted), _) => wanted.clone(),
             (None, Some(_)) => InputSpec {
-                place: place.into(),
+                device,
                 desc: TensorDesc::new("images", DType::F32, &[1, 3, 0, 0]),
                 order: TensorLayout::Nchw,
                 recipe: InputTransform::default(),
@@ -144,8 +145,8 @@ mod tests {
     #[test]
     fn each_override_shows() {
         let wanted: InputSpec = "cpu f32 1x3x32x64 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
-        assert_eq!(Settings::default().read().unwrap().apply(Some(&wanted), "cpu").unwrap(), wanted);
-        let all = Settings {
+        assert_eq!(PreprocessSettings::default().read().unwrap().apply(Some(&wanted), Device::Host).unwrap(), wanted);
+        let all = PreprocessSettings {
             resize: Resize::Stretch,
             pad_value: 0,
             colors: TensorColors::Bgr,
@@ -160,7 +161,7 @@ mod tests {
             cuda_device_id: -1,
             measure: false,
         };
-        let spec = all.read().unwrap().apply(Some(&wanted), "cpu").unwrap();
+        let spec = all.read().unwrap().apply(Some(&wanted), Device::Host).unwrap();
         assert_eq!(
             spec.to_string(),
             "cpu f16 1x96x128x3 nhwc bgr stretch:0 scale:1 chroma:sited mean:1/2/3 std:2/2/2 images"
@@ -169,23 +170,23 @@ mod tests {
 
     #[test]
     fn without_trtinfer_a_size_is_enough() {
-        let settings = Settings { size: "64x32".into(), ..Settings::default() };
-        let spec = settings.read().unwrap().apply(None, "cpu").unwrap();
+        let settings = PreprocessSettings { size: "64x32".into(), ..PreprocessSettings::default() };
+        let spec = settings.read().unwrap().apply(None, Device::Host).unwrap();
         assert_eq!(spec.desc.to_string(), "images f32 1x3x32x64");
         assert_eq!(spec.recipe.fit, ResizeMode::Letterbox);
-        let error = Settings::default().read().unwrap().apply(None, "cpu").unwrap_err();
+        let error = PreprocessSettings::default().read().unwrap().apply(None, Device::Host).unwrap_err();
         assert!(error.message().contains("trtinfer"), "{error}");
     }
 
     #[test]
     fn nonsense_is_refused() {
         for settings in [
-            Settings { size: "640".into(), ..Settings::default() },
-            Settings { size: "0x640".into(), ..Settings::default() },
-            Settings { size: "640x16385".into(), ..Settings::default() },
-            Settings { mean: "a".into(), ..Settings::default() },
-            Settings { std: "0".into(), ..Settings::default() },
-            Settings { std: "1,2".into(), ..Settings::default() },
+            PreprocessSettings { size: "640".into(), ..PreprocessSettings::default() },
+            PreprocessSettings { size: "0x640".into(), ..PreprocessSettings::default() },
+            PreprocessSettings { size: "640x16385".into(), ..PreprocessSettings::default() },
+            PreprocessSettings { mean: "a".into(), ..PreprocessSettings::default() },
+            PreprocessSettings { std: "0".into(), ..PreprocessSettings::default() },
+            PreprocessSettings { std: "1,2".into(), ..PreprocessSettings::default() },
         ] {
             assert_eq!(settings.read().unwrap_err().kind(), ErrorKind::Settings, "{settings:?}");
         }

@@ -139,7 +139,7 @@ fn write_numbers(line: &mut impl Write, numbers: &[u64]) -> Result<()> {
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [model] = &arguments[..] else { return Err("Usage: streaming MODEL".into()) };
-    let options = SessionOptions { backend: BackendPreference::Cpu, ..SessionOptions::default() };
+    let options = SessionOptions { backend: BackendPreference::Named("cpu"), ..SessionOptions::default() };
     let mut session = Session::open(model, &options)?;
     let desc = session.input().clone();
     if desc.dtype != DType::F32 || desc.dims.len() != 4 || desc.dims[..2] != [1, 3] {
@@ -167,7 +167,7 @@ fn main() -> Result<()> {
         ];
         let detected = part(detect(&mut session, &receiver));
         let outcomes = parts.map(|part| part.join().expect("it does not panic"));
-        // Of whatever failed first, this one has heard.
+        // The detecting thread saw the first failure.
         detected.and(outcomes.into_iter().collect())
     })
 }

@@ -1,6 +1,6 @@
 //! Tensors that arrive in chunks, put together straight where they are wanted: in host, pinned or GPU memory.
 //!
-//! A [`Receiver`] stands between whoever has the chunks, from a network or another process, and whoever uses the tensors. The
+//! A [`Receiver`] stands between the sender of the chunks, a network or another process, and the user of the tensors. The
 //! sender announces a tensor under a number and sends its bytes in chunks, in any order. The user takes each tensor once it is
 //! whole, in the order of announcement.
 //!
@@ -56,7 +56,7 @@ pub struct Progress {
 
 /// Puts tensors together from chunks. Sender and user may each be several threads.
 ///
-/// A wrong chunk is an error for whoever brings it, and its tensor is dropped: half of it may be wrong too. Other tensors go on.
+/// A wrong chunk is an error of the call that brings it, and its tensor is dropped: half of it may be wrong too. Other tensors go on.
 ///
 /// ```
 /// use gsttrt::core::memory::Pool;
@@ -131,7 +131,7 @@ enum End {
 }
 
 /// A tensor that is whole. Its memory returns to the pool, and its credits to the sender, when this is dropped: not before
-/// queued work of a GPU that reads it is done. Who keeps a row or a block of it longer keeps the memory, without credits.
+/// queued work of a GPU that reads it is done. A row or a block of it that is kept longer keeps the memory, without credits.
 pub struct Received {
     // Drop order: the memory, then the room for it.
     tensor: Tensor,
@@ -139,7 +139,7 @@ pub struct Received {
     sequence: u64,
 }
 
-/// Who has the room: the sender, tensors, or nobody yet.
+/// Where the room is: with the sender, with tensors, or free.
 struct Credits {
     counts: Mutex<Counts>,
     /// There is room that the sender does not know of, or this is the end.
@@ -149,7 +149,7 @@ struct Credits {
 }
 
 struct Counts {
-    /// Nobody has been told of these.
+    /// Not yet granted to the sender.
     free: usize,
     /// The sender may announce tensors for these.
     granted: usize,
@@ -257,7 +257,7 @@ impl Receiver {
     }
 
     /// The sender says that it sends no more of this tensor: after its last chunk, or because it cannot go on. Without that,
-    /// who takes tensors waits for a chunk that was lost. Nothing happens where it is complete, or was dropped for an error.
+    /// `take` waits for a chunk that was lost. Nothing happens where it is complete, or was dropped for an error.
     ///
     /// # Errors
     /// `WrongType`, where bytes are missing, and the tensor is dropped; where it is not announced. `Run`, once this is
@@ -266,7 +266,7 @@ impl Receiver {
         self.with(sequence, |arriving| Err(arriving.short())).map(|_: Option<()>| ())
     }
 
-    /// The sender says that it announces no more tensors and sends no more of those announced. Who waits for tensors gets
+    /// The sender says that it announces no more tensors and sends no more of those announced. `take` returns
     /// those that are complete, and then `None`.
     ///
     /// # Errors

@@ -17,8 +17,8 @@ impl Pieces {
         Pieces { bytes, ends: BTreeMap::new() }
     }
 
-    /// The most pieces that are noted. With that, the notes are small beside the bytes, however these are sent.
-    fn most(&self) -> usize {
+    /// Maximum number of pieces. With it, these notes are small beside the bytes, however the chunks are cut.
+    fn maximum(&self) -> usize {
         (self.bytes / 256).max(1024)
     }
 
@@ -38,7 +38,7 @@ impl Pieces {
         }
         let grown = before.filter(|&(_, to)| to == at);
         let from = grown.map_or(at, |(from, _)| from);
-        if grown.is_none() && !self.ends.contains_key(&end) && self.ends.len() >= self.most() {
+        if grown.is_none() && !self.ends.contains_key(&end) && self.ends.len() >= self.maximum() {
             return Err(wrong(format!("what has arrived is in {} pieces", self.ends.len()))
                 .remedy("Send larger chunks, or more of them in order"));
         }

@@ -290,10 +290,10 @@ fn a_fast_sender_is_held_back() {
     }
     let (receiver, unread) = (Receiver::new(Pool::default(), ROOM), AtomicUsize::new(0));
     let (channel, network) = mpsc::channel(); // nothing but the credits bounds it
-    let most = thread::scope(|scope| {
+    let maximum = thread::scope(|scope| {
         let (receiver, unread) = (&receiver, &unread);
         let sender = scope.spawn(move || {
-            let (mut credits, mut most) = (0, 0);
+            let (mut credits, mut maximum) = (0, 0);
             for sequence in 0..30 {
                 while credits < BYTES {
                     credits += receiver.grant().unwrap().unwrap();
@@ -301,11 +301,11 @@ fn a_fast_sender_is_held_back() {
                 credits -= BYTES;
                 channel.send(Sent::Announced(sequence)).unwrap();
                 for (i, chunk) in content(sequence, BYTES).chunks(1000).enumerate() {
-                    most = unread.fetch_add(chunk.len(), Ordering::SeqCst).max(most);
+                    maximum = unread.fetch_add(chunk.len(), Ordering::SeqCst).max(maximum);
                     channel.send(Sent::Chunk(sequence, i * 1000, chunk.to_vec())).unwrap();
                 }
             }
-            most
+            maximum
         });
         scope.spawn(move || {
             for sent in network {
@@ -327,7 +327,7 @@ fn a_fast_sender_is_held_back() {
         assert!(receiver.take().unwrap().is_none());
         sender.join().unwrap()
     });
-    assert!((1..ROOM).contains(&most), "{most} bytes were on their way");
+    assert!((1..ROOM).contains(&maximum), "{maximum} bytes were on their way");
     assert_eq!((receiver.pool.stats().peak_bytes, receiver.pool.stats().misses), (2 * BYTES, 2));
 }
 
@@ -383,14 +383,14 @@ fn closing_ends_the_waits_of_both_sides() {
 }
 
 #[test]
-fn cancelling_amid_chunks_hangs_nobody() {
+fn cancelling_amid_chunks_ends_all_waits() {
     for round in 0..200 {
         let receiver = Receiver::new(Pool::default(), 4096);
         let sender = || -> Result<()> {
             let mut credits = 0;
             for sequence in 0.. {
                 while credits < 2048 {
-                    credits += receiver.grant()?.expect("nobody closes");
+                    credits += receiver.grant()?.expect("the receiver is not closed");
                 }
                 credits -= 2048;
                 receiver.announce(sequence, desc(2048))?;
@@ -417,12 +417,12 @@ fn cancelling_amid_chunks_hangs_nobody() {
 // ------------------------------------------------------------------------------------------- where it arrives
 
 #[test]
-fn tensors_arrive_in_memory_of_every_place() {
+fn tensors_arrive_in_memory_of_every_kind() {
     let Some(context) = gpu() else { return };
-    for place in MemoryKind::ALL {
-        let pool = Pool::new(place, &context, Limits::NONE);
+    for kind in MemoryKind::ALL {
+        let pool = Pool::new(kind, &context, Limits::NONE);
         if let Err(error) = pool.take(1) {
-            assert_eq!(place, MemoryKind::Unified, "{error}");
+            assert_eq!(kind, MemoryKind::Unified, "{error}");
             println!("SKIP: {error}");
             continue;
         }
@@ -447,12 +447,12 @@ fn tensors_arrive_in_memory_of_every_place() {
                 Some(block) => block.read().unwrap(),
                 None => tensor.bytes().unwrap().to_vec(),
             };
-            assert!(found == all, "{place}");
-            assert_eq!(tensor.device().is_some(), place == MemoryKind::Device);
+            assert!(found == all, "{kind}");
+            assert_eq!(tensor.device().is_some(), kind == MemoryKind::Device);
             drop(tensor);
             assert_eq!(receiver.grant().unwrap(), Some(10_000));
         }
-        assert_eq!(receiver.pool.stats().misses, 2, "{place}: one to find out whether there is any, and one");
+        assert_eq!(receiver.pool.stats().misses, 2, "{kind}: one to find out whether there is any, and one");
     }
 }
 

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-use gsttrt::backends::{self, Backend, ModelInstance};
+use gsttrt::backends::options::Options;
+use gsttrt::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance};
 use gsttrt::core::memory::Pool;
 use gsttrt::core::tensor::{Tensor, Tensors};
-use gsttrt::model::ModelInfo;
 
 const ROUNDS: usize = 5;
 const RUNS: u32 = 60;
@@ -48,30 +48,35 @@ mod counted {
     #[unsafe(no_mangle)]
     unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
         count(size);
+        // SAFETY: as this function's caller promises, with the same arguments.
         unsafe { __libc_malloc(size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn calloc(items: usize, size: usize) -> *mut c_void {
         count(items.saturating_mul(size));
+        // SAFETY: as this function's caller promises, with the same arguments.
         unsafe { __libc_calloc(items, size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn realloc(memory: *mut c_void, size: usize) -> *mut c_void {
         count(size);
+        // SAFETY: as this function's caller promises, with the same arguments.
         unsafe { __libc_realloc(memory, size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
         count(size);
+        // SAFETY: as this function's caller promises, with the same arguments.
         unsafe { __libc_memalign(alignment, size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
         count(size);
+        // SAFETY: as this function's caller promises, with the same arguments.
         unsafe { __libc_memalign(alignment, size) }
     }
 
@@ -79,7 +84,9 @@ mod counted {
     unsafe extern "C" fn posix_memalign(memory: *mut *mut c_void, alignment: usize, size: usize) -> c_int {
         const ENOMEM: c_int = 12;
         count(size);
+        // SAFETY: there is room for a pointer.
         unsafe { *memory = __libc_memalign(alignment, size) };
+        // SAFETY: as above.
         if unsafe { *memory }.is_null() { ENOMEM } else { 0 }
     }
 }
@@ -155,10 +162,10 @@ fn main() {
     let video = arguments.first().cloned().unwrap_or_else(|| sample("data/sample.mp4"));
     let model = arguments.get(1).cloned().unwrap_or_else(|| sample("models/shapes.onnx"));
 
-    let description = Arc::new(ModelInfo::read(Path::new(&model)).unwrap());
-    let spec = description.input_spec(None, 1, Backend::Cpu.place()).unwrap();
-    let mut backend = backends::open_on_cpu(description, &spec, 1).unwrap();
-    let tensor = Tensor::fill(&Pool::default(), spec.desc.clone(), |bytes| {
+    let (path, cpu) = (Path::new(&model), BackendPreference::Named("cpu"));
+    let request = LoadRequest::new(path, cpu, None, 1, Options::default(), || unreachable!("it is no GPU")).unwrap();
+    let mut backend = request.load(&LoadContext::silent()).unwrap();
+    let tensor = Tensor::fill(&Pool::default(), request.spec.desc.clone(), |bytes| {
         bytes.fill(0);
         Ok(())
     });

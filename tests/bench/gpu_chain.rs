@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::result;
-use gsttrt::backends::tensorrt;
-use gsttrt::backends::tensorrt::engine::{Context, Engine, Options};
+use gsttrt::backends::tensorrt::engine::{Engine, ExecutionContext, RuntimeOptions};
 use gsttrt::backends::tensorrt::header::Header;
+use gsttrt::backends::tensorrt::{self, TrtOptions};
 use gsttrt::core::cuda::driver::{self, Stream, WaitHistory};
 use gsttrt::core::cuda::graph::Graph;
 use gsttrt::core::error::Result;
@@ -25,6 +25,7 @@ use gsttrt::image::device::{DevicePlane, DevicePlanes};
 use gsttrt::image::frame::{Colorimetry, Matrix, PixelFormat};
 use gsttrt::image::preprocess::kernel::PreprocessKernel;
 use gsttrt::image::transform::InputSpec;
+use gsttrt::model::ModelFile;
 use gsttrt::postprocess::suppress::Nms;
 use gsttrt::postprocess::suppress::device::DeviceDecoder;
 
@@ -51,7 +52,7 @@ fn time(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
 struct Bench {
     /// Before what it was recorded with.
     graph: Option<Graph>,
-    run: Context,
+    run: ExecutionContext,
     stream: Arc<Stream>,
     patience: WaitHistory,
     input: (TensorDesc, DeviceBlock, Mapped),
@@ -91,9 +92,10 @@ impl Bench {
     }
 
     fn infer(&mut self) -> Result<()> {
-        // SAFETY: all addresses are set, and stay.
         match &mut self.graph {
+            // SAFETY: all addresses are set, and stay.
             Some(graph) => unsafe { graph.launch(&self.stream) },
+            // SAFETY: as above.
             None => unsafe { self.run.enqueue(&self.stream) },
         }
     }
@@ -151,11 +153,12 @@ fn main() -> Result<()> {
         }
     };
     let chosen = arguments.get(1).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let options = tensorrt::Options { library: chosen, ..tensorrt::Options::default() };
-    let library = tensorrt::library_for(Path::new(engine), &options)?;
+    let options = TrtOptions { library: chosen, ..TrtOptions::default() };
+    let library = tensorrt::library_for(&ModelFile::new(Path::new(engine)), &options)?;
     let file = std::fs::read(engine).expect("the engine can be read");
     let header = Header::read(&file)?;
-    let engine = Engine::load(&cuda, library, &file, &header, &Options { allow_host_code: true, dla_core: None })?;
+    let engine =
+        Engine::load(&cuda, library, &file, &header, &RuntimeOptions { allow_host_code: true, dla_core: None })?;
     let (mut bench, tensors) = Bench::new(&cuda, &engine)?;
     cuda.with(|| -> Result<()> {
 

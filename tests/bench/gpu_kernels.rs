@@ -23,7 +23,7 @@ use gsttrt::image::detections::{DeviceDetections, found_bytes};
 use gsttrt::image::device::{DevicePlane, DevicePlanes};
 use gsttrt::image::frame::{Colorimetry, Matrix, PixelFormat};
 use gsttrt::image::geometry::BBox;
-use gsttrt::image::overlay::kernel::Overlay;
+use gsttrt::image::overlay::kernel::OverlayKernel;
 use gsttrt::image::overlay::{Style, Target};
 use gsttrt::image::preprocess::kernel::PreprocessKernel;
 use gsttrt::image::transform::InputSpec;
@@ -178,8 +178,8 @@ fn main() -> Result<()> {
         })?;
         // SAFETY: as above.
         let batch = bench.time(&copied, |_| unsafe { kernel.launch_batch(stream, &frames) })?;
-        // SAFETY: as above.
         let launches = bench.time(&copied, |_| {
+            // SAFETY: as above.
             frames.iter().try_for_each(|(planes, tensor)| unsafe { kernel.launch(stream, planes, *tensor) })
         })?;
         let moved = FRAMES * (kernel.bytes_read().0 + written);
@@ -202,7 +202,7 @@ fn main() -> Result<()> {
                 })
                 .collect();
             let target = Target { format, width: WIDTH as u32, height: HEIGHT as u32, color };
-            let mut kernel = Overlay::new(&context, target, &["person".into()], None)?;
+            let mut kernel = OverlayKernel::new(&context, target, &["person".into()], None)?;
             let bytes = found_bytes(&boxes);
             let mut block = DevicePool::new(&context).take(bytes.len())?;
             block.write(&bytes)?;

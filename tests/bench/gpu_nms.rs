@@ -118,7 +118,7 @@ fn report_plugin(context: &Context, options: &SessionOptions, head: &[u8]) -> Re
     let file = std::env::temp_dir().join("gst-plugin-trt-efficientnms.onnx");
     plugin().save(&file);
     let cuda = || Ok(context.clone());
-    let plan = LoadRequest::new(&file, BackendPreference::TensorRt, None, 1, options.tensorrt.clone(), cuda)?;
+    let plan = LoadRequest::new(&file, BackendPreference::Named("tensorrt"), None, 1, options.options.clone(), cuda)?;
     let mut backend =
         plan.load(&LoadContext { tell: &|_| {}, cancelled: &AtomicBool::new(false), slots: None, lanes: 1 })?;
     let mut block = DevicePool::new(context).take(head.len())?;

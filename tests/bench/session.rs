@@ -16,14 +16,16 @@ use std::path::Path;
 use std::time::Instant;
 
 use awake::wait_awake;
-use gsttrt::backends::tensorrt;
-use gsttrt::backends::tensorrt::engine;
+use gsttrt::backends::tensorrt::engine::ExecutionContext;
+use gsttrt::backends::tensorrt::{self, TrtOptions};
 use gsttrt::core::cuda::driver::{Context, Stream};
 use gsttrt::core::cuda::graph::Graph;
+use gsttrt::core::device::Device;
 use gsttrt::core::error::Result;
 use gsttrt::core::memory::Buffer;
 use gsttrt::image::device::DevicePlane;
 use gsttrt::image::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
+use gsttrt::model::ModelFile;
 use gsttrt::session::{Detector, DeviceFrame, Session, SessionOptions, parse_options};
 
 const WIDTH: usize = 1920;
@@ -65,15 +67,16 @@ fn row(what: &str, time: f64, base: f64) {
 /// An engine of one input without a session around it.
 struct Alone {
     graph: Graph,
-    context: engine::Context,
+    context: ExecutionContext,
 }
 
 impl Alone {
     /// On tensors that stay, the input's and those of the outputs.
     fn new(path: &Path, options: &SessionOptions, stream: &Stream, input: u64, outputs: &[u64]) -> Result<Self> {
-        let library = tensorrt::library_for(path, &options.tensorrt)?;
-        let (model, engine) = tensorrt::load_engine(path, library, &options.tensorrt, stream.context())?;
-        let spec = model.input_spec(options.input_size, 1, "cuda")?;
+        let (file, trt) = (ModelFile::new(path), TrtOptions::from(&options.options));
+        let library = tensorrt::library_for(&file, &trt)?;
+        let (model, engine) = tensorrt::load_engine(&file, library, &trt, stream.context())?;
+        let spec = model.input_spec(options.input_size, 1, Device::Cuda)?;
         let mut context = engine.context()?;
         context.set_input(&engine.inputs()[0], &spec.desc.dims)?;
         let all = engine.inputs().iter().chain(engine.outputs());
@@ -143,7 +146,7 @@ fn main() -> Result<()> {
         // SAFETY: all of it stays until the end.
         let device = time(|| unsafe { session.run_device(at, &addresses, stream.raw()) }?.wait())?;
         row("run_device: the caller's GPU memory", device, run);
-        if tensorrt::is_engine(Path::new(&model)) {
+        if ModelFile::new(Path::new(&model)).is_engine() {
             compare(Path::new(&model), &options, &mut session, &stream, (at, &addresses), run)?;
         }
     }

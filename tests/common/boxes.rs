@@ -91,6 +91,21 @@ impl Line {
         self.harness.push(buffer)
     }
 
+    /// What comes before the next frame.
+    pub fn push_event(&mut self, event: gst::Event) {
+        assert!(self.harness.push_event(event));
+    }
+
+    /// Notes on the bus since the last call.
+    pub fn notes(&self) -> Vec<String> {
+        let pop = || self.bus.pop_filtered(&[gst::MessageType::Info]);
+        let text = |message: gst::Message| match message.view() {
+            gst::MessageView::Info(note) => note.error().to_string(),
+            _ => unreachable!("filtered"),
+        };
+        std::iter::from_fn(pop).map(text).collect()
+    }
+
     /// How many events of that name have come out upstream since the last call.
     pub fn upstream_events(&mut self, name: &str) -> usize {
         let harness = &mut self.harness;

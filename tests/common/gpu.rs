@@ -1,13 +1,28 @@
 //! What tests that need a GPU do where there is none.
 
 use std::fmt::Display;
+use std::process::Command;
 
-use gsttrt::core::cuda::driver::Context;
+use gsttrt::core::cuda::driver::{Context, available};
 
 /// Says SKIP and what is missing, and fails instead with `REQUIRE_GPU=1`.
 pub fn skip(missing: impl Display) {
     assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "{missing}");
     println!("SKIP: {missing}");
+}
+
+/// Whether a test sees no GPU. Where there is one, that test is run in a process from which it is hidden, and has nothing left to do
+/// in this one.
+pub fn is_hidden(test: &str) -> bool {
+    const HIDE: (&str, &str) = ("CUDA_VISIBLE_DEVICES", "");
+    if available().is_err() {
+        return true;
+    }
+    assert_ne!(std::env::var(HIDE.0).as_deref(), Ok(HIDE.1), "the GPU is hidden");
+    let mut hidden = Command::new(std::env::current_exe().unwrap());
+    let output = hidden.args(["--exact", test, "--nocapture"]).env(HIDE.0, HIDE.1).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    false
 }
 
 /// What a variable of the environment says, if anything.

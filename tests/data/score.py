@@ -58,11 +58,13 @@ def match_pairs(detections, truth, threshold, similarity=iou):
 
 
 def scale_of(detection, sx, sy):
-    """A detection with its box, and its keypoints if it has any, in other pixels."""
+    """A detection with its box, and its keypoints if it has any as a list of points, in other pixels."""
     moved = dict(detection, x=detection["x"] * sx, y=detection["y"] * sy,
                  w=detection["w"] * sx, h=detection["h"] * sy)
     if "keypoints" in detection:
-        moved["keypoints"] = [[x * sx, y * sy, *rest] for x, y, *rest in detection["keypoints"]]
+        numbers, dims = detection["keypoints"], detection["keypoint-dims"]
+        points = [numbers[at:at + dims] for at in range(0, len(numbers), dims)]
+        moved["keypoints"] = [[x * sx, y * sy, *rest] for x, y, *rest in points]
     return moved
 
 

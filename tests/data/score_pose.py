@@ -6,7 +6,7 @@
 #       --min-ap 0.95 --min-oks 0.8 --max-error 4
 #
 # The detections are JSON lines as score.py reads them; each detection has
-# "keypoints": [[x, y, visibility], ...] besides.  The rules of matching are those of score.py, by object
+# "keypoints": [x, y, visibility, x, ...] and "keypoint-dims": 3 besides.  The rules of matching are those of score.py, by object
 # keypoint similarity (OKS) instead of IoU: the mean over the labelled keypoints (visibility
 # above 0 in the truth) of exp(-d² / (2·area·(2·sigma)²)), with COCO's sigmas, and AREA_SHARE
 # of the box as the area.

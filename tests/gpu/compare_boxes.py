@@ -41,7 +41,7 @@ def pairs_of(ours, theirs):
 
 def is_among(box, candidates, options):
     """Whether a box is one of these but for what a pair may differ by."""
-    return any(box["class_id"] == other["class_id"] and iou(box, other) >= options.min_iou
+    return any(box["class-id"] == other["class-id"] and iou(box, other) >= options.min_iou
                and abs(box["confidence"] - other["confidence"]) <= options.max_score for other in candidates)
 
 

@@ -3,7 +3,7 @@
 #
 #   dlpack.py LIBRARY MODEL [PROPERTY=VALUE…]
 #
-# LIBRARY is the plugin, MODEL has one input and one output of f32. Needs a python3 with PyTorch and
+# LIBRARY is that of gsttrt.h, MODEL has one input and one output of f32. Needs a python3 with PyTorch and
 # CuPy. Exit status 1 where something is not so.
 import ctypes
 import sys
@@ -22,10 +22,10 @@ capsule.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 capsule.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
-class Tensor(ctypes.Structure):
-    """GstTrtTensor of gsttrt.h"""
-    _fields_ = [("name", ctypes.c_char_p), ("type", ctypes.c_int32), ("rank", ctypes.c_uint32),
-                ("dims", ctypes.c_int64 * 8), ("bytes", ctypes.c_size_t)]
+for name, result in (("input", ctypes.c_void_p), ("output", ctypes.c_void_p)):
+    getattr(trt, f"gst_trt_session_{name}").restype = result
+for name, result in (("rank", ctypes.c_size_t), ("dim", ctypes.c_int64), ("bytes", ctypes.c_size_t)):
+    getattr(trt, f"gst_trt_tensor_info_{name}").restype = result
 
 
 def check(status):
@@ -68,15 +68,16 @@ def run(session, picture, address, stream):
     return Offered(output), data(output.value)
 
 
-session, input, described = ctypes.c_void_p(), Tensor(), Tensor()
+session = ctypes.c_void_p()
 options = (ctypes.c_char_p * (len(properties) + 1))(*(text.encode() for text in properties), None)
 check(trt.gst_trt_session_open(model.encode(), options, ctypes.byref(session)))
-check(trt.gst_trt_session_input(session, ctypes.byref(input)))
-check(trt.gst_trt_session_output(session, ctypes.c_size_t(0), ctypes.byref(described)))
+input = ctypes.c_void_p(trt.gst_trt_session_input(session))
+dims = [trt.gst_trt_tensor_info_dim(input, ctypes.c_size_t(axis)) for axis in range(trt.gst_trt_tensor_info_rank(input))]
+output_bytes = trt.gst_trt_tensor_info_bytes(ctypes.c_void_p(trt.gst_trt_session_output(session, ctypes.c_size_t(0))))
 
 kept = []
 for turn in range(20):
-    picture = torch.rand(list(input.dims[:input.rank]), device="cuda") + turn
+    picture = torch.rand(dims, device="cuda") + turn
     offered, address = run(session, picture, picture.data_ptr(), torch.cuda.current_stream().cuda_stream)
     output = torch.from_dlpack(offered)
     assert output.is_cuda and output.data_ptr() == address, "the same memory"
@@ -87,9 +88,9 @@ for turn in range(20):
     kept.append((picture, output, (output * 1.0).sum()))
 
 for picture, output, total in kept:
-    host, result = picture.cpu().numpy().tobytes(), ctypes.create_string_buffer(described.bytes)
+    host, result = picture.cpu().numpy().tobytes(), ctypes.create_string_buffer(output_bytes)
     check(trt.gst_trt_session_run(session, host, ctypes.c_size_t(len(host)), ctypes.byref(ctypes.c_void_p(ctypes.addressof(result))),
-                                  ctypes.byref(ctypes.c_size_t(described.bytes)), ctypes.c_size_t(1)))
+                                  ctypes.byref(ctypes.c_size_t(output_bytes)), ctypes.c_size_t(1)))
     expected = torch.frombuffer(result, dtype=torch.float32).reshape(output.shape)
     assert torch.equal(output.cpu(), expected), "the values of a run on the host"
     assert torch.equal((expected.cuda() * 1.0).sum(), total), "seen in the order of the stream"

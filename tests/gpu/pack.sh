@@ -40,8 +40,9 @@ for line in sys.stdin:
 }
 
 mkdir -p "$BIN" "$OUT"
-cargo build --locked --lib --example detect
+cargo build --locked --workspace --lib --example detect
 strip -o "$OUT/libgsttrt.so" "$TARGET/debug/libgsttrt.so"
+strip -o "$OUT/libgsttrt-1.so.0" "$TARGET/debug/libgsttrt_capi.so"
 strip -o "$OUT/detect" "$TARGET/debug/examples/detect"
 mapfile -t tests < <(have test "${TESTS[@]}")
 cargo test --locked --no-run --message-format=json --lib "${tests[@]}" | copy_programs ''

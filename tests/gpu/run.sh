@@ -447,13 +447,13 @@ appsink_tensors() {
     local words
     read -ra words <<<"$PYTHON"
     LD_LIBRARY_PATH=$TRT:${LD_LIBRARY_PATH:-} GST_PLUGIN_PATH=$WORK:${GST_PLUGIN_PATH:-} \
-        "${words[@]}" examples/tensors.py "$WORK/libgsttrt.so" "$WORK/sample.mp4" "$(model 32)" "$1" | tee "$WORK/tensors.txt" | tail -n 2
+        "${words[@]}" examples/tensors.py "$WORK/libgsttrt-1.so.0" "$WORK/sample.mp4" "$(model 32)" "$1" | tee "$WORK/tensors.txt" | tail -n 2
     [ "$(grep -c '^frame .* on the GPU' "$WORK/tensors.txt")" = 300 ]
 }
 
 dlpack() {
     local words
-    read -ra words <<<"$PYTHON tests/gpu/dlpack.py $WORK/libgsttrt.so $(model 32) backend=tensorrt $(full)"
+    read -ra words <<<"$PYTHON tests/gpu/dlpack.py $WORK/libgsttrt-1.so.0 $(model 32) backend=tensorrt $(full)"
     "${words[@]}"
 }
 

@@ -126,8 +126,8 @@ def entries_of(found, boxes, points, labels):
                         "x": round(float(b[0]), 2), "y": round(float(b[1]), 2),
                         "w": round(float(b[2] - b[0]), 2), "h": round(float(b[3] - b[1]), 2)})
         if len(own):
-            entries[-1]["keypoints"] = [[round(float(x), 2), round(float(y), 2), round(float(v), 4)]
-                                        for x, y, v in own]
+            entries[-1]["keypoints"] = [round(float(number), 4) for point in own for number in point]
+            entries[-1]["keypoint-dims"] = 3
     return entries
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data"))
 import detect
+import score
 import score_pose
 from figures import COUNT, LABEL, MAX_FIGURES, FIELDS, SIDE, training_sample
 from train import CHUNK, EVALUATION, TRAINING, Average, evaluation_samples, optimiser_of, render_chunk, show
@@ -45,7 +46,8 @@ def truth_of(rows):
 
 def detections_of(found):
     """Rows of detect.postprocess -> detections as score_pose.py reads them."""
-    return detect.entries_of(found, found[:, :4], found[:, 6:].reshape(len(found), COUNT, 3), (LABEL,))
+    entries = detect.entries_of(found, found[:, :4], found[:, 6:].reshape(len(found), COUNT, 3), (LABEL,))
+    return [score.scale_of(entry, 1, 1) for entry in entries]
 
 
 def measure(results, targets):

@@ -50,7 +50,7 @@ def detect(program, video, model, folder, *options):
     frames = []
     for line in answer.read_text().splitlines():
         boxes = [
-            (box["x"], box["y"], box["x"] + box["w"], box["y"] + box["h"], box["confidence"], box["class_id"])
+            (box["x"], box["y"], box["x"] + box["w"], box["y"] + box["h"], box["confidence"], box["class-id"])
             for box in json.loads(line)["detections"]
         ]
         frames.append(np.array(boxes, np.float64).reshape(-1, 6))

@@ -194,6 +194,25 @@ fn who_leaves_wakes_its_own_and_nobody_else() {
     assert_eq!(outcome(&other), Ok(2.0));
 }
 
+/// Neither the model's thread nor those of other streams may keep a frame that goes on: its tensors return to their pools with it.
+#[test]
+fn a_frame_that_goes_on_has_its_tensors_to_itself() {
+    let bench = Bench::new(2, Duration::from_micros(20));
+    thread::scope(|scope| {
+        for stream in 0..2 {
+            let batcher = &bench.batcher;
+            scope.spawn(move || {
+                for _ in 0..2000 {
+                    let ticket = join(batcher, stream, 1.0);
+                    outcome(&ticket).unwrap();
+                    let kept = [Arc::strong_count(&ticket.request), Arc::strong_count(ticket.picture())];
+                    assert_eq!(kept, [1, 1]);
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn a_failure_is_everybodys_and_the_next_batch_goes_on() {
     for (value, says) in [(-1.0, "It fails."), (-2.0, "Running the model failed: the library panicked, It panics.")] {

@@ -13,13 +13,14 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::onnx::{GraphProto, NodeProto, ValueInfoProto};
 
 /// The operator to cut at.
 pub const OPERATOR: &str = "NonMaxSuppression";
 
 /// A model of its own, and what to suppress when it has run.
 #[derive(Debug, Default)]
-pub struct Part {
+pub struct Subgraph {
     pub onnx: Vec<u8>,
     /// Names of values that earlier parts, suppressions or the picture provide.
     pub inputs: Vec<String>,
@@ -41,37 +42,34 @@ pub struct Suppression {
     pub centers: bool,
 }
 
-/// Cuts a whole ONNX file. Errors carry a cause; the caller says which file.
-pub fn cut(bytes: Bytes) -> Result<Vec<Part>> {
+/// Cuts a whole ONNX file, whose graph is `decoded`. Errors carry a cause; the caller says which file.
+pub fn cut(file: Bytes, decoded: &GraphProto) -> Result<Vec<Subgraph>> {
     let broken = |error: prost::DecodeError| Error::new(ErrorKind::Model, "the graph cannot be read").cause(error);
-    let mut model = ModelProto::decode(bytes).map_err(broken)?;
+    let mut model = RawModel::decode(file).map_err(broken)?;
     let graph = model.graph.take().unwrap_or_default();
-    let nodes = graph.node.iter().map(|raw| Node::decode(&raw[..])).collect::<std::result::Result<Vec<_>, _>>();
-    let nodes = nodes.map_err(broken)?;
-    if nodes.iter().flat_map(Node::inner).any(|node| node.op_type == OPERATOR) {
+    let nodes = &decoded.node;
+    if nodes.iter().flat_map(inner).any(|node| node.op_type == OPERATOR) {
         return Err(Error::new(
             ErrorKind::Model,
             format!("{OPERATOR} in a branch or a loop is not supported by the CPU backend"),
         )
         .remedy("Export the model without suppression in its graph; trtnms does it"));
     }
-    let named = |raw: &Bytes| Named::decode(&raw[..]).unwrap_or_default().name;
-    let weights: HashMap<String, &Bytes> =
-        graph.initializer.iter().map(|raw| (Weight::decode(&raw[..]).unwrap_or_default().name, raw)).collect();
-    let inputs: HashMap<String, &Bytes> = graph.input.iter().map(|raw| (named(raw), raw)).collect();
-    let wanted: Vec<String> = graph.output.iter().map(named).collect();
+    let weights: HashMap<&String, &Bytes> =
+        decoded.initializer.iter().map(|weight| &weight.name).zip(&graph.initializer).collect();
+    let inputs: HashMap<&String, &Bytes> = decoded.input.iter().map(|value| &value.name).zip(&graph.input).collect();
 
     // Which part makes each value, and which part needs it.
     let mut made: HashMap<&String, usize> = HashMap::new();
-    let mut parts: Vec<Part> = vec![Part::default()];
+    let mut parts: Vec<Subgraph> = vec![Subgraph::default()];
     let mut members: Vec<Vec<usize>> = vec![Vec::new()];
     for (index, node) in nodes.iter().enumerate() {
-        let part = node.needs().filter_map(|name| made.get(name)).max().copied().unwrap_or(0);
+        let part = needs(node).filter_map(|name| made.get(name)).max().copied().unwrap_or(0);
         let suppresses = node.op_type == OPERATOR;
         if suppresses {
-            parts[part].suppressions.push(node.suppression());
+            parts[part].suppressions.push(suppression(node));
             if parts.len() == part + 1 {
-                parts.push(Part::default());
+                parts.push(Subgraph::default());
                 members.push(Vec::new());
             }
         } else {
@@ -85,9 +83,9 @@ pub fn cut(bytes: Bytes) -> Result<Vec<Part>> {
     // The last part that needs each value.
     let mut last: HashMap<&String, usize> = HashMap::new();
     for part in 0..parts.len() {
-        last.extend(of_part(part).flat_map(Node::needs).map(|name| (name, part)));
+        last.extend(of_part(part).flat_map(needs).map(|name| (name, part)));
     }
-    let wanted: HashSet<&String> = wanted.iter().collect();
+    let wanted: HashSet<&String> = decoded.output.iter().map(|value| &value.name).collect();
     for part in 0..parts.len() {
         let own: BTreeSet<String> = of_part(part).flat_map(|node| node.output.iter().cloned()).collect();
         let later = |name: &&String| last.get(name).is_some_and(|&last| last > part) || wanted.contains(name);
@@ -95,8 +93,7 @@ pub fn cut(bytes: Bytes) -> Result<Vec<Part>> {
         // A suppression's numbers are often weights, which only a part can tell.
         let told = |name: &&String| own.contains(*name) || weights.contains_key(*name);
         outputs.extend(parts[part].suppressions.iter().flat_map(Suppression::needs).filter(told).cloned());
-        let needed: BTreeSet<String> =
-            of_part(part).flat_map(Node::needs).cloned().chain(outputs.iter().cloned()).collect();
+        let needed: BTreeSet<String> = of_part(part).flat_map(needs).cloned().chain(outputs.iter().cloned()).collect();
         let given = |name: &&String| {
             let outside = made.contains_key(*name) || inputs.contains_key(*name);
             outside && !own.contains(*name) && !weights.contains_key(*name)
@@ -104,18 +101,18 @@ pub fn cut(bytes: Bytes) -> Result<Vec<Part>> {
         let given: Vec<&String> = needed.iter().filter(given).collect();
 
         // Types of values between parts are found when they come.
-        let untyped = |name: &String| Bytes::from(Named { name: name.clone() }.encode_to_vec());
-        let graph = GraphProto {
+        let untyped = |name: &String| Bytes::from(ValueInfoProto { name: name.clone(), r#type: None }.encode_to_vec());
+        let graph = RawGraph {
             node: members[part].iter().map(|&index| graph.node[index].clone()).collect(),
             name: graph.name.clone(),
             initializer: needed.iter().filter_map(|name| weights.get(name)).map(|&raw| raw.clone()).collect(),
             input: given
                 .iter()
-                .map(|name| inputs.get(*name).map_or_else(|| untyped(name), |&raw| raw.clone()))
+                .map(|name| inputs.get(name).map_or_else(|| untyped(name), |&raw| raw.clone()))
                 .collect(),
             output: outputs.iter().map(untyped).collect(),
         };
-        parts[part].onnx = ModelProto { graph: Some(graph), ..model.clone() }.encode_to_vec();
+        parts[part].onnx = RawModel { graph: Some(graph), ..model.clone() }.encode_to_vec();
         parts[part].inputs = given.into_iter().cloned().collect();
         parts[part].outputs = outputs.into_iter().collect();
     }
@@ -129,56 +126,49 @@ impl Suppression {
     }
 }
 
-impl Node {
-    /// Names of the values that the node reads, those that its branches and loops take from outside included.
-    fn needs(&self) -> impl Iterator<Item = &String> {
-        let inner = self.inner().into_iter().flat_map(|node| &node.input);
-        let results = self.attribute.iter().flat_map(Attribute::graphs).flat_map(|graph| &graph.output);
-        self.input.iter().chain(inner).chain(results.map(|value| &value.name))
-    }
+/// Names of the values that a node reads, those that its branches and loops take from outside included.
+fn needs(node: &NodeProto) -> impl Iterator<Item = &String> {
+    let inner = inner(node).into_iter().flat_map(|node| &node.input);
+    let results = node.graphs().flat_map(|graph| &graph.output);
+    node.input.iter().chain(inner).chain(results.map(|value| &value.name))
+}
 
-    /// The nodes of its branches and loops, at any depth.
-    fn inner(&self) -> Vec<&Node> {
-        let direct = self.attribute.iter().flat_map(Attribute::graphs).flat_map(|graph| &graph.node);
-        direct.flat_map(|node| std::iter::once(node).chain(node.inner())).collect()
-    }
+/// The nodes of its branches and loops, at any depth.
+fn inner(node: &NodeProto) -> Vec<&NodeProto> {
+    let direct = node.graphs().flat_map(|graph| &graph.node);
+    direct.flat_map(|node| std::iter::once(node).chain(inner(node))).collect()
+}
 
-    fn suppression(&self) -> Suppression {
-        let input = |i: usize| self.input.get(i).filter(|name| !name.is_empty()).cloned();
-        Suppression {
-            boxes: input(0).unwrap_or_default(),
-            scores: input(1).unwrap_or_default(),
-            most: input(2),
-            iou_threshold: input(3),
-            score_threshold: input(4),
-            selected: self.output.first().cloned().unwrap_or_default(),
-            centers: self.attribute.iter().any(|attribute| attribute.name == "center_point_box" && attribute.i == 1),
-        }
+/// What a node of our operator says.
+fn suppression(node: &NodeProto) -> Suppression {
+    let input = |i: usize| node.input.get(i).filter(|name| !name.is_empty()).cloned();
+    Suppression {
+        boxes: input(0).unwrap_or_default(),
+        scores: input(1).unwrap_or_default(),
+        most: input(2),
+        iou_threshold: input(3),
+        score_threshold: input(4),
+        selected: node.output.first().cloned().unwrap_or_default(),
+        centers: node.attribute.iter().any(|attribute| attribute.name == "center_point_box" && attribute.i == Some(1)),
     }
 }
 
-impl Attribute {
-    fn graphs(&self) -> impl Iterator<Item = &Subgraph> {
-        self.g.iter().chain(&self.graphs)
-    }
-}
-
-// Field numbers are those of onnx.proto3. Fields that stay as they are, are bytes here.
-
+/// `ModelProto` whose parts stay the bytes that they are.
 #[derive(Clone, PartialEq, Message)]
-struct ModelProto {
+struct RawModel {
     #[prost(int64, tag = "1")]
     ir_version: i64,
     #[prost(message, optional, tag = "7")]
-    graph: Option<GraphProto>,
+    graph: Option<RawGraph>,
     #[prost(bytes = "bytes", repeated, tag = "8")]
     opset_import: Vec<Bytes>,
     #[prost(bytes = "bytes", repeated, tag = "25")]
     functions: Vec<Bytes>,
 }
 
+/// `GraphProto`, likewise.
 #[derive(Clone, PartialEq, Message)]
-struct GraphProto {
+struct RawGraph {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     node: Vec<Bytes>,
     #[prost(string, tag = "2")]
@@ -189,50 +179,4 @@ struct GraphProto {
     input: Vec<Bytes>,
     #[prost(bytes = "bytes", repeated, tag = "12")]
     output: Vec<Bytes>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Node {
-    #[prost(string, repeated, tag = "1")]
-    input: Vec<String>,
-    #[prost(string, repeated, tag = "2")]
-    output: Vec<String>,
-    #[prost(string, tag = "4")]
-    op_type: String,
-    #[prost(message, repeated, tag = "5")]
-    attribute: Vec<Attribute>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Attribute {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(int64, tag = "3")]
-    i: i64,
-    #[prost(message, optional, tag = "6")]
-    g: Option<Subgraph>,
-    #[prost(message, repeated, tag = "11")]
-    graphs: Vec<Subgraph>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Subgraph {
-    #[prost(message, repeated, tag = "1")]
-    node: Vec<Node>,
-    #[prost(message, repeated, tag = "12")]
-    output: Vec<Named>,
-}
-
-/// `ValueInfoProto`, as far as it is needed.
-#[derive(Clone, PartialEq, Message)]
-struct Named {
-    #[prost(string, tag = "1")]
-    name: String,
-}
-
-/// `TensorProto`, likewise.
-#[derive(Clone, PartialEq, Message)]
-struct Weight {
-    #[prost(string, tag = "8")]
-    name: String,
 }

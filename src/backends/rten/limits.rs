@@ -6,10 +6,8 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 
-use bytes::Bytes;
-use prost::Message;
-
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::onnx::{AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto};
 
 /// Nodes of a graph, those in branches and loops included. Detectors have hundreds to some thousands, and the time that rten
 /// takes to load a graph grows with the square: 20,000 take 7 s.
@@ -30,12 +28,9 @@ const MAX_WINDOW: i64 = 16384;
 /// Numbers in a constant that is looked at: more are no shape.
 const MAX_CONSTANT: usize = 64;
 
-/// Looks at a whole ONNX file; the number of nodes in it. Errors carry a cause; the caller says which file.
-pub fn check(bytes: Bytes) -> Result<usize> {
-    let model = ModelProto::decode(bytes)
-        .map_err(|error| Error::new(ErrorKind::Model, "the graph cannot be read").cause(error))?;
-    let graph = model.graph.unwrap_or_default();
-    let nodes = graph.count();
+/// Looks at the graph of a model; the number of nodes in it. Errors carry a cause; the caller says which file.
+pub fn check(graph: &GraphProto) -> Result<usize> {
+    let nodes = count(graph);
     if nodes > MAX_NODES {
         return Err(Error::new(
             ErrorKind::Model,
@@ -43,7 +38,7 @@ pub fn check(bytes: Bytes) -> Result<usize> {
         )
         .remedy("Export the model with its loops kept as loops, or run it with TensorRT"));
     }
-    Scope::default().check(&graph)?;
+    Scope::default().check(graph)?;
     Ok(nodes)
 }
 
@@ -66,7 +61,7 @@ impl Scope {
             self.constant(&tensor.name, tensor)?;
         }
         for value in graph.input.iter().chain(&graph.output).chain(&graph.value_info) {
-            let Some(elements) = value.elements() else { continue };
+            let Some(elements) = elements(value) else { continue };
             if elements > MAX_ELEMENTS {
                 return Err(refused(format!("the tensor {} has {elements:e} elements", value.name)));
             }
@@ -81,7 +76,7 @@ impl Scope {
                 return Err(refused(what));
             }
             self.sizes.extend(node.output.iter().map(|name| (name.clone(), elements)));
-            for inner in node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs)) {
+            for inner in node.graphs() {
                 self.clone().check(inner)?;
             }
         }
@@ -95,7 +90,7 @@ impl Scope {
         }
         self.sizes.insert(name.into(), elements);
         if elements <= MAX_CONSTANT as f64 {
-            self.constants.insert(name.into(), tensor.numbers());
+            self.constants.insert(name.into(), values(tensor));
         }
         Ok(())
     }
@@ -104,7 +99,7 @@ impl Scope {
     fn node(&mut self, node: &NodeProto) -> Result<f64> {
         let name = |i: usize| node.input.get(i).map(String::as_str).unwrap_or_default();
         let attribute = |name: &str| node.attribute.iter().find(|attribute| attribute.name == name);
-        let numbers = |name: &str| attribute(name).map(Attribute::numbers).unwrap_or_default();
+        let numbers = |name: &str| attribute(name).map(numbers).unwrap_or_default();
         if node.op_type == "Constant" {
             let value = attribute("value").and_then(|value| value.t.as_ref());
             if let (Some(tensor), Some(output)) = (value, node.output.first()) {
@@ -195,134 +190,44 @@ fn product(dims: impl IntoIterator<Item = f64>) -> f64 {
     dims.into_iter().map(|dim| if dim < 0.0 { 1.0 } else { dim }).product()
 }
 
-// Field numbers are those of onnx.proto3. Weights are not copied.
-
-#[derive(Clone, PartialEq, Message)]
-struct ModelProto {
-    #[prost(message, optional, tag = "7")]
-    graph: Option<GraphProto>,
+/// Nodes, those in branches and loops included.
+fn count(graph: &GraphProto) -> usize {
+    graph.node.iter().map(|node| 1 + node.graphs().map(count).sum::<usize>()).sum()
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct GraphProto {
-    #[prost(message, repeated, tag = "1")]
-    node: Vec<NodeProto>,
-    #[prost(message, repeated, tag = "5")]
-    initializer: Vec<TensorProto>,
-    #[prost(message, repeated, tag = "11")]
-    input: Vec<ValueInfo>,
-    #[prost(message, repeated, tag = "12")]
-    output: Vec<ValueInfo>,
-    #[prost(message, repeated, tag = "13")]
-    value_info: Vec<ValueInfo>,
+/// The numbers of an attribute.
+fn numbers(attribute: &AttributeProto) -> Vec<f64> {
+    let ints = attribute.i.iter().chain(&attribute.ints).map(|&int| int as f64);
+    ints.chain(attribute.f.iter().chain(&attribute.floats).map(|&float| float.into())).collect()
 }
 
-impl GraphProto {
-    fn count(&self) -> usize {
-        let inner = |node: &NodeProto| {
-            let graphs = node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs));
-            1 + graphs.map(GraphProto::count).sum::<usize>()
-        };
-        self.node.iter().map(inner).sum()
+/// The numbers of a constant.
+fn values(tensor: &TensorProto) -> Vec<f64> {
+    let (words, _) = tensor.raw_data.as_chunks::<4>();
+    let (doubles, _) = tensor.raw_data.as_chunks::<8>();
+    match tensor.data_type {
+        1 if !tensor.float_data.is_empty() => tensor.float_data.iter().map(|&value| value.into()).collect(),
+        6 if !tensor.int32_data.is_empty() => tensor.int32_data.iter().map(|&value| value.into()).collect(),
+        7 if !tensor.int64_data.is_empty() => tensor.int64_data.iter().map(|&value| value as f64).collect(),
+        1 => words.iter().map(|word| f32::from_le_bytes(*word).into()).collect(),
+        6 => words.iter().map(|word| i32::from_le_bytes(*word).into()).collect(),
+        7 => doubles.iter().map(|word| i64::from_le_bytes(*word) as f64).collect(),
+        _ => Vec::new(),
     }
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct NodeProto {
-    #[prost(string, repeated, tag = "1")]
-    input: Vec<String>,
-    #[prost(string, repeated, tag = "2")]
-    output: Vec<String>,
-    #[prost(string, tag = "3")]
-    name: String,
-    #[prost(string, tag = "4")]
-    op_type: String,
-    #[prost(message, repeated, tag = "5")]
-    attribute: Vec<Attribute>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Attribute {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(float, optional, tag = "2")]
-    f: Option<f32>,
-    #[prost(int64, optional, tag = "3")]
-    i: Option<i64>,
-    #[prost(message, optional, tag = "5")]
-    t: Option<TensorProto>,
-    #[prost(message, optional, tag = "6")]
-    g: Option<GraphProto>,
-    #[prost(float, repeated, tag = "7")]
-    floats: Vec<f32>,
-    #[prost(int64, repeated, tag = "8")]
-    ints: Vec<i64>,
-    #[prost(message, repeated, tag = "11")]
-    graphs: Vec<GraphProto>,
-}
-
-impl Attribute {
-    fn numbers(&self) -> Vec<f64> {
-        let ints = self.i.iter().chain(&self.ints).map(|&int| int as f64);
-        ints.chain(self.f.iter().chain(&self.floats).map(|&float| float.into())).collect()
-    }
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct TensorProto {
-    #[prost(int64, repeated, tag = "1")]
-    dims: Vec<i64>,
-    #[prost(int32, tag = "2")]
-    data_type: i32,
-    #[prost(float, repeated, tag = "4")]
-    float_data: Vec<f32>,
-    #[prost(int32, repeated, tag = "5")]
-    int32_data: Vec<i32>,
-    #[prost(int64, repeated, tag = "7")]
-    int64_data: Vec<i64>,
-    #[prost(string, tag = "8")]
-    name: String,
-    #[prost(bytes = "bytes", tag = "9")]
-    raw_data: Bytes,
-}
-
-impl TensorProto {
-    fn numbers(&self) -> Vec<f64> {
-        let (words, _) = self.raw_data.as_chunks::<4>();
-        let (doubles, _) = self.raw_data.as_chunks::<8>();
-        match self.data_type {
-            1 if !self.float_data.is_empty() => self.float_data.iter().map(|&value| value.into()).collect(),
-            6 if !self.int32_data.is_empty() => self.int32_data.iter().map(|&value| value.into()).collect(),
-            7 if !self.int64_data.is_empty() => self.int64_data.iter().map(|&value| value as f64).collect(),
-            1 => words.iter().map(|word| f32::from_le_bytes(*word).into()).collect(),
-            6 => words.iter().map(|word| i32::from_le_bytes(*word).into()).collect(),
-            7 => doubles.iter().map(|word| i64::from_le_bytes(*word) as f64).collect(),
-            _ => Vec::new(),
-        }
-    }
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ValueInfo {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(message, optional, tag = "2")]
-    r#type: Option<crate::onnx::TypeProto>,
-}
-
-impl ValueInfo {
-    fn elements(&self) -> Option<f64> {
-        let dims = &self.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref()?.dim;
-        Some(product(dims.iter().map(|dim| dim.dim_value.map_or(1.0, |dim| dim as f64))))
-    }
+/// How many elements a graph says that a value has.
+fn elements(value: &ValueInfoProto) -> Option<f64> {
+    let dims = &value.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref()?.dim;
+    Some(product(dims.iter().map(|dim| dim.dim_value.map_or(1.0, |dim| dim as f64))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ints(name: &str, values: &[i64]) -> Attribute {
-        Attribute { name: name.into(), ints: values.into(), ..Default::default() }
+    fn ints(name: &str, values: &[i64]) -> AttributeProto {
+        AttributeProto { name: name.into(), ints: values.into(), ..Default::default() }
     }
 
     fn weight(name: &str, values: &[i64]) -> TensorProto {
@@ -330,14 +235,14 @@ mod tests {
         TensorProto { name: name.into(), data_type: 7, dims, int64_data, ..Default::default() }
     }
 
-    fn node(op_type: &str, input: &[&str], output: &str, attribute: Vec<Attribute>) -> NodeProto {
+    fn node(op_type: &str, input: &[&str], output: &str, attribute: Vec<AttributeProto>) -> NodeProto {
         let input = input.iter().map(|name| name.to_string()).collect();
         NodeProto { op_type: op_type.into(), input, output: vec![output.into()], attribute, name: "n".into() }
     }
 
     fn checked(node: Vec<NodeProto>, initializer: Vec<TensorProto>) -> Result<usize> {
         let graph = GraphProto { node, initializer, ..Default::default() };
-        check(ModelProto { graph: Some(graph) }.encode_to_vec().into())
+        check(&graph)
     }
 
     #[test]

@@ -15,15 +15,74 @@ use rten::{Value, ValueView};
 use rten_tensor::prelude::*;
 use rten_tensor::{Tensor as RtenTensor, TensorView};
 
-use super::{ModelInstance, check_rows, contained};
+use super::options::Options;
+use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, check_rows, contained};
+use crate::core::cuda::driver::Context;
+use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::Pool;
 use crate::core::tensor::{DType, Dims, Element, Tensor, TensorDesc, Tensors};
 use crate::image::transform::InputSpec;
-use crate::model::ModelInfo;
+use crate::model::{FileContents, ModelFile, ModelInfo};
 use net::Net;
 
-pub struct Cpu {
+/// The backend.
+pub struct Rten;
+
+impl Backend for Rten {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn title(&self) -> &'static str {
+        "the CPU"
+    }
+
+    fn blurb(&self) -> &'static str {
+        "CPU, without further libraries"
+    }
+
+    fn device(&self) -> Device {
+        Device::Host
+    }
+
+    /// It is always there, and slower than any GPU.
+    fn probe(&self, file: &ModelFile, _options: &Options) -> std::result::Result<u32, Unsupported> {
+        if !file.is_engine() {
+            return Ok(1);
+        }
+        let what = format!("{} is a TensorRT engine, which the CPU cannot run", file.path().display());
+        Err(Unsupported::Kind(
+            Error::new(ErrorKind::Settings, what)
+                .remedy("Give the .onnx file that the engine was built from, or use backend=tensorrt"),
+        ))
+    }
+
+    fn describe(&self, file: &ModelFile, _options: &Options, _: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
+        Ok(Arc::new(RtenModel(Arc::new(ModelInfo::of_onnx(&*file.contents()?)?))))
+    }
+
+    fn takes_any_size(&self) -> bool {
+        true
+    }
+}
+
+/// A model that is described.
+struct RtenModel(Arc<ModelInfo>);
+
+impl OpenedModel for RtenModel {
+    fn info(&self) -> &Arc<ModelInfo> {
+        &self.0
+    }
+
+    fn load(&self, request: &LoadRequest, _: &LoadContext) -> Result<Box<dyn ModelInstance>> {
+        let contents = request.file.contents()?;
+        request.file.release(); // rten takes the bytes over
+        Ok(Box::new(Cpu::open(self.0.clone(), contents, &request.spec, request.batch)?))
+    }
+}
+
+struct Cpu {
     model: Arc<ModelInfo>,
     spec: InputSpec,
     net: Net,
@@ -38,9 +97,9 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    pub fn open(model: Arc<ModelInfo>, spec: &InputSpec, batch: usize) -> Result<Self> {
+    fn open(model: Arc<ModelInfo>, file: Arc<FileContents>, spec: &InputSpec, batch: usize) -> Result<Self> {
         let what = format!("The CPU backend cannot load {}", model.path.display());
-        let net = contained(ErrorKind::Model, &what, || Net::load(&model).map_err(|error| error.about(&what)))?;
+        let net = contained(ErrorKind::Model, &what, || Net::load(&model, file).map_err(|error| error.about(&what)))?;
         let mut cpu = Cpu {
             fixed: (model.image_input().dims[0] != Dims::DYNAMIC).then_some(batch),
             model,

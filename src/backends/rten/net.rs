@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::error::Error as _;
 use std::panic::resume_unwind;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 
-use bytes::Bytes;
-use prost::Message;
 use rten::{LoadError, LoadErrorKind, ModelOptions, NodeId, Value, ValueOrView, ValueView};
 use rten_tensor::prelude::*;
 
@@ -16,18 +15,18 @@ use super::limits;
 use super::suppress::{self, suppress};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::files;
-use crate::model::ModelInfo;
-use crate::onnx::{ExternalFile, ModelProto, external_files, unreadable};
+use crate::model::{FileContents, ModelInfo};
+use crate::onnx::{ExternalFile, GraphProto, external_files, unreadable};
 
 /// Bytes of a file of weights beside a model; all of it is read.
 const MAX_EXTERNAL: u64 = 8 << 30;
 
 pub struct Net {
-    parts: Vec<Part>,
+    parts: Vec<LoadedSubgraph>,
     nodes: usize,
 }
 
-struct Part {
+struct LoadedSubgraph {
     net: rten::Model,
     inputs: Vec<(String, NodeId)>,
     outputs: Vec<(String, NodeId)>,
@@ -35,16 +34,16 @@ struct Part {
 }
 
 impl Net {
-    pub fn load(model: &ModelInfo) -> Result<Self> {
-        let bytes = Bytes::from(crate::model::contents(&model.path)?);
-        let nodes = limits::check(bytes.clone())?;
+    pub fn load(model: &ModelInfo, file: Arc<FileContents>) -> Result<Self> {
+        let graph = file.graph()?;
+        let nodes = limits::check(graph)?;
         let names = |descs: &[crate::core::tensor::TensorDesc]| descs.iter().map(|desc| desc.name.clone()).collect();
-        let weights = external_weights(&model.path, &bytes)?;
+        let weights = external_weights(&model.path, graph)?;
         let parts = if model.operators.contains(cut::OPERATOR) {
-            cut::cut(bytes)?
+            cut::cut(file.bytes().clone(), graph)?
         } else {
             let (inputs, outputs) = (names(&model.inputs), names(&model.outputs));
-            vec![cut::Part { onnx: bytes.into(), inputs, outputs, suppressions: Vec::new() }]
+            vec![cut::Subgraph { onnx: file.into_vec(), inputs, outputs, suppressions: Vec::new() }]
         };
         on_a_deep_stack(nodes, || {
             let mut options = ModelOptions::with_all_ops();
@@ -54,7 +53,7 @@ impl Net {
             }
             let parts = parts.into_iter().map(|part| {
                 let net = options.load(part.onnx).map_err(unloadable)?;
-                Part::new(net, part.inputs, part.outputs, part.suppressions)
+                LoadedSubgraph::new(net, part.inputs, part.outputs, part.suppressions)
             });
             Ok(Net { parts: parts.collect::<Result<_>>()?, nodes })
         })
@@ -98,8 +97,7 @@ impl Net {
 }
 
 /// Reads the files that hold weights of a model. rten would open them itself, pipes too.
-fn external_weights(path: &Path, bytes: &Bytes) -> Result<Vec<(String, Vec<u8>)>> {
-    let graph = ModelProto::decode(&bytes[..]).ok().and_then(|model| model.graph).unwrap_or_default();
+fn external_weights(path: &Path, graph: &GraphProto) -> Result<Vec<(String, Vec<u8>)>> {
     let entries = graph.initializer.iter().flat_map(|weight| &weight.external_data);
     let read = |file: ExternalFile| match files::read_regular(&file.path, MAX_EXTERNAL) {
         Ok(weights) => Ok((file.name.to_string(), weights)),
@@ -127,7 +125,7 @@ fn on_a_deep_stack<T: Send>(nodes: usize, work: impl FnOnce() -> Result<T> + Sen
     })
 }
 
-impl Part {
+impl LoadedSubgraph {
     fn new(
         net: rten::Model,
         inputs: Vec<String>,
@@ -143,7 +141,7 @@ impl Part {
             };
             names.into_iter().map(node).collect::<Result<Vec<_>>>()
         };
-        Ok(Part { inputs: nodes(inputs)?, outputs: nodes(outputs)?, suppressions, net })
+        Ok(LoadedSubgraph { inputs: nodes(inputs)?, outputs: nodes(outputs)?, suppressions, net })
     }
 }
 

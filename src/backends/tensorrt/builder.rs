@@ -148,7 +148,7 @@ impl BuildOptions {
             options += ", contexts share profiles";
         }
         Ok(Key {
-            model: onnx.path.clone(),
+            model: onnx.path().to_path_buf(),
             contents: onnx.fingerprint(cancelled)?,
             library: library.name(),
             gpu: gpu.to_string(),
@@ -162,7 +162,7 @@ impl BuildOptions {
     fn check(&self, library: &Library, onnx: &Onnx) -> Result<()> {
         let (precision, numbers) = (self.precision, onnx.numbers());
         let family = library.family();
-        let name = onnx.path.display();
+        let name = onnx.path().display();
         if self.level.is_some_and(|level| level > 5) {
             return Err(Error::new(ErrorKind::Settings, "The optimization level is 0 to 5"));
         }
@@ -288,7 +288,7 @@ pub fn build(
     parse(&mut parser, onnx, &heard)?;
     // Empty files are valid protobuf, and fine by the parser.
     if network.output_count() == 0 {
-        return Err(Error::new(ErrorKind::Model, format!("TensorRT cannot read the model {}", onnx.path.display()))
+        return Err(Error::new(ErrorKind::Model, format!("TensorRT cannot read the model {}", onnx.path().display()))
             .cause("it has no outputs")
             .remedy("Check that it is an ONNX file and was copied or exported completely"));
     }
@@ -312,7 +312,7 @@ pub fn build(
             true => "End other programs on the GPU, or set workspace-mib to less",
             false => "Export the model with another opset or without what TensorRT names, or use backend=cpu",
         };
-        let what = format!("{} cannot build an engine of {}", library.name(), onnx.path.display());
+        let what = format!("{} cannot build an engine of {}", library.name(), onnx.path().display());
         return Err(heard.error(ErrorKind::Library, what).remedy(remedy));
     };
     step("the engine is built", 1.0)?;
@@ -343,16 +343,16 @@ fn turn(cancelled: &AtomicBool, waiting: impl FnOnce()) -> Option<MutexGuard<'st
 }
 
 fn stopped(onnx: &Onnx) -> Error {
-    Error::new(ErrorKind::Run, format!("Building an engine of {} was cancelled", onnx.path.display()))
+    Error::new(ErrorKind::Run, format!("Building an engine of {} was cancelled", onnx.path().display()))
 }
 
 /// Reads the model into the network.
 fn parse(parser: &mut Parser, onnx: &Onnx, heard: &ErrorListener) -> Result<()> {
-    let path = CString::new(onnx.path.as_os_str().as_bytes()).unwrap_or_default();
-    if parser.parse(&onnx.bytes, &path) {
+    let path = CString::new(onnx.path().as_os_str().as_bytes()).unwrap_or_default();
+    if parser.parse(onnx.bytes(), &path) {
         return Ok(());
     }
-    let name = onnx.path.display();
+    let name = onnx.path().display();
     let remedy = "Export the model with another opset or without that operator, or use backend=cpu";
     let Some(error) = parser.errors().next() else {
         return Err(heard.error(ErrorKind::Model, format!("TensorRT cannot read the model {name}")).remedy(remedy));
@@ -429,7 +429,7 @@ fn set_shapes(
     onnx: &Onnx,
     options: &BuildOptions,
 ) -> Result<()> {
-    let name = onnx.path.display();
+    let name = onnx.path().display();
     let mut profile = None;
     for mut input in network.inputs() {
         input.set_linear();

@@ -215,10 +215,10 @@ impl Cache {
     }
 
     /// TensorRT's measurements for a library and a GPU, as [`Key`] writes them.
-    pub fn timing(&self, library: &str, gpu: &str) -> Timing {
+    pub fn timing(&self, library: &str, gpu: &str) -> TimingFile {
         let hash = hex(Sha256::new_with_prefix(format!("{library}\n{gpu}")));
         let name = format!("timing-{}-{}-{}", tidy(library), tidy(gpu), &hash[..8]);
-        Timing { path: self.folder.join(name) }
+        TimingFile { path: self.folder.join(name) }
     }
 
     fn path(&self, key: &Key, extension: &str) -> PathBuf {
@@ -330,11 +330,11 @@ impl BuildLock {
 }
 
 /// TensorRT's timing cache for one library and GPU, shared by all models.
-pub struct Timing {
+pub struct TimingFile {
     path: PathBuf,
 }
 
-impl Timing {
+impl TimingFile {
     /// What was saved last, if it is whole.
     pub fn load(&self) -> Option<Vec<u8>> {
         let file = read(&self.path.with_added_extension("cache"), MAX_TIMING).ok()?;

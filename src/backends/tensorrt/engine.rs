@@ -20,7 +20,7 @@ use crate::core::tensor::{Dims, TensorDesc};
 
 /// What the user allows a plan to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct RuntimeOptions {
     /// Version-compatible plans carry the runtime of the release that built them, and run it on the host.
     pub allow_host_code: bool,
     /// The DLA core that plans built for DLA run on.
@@ -43,7 +43,7 @@ impl Loaded {
     ///
     /// # Errors
     /// `Library` where TensorRT does not start, `Model` where it does not take the plan.
-    pub fn new(library: &'static Library, file: &[u8], header: &Header, options: &Options) -> Result<Self> {
+    pub fn new(library: &'static Library, file: &[u8], header: &Header, options: &RuntimeOptions) -> Result<Self> {
         let what = format!("{} cannot run this engine", library.name());
         let built = format!("built by {}, found {}", header.builder(), library.name());
         if (header.flavour == Product::Rtx) != library.family().is_rtx() {
@@ -73,7 +73,7 @@ impl Loaded {
 fn refused(
     library: &Library,
     header: &Header,
-    options: &Options,
+    options: &RuntimeOptions,
     what: &str,
     built: &str,
     heard: &ErrorListener,
@@ -127,7 +127,7 @@ impl Engine {
         library: &'static Library,
         file: &[u8],
         header: &Header,
-        options: &Options,
+        options: &RuntimeOptions,
     ) -> Result<Arc<Self>> {
         let (major, minor) = cuda.compute_capability()?;
         let here = (major * 10 + minor) as u32;
@@ -204,7 +204,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Run`, where the GPU has no memory left.
-    pub fn context(self: &Arc<Self>) -> Result<Context> {
+    pub fn context(self: &Arc<Self>) -> Result<ExecutionContext> {
         let _entered = self.cuda.enter()?;
         let heard = ErrorListener::listen();
         // SAFETY: the context holds the engine, which holds the CUDA context.
@@ -214,7 +214,7 @@ impl Engine {
                 .error(ErrorKind::Run, format!("{} cannot make ready for running", self.library.name()))
                 .remedy(format!("Free memory of the GPU, {mebibytes} MiB are needed, or use a smaller model"))
         })?;
-        Ok(Context { raw: InContext::new(raw, &self.cuda), engine: self.clone() })
+        Ok(ExecutionContext { raw: InContext::new(raw, &self.cuda), engine: self.clone() })
     }
 
     fn raw(&self) -> &abi::Engine {
@@ -265,13 +265,13 @@ fn tensors(engine: &abi::Engine) -> Result<(Vec<TensorBinding>, Vec<TensorBindin
 }
 
 /// What one run at a time of an engine needs. Another thread may take it over, but not use it at the same time.
-pub struct Context {
+pub struct ExecutionContext {
     // Drop order: this, then the engine.
     raw: InContext<abi::Context>,
     engine: Arc<Engine>,
 }
 
-impl Context {
+impl ExecutionContext {
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
@@ -340,7 +340,7 @@ impl Context {
     /// `Run`, for addresses that are not aligned to 256 bytes.
     pub unsafe fn set_address(&mut self, tensor: &TensorBinding, address: u64) -> Result<()> {
         let heard = ErrorListener::listen();
-        // SAFETY: as the caller says.
+        // SAFETY: the memory is large enough, and belongs to the tensor alone until no queued run uses it.
         match unsafe { self.raw.set_address(&tensor.name, address) } {
             true => Ok(()),
             false => {
@@ -359,7 +359,7 @@ impl Context {
     pub unsafe fn enqueue(&mut self, stream: &Stream) -> Result<()> {
         let _entered = stream.context().enter()?;
         let heard = ErrorListener::listen();
-        // SAFETY: the stream is alive, and its context is current; the rest says the caller.
+        // SAFETY: the stream is alive, and its context is current. All inputs have dimensions, all tensors have memory that stays.
         match self.is_at_home(stream) && unsafe { self.raw.enqueue(stream.raw()) } {
             true => Ok(()),
             false => Err(heard
@@ -372,12 +372,12 @@ impl Context {
     /// must have been done before.
     ///
     /// # Safety
-    /// As for [`Context::enqueue`], for each launch of what is recorded; and there is one at a time of this context.
+    /// As for [`ExecutionContext::enqueue`], for each launch of what is recorded; and there is one at a time of this context.
     ///
     /// # Errors
     /// `Run`, for engines that cannot be recorded: those that wait for the GPU, to learn how large something is.
     pub unsafe fn record(&mut self, stream: &Stream) -> Result<Graph> {
-        // SAFETY: as the caller says.
+        // SAFETY: this enqueues the same run under the same conditions, which hold for each launch of the graph.
         stream.capture(|| unsafe { self.enqueue(stream) })
     }
 
@@ -434,7 +434,7 @@ mod tests {
     fn threads() {
         fn send<T: Send>() {}
         fn sync<T: Sync>() {}
-        send::<Context>();
+        send::<ExecutionContext>();
         send::<Arc<Engine>>();
         sync::<Engine>();
     }

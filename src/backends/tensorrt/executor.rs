@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::graph_cache::GraphCache;
 use super::{GraphMode, with_rows};
-use crate::backends::tensorrt::engine::{self, Engine, TensorBinding};
+use crate::backends::tensorrt::engine::{Engine, ExecutionContext, TensorBinding};
 use crate::backends::tensorrt::interfaces;
 use crate::backends::{LoadContext, LoadRequest, ModelInstance, check_rows};
 use crate::core::cuda::driver::{Context, Fence, Stream};
@@ -27,7 +27,7 @@ pub struct TrtExecutor {
     recorded: Option<GraphCache>,
     /// Why a run could not be recorded, until somebody is told.
     refused: Option<Error>,
-    context: engine::Context,
+    context: ExecutionContext,
     pool: DevicePool,
     /// The tensors of a run, in the order of the pictures and the outputs.
     addresses: Vec<u64>,
@@ -52,14 +52,14 @@ impl TrtExecutor {
         plan: &LoadRequest,
         engine: &Arc<Engine>,
         cuda: &Context,
+        graphs: GraphMode,
         loading: &LoadContext,
         what: &str,
     ) -> Result<Self> {
-        let options = &plan.options;
         let mut backend = TrtExecutor::prepare(plan.model(), &plan.spec, plan.batch, engine.clone(), cuda)
             .map_err(|error| error.about(what))?;
-        match backend.try_recording(options.graphs, loading) {
-            Err(error) if options.graphs == GraphMode::On => {
+        match backend.try_recording(graphs, loading) {
+            Err(error) if graphs == GraphMode::On => {
                 Err(error.about(what).remedy("Set cuda-graph=auto, which then runs it without"))
             }
             // It runs all the same, only less fast.
@@ -208,9 +208,10 @@ impl TrtExecutor {
     /// They have the sizes that they should, and stay until the run is done.
     unsafe fn start(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
         self.elsewhere.take().map_or(Ok(()), |last| self.stream.wait(&last))?;
-        // SAFETY: what was recorded works on these addresses; the rest says the caller.
         match self.recorded.as_mut().and_then(|runs| runs.next(&self.addresses)) {
+            // SAFETY: it was recorded with these addresses, whose memory stays until the run is done.
             Some(graph) => unsafe { graph.launch(&self.stream) },
+            // SAFETY: the memory at the addresses is large enough, and stays until the run is done.
             None => unsafe { self.enqueue(blocks) },
         }
     }
@@ -258,7 +259,7 @@ impl TrtExecutor {
             let what = format!("Runs are no longer recorded as CUDA graphs: {}", error.as_clause());
             interfaces::log(interfaces::Level::Warning, &what);
         }
-        // SAFETY: `prepare` gave all inputs their dimensions; the rest says the caller.
+        // SAFETY: `prepare` gave all inputs their dimensions. The memory is large enough, and stays until the run is done.
         unsafe {
             let to_record = recorded.as_mut().is_some_and(|runs| runs.note(addresses, blocks));
             if !to_record && let Some(done) = recorded.as_mut().and_then(|runs| runs.launch_common(addresses, stream)) {
@@ -412,11 +413,11 @@ impl ModelInstance for TrtExecutor {
         self.addresses.extend_from_slice(outputs);
         let Some(stream) = stream else {
             let queued = self.stream.queuing();
-            // SAFETY: as the caller says.
+            // SAFETY: the memory at the addresses just set stays until the fence that is recorded next is passed.
             unsafe { self.start(&[]) }?;
             return queued.record();
         };
-        // SAFETY: as the caller says.
+        // SAFETY: the addresses just set stay until the returned fence has passed, and the stream is alive.
         unsafe { self.start_on(stream) }
     }
 

@@ -9,7 +9,7 @@
 //! by one are a hundred. Where any of several contexts may get a picture, all do, for each would have to record each place while
 //! frames wait.
 
-use crate::backends::tensorrt::engine::Context;
+use crate::backends::tensorrt::engine::ExecutionContext;
 use crate::backends::tensorrt::interfaces;
 use crate::core::cuda::driver::Stream;
 use crate::core::cuda::graph::Graph;
@@ -99,7 +99,7 @@ impl GraphCache {
     pub unsafe fn launch_common(&mut self, addresses: &[u64], stream: &Stream) -> Option<Result<()>> {
         let StagedGraph { picture, outputs, graph } = self.common.as_mut()?;
         let context = stream.context();
-        // SAFETY: the blocks stay with the graph, whose last run is queued before; the rest says the caller.
+        // SAFETY: the blocks stay with the graph, whose last run was queued before. The caller's have the same sizes, and stay.
         let mut queue = || unsafe {
             stream.copy((context, addresses[0]), picture.address(), picture.bytes())?;
             graph.launch(stream)?;
@@ -134,9 +134,9 @@ impl GraphCache {
     ///
     /// # Safety
     /// As for [`Context::record`].
-    pub unsafe fn record(&mut self, addresses: &[u64], context: &mut Context, stream: &Stream) -> Result<()> {
+    pub unsafe fn record(&mut self, addresses: &[u64], context: &mut ExecutionContext, stream: &Stream) -> Result<()> {
         let Some(run) = self.runs.iter_mut().find(|run| run.addresses == addresses) else { return Ok(()) };
-        // SAFETY: as the caller says.
+        // SAFETY: the context has these addresses, whose memory stays for each launch; its runs are launched one at a time.
         run.graph = Some(unsafe { context.record(stream) }?);
         let count = self.runs.iter().filter(|run| run.graph.is_some()).count();
         interfaces::log(

@@ -69,7 +69,7 @@ macro_rules! versioned {
 unsafe fn text<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
     match text.is_null() {
         true => "".into(),
-        // SAFETY: as the caller says.
+        // SAFETY: it is not null, so it is a C string that lives as long as `'a`.
         false => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
     }
 }
@@ -301,7 +301,7 @@ impl Phases {
 /// # Safety
 /// `this` is a [`Monitor`] that lives as long as this call.
 unsafe fn monitor<'a>(this: *mut c_void) -> &'a Monitor<'a> {
-    // SAFETY: as the caller says.
+    // SAFETY: it points to a `Monitor`, which lives as long as this call.
     unsafe { &*this.cast::<Monitor>() }
 }
 

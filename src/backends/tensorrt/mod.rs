@@ -13,9 +13,9 @@ pub mod header;
 pub mod interfaces;
 pub mod library;
 pub mod onnx;
+mod options;
 pub mod version;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::builder::{BuildOptions, Shape};
@@ -27,72 +27,118 @@ use self::header::Header;
 use self::library::Library;
 use self::onnx::Onnx;
 use super::context_pool::ContextPool;
-use super::{LoadContext, LoadEvent, LoadRequest, ModelInstance};
+use super::options::{OptionSpec, Options};
+use super::{Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported};
 use crate::core::cuda::driver::Context;
+use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::Dims;
 use crate::image::transform::InputSpec;
-use crate::model::{self, ModelInfo};
+use crate::model::{FileContents, ModelFile, ModelInfo};
+pub use options::{GraphMode, TrtOptions};
 
-/// What the user says about TensorRT.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// File or folder; the newest that is found by default.
-    pub library: Option<PathBuf>,
-    pub engine: engine::Options,
-    /// Shapes are the model's matter.
-    pub build: BuildOptions,
-    /// Take engines from the cache, and build none.
-    pub never_build: bool,
-    /// The user's own by default.
-    pub cache: Option<PathBuf>,
-    pub graphs: GraphMode,
-}
+/// The backend.
+pub struct TensorRt;
 
-/// Whether runs are recorded as CUDA graphs, which cost the host one call each instead of one for each kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GraphMode {
-    /// Where the engine can be recorded.
-    #[default]
-    Auto,
-    /// It is an error where it cannot.
-    On,
-    Off,
-}
+impl Backend for TensorRt {
+    fn name(&self) -> &'static str {
+        "tensorrt"
+    }
 
-impl Options {
-    /// How long TensorRT looks for fast kernels, unless the user says otherwise. It is part of an engine's key, so elements and
-    /// sessions must agree on it to find each other's engines.
-    pub const LEVEL: u8 = 3;
-}
+    fn title(&self) -> &'static str {
+        "TensorRT"
+    }
 
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            library: None,
-            engine: engine::Options::default(),
-            build: BuildOptions { level: Some(Options::LEVEL), ..BuildOptions::default() },
-            never_build: false,
-            cache: None,
-            graphs: GraphMode::default(),
-        }
+    fn blurb(&self) -> &'static str {
+        "TensorRT on an NVIDIA GPU"
+    }
+
+    fn device(&self) -> Device {
+        Device::Cuda
+    }
+
+    fn options(&self) -> &'static [&'static OptionSpec] {
+        &options::OPTIONS
+    }
+
+    fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<u32, Unsupported> {
+        library_for(file, &options.into()).map(|_| 2).map_err(Unsupported::Missing)
+    }
+
+    /// Engines say what goes in and comes out only once they are loaded onto the GPU, so that is done here for them, and takes some
+    /// time: the caps of the element need the size of the input.
+    fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
+        let options = TrtOptions::from(options);
+        let library = library_for(file, &options)?;
+        let (info, engine) = if file.is_engine() {
+            let cuda = cuda.expect("a backend on a GPU is given its context");
+            let (info, engine) = load_engine(file, library, &options, cuda)?;
+            file.release(); // the engine has all of it
+            (info, Some(engine))
+        } else {
+            (ModelInfo::of_onnx(&*file.contents()?)?, None)
+        };
+        Ok(Arc::new(TrtModel { info: Arc::new(info), library, options, engine }))
+    }
+
+    /// An engine may, but where it is built, the size is wanted before.
+    fn takes_any_size(&self) -> bool {
+        false
     }
 }
 
-/// Whether a model file is an engine rather than ONNX.
-pub fn is_engine(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "engine" || extension == "plan")
+/// A model that is described, and the engine where the file is one.
+struct TrtModel {
+    info: Arc<ModelInfo>,
+    library: &'static Library,
+    options: TrtOptions,
+    engine: Option<Arc<Engine>>,
+}
+
+impl OpenedModel for TrtModel {
+    fn info(&self) -> &Arc<ModelInfo> {
+        &self.info
+    }
+
+    /// Engines are for the sizes that they were built for.
+    fn takes(&self, spec: &InputSpec, batch: usize) -> bool {
+        let Some(engine) = &self.engine else { return true };
+        let input = engine.inputs().iter().find(|input| input.desc.name == spec.desc.name);
+        input.is_some_and(|input| engine.profile_for(input, &with_rows(&spec.desc.dims, batch)).is_some())
+    }
+
+    /// With as many runs side by side as there may be.
+    fn load(&self, request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
+        let _inside = ExitGuard::enter();
+        let cuda = request.cuda.as_ref().expect("a backend on a GPU is given its context");
+        let engine = match &self.engine {
+            Some(engine) => engine.clone(),
+            None => self.engine_of_onnx(request, cuda, loading)?,
+        };
+        let what = format!("Cannot run {} with {}", self.info.path.display(), self.library.name());
+        let open = || TrtExecutor::open(request, &engine, cuda, self.options.graphs, loading, &what);
+        let mut lanes = vec![open()?];
+        while lanes.len() < loading.lanes {
+            match open() {
+                Ok(lane) => lanes.push(lane),
+                // It runs all the same, only less fast.
+                Err(error) => {
+                    let runs = format!("{} runs of it are on the GPU side by side", lanes.len());
+                    interfaces::log(interfaces::Level::Warning, &format!("{}; so {runs}", error.as_clause()));
+                    break;
+                }
+            }
+        }
+        Ok(ContextPool::of(lanes))
+    }
 }
 
 /// Opens the TensorRT that can run the file.
 ///
 /// # Errors
 /// `Library`, with what is missing.
-pub fn library_for(path: &Path, options: &Options) -> Result<&'static Library> {
-    let header = match is_engine(path) {
-        true => Some(header(path, &model::contents(path)?)?),
-        false => None,
-    };
+pub fn library_for(file: &ModelFile, options: &TrtOptions) -> Result<&'static Library> {
+    let header = if file.is_engine() { Some(header(&*file.contents()?)?) } else { None };
     crate::core::cuda::driver::available()?;
     let library = Library::open(options.library.as_deref(), header.as_ref())?;
     if header.is_none() && !library.has_builder() {
@@ -103,21 +149,21 @@ pub fn library_for(path: &Path, options: &Options) -> Result<&'static Library> {
     Ok(library)
 }
 
-fn header(path: &Path, file: &[u8]) -> Result<Header> {
-    Header::read(file).map_err(|error| error.about(&format!("Cannot use the engine {}", path.display())))
+fn header(file: &FileContents) -> Result<Header> {
+    Header::read(file.bytes()).map_err(|error| error.about(&format!("Cannot use the engine {}", file.path().display())))
 }
 
 /// Loads an engine file, for it says what it takes and gives only then.
 pub fn load_engine(
-    path: &Path,
+    file: &ModelFile,
     library: &'static Library,
-    options: &Options,
+    options: &TrtOptions,
     cuda: &Context,
 ) -> Result<(ModelInfo, Arc<Engine>)> {
     let _inside = ExitGuard::enter();
-    let file = model::contents(path)?;
-    let header = header(path, &file)?;
-    let engine = Engine::load(cuda, library, &file, &header, &options.engine)
+    let (path, file) = (file.path(), file.contents()?);
+    let header = header(&file)?;
+    let engine = Engine::load(cuda, library, file.bytes(), &header, &options.runtime)
         .map_err(|error| error.about(&format!("Cannot load the engine {}", path.display())))?;
     let descs = |tensors: &[TensorBinding]| tensors.iter().map(|io| io.desc.clone()).collect();
     let model =
@@ -125,73 +171,75 @@ pub fn load_engine(
     Ok((model, engine))
 }
 
-/// An engine for an ONNX file: from the cache, else built.
-fn engine_of_onnx(
-    plan: &LoadRequest,
-    library: &'static Library,
-    cuda: &Context,
-    loading: &LoadContext,
-) -> Result<Arc<Engine>> {
-    let LoadRequest { options, spec, batch, .. } = plan;
-    let model = plan.model();
-    let onnx = Onnx::new(&model.path, model::contents(&model.path)?);
-    let build = BuildOptions { shapes: shapes(model, spec, *batch)?, ..options.build.clone() };
-    let (major, minor) = cuda.compute_capability()?;
-    let gpu = format!("{}, compute capability {major}.{minor}", cuda.device_name()?);
-    let key = build.key(library, &onnx, &gpu, loading.cancelled)?;
-    let cache = Cache::open(options.cache.as_deref()).map_err(|error| (loading.tell)(LoadEvent::Warning(error))).ok();
+impl TrtModel {
+    /// An engine for an ONNX file: from the cache, else built.
+    fn engine_of_onnx(&self, request: &LoadRequest, cuda: &Context, loading: &LoadContext) -> Result<Arc<Engine>> {
+        let TrtModel { info: model, library, options, .. } = self;
+        let LoadRequest { spec, batch, .. } = request;
+        let onnx = Onnx::from(request.file.contents()?);
+        let build = BuildOptions { shapes: shapes(model, spec, *batch)?, ..options.build.clone() };
+        let (major, minor) = cuda.compute_capability()?;
+        let gpu = format!("{}, compute capability {major}.{minor}", cuda.device_name()?);
+        let key = build.key(library, &onnx, &gpu, loading.cancelled)?;
+        let cache =
+            Cache::open(options.cache.as_deref()).map_err(|error| (loading.tell)(LoadEvent::Warning(error))).ok();
 
-    let waiting = || (loading.tell)(LoadEvent::Progress("another process builds this engine", None));
-    let find = |cache: &Cache| cache.find(&key, loading.cancelled, waiting);
-    let slot = match cache.as_ref().map(|cache| Ok((cache, find(cache)?))).transpose()? {
-        Some((cache, Lookup::Hit(file))) => match load(&file, model, library, options, cuda) {
-            Ok(engine) => return Ok(engine),
-            // It was good once; something has changed that the key does not know, like the driver.
-            Err(error) if error.kind() == ErrorKind::Model && !error.cause_text().contains("memory") => {
-                (loading.tell)(LoadEvent::Warning(error));
-                cache.forget(&key);
-                match find(cache)? {
-                    Lookup::Hit(file) => return load(&file, model, library, options, cuda),
-                    Lookup::Miss(slot) => Some(slot),
+        let waiting = || (loading.tell)(LoadEvent::Progress("another process builds this engine", None));
+        let find = |cache: &Cache| cache.find(&key, loading.cancelled, waiting);
+        let slot = match cache.as_ref().map(|cache| Ok((cache, find(cache)?))).transpose()? {
+            Some((cache, Lookup::Hit(file))) => match load(&file, model, library, options, cuda) {
+                Ok(engine) => return Ok(engine),
+                // It was good once; something has changed that the key does not know, like the driver.
+                Err(error) if error.kind() == ErrorKind::Model && !error.cause_text().contains("memory") => {
+                    (loading.tell)(LoadEvent::Warning(error));
+                    cache.forget(&key);
+                    match find(cache)? {
+                        Lookup::Hit(file) => return load(&file, model, library, options, cuda),
+                        Lookup::Miss(slot) => Some(slot),
+                    }
                 }
-            }
-            Err(error) => return Err(error),
-        },
-        Some((_, Lookup::Miss(slot))) => Some(slot),
-        None => None,
-    };
-    let why = slot.as_ref().map_or("there is no cache", |slot| slot.why());
-    if options.never_build {
-        return Err(Error::new(ErrorKind::Settings, format!("There is no engine for {}", model.path.display()))
-            .cause(why)
-            .remedy("Set engine-build=auto to have it built, or model-file to an engine"));
+                Err(error) => return Err(error),
+            },
+            Some((_, Lookup::Miss(slot))) => Some(slot),
+            None => None,
+        };
+        let why = slot.as_ref().map_or("there is no cache", |slot| slot.why());
+        if options.never_build {
+            return Err(Error::new(ErrorKind::Settings, format!("There is no engine for {}", model.path.display()))
+                .cause(why)
+                .remedy("Set engine-build=auto to have it built, or model-file to an engine"));
+        }
+        (loading.tell)(LoadEvent::Progress(
+            &format!("building an engine with {}, because {why}", library.name()),
+            Some(0),
+        ));
+        let timing =
+            cache.as_ref().filter(|_| !library.family().is_rtx()).map(|cache| cache.timing(&library.name(), &gpu));
+        let known = timing.as_ref().and_then(|timing| timing.load());
+        let progress = |progress: interfaces::Progress<'_>| {
+            (loading.tell)(LoadEvent::Progress(progress.phase, Some((progress.fraction * 100.0) as u32)));
+        };
+        let _entered = cuda.enter()?;
+        let built = builder::build(library, &onnx, &build, known.as_deref(), &progress, loading.cancelled)?;
+        if let (Some(timing), Some(measured)) = (timing, &built.timing) {
+            let _ = timing.save(measured); // the next build only takes longer
+        }
+        if let Some(Err(error)) = slot.map(|slot| slot.store(&built.engine)) {
+            (loading.tell)(LoadEvent::Warning(error));
+        }
+        load(&built.engine, model, library, options, cuda)
     }
-    (loading.tell)(LoadEvent::Progress(&format!("building an engine with {}, because {why}", library.name()), Some(0)));
-    let timing = cache.as_ref().filter(|_| !library.family().is_rtx()).map(|cache| cache.timing(&library.name(), &gpu));
-    let known = timing.as_ref().and_then(|timing| timing.load());
-    let progress = |progress: interfaces::Progress<'_>| {
-        (loading.tell)(LoadEvent::Progress(progress.phase, Some((progress.fraction * 100.0) as u32)));
-    };
-    let _entered = cuda.enter()?;
-    let built = builder::build(library, &onnx, &build, known.as_deref(), &progress, loading.cancelled)?;
-    if let (Some(timing), Some(measured)) = (timing, &built.timing) {
-        let _ = timing.save(measured); // the next build only takes longer
-    }
-    if let Some(Err(error)) = slot.map(|slot| slot.store(&built.engine)) {
-        (loading.tell)(LoadEvent::Warning(error));
-    }
-    load(&built.engine, model, library, options, cuda)
 }
 
 fn load(
     file: &[u8],
     model: &ModelInfo,
     library: &'static Library,
-    options: &Options,
+    options: &TrtOptions,
     cuda: &Context,
 ) -> Result<Arc<Engine>> {
     Header::read(file)
-        .and_then(|header| Engine::load(cuda, library, file, &header, &options.engine))
+        .and_then(|header| Engine::load(cuda, library, file, &header, &options.runtime))
         .map_err(|error| error.about(&format!("Cannot load the engine of {}", model.path.display())))
 }
 
@@ -215,32 +263,4 @@ fn with_rows(dims: &Dims, rows: usize) -> Dims {
     let mut dims = dims.clone();
     dims.0[0] = rows as i64;
     dims
-}
-
-/// Loads the model of a plan, with as many lanes as there may be.
-pub fn open(
-    plan: &LoadRequest,
-    library: &'static Library,
-    cuda: &Context,
-    loading: &LoadContext,
-) -> Result<Box<dyn ModelInstance>> {
-    let _inside = ExitGuard::enter();
-    let engine = match &plan.described.engine {
-        Some(engine) => engine.clone(),
-        None => engine_of_onnx(plan, library, cuda, loading)?,
-    };
-    let what = format!("Cannot run {} with {}", plan.model().path.display(), library.name());
-    let mut lanes = vec![TrtExecutor::open(plan, &engine, cuda, loading, &what)?];
-    while lanes.len() < loading.lanes {
-        match TrtExecutor::open(plan, &engine, cuda, loading, &what) {
-            Ok(lane) => lanes.push(lane),
-            // It runs all the same, only less fast.
-            Err(error) => {
-                let runs = format!("{} runs of it are on the GPU side by side", lanes.len());
-                interfaces::log(interfaces::Level::Warning, &format!("{}; so {runs}", error.as_clause()));
-                break;
-            }
-        }
-    }
-    Ok(ContextPool::of(lanes))
 }

@@ -1,23 +1,19 @@
 //! An ONNX file as the builder sees it: bytes to parse, and the little that TensorRT's parser does not tell.
 
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use prost::Message;
 use sha2::{Digest, Sha256};
 
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::files;
-use crate::model;
-use crate::onnx::{BFLOAT16, ExternalFile, FLOAT16, GraphProto, ModelProto, external_files};
+use crate::model::FileContents;
+use crate::onnx::{BFLOAT16, ExternalFile, FLOAT16, NodeProto, TensorProto, external_files};
 
 /// A file that was read once, so that what is hashed is what is built.
-pub struct Onnx {
-    pub path: PathBuf,
-    pub bytes: Vec<u8>,
-    graph: GraphProto,
-}
+pub struct Onnx(Arc<FileContents>);
 
 /// What the numbers in a file are, coarsely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,17 +25,39 @@ pub enum WeightType {
     Quantized,
 }
 
+/// What is in the file is for TensorRT's parser to complain about.
+impl From<Arc<FileContents>> for Onnx {
+    fn from(file: Arc<FileContents>) -> Self {
+        Onnx(file)
+    }
+}
+
 impl Onnx {
-    /// # Errors
-    /// `Read`. What is in the file is for TensorRT's parser to complain about.
-    pub fn read(path: &Path) -> Result<Self> {
-        Ok(Onnx::new(path, model::contents(path)?))
+    /// Of bytes that were read already; `path` is where weights in other files are looked for, and what errors name.
+    pub fn new(path: &Path, bytes: Vec<u8>) -> Self {
+        Onnx(Arc::new(FileContents::of(path, bytes)))
     }
 
-    /// `path` is where weights in other files are looked for, and what errors name.
-    pub fn new(path: &Path, bytes: Vec<u8>) -> Self {
-        let graph = ModelProto::decode(&bytes[..]).ok().and_then(|model| model.graph).unwrap_or_default();
-        Onnx { path: path.to_path_buf(), bytes, graph }
+    /// # Errors
+    /// As [`FileContents::read`].
+    pub fn read(path: &Path) -> Result<Self> {
+        Ok(Onnx(Arc::new(FileContents::read(path)?)))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    fn weights(&self) -> &[TensorProto] {
+        self.0.graph().map_or(&[], |graph| &graph.initializer)
+    }
+
+    fn nodes(&self) -> &[NodeProto] {
+        self.0.graph().map_or(&[], |graph| &graph.node)
     }
 
     /// The hash of the model: of the file, and of those beside it that hold its weights.
@@ -47,11 +65,11 @@ impl Onnx {
     /// # Errors
     /// `Model`, when such a file cannot or may not be read; `Run`, when it was cancelled.
     pub fn fingerprint(&self, cancelled: &AtomicBool) -> Result<String> {
-        let mut hash = Sha256::new_with_prefix(&self.bytes);
-        let names = self.graph.initializer.iter().flat_map(|weight| &weight.external_data);
+        let mut hash = Sha256::new_with_prefix(self.bytes());
+        let names = self.weights().iter().flat_map(|weight| &weight.external_data);
         let mut piece = vec![0; 1 << 20];
-        for ExternalFile { path, .. } in external_files(&self.path, names)? {
-            let missing = |error| crate::onnx::unreadable(&path, &self.path, error);
+        for ExternalFile { path, .. } in external_files(self.path(), names)? {
+            let missing = |error| crate::onnx::unreadable(&path, self.path(), error);
             let mut file = files::open_regular(&path).map_err(missing)?;
             // Not more than it has now, though it may grow.
             let length = file.metadata().map_err(missing)?.len();
@@ -71,14 +89,14 @@ impl Onnx {
 
     /// Name and operator of a node; the name may be empty.
     pub fn node(&self, index: usize) -> Option<(&str, &str)> {
-        self.graph.node.get(index).map(|node| (node.name.as_str(), node.op_type.as_str()))
+        self.nodes().get(index).map(|node| (node.name.as_str(), node.op_type.as_str()))
     }
 
     pub fn numbers(&self) -> WeightType {
-        if self.graph.node.iter().any(|node| node.op_type == "QuantizeLinear" || node.op_type == "DequantizeLinear") {
+        if self.nodes().iter().any(|node| node.op_type == "QuantizeLinear" || node.op_type == "DequantizeLinear") {
             return WeightType::Quantized;
         }
-        match self.graph.initializer.iter().any(|weight| [FLOAT16, BFLOAT16].contains(&weight.data_type)) {
+        match self.weights().iter().any(|weight| [FLOAT16, BFLOAT16].contains(&weight.data_type)) {
             true => WeightType::Half,
             false => WeightType::F32,
         }
@@ -90,16 +108,18 @@ mod tests {
     use super::*;
     use std::fs;
 
-    use crate::onnx::{NodeProto, StringStringEntryProto, TensorProto};
+    use prost::Message;
+
+    use crate::onnx::{GraphProto, ModelProto, StringStringEntryProto};
 
     static GO_ON: AtomicBool = AtomicBool::new(false);
 
     fn onnx(path: &Path, graph: GraphProto) -> Onnx {
-        Onnx::new(path, ModelProto { graph: Some(graph), ..Default::default() }.encode_to_vec())
+        Onnx::new(path, ModelProto { ir_version: 8, graph: Some(graph), ..Default::default() }.encode_to_vec())
     }
 
     fn node(op_type: &str) -> NodeProto {
-        NodeProto { name: format!("the {op_type}"), op_type: op_type.into() }
+        NodeProto { name: format!("the {op_type}"), op_type: op_type.into(), ..Default::default() }
     }
 
     #[test]

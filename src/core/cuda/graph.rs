@@ -82,17 +82,19 @@ impl Graph {
     /// # Safety
     /// Everything that it was recorded with is still there, and stays until it is done.
     pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
-        // SAFETY: the stream is alive; the rest says the caller.
+        // SAFETY: the stream is alive, and so is all that the graph was recorded with.
         unsafe { self.launch_on(stream.raw()) }
     }
 
-    /// The same on a stream that somebody else made; NULL is the default one.
+    /// The same on a caller's stream; NULL is the default one.
     ///
     /// # Safety
     /// As for [`Graph::launch`]; `stream` is a stream of the graph's context, and alive.
     pub unsafe fn launch_on(&mut self, stream: *mut c_void) -> Result<()> {
+        #[cfg(test)]
+        super::driver::faults::check("launch")?;
         let _entered = self.context.enter()?;
-        // SAFETY: the graph is alive; the rest says the caller.
+        // SAFETY: graph and stream are alive and of one context. All that the graph was recorded with stays until it is done.
         unsafe { sys::cuGraphLaunch(self.raw, stream.cast()) }.result().or_fail("Cannot start recorded GPU work")
     }
 }
@@ -170,19 +172,19 @@ impl LaunchList {
         let add = |call: KernelNode| {
             let (before, mut node) = (nodes.last().copied(), ptr::null_mut());
             let (first, count) = before.as_ref().map_or((ptr::null(), 0), |before| (ptr::from_ref(before), 1));
-            // SAFETY: writes a handle; the graph and the node before are alive, the rest says the caller.
+            // SAFETY: writes a handle. The graph and the node before are alive, and the kernel takes these parameters.
             call.tell(|told| unsafe { sys::cuGraphAddKernelNode_v2(&mut node, plan, first, count, told) })?;
             nodes.push(node);
             let id = sys::CUkernelNodeAttrID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
             // SAFETY: the node is alive, and the value that of this attribute.
             unsafe { sys::cuGraphKernelNodeSetAttribute(node, id, &priority) }.result().or_fail(WHAT)
         };
-        // SAFETY: as above.
         let made = calls.into_iter().try_for_each(add).and_then(|()| {
+            // SAFETY: writes a handle; the graph is alive.
             unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, plan, BY_NODE.0.into()) }.result().or_fail(WHAT)
         });
         if made.is_err() {
-            // SAFETY: it is ours, and nobody has seen it.
+            // SAFETY: it is ours, and not used after this.
             let _ = unsafe { sys::cuGraphDestroy(plan) };
         }
         made.map(|()| LaunchList { graph: Graph { context: context.clone(), raw }, plan, nodes })
@@ -195,7 +197,7 @@ impl LaunchList {
     pub unsafe fn tell(&mut self, index: usize, call: &KernelNode) -> Result<()> {
         let _entered = self.graph.context.enter()?;
         let (raw, node) = (self.graph.raw, self.nodes[index]);
-        // SAFETY: graph and node are alive; what was launched before keeps what it was told. The rest says the caller.
+        // SAFETY: graph and node are alive, and the kernel takes these parameters. Launches before this keep their own.
         call.tell(|told| unsafe { sys::cuGraphExecKernelNodeSetParams_v2(raw, node, told) })
     }
 
@@ -204,7 +206,7 @@ impl LaunchList {
     /// # Safety
     /// Every address that they were told stays valid until they are done.
     pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
-        // SAFETY: as the caller says.
+        // SAFETY: all addresses in the nodes' parameters stay valid until the kernels are done.
         unsafe { self.graph.launch(stream) }
     }
 }

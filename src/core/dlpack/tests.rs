@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// To who works on no stream of a GPU.
+/// To a consumer without a stream.
 fn export(tensor: &Tensor, keep: Box<dyn Send + Sync>) -> NonNull<Managed> {
     // SAFETY: there is no stream.
     unsafe { super::export(tensor, keep, Consumer::Unknown) }

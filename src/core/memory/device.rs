@@ -1,7 +1,7 @@
 //! Parts of pooled GPU memory.
 //!
-//! Whatever returns to its pool is idle: nothing that is queued reads or writes it any more. Who gives it back sees to that,
-//! by waiting for the fence of the work that used it.
+//! Memory that returns to its pool is idle: no enqueued work reads or writes it any more. Its last user sees to that, by waiting
+//! for the fence of the work.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +30,7 @@ pub struct DeviceBlock {
 /// The memory that blocks are parts of.
 struct SharedBlock {
     owner: BlockOwner,
-    /// Passed when work is done that nobody waits for who has a part of it.
+    /// Fences of work that the owners of its parts do not wait for.
     used: Mutex<Vec<Fence>>,
 }
 
@@ -47,7 +47,7 @@ impl Drop for SharedBlock {
         let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..);
         match &mut self.owner {
             BlockOwner::Pool(lease) => used.for_each(|fence| lease.release_after(fence)),
-            // That the GPU failed is told by whoever asks it for something next.
+            // If the GPU failed, its next call returns the error.
             BlockOwner::Foreign { .. } => used.for_each(|fence| drop(fence.wait())),
         }
     }
@@ -78,7 +78,7 @@ impl DevicePool {
 }
 
 /// Device memory for things of one size, of which some lie in a row: a batch's pictures, so that they need not be copied
-/// together. Who takes one after the other gets neighbours.
+/// together. Blocks taken one after the other are neighbours.
 #[derive(Clone)]
 pub struct BatchPool {
     pool: DevicePool,
@@ -140,7 +140,7 @@ impl DeviceBlock {
         DeviceBlock { context, address, bytes, owner: SharedBlock::new(BlockOwner::Pool(lease)) }
     }
 
-    /// Memory of somebody else.
+    /// Memory of another owner.
     ///
     /// # Safety
     /// There are so many bytes of that context's GPU, as long as `owner` is there.
@@ -153,8 +153,8 @@ impl DeviceBlock {
         }
     }
 
-    /// Work that is queued uses this until the fence is passed, so its pool gives it to nobody before, and who it is of does not get it
-    /// back. Not for work that whoever drops the block waits for.
+    /// Enqueued work uses this until the fence is passed. Only then does the pool give it away again, or does its owner get it back.
+    /// Not needed for work that is waited for before the block is dropped.
     pub fn release_after(&self, fence: Fence) {
         let mut used = self.owner.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.retain(|earlier| !earlier.is_passed());
@@ -184,7 +184,7 @@ impl DeviceBlock {
         self.part(0, self.bytes)
     }
 
-    /// Whether nobody else keeps it from its pool, nor a part of it, and no work uses it that nobody waits for.
+    /// Whether this is the only reference to its memory, parts included, and no enqueued work uses it.
     pub(crate) fn is_only_one(&mut self) -> bool {
         let Some(shared) = Arc::get_mut(&mut self.owner) else { return false };
         shared.used.get_mut().unwrap_or_else(PoisonError::into_inner).iter().all(Fence::is_passed)
@@ -217,7 +217,7 @@ impl DeviceBlock {
     /// Copies from the host and waits for that. No more bytes than there are.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         assert!(bytes.len() <= self.bytes);
-        // SAFETY: the block has as many bytes, which its owner keeps; whoever has queued work on them waits first.
+        // SAFETY: the block has as many bytes, which its owner keeps. Callers have waited for enqueued work that uses them.
         unsafe { raw::write(self.context(), self.address, bytes) }
     }
 }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_kept_by_whoever_has_them() {
+    fn blocks_live_as_long_as_their_last_reference() {
         let Some(context) = gpu() else { return };
         let mut block = DevicePool::new(&context).take(100).unwrap();
         let other = block.again();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_come_back_once_work_is_done_that_nobody_waits_for() {
+    fn blocks_come_back_once_their_fences_are_passed() {
         let Some(context) = gpu() else { return };
         let (pool, stream) = (DevicePool::new(&context), crate::core::cuda::driver::Stream::new(&context).unwrap());
         let mut block = pool.take(64 << 20).unwrap();

@@ -1,11 +1,11 @@
-//! Parts of host memory that somebody keeps.
+//! Parts of host memory that an owner keeps.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::PooledBuffer;
 
-/// Host memory, or a part of it, that is only read from now on; whoever keeps it lets go with the last part.
+/// Host memory, or a part of it, that is only read from now on. The last part releases its owner.
 #[derive(Clone)]
 pub struct HostBlock {
     begin: NonNull<u8>,
@@ -16,6 +16,7 @@ pub struct HostBlock {
 
 // SAFETY: plain memory that is only read, of an owner that any thread may keep.
 unsafe impl Send for HostBlock {}
+// SAFETY: as above.
 unsafe impl Sync for HostBlock {}
 
 impl HostBlock {
@@ -27,16 +28,16 @@ impl HostBlock {
         HostBlock { begin, bytes, owner: Arc::new(lease) }
     }
 
-    /// Memory of somebody else.
+    /// Memory of another owner.
     ///
     /// # Safety
-    /// There are so many bytes, which are there and which nobody writes as long as `owner` is there.
+    /// There are so many bytes. As long as `owner` lives they stay, and nothing writes them.
     pub unsafe fn foreign(begin: NonNull<u8>, bytes: usize, owner: Arc<dyn Send + Sync>) -> Self {
         HostBlock { begin, bytes, owner }
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the owner keeps them, and nobody writes them.
+        // SAFETY: the owner keeps them, and nothing writes them.
         unsafe { std::slice::from_raw_parts(self.begin.as_ptr(), self.bytes) }
     }
 

@@ -1,7 +1,7 @@
 //! Memory where it is needed: on the host, pinned, or on a GPU; pools of it, and copies between all of them.
 //!
 //! [`Buffer`] owns memory of one [`MemoryKind`]. A [`Pool`] gives buffers away and takes them back, so that what runs again and
-//! again allocates nothing. [`HostBlock`] and [`DeviceBlock`] are parts of such memory, or of somebody else's, as tensors have
+//! again allocates nothing. [`HostBlock`] and [`DeviceBlock`] are parts of such memory, or of foreign memory, as tensors have
 //! them.
 
 mod device;
@@ -19,7 +19,7 @@ pub use device::{BatchPool, DeviceBlock, DevicePool};
 pub use host::HostBlock;
 pub use pool::{Limits, Pool, PoolStats, PooledBuffer};
 pub use raw::Mapped;
-use raw::{Device, Host, Unified};
+use raw::{DeviceMemory, Host, Unified};
 
 /// What kind of memory a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +33,7 @@ pub enum MemoryKind {
     Mapped,
     /// Memory of a GPU, which the host does not see.
     Device,
-    /// Memory that moves to whoever uses it, host or GPU.
+    /// Managed memory, which moves to the host or the GPU as it is used.
     Unified,
 }
 
@@ -60,8 +60,8 @@ impl fmt::Display for MemoryKind {
 
 /// Bytes in memory of one kind, zeroed on the host and unspecified on a GPU.
 ///
-/// Some kinds the host sees while a GPU works on them. Whatever queues such work is `unsafe`, and its caller promises that nobody else
-/// uses the memory until it is done, by these functions neither.
+/// Some kinds the host sees while a GPU works on them. Functions that enqueue such work are `unsafe`: their caller promises that nothing
+/// else uses the memory until it is done, not even through these functions.
 ///
 /// ```
 /// use gsttrt::core::memory::{Buffer, MemoryKind};
@@ -73,7 +73,7 @@ impl fmt::Display for MemoryKind {
 /// // On a machine without a GPU this is host memory too, and `why` says so.
 /// let (mut copy, why) = Buffer::try_device(None, 8);
 /// copy.copy_from(&picture)?;
-/// assert_eq!(copy.place(), MemoryKind::Host);
+/// assert_eq!(copy.kind(), MemoryKind::Host);
 /// assert!(why.unwrap().message().starts_with("Using host memory"));
 ///
 /// let mut bytes = [0; 4];
@@ -93,7 +93,7 @@ enum Memory {
     Host(Host),
     Pinned(Mapped),
     Mapped(Mapped),
-    Device(Device),
+    Device(DeviceMemory),
     Unified(Unified),
 }
 
@@ -118,7 +118,7 @@ impl Buffer {
     /// # Errors
     /// `Run`, where the GPU has no memory left.
     pub fn device(context: &Context, bytes: usize) -> Result<Self> {
-        Ok(Buffer { memory: Memory::Device(Device::new(context, bytes)?), bytes })
+        Ok(Buffer { memory: Memory::Device(DeviceMemory::new(context, bytes)?), bytes })
     }
 
     /// # Errors
@@ -152,14 +152,14 @@ impl Buffer {
         buffer.map(|buffer| (buffer, why))
     }
 
-    fn new(place: MemoryKind, context: Option<&Context>, bytes: usize) -> Result<Self> {
+    fn new(kind: MemoryKind, context: Option<&Context>, bytes: usize) -> Result<Self> {
         let context = || {
             context.ok_or_else(|| {
-                Error::new(ErrorKind::Settings, format!("There is no {place} memory without a CUDA context"))
+                Error::new(ErrorKind::Settings, format!("There is no {kind} memory without a CUDA context"))
                     .remedy("Give the pool a context, or use host memory")
             })
         };
-        match place {
+        match kind {
             MemoryKind::Host => Ok(Buffer::host(bytes)),
             MemoryKind::Pinned => Buffer::pinned(context()?, bytes),
             MemoryKind::Mapped => Buffer::mapped(context()?, bytes),
@@ -168,7 +168,7 @@ impl Buffer {
         }
     }
 
-    pub fn place(&self) -> MemoryKind {
+    pub fn kind(&self) -> MemoryKind {
         match self.memory {
             Memory::Host(_) => MemoryKind::Host,
             Memory::Pinned(_) => MemoryKind::Pinned,
@@ -283,7 +283,7 @@ impl Buffer {
         }
     }
 
-    /// Copies all of a buffer of the same size, in whatever memory, and waits until it is done.
+    /// Copies all of a buffer of the same size, in memory of any kind, and waits until it is done.
     ///
     /// # Errors
     /// `WrongType`, where it has another size; `Run`, where a GPU fails.
@@ -323,7 +323,7 @@ fn unseen() -> Error {
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} bytes, {})", self.bytes, self.place())
+        write!(f, "Buffer({} bytes, {})", self.bytes, self.kind())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::core::counters;
 use crate::core::cuda::driver::{Context, Fence};
 use crate::core::error::{Error, ErrorKind, Result};
 
-/// How much memory a pool has at most, in bytes.
+/// Maximum sizes of a pool, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Beyond this, [`Pool::take`] is an error.
@@ -21,7 +21,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whatever is asked for, and all of it kept: for pipelines, which ask for the same again and again.
+    /// No limits: for pipelines, which ask for the same sizes again and again.
     pub const NONE: Limits = Limits { in_use: usize::MAX, idle: usize::MAX };
     /// Keeps no more than a few frames' worth: for sizes that change.
     pub const LEAN: Limits = Limits { in_use: usize::MAX, idle: 64 << 20 };
@@ -47,7 +47,7 @@ pub struct PoolStats {
     pub in_use_bytes: usize,
     /// Bytes of those that wait to be used again.
     pub idle_bytes: usize,
-    /// The most bytes that were in use at once.
+    /// Maximum of the bytes in use.
     pub peak_bytes: usize,
 }
 
@@ -58,7 +58,7 @@ impl PoolStats {
     }
 }
 
-/// Buffers of one place that are used again, by classes of size. Clones are the same pool.
+/// Buffers of one kind of memory that are used again, by classes of size. Clones are the same pool.
 ///
 /// ```
 /// use gsttrt::core::memory::{Limits, Pool};
@@ -75,7 +75,7 @@ impl PoolStats {
 /// ```
 #[derive(Clone)]
 pub struct Pool {
-    place: MemoryKind,
+    kind: MemoryKind,
     context: Option<Context>,
     limits: Limits,
     shelves: Arc<Mutex<FreeLists>>,
@@ -104,14 +104,14 @@ struct PendingFence(SmallVec<[Fence; 1]>);
 
 impl Drop for PendingFence {
     fn drop(&mut self) {
-        // An error of the GPU is told by whoever waits for results.
+        // Drop cannot report an error of the GPU; the next call that waits for results does.
         for fence in &self.0 {
             let _ = fence.wait();
         }
     }
 }
 
-/// A buffer that goes back to its pool when dropped. Its bytes are whatever its last user wrote.
+/// A buffer that goes back to its pool when dropped. It still has the bytes that its last user wrote.
 pub struct PooledBuffer {
     /// Until drop.
     buffer: Option<Buffer>,
@@ -131,16 +131,16 @@ pub(super) fn class(bytes: usize) -> usize {
 
 impl Pool {
     pub fn host(limits: Limits) -> Self {
-        Pool { place: MemoryKind::Host, context: None, limits, shelves: Arc::default() }
+        Pool { kind: MemoryKind::Host, context: None, limits, shelves: Arc::default() }
     }
 
     /// Of memory that has to do with a GPU.
-    pub fn new(place: MemoryKind, context: &Context, limits: Limits) -> Self {
-        Pool { place, context: Some(context.clone()), limits, shelves: Arc::default() }
+    pub fn new(kind: MemoryKind, context: &Context, limits: Limits) -> Self {
+        Pool { kind, context: Some(context.clone()), limits, shelves: Arc::default() }
     }
 
-    pub fn place(&self) -> MemoryKind {
-        self.place
+    pub fn kind(&self) -> MemoryKind {
+        self.kind
     }
 
     pub fn context(&self) -> Option<&Context> {
@@ -161,7 +161,7 @@ impl Pool {
         let idle = match shelves.take(class, IdleBlocks::is_free) {
             Some(idle) => Some(idle),
             None if shelves.stats.in_use_bytes.saturating_add(class) > self.limits.in_use => {
-                return Err(Error::new(ErrorKind::Run, format!("The pool of {} memory is exhausted", self.place))
+                return Err(Error::new(ErrorKind::Run, format!("The pool of {} memory is exhausted", self.kind))
                     .cause(format!("{} bytes are in use, of {}", shelves.stats.in_use_bytes, self.limits.in_use))
                     .remedy("Let go of buffers sooner, or raise the limit"));
             }
@@ -183,7 +183,7 @@ impl Pool {
 
     /// Where there is no more memory, what waits for its fence will do, and what is idle in other sizes is freed.
     fn allocate(&self, class: usize) -> Result<Buffer> {
-        let new = || Buffer::new(self.place, self.context.as_ref(), class);
+        let new = || Buffer::new(self.kind, self.context.as_ref(), class);
         new().or_else(|error| {
             let mut shelves = self.shelves.lock().unwrap();
             let pending = shelves.take(class, |_| true);
@@ -265,7 +265,7 @@ impl PoolStats {
 }
 
 impl PooledBuffer {
-    /// Work that is queued uses the buffer until this is passed, so nobody else gets it before. There may be several such.
+    /// Work that is queued uses the buffer until this is passed, so the pool gives it away only after that. There may be several such.
     pub fn release_after(&mut self, fence: Fence) {
         self.after.0.retain(|earlier| !earlier.is_passed());
         self.after.0.push(fence);

@@ -1,6 +1,6 @@
 //! Memory of each kind, as it is allocated and freed.
 //!
-//! On a GPU it is synchronous: who frees memory has seen to it that no queued work uses it any more.
+//! On a GPU it is synchronous: memory is freed only when no enqueued work uses it.
 
 use std::ptr::{self, NonNull};
 
@@ -34,18 +34,18 @@ impl Host {
 }
 
 /// Memory of a GPU.
-pub(super) struct Device {
+pub(super) struct DeviceMemory {
     context: Context,
     address: u64,
 }
 
-impl Device {
+impl DeviceMemory {
     pub fn new(context: &Context, bytes: usize) -> Result<Self> {
         let _entered = context.enter()?;
         // SAFETY: freed in drop, once.
         let address = unsafe { result::malloc_sync(bytes.max(1)) };
         let address = address.or_fail(&format!("Cannot allocate {} MiB of GPU memory", bytes.div_ceil(1 << 20)))?;
-        Ok(Device { context: context.clone(), address })
+        Ok(DeviceMemory { context: context.clone(), address })
     }
 
     pub fn context(&self) -> &Context {
@@ -69,7 +69,7 @@ impl Device {
     }
 
     /// Copies from a GPU, this one or another; the caller has checked that both have as many.
-    pub fn copy(&mut self, from: &Device, bytes: usize) -> Result<()> {
+    pub fn copy(&mut self, from: &DeviceMemory, bytes: usize) -> Result<()> {
         let _entered = self.context.enter()?;
         let (to_context, from_context) = (self.context.raw().cast(), from.context.raw().cast());
         // SAFETY: both are allocated, with that many bytes. The null stream is the one that copies.
@@ -85,7 +85,7 @@ impl Device {
     }
 }
 
-impl Drop for Device {
+impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if let Ok(_entered) = self.context.enter() {
             // SAFETY: allocated in new, and idle.
@@ -97,12 +97,12 @@ impl Drop for Device {
 /// Copies from the host to GPU memory, and waits for that.
 ///
 /// # Safety
-/// There are as many bytes of that context's GPU at the address, which nobody else uses meanwhile.
+/// There are as many bytes of that context's GPU at the address, and nothing else uses them meanwhile.
 pub(super) unsafe fn write(context: &Context, address: u64, bytes: &[u8]) -> Result<()> {
     let _entered = context.enter()?;
     counters::uploaded(bytes.len());
-    // SAFETY: there is room, as the caller says. The null stream is the one that copies, and of pageable memory the call only waits until all
-    // is staged.
+    // SAFETY: so many bytes are there, and used by nothing else. The copy is on the null stream; of pageable memory it returns
+    // once all is staged, so that stream is waited for.
     unsafe { result::memcpy_htod_sync(address, bytes).and_then(|()| result::stream::synchronize(ptr::null_mut())) }
         .or_fail("Cannot write GPU memory")
 }
@@ -113,7 +113,7 @@ pub(super) unsafe fn write(context: &Context, address: u64, bytes: &[u8]) -> Res
 /// There are as many bytes of that context's GPU at the address.
 pub(super) unsafe fn read(context: &Context, address: u64, bytes: &mut [u8]) -> Result<()> {
     let _entered = context.enter()?;
-    // SAFETY: there are as many, as the caller says.
+    // SAFETY: so many bytes are there.
     unsafe { result::memcpy_dtoh_sync(bytes, address) }.or_fail("Cannot read GPU memory")?;
     counters::downloaded(bytes.len());
     Ok(())
@@ -130,6 +130,7 @@ pub struct Mapped {
 
 // SAFETY: plain memory with one owner.
 unsafe impl Send for Mapped {}
+// SAFETY: as above.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
@@ -147,7 +148,7 @@ impl Mapped {
         Ok(memory)
     }
 
-    /// The same without an address, for who only copies.
+    /// The same without a device address, for copies only.
     pub(super) fn pinned(context: &Context, bytes: usize) -> Result<Self> {
         Mapped::allocate(context, bytes, 0)
     }
@@ -178,7 +179,7 @@ impl Mapped {
 
     /// What is there now. Only while no queued work writes it.
     pub fn host(&self) -> &[u8] {
-        // SAFETY: allocated with that size; who reads has waited for the GPU.
+        // SAFETY: allocated with that size. Callers have waited for GPU work that writes it.
         unsafe { std::slice::from_raw_parts(self.host.as_ptr(), self.bytes) }
     }
 
@@ -198,7 +199,7 @@ impl Drop for Mapped {
     }
 }
 
-/// Memory that moves to whoever uses it.
+/// Managed memory, which moves to the host or the GPU as it is used.
 pub(super) struct Unified {
     context: Context,
     address: u64,
@@ -236,7 +237,7 @@ impl Unified {
     }
 
     pub fn host(&self) -> &[u8] {
-        // SAFETY: allocated with that size, at the same address for both; who reads has waited for the GPU.
+        // SAFETY: allocated with that size, at one address for both. Callers have waited for GPU work that writes it.
         unsafe { std::slice::from_raw_parts(self.address as *const u8, self.bytes) }
     }
 

@@ -12,7 +12,7 @@ use crate::test::gpu;
 #[test]
 fn host_memory_is_zeroed_aligned_and_typed() {
     let mut buffer = Buffer::host(24);
-    assert_eq!((buffer.place(), buffer.bytes(), buffer.address()), (MemoryKind::Host, 24, None));
+    assert_eq!((buffer.kind(), buffer.bytes(), buffer.address()), (MemoryKind::Host, 24, None));
     assert!(buffer.context().is_none());
     assert_eq!(buffer.as_bytes().unwrap(), [0; 24]);
     assert!((buffer.as_bytes().unwrap().as_ptr() as usize).is_multiple_of(64));
@@ -50,16 +50,16 @@ fn without_a_gpu_there_is_host_memory_and_one_word_about_it() {
     assert_eq!(why.message(), "Using host memory in place of the GPU's: there is no CUDA context.");
     buffer.write(0, &[1, 2, 3]).unwrap();
     let (again, why) = Buffer::on_device_or_host(None, 3, &told);
-    assert_eq!((again.place(), why.is_none()), (MemoryKind::Host, true));
+    assert_eq!((again.kind(), why.is_none()), (MemoryKind::Host, true));
 }
 
 #[test]
-fn bytes_go_from_every_place_to_every_other() {
+fn bytes_go_from_every_kind_to_every_other() {
     let Some(context) = gpu() else { return };
     let bytes: Vec<u8> = (0..1001).map(|i| (i * 7) as u8).collect();
-    let new = |place| match Buffer::new(place, Some(&context), bytes.len()) {
-        Err(error) if place == MemoryKind::Unified => {
-            println!("SKIP: {error}");
+    let new = |kind| match Buffer::new(kind, Some(&context), bytes.len()) {
+        Err(error) if kind == MemoryKind::Unified => {
+            crate::test::skip(&error);
             None
         }
         buffer => Some(buffer.unwrap()),
@@ -85,10 +85,10 @@ fn the_host_does_not_see_device_memory_and_the_gpu_not_all_of_the_hosts() {
     let mut device = Buffer::device(&context, 16).unwrap();
     assert!(device.as_bytes().is_none() && device.as_mut_bytes().is_none());
     assert!(device.as_slice::<f32>().unwrap_err().message().contains("does not see"));
-    let addresses = |place| Buffer::new(place, Some(&context), 16).unwrap().address().is_some();
+    let addresses = |kind| Buffer::new(kind, Some(&context), 16).unwrap().address().is_some();
     assert_eq!([MemoryKind::Pinned, MemoryKind::Mapped, MemoryKind::Device].map(addresses), [false, true, true]);
     let (buffer, why) = Buffer::try_device(Some(&context), 16);
-    assert_eq!((buffer.place(), why.is_none()), (MemoryKind::Device, true));
+    assert_eq!((buffer.kind(), why.is_none()), (MemoryKind::Device, true));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn the_gpus_memory_takes_the_place_of_unified_memory() {
     let Some(context) = gpu() else { return };
     let is_there = Buffer::unified(&context, 16).is_ok();
     let (buffer, why) = Buffer::try_unified(&context, 16).unwrap();
-    assert_eq!(buffer.place(), if is_there { MemoryKind::Unified } else { MemoryKind::Device });
+    assert_eq!(buffer.kind(), if is_there { MemoryKind::Unified } else { MemoryKind::Device });
     assert_eq!(why.is_none(), is_there);
 }
 
@@ -182,9 +182,9 @@ fn limits_hold() {
 
 #[test]
 fn memory_without_a_gpu_is_refused() {
-    for place in MemoryKind::ALL.into_iter().filter(|&place| place != MemoryKind::Host) {
-        let error = Buffer::new(place, None, 10).unwrap_err();
-        assert!(error.message().contains(&format!("no {place} memory without a CUDA context")), "{error}");
+    for kind in MemoryKind::ALL.into_iter().filter(|&kind| kind != MemoryKind::Host) {
+        let error = Buffer::new(kind, None, 10).unwrap_err();
+        assert!(error.message().contains(&format!("no {kind} memory without a CUDA context")), "{error}");
     }
 }
 

@@ -16,6 +16,7 @@ use gst::meta::MetaAPIExt;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 
+use crate::image::geometry::Rect;
 #[cfg(feature = "v1_30")]
 use crate::image::keypoints::KeypointShape;
 use crate::image::{Candidate, label_text};
@@ -47,7 +48,7 @@ static DETECTION: LazyLock<gst::Structure> = LazyLock::new(|| {
 
 /// Left, top, width and height in whole pixels that cover the box, inside a frame of that size.
 fn pixels(detection: &Candidate, (width, height): (u32, u32)) -> (u32, u32, u32, u32) {
-    let bbox = detection.bbox.clip(width as f32, height as f32);
+    let bbox = detection.bbox.clip(&Rect::from((width, height)).into());
     let (x, y) = (bbox.x1.floor() as u32, bbox.y1.floor() as u32);
     (x, y, (bbox.x2.ceil() as u32).max(x) - x, (bbox.y2.ceil() as u32).max(y) - y)
 }
@@ -84,10 +85,10 @@ pub fn attach(
         meta.set_id(taken.unwrap_or(0) + object as i32);
         meta.set_parent_id(NO_PARENT);
         meta.add_param(params);
-        if let Some(params) = keypoints(instances, object) {
+        if let Some(params) = keypoints(instances, object, size) {
             meta.add_param(params);
         }
-        if let Some(params) = rotation(instances, object) {
+        if let Some(params) = rotation(instances, object, size) {
             meta.add_param(params);
         }
     }
@@ -95,24 +96,34 @@ pub fn attach(
     attach_analytics(buffer, instances, labels, names, size);
 }
 
-/// A structure with the keypoints of an object, where its model finds any.
-fn keypoints(instances: &Instances, object: usize) -> Option<gst::Structure> {
+/// A structure with the keypoints of an object, where its model finds any, and the size of the frame that they are pixels of: an
+/// element that scales the frame scales the region, but not what its parameters say.
+fn keypoints(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gst::Structure> {
     instances.keypoints.as_ref()?;
     let mut fields = Fields(gst::Structure::new_empty("keypoints"));
     fields::visit_keypoints(instances, object, &mut fields);
+    fields.frame_size(size);
     Some(fields.0)
 }
 
-/// A structure that says how an object is turned, where its model does.
-fn rotation(instances: &Instances, object: usize) -> Option<gst::Structure> {
+/// A structure that says how an object is turned, where its model turns boxes, with that size too.
+fn rotation(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gst::Structure> {
     instances.rotated.as_ref()?;
     let mut fields = Fields(gst::Structure::new_empty("rotation"));
     fields::visit_rotation(instances, object, &mut fields);
+    fields.frame_size(size);
     Some(fields.0)
 }
 
 /// Fields of objects in a structure.
 struct Fields(gst::Structure);
+
+impl Fields {
+    fn frame_size(&mut self, (width, height): (u32, u32)) {
+        self.integer("frame-width", width);
+        self.integer("frame-height", height);
+    }
+}
 
 impl FieldVisitor for Fields {
     fn text(&mut self, name: &'static str, value: &str) {
@@ -236,7 +247,7 @@ fn attach_keypoints(
     let points: Vec<&[f32]> = keypoints.of(object).chunks_exact(dims.into()).collect();
     let positions: Vec<i32> = points.iter().flat_map(|point| [point[0] as i32, point[1] as i32]).collect();
     let confidences: Option<Vec<f32>> = points.iter().map(|point| point.get(2).copied()).collect();
-    let edges: Vec<i32> = keypoints.model.edges().iter().flatten().map(|&point| point.into()).collect();
+    let edges: Vec<i32> = keypoints.model.shape.edges().iter().flatten().map(|&point| point.into()).collect();
     let tag = format!("pose-{count}-kp");
     let flat = AnalyticsKeypointDimensions::_2d;
     let group = relations.add_keypoints_group(&tag, flat, &positions, confidences.as_deref(), None, &edges)?.id();

@@ -17,6 +17,7 @@ use gst::prelude::*;
 use gst_video::VideoInfo;
 
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::gst::meta::tensor::Origin;
 use crate::image::geometry::Letterbox;
 
 type Point = (f64, f64);
@@ -24,28 +25,38 @@ type Point = (f64, f64);
 type Size = (u32, u32);
 
 const FIELD: &str = "trt-arrival";
+/// The address of the trtpreprocess that is to answer.
+const ELEMENT: &str = "trt-element";
 
 /// Where a point arrived, once it has.
 #[derive(Clone, Debug, Default, glib::Boxed)]
 #[boxed_type(name = "GstTrtArrival")]
 struct Arrival(Arc<Mutex<Option<Point>>>);
 
-/// Sends a point of the picture at a sink pad upstream, and says where it arrived.
-fn send(pad: &gst::Pad, (x, y): Point) -> Option<Point> {
+/// Sends a point of the picture at a sink pad upstream to that trtpreprocess, and says where it arrived.
+fn send(pad: &gst::Pad, element: usize, (x, y): Point) -> Option<Point> {
     let arrival = Arrival::default();
     let structure = gst::Structure::builder("application/x-gst-navigation")
         .field("event", "mouse-move")
         .field("pointer_x", x)
         .field("pointer_y", y)
         .field(FIELD, &arrival)
+        .field(ELEMENT, element as u64)
         .build();
     pad.push_event(gst::event::Navigation::new(structure));
     let arrived = arrival.0.lock().unwrap();
     *arrived
 }
 
-/// Notes where a point of trtnms arrived; `false` for other events.
-pub fn answer(event: &gst::EventRef) -> bool {
+/// Notes where a point of trtnms arrived, if it was sent to this trtpreprocess; `false` for other events.
+pub fn answer(event: &gst::EventRef, element: &gst::Element) -> bool {
+    let gst::EventView::Navigation(navigation) = event.view() else { return false };
+    let sent_to = navigation.structure().and_then(|structure| structure.get::<u64>(ELEMENT).ok());
+    sent_to == Some(address(element) as u64) && note(event)
+}
+
+/// The same, whichever it was sent to.
+fn note(event: &gst::EventRef) -> bool {
     let gst::EventView::Navigation(navigation) = event.view() else { return false };
     let Some(structure) = navigation.structure() else { return false };
     let Ok(arrival) = structure.get::<Arrival>(FIELD) else { return false };
@@ -74,31 +85,35 @@ pub struct Way {
 /// What was found to be nothing but scaling.
 #[derive(PartialEq)]
 struct Seen {
-    made_of: Size,
+    origin: Origin,
     size: Size,
     arrived: [Point; 2],
 }
 
 impl Way {
-    /// The letterbox for the picture of that size that comes to `pad`, whose tensor was laid out by `letterbox`.
+    /// The letterbox for the picture of that size that comes to `pad`, whose tensor was made of another by `letterbox`.
     ///
     /// # Errors
-    /// `Negotiation`, where the picture was not only scaled in between.
-    pub fn follow(&mut self, pad: &gst::Pad, size: Size, letterbox: &Letterbox) -> Result<Letterbox> {
-        let made_of = (letterbox.frame_width, letterbox.frame_height);
-        if size == made_of && is_plain(pad) {
+    /// `Negotiation`, where the picture was not only scaled in between; `WrongType`, where it is another one.
+    pub fn follow(&mut self, pad: &gst::Pad, size: Size, origin: &Origin, letterbox: &Letterbox) -> Result<Letterbox> {
+        let &Origin { element, size: made_of } = origin;
+        if size == made_of && is_plain(pad, element) {
             return Ok(*letterbox);
         }
-        let scaled = Letterbox { frame_width: size.0, frame_height: size.1, ..*letterbox };
-        let [Some(first), Some(second)] = points(size).map(|point| send(pad, point)) else {
+        let (steps, are_all) = steps(pad, element);
+        // From 1.28 on those keep the tensors of the frames that they are given.
+        if let Some(step) = steps.iter().find(|step| step.element.is::<gst_base::Aggregator>()) {
+            return Err(another(&step.element));
+        }
+        let scaled = letterbox.scaled(made_of, size);
+        let [Some(first), Some(second)] = points(size).map(|point| send(pad, element, point)) else {
             // The pads are flushing, or a frame came another way than events go back.
-            let is_known = self.last.as_ref().is_some_and(|seen| (seen.made_of, seen.size) == (made_of, size));
+            let is_known = self.last.as_ref().is_some_and(|seen| (seen.origin, seen.size) == (*origin, size));
             return if size == made_of || is_known { Ok(scaled) } else { Err(unknown(made_of, size)) };
         };
-        let seen = Seen { made_of, size, arrived: [first, second] };
+        let seen = Seen { origin: *origin, size, arrived: [first, second] };
         if self.last.as_ref() != Some(&seen) {
             // Each step is judged by itself: together a crop and a scaler may look like no change.
-            let (steps, are_all) = steps(pad);
             for step in &steps {
                 step.check()?;
             }
@@ -111,19 +126,22 @@ impl Way {
     }
 }
 
-fn is_trtpreprocess(element: &gst::Element) -> bool {
-    element.type_().name() == "GstTrtPreprocess"
+fn address(element: &gst::Element) -> usize {
+    element.as_ptr().addr()
 }
 
-/// Whether there are only our elements and queues up to trtpreprocess, as usual. To see that takes a tenth of the time that
+/// Elements that leave the picture where it is.
+const PLAIN: [&str; 5] = ["GstTrtInfer", "GstQueue", "GstTrtPreprocess", "GstTrtNms", "GstTrtOverlay"];
+
+/// Whether there are only our elements and queues up to that trtpreprocess, as usual. To see that takes a tenth of the time that
 /// events take.
-fn is_plain(pad: &gst::Pad) -> bool {
+fn is_plain(pad: &gst::Pad, preprocess: usize) -> bool {
     let mut next = pad.clone();
     while let Some(element) = next.peer().and_then(|source| source.parent_element()) {
-        if is_trtpreprocess(&element) {
+        if address(&element) == preprocess {
             return true;
         }
-        let passes = ["GstTrtInfer", "GstQueue"].contains(&element.type_().name());
+        let passes = PLAIN.contains(&element.type_().name());
         match element.static_pad("sink").filter(|_| passes) {
             Some(sink) => next = sink,
             None => return false,
@@ -141,14 +159,14 @@ struct Step {
     next: gst::Pad,
 }
 
-/// The elements before `pad` up to trtpreprocess, the nearest to it first, and whether it was found. Where the way is hidden, it
+/// The elements before `pad` up to that trtpreprocess, the nearest to it first, and whether it was found. Where the way is hidden, it
 /// ends there.
-fn steps(pad: &gst::Pad) -> (Vec<Step>, bool) {
+fn steps(pad: &gst::Pad, preprocess: usize) -> (Vec<Step>, bool) {
     let (mut steps, mut next, mut is_found) = (Vec::new(), pad.clone(), false);
     while let Some(source) = real_peer(&next)
         && let Some(element) = source.parent_element()
     {
-        is_found = is_trtpreprocess(&element);
+        is_found = address(&element) == preprocess;
         match source.iterate_internal_links().next() {
             Ok(Some(sink)) if !is_found => {
                 steps.push(Step { element, sink: sink.clone(), next: std::mem::replace(&mut next, sink) });
@@ -205,10 +223,10 @@ impl Step {
     /// Where a point of what comes out was in what went in.
     fn arrival(&self, point: Point) -> Option<Point> {
         let end = self.sink.add_probe(gst::PadProbeType::EVENT_UPSTREAM, |_, info| match info.event() {
-            Some(event) if answer(event) => gst::PadProbeReturn::Handled,
+            Some(event) if note(event) => gst::PadProbeReturn::Handled,
             _ => gst::PadProbeReturn::Ok,
         })?;
-        let arrived = send(&self.next, point);
+        let arrived = send(&self.next, 0, point);
         self.sink.remove_probe(end);
         arrived
     }
@@ -234,9 +252,22 @@ fn have_one_shape(a: &VideoInfo, b: &VideoInfo) -> bool {
 
 const REMEDY: &str = "before trtpreprocess or behind trtnms";
 
-fn moved(element: &gst::Element, does: &str) -> Error {
+/// The element's factory, and its own name with that.
+fn names(element: &gst::Element) -> (String, String) {
     let factory = element.factory().map(|factory| factory.name().to_string()).unwrap_or_default();
     let name = format!("{} ({factory})", element.name());
+    (factory, name)
+}
+
+fn another(element: &gst::Element) -> Error {
+    let (factory, name) = names(element);
+    Error::new(ErrorKind::WrongType, "The tensor on this frame was made of another frame")
+        .cause(format!("{name} makes new frames between trtpreprocess and trtnms"))
+        .remedy(format!("Put {factory} {REMEDY}"))
+}
+
+fn moved(element: &gst::Element, does: &str) -> Error {
+    let (factory, name) = names(element);
     let remedy = if does.starts_with("adds") {
         format!("Set add-borders=false on {factory}, or put it {REMEDY}")
     } else {

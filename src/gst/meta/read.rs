@@ -1,7 +1,8 @@
 //! What metas say about the objects in a frame, whoever attached them.
 //!
 //! Read are GstVideoRegionOfInterestMeta, with the parameters `detection` and `object_id` as trtnms and DL Streamer write them and
-//! `rotation` as trtnms does, and with GStreamer 1.24 the objects of GstAnalyticsRelationMeta with their trackings. An object of which both tell is one.
+//! `keypoints` and `rotation` as trtnms does, and with GStreamer 1.24 the objects of GstAnalyticsRelationMeta with their trackings.
+//! An object of which both tell is one.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -9,36 +10,68 @@ use std::ffi::CStr;
 use gst::glib;
 use gst_video::VideoRegionOfInterestMeta;
 
-use crate::image::geometry::BBox;
+use crate::image::geometry::{BBox, Rect};
+use crate::image::keypoints::{KeypointShape, ObjectKeypoints};
 use crate::image::overlay::Annotation;
-use crate::image::rotated::RotatedBox;
+use crate::image::rotated::{self, Corners};
 
 /// The objects of a frame of that size, the most confident first. Those that do not say are as sure as can be.
 pub fn annotations(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Annotation<'static>> {
     let regions = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| region(&meta, size));
-    let mut annotations: Vec<_> = regions.collect();
+    #[cfg_attr(not(feature = "v1_24"), expect(unused_variables))]
+    let (mut annotations, found_at): (Vec<_>, Vec<_>) = regions.unzip();
     #[cfg(feature = "v1_24")]
-    analytics::add_to(&mut annotations, buffer, size);
+    analytics::add_to(&mut annotations, &found_at, buffer, size);
     let confidence = |annotation: &Annotation| annotation.confidence.unwrap_or(1.0);
     annotations.sort_by(|a, b| confidence(b).total_cmp(&confidence(a)));
     annotations
 }
 
-fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> Annotation<'static> {
+/// The object of a region, and where it was found: elsewhere, if an element has moved the region since.
+fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> (Annotation<'static>, BBox) {
     let detection = meta.param("detection");
     let number = |field| detection?.get::<f64>(field).ok();
     // SAFETY: a public field of a structure that `meta` keeps.
     let roi_type = unsafe { (*meta.as_ptr()).roi_type };
     let (x, y, width, height) = meta.rect();
     let rect = edges([x, y, width, height].map(i64::from));
-    Annotation {
-        bbox: float_box(rect, ["x_min", "y_min", "x_max", "y_max"].map(number), size),
-        rotated: meta.param("rotation").and_then(rotated_box).filter(|rotated| are_near(hull(rotated, size), rect)),
+    let found_at = fractional_box(["x_min", "y_min", "x_max", "y_max"].map(number), size).unwrap_or_else(|| bbox(rect));
+    let (bbox, is_in_place) = place(found_at, rect);
+    let is_around = |corners: &Corners| are_near(hull(corners, size), rect);
+    let annotation = Annotation {
+        bbox,
+        corners: meta.param("rotation").and_then(|param| corners(param, size)).filter(is_around),
         class: detection.and_then(|detection| detection.get::<i32>("label_id").ok()?.try_into().ok()),
         label: text_of(roi_type),
         confidence: number("confidence").map(|value| value as f32).filter(|value| value.is_finite()),
         track_id: meta.param("object_id").and_then(|param| param.get::<i32>("id").ok()?.try_into().ok()),
-    }
+        // Of a region that was moved it is not known where they are now.
+        keypoints: meta.param("keypoints").filter(|_| is_in_place).and_then(|param| keypoints(param, size)),
+    };
+    (annotation, found_at)
+}
+
+/// The keypoints of a region, in pixels of a frame of that size; `None` where the parameter is not as trtnms writes it.
+fn keypoints(param: &gst::StructureRef, size: (u32, u32)) -> Option<ObjectKeypoints<'static>> {
+    let [x, y] = scale(param, size)?;
+    let dims = param.get::<u32>("keypoint-dims").ok().filter(|dims| (2..=3).contains(dims))?;
+    let values = scaled_numbers(param, "keypoints", &[x, y, 1.0][..dims as usize])?;
+    let count = u16::try_from(values.len() / dims as usize).ok()?;
+    let shape = KeypointShape { count, dims: dims as u8 };
+    (shape.numbers() == values.len()).then(|| ObjectKeypoints { shape, values: values.into() })
+}
+
+/// Pixels of a frame of that size, across and down, for one of the frame that a parameter is of.
+fn scale(param: &gst::StructureRef, (width, height): (u32, u32)) -> Option<[f32; 2]> {
+    let side = |field| param.get::<u32>(field).ok().filter(|&side| side > 0);
+    Some([width as f32 / side("frame-width")? as f32, height as f32 / side("frame-height")? as f32])
+}
+
+/// An array of a parameter, whose numbers have these scales in turn.
+fn scaled_numbers(param: &gst::StructureRef, field: &str, scales: &[f32]) -> Option<Vec<f32>> {
+    let array = param.get::<gst::Array>(field).ok()?;
+    let numbers = array.iter().zip(scales.iter().cycle());
+    numbers.map(|(value, scale)| Some(value.get::<f64>().ok()? as f32 * scale)).collect()
 }
 
 /// Left, top, right and bottom of a rectangle of which a meta says left, top, width and height.
@@ -46,38 +79,36 @@ fn edges([x, y, width, height]: [i64; 4]) -> [f64; 4] {
     [x, y, x + width, y + height].map(|edge| edge as f64)
 }
 
-/// The edges that a meta says in 0..1 of the frame, where its rectangle says the same. Elements that move or scale a region know its
-/// rectangle only.
-fn float_box(rect: [f64; 4], fractions: [Option<f64>; 4], (width, height): (u32, u32)) -> BBox {
-    if let [Some(x1), Some(y1), Some(x2), Some(y2)] = fractions {
-        let (width, height) = (f64::from(width), f64::from(height));
-        let exact = [x1 * width, y1 * height, x2 * width, y2 * height];
-        if are_near(exact, rect) {
-            return bbox(exact);
-        }
-    }
-    bbox(rect)
+/// The box that a meta says in 0..1 of the frame.
+fn fractional_box(fractions: [Option<f64>; 4], (width, height): (u32, u32)) -> Option<BBox> {
+    let [Some(x1), Some(y1), Some(x2), Some(y2)] = fractions else { return None };
+    let (width, height) = (f64::from(width), f64::from(height));
+    Some(bbox([x1 * width, y1 * height, x2 * width, y2 * height]))
 }
 
-/// Whether two boxes may be one, of which one or both are rounded to whole pixels that cover it. NaN is near nothing.
-fn are_near(a: [f64; 4], b: [f64; 4]) -> bool {
-    a.iter().zip(b).all(|(a, b)| (a - b).abs() < 2.0)
+/// Where a region is that was found there and has this rectangle, and whether that is the same. Elements that move or scale a
+/// region know its rectangle only.
+fn place(found_at: BBox, rect: [f64; 4]) -> (BBox, bool) {
+    if are_near(found_at, rect) { (found_at, true) } else { (bbox(rect), false) }
 }
 
-/// The turned box of whose corners a structure tells. Elements that move or scale a region do not know it.
-fn rotated_box(rotation: &gst::StructureRef) -> Option<RotatedBox> {
-    let angle = rotation.get::<f64>("angle").ok()? as f32;
-    let numbers = rotation.get::<gst::Array>("corners").ok()?;
-    let numbers: Vec<f32> = numbers.iter().filter_map(|number| number.get::<f64>().ok()).map(|n| n as f32).collect();
-    let [x0, y0, x1, y1, x2, y2, x3, y3] = numbers.try_into().ok()?;
-    let bbox = BBox::from_center((x0 + x2) * 0.5, (y0 + y2) * 0.5, (x0 - x3).hypot(y0 - y3), (x0 - x1).hypot(y0 - y1));
-    angle.is_finite().then_some(RotatedBox { bbox, angle })
+/// Whether a box and the edges of a rectangle may be one, rounded to whole pixels that cover it. NaN is near nothing.
+fn are_near(bbox: BBox, rect: [f64; 4]) -> bool {
+    let edges = [bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(f64::from);
+    edges.iter().zip(rect).all(|(a, b)| (a - b).abs() < 2.0)
 }
 
-/// The edges of the upright box around a turned one, inside a frame of that size.
-fn hull(rotated: &RotatedBox, (width, height): (u32, u32)) -> [f64; 4] {
-    let BBox { x1, y1, x2, y2 } = rotated.hull().clip(width as f32, height as f32);
-    [x1, y1, x2, y2].map(f64::from)
+/// The corners of a turned box, in pixels of a frame of that size; `None` where it is not turned, or the parameter is not as trtnms
+/// writes it.
+fn corners(param: &gst::StructureRef, size: (u32, u32)) -> Option<Corners> {
+    let angle = param.get::<f64>("angle").ok()? as f32;
+    let numbers: [f32; 8] = scaled_numbers(param, "corners", &scale(param, size)?)?.try_into().ok()?;
+    (angle != 0.0 && angle.is_finite()).then(|| [0, 2, 4, 6].map(|at| [numbers[at], numbers[at + 1]]))
+}
+
+/// The part inside a frame of that size of the smallest upright box around corners.
+fn hull(corners: &Corners, size: (u32, u32)) -> BBox {
+    rotated::hull(corners).clip(&Rect::from(size).into())
 }
 
 fn bbox(edges: [f64; 4]) -> BBox {
@@ -102,48 +133,70 @@ mod analytics {
     use gst_analytics::prelude::*;
     use gst_analytics::{AnalyticsODMtd, AnalyticsRelationMeta, AnalyticsTrackingMtd, RelTypes, ffi};
 
-    use super::{Annotation, are_near, bbox, edges, hull, text_of};
-    use crate::image::rotated::RotatedBox;
+    use super::{Annotation, BBox, Corners, are_near, bbox, edges, hull, text_of};
 
-    pub fn add_to(annotations: &mut Vec<Annotation<'static>>, buffer: &gst::BufferRef, size: (u32, u32)) {
+    /// Adds the objects of GstAnalytics to those of regions, which were found at these places. A region that was moved is still the
+    /// object that was found with it.
+    pub fn add_to(
+        annotations: &mut Vec<Annotation<'static>>,
+        found_at: &[BBox],
+        buffer: &gst::BufferRef,
+        size: (u32, u32),
+    ) {
         // Each region is the same as one object at most.
         let mut is_paired = vec![false; annotations.len()];
         for meta in buffer.iter_meta::<AnalyticsRelationMeta>() {
             for found in meta.iter::<AnalyticsODMtd>() {
                 let Ok(place) = found.location() else { continue };
-                let rotated = oriented(&found);
-                let upright = || edges([place.x, place.y, place.w, place.h].map(i64::from));
-                let rect = rotated.map_or_else(upright, |rotated| hull(&rotated, size));
+                let corners = corners(&found);
+                let upright = edges([place.x, place.y, place.w, place.h].map(i64::from));
+                let rect = corners.as_ref().map_or(upright, |corners| {
+                    let BBox { x1, y1, x2, y2 } = hull(corners, size);
+                    [x1, y1, x2, y2].map(f64::from)
+                });
                 let label = text_of(found.obj_type().map_or(0, IntoGlib::into_glib));
                 let confidence = Some(place.loc_conf_lvl).filter(|confidence| confidence.is_finite());
                 let mut trackings = meta.iter_direct_related::<AnalyticsTrackingMtd>(found.id(), RelTypes::RELATE_TO);
                 let track_id = trackings.find_map(|tracking| track_id(&meta, tracking.id()));
-                let is_same = |annotation: &Annotation| {
-                    let bbox = annotation.bbox;
-                    annotation.label == label && are_near([bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(f64::from), rect)
+                let is_same = |annotation: &Annotation, found_at: BBox| {
+                    annotation.label == label && (are_near(annotation.bbox, rect) || are_near(found_at, rect))
                 };
-                let mut regions = is_paired.iter_mut().zip(annotations.iter_mut());
-                if let Some((is_paired, annotation)) = regions.find(|(paired, region)| !**paired && is_same(region)) {
+                let regions = is_paired.iter_mut().zip(annotations.iter_mut()).zip(found_at);
+                let mut open = regions.filter(|((is_paired, _), _)| !**is_paired);
+                if let Some(((is_paired, annotation), _)) = open.find(|((_, region), at)| is_same(region, **at)) {
                     *is_paired = true;
                     annotation.confidence = annotation.confidence.or(confidence);
-                    annotation.rotated = annotation.rotated.or(rotated);
+                    if are_near(annotation.bbox, rect) {
+                        annotation.corners = annotation.corners.or(corners);
+                    }
                     annotation.track_id = track_id.or(annotation.track_id);
                     continue;
                 }
-                annotations.push(Annotation { bbox: bbox(rect), rotated, class: None, label, confidence, track_id });
+                annotations.push(Annotation {
+                    bbox: bbox(rect),
+                    corners,
+                    class: None,
+                    label,
+                    confidence,
+                    track_id,
+                    keypoints: None,
+                });
             }
         }
     }
 
-    /// The box as it is turned, if it is.
+    /// Of the box as it is turned, if it is.
     #[cfg(feature = "v1_26")]
-    fn oriented(found: &gst_analytics::AnalyticsMtdRef<AnalyticsODMtd>) -> Option<RotatedBox> {
+    fn corners(found: &gst_analytics::AnalyticsMtdRef<AnalyticsODMtd>) -> Option<Corners> {
+        use crate::image::rotated::RotatedBox;
+
         let place = found.oriented_location().ok().filter(|place| place.r != 0.0 && place.r.is_finite())?;
-        Some(RotatedBox { bbox: bbox(edges([place.x, place.y, place.w, place.h].map(i64::from))), angle: place.r })
+        let bbox = bbox(edges([place.x, place.y, place.w, place.h].map(i64::from)));
+        Some(RotatedBox { bbox, angle: place.r }.corners())
     }
 
     #[cfg(not(feature = "v1_26"))]
-    fn oriented(_found: &gst_analytics::AnalyticsMtdRef<AnalyticsODMtd>) -> Option<RotatedBox> {
+    fn corners(_found: &gst_analytics::AnalyticsMtdRef<AnalyticsODMtd>) -> Option<Corners> {
         None
     }
 
@@ -164,7 +217,7 @@ mod tests {
 
     /// The box of a region of a frame of 100x50.
     fn edges_of(rect: [i64; 4], fractions: [f64; 4]) -> [f32; 4] {
-        let bbox = float_box(edges(rect), fractions.map(Some), (100, 50));
+        let (bbox, _) = place(fractional_box(fractions.map(Some), (100, 50)).unwrap(), edges(rect));
         [bbox.x1, bbox.y1, bbox.x2, bbox.y2]
     }
 

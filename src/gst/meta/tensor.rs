@@ -1,6 +1,9 @@
 //! [`TensorMeta`]: the tensors that ride on a frame from trtpreprocess through trtinfer to trtnms.
 //!
-//! The payload is shared, so that copying a buffer's metadata (`tee`, `make_writable`) copies a pointer. The meta has no
+//! There is a payload for each model, which goes from its trtpreprocess to its trtnms whatever others do between. A model takes
+//! the input that was made last; the first trtnms takes what the first model has made.
+//!
+//! Payloads are shared, so that copying a buffer's metadata (`tee`, `make_writable`) copies a pointer. The meta has no
 //! tags, so that all elements copy it, also those that convert or scale the frame: GStreamer drops metas with tags that an
 //! element does not know. What was done to the picture is not to be seen here; `picture` finds out.
 //!
@@ -20,14 +23,30 @@ use crate::image::geometry::Letterbox;
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;
 
+/// The picture that a tensor was made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Address of the trtpreprocess that made it.
+    pub element: usize,
+    /// Width and height.
+    pub size: (u32, u32),
+}
+
 /// What rides on a frame.
 #[derive(Debug)]
 pub enum Payload {
     /// The model's input, one tensor, from trtpreprocess.
-    Input { tensors: Arc<Tensors>, letterbox: Letterbox, recipe: InputTransform, original: Option<HeldFrame> },
+    Input {
+        tensors: Arc<Tensors>,
+        origin: Origin,
+        letterbox: Letterbox,
+        recipe: InputTransform,
+        original: Option<HeldFrame>,
+    },
     /// The model's outputs, from trtinfer, or the place in a batch where they will be computed.
     Output {
         outputs: PendingOutput,
+        origin: Origin,
         letterbox: Letterbox,
         recipe: InputTransform,
         model: Arc<ModelInfo>,
@@ -38,6 +57,15 @@ pub enum Payload {
 }
 
 impl Payload {
+    fn is_input(&self) -> bool {
+        matches!(self, Payload::Input { .. })
+    }
+
+    /// Whether the other has nothing to say any more once this one is there.
+    fn replaces(&self, other: &Payload) -> bool {
+        self.is_input() && other.is_input() || Arc::ptr_eq(self.picture(), other.picture())
+    }
+
     /// What is made of the frame.
     fn picture(&self) -> &Arc<Tensors> {
         match self {
@@ -56,35 +84,61 @@ impl Payload {
     }
 }
 
-/// A `GstMeta` that owns a share of a [`Payload`].
+/// A `GstMeta` that owns a share of each [`Payload`] of a frame.
 #[repr(transparent)]
 pub struct TensorMeta(imp::TensorMeta);
 
 // SAFETY: the payload is Send and Sync, and a meta is only reached through its buffer.
 unsafe impl Send for TensorMeta {}
+// SAFETY: as above.
 unsafe impl Sync for TensorMeta {}
 
 impl TensorMeta {
-    /// Hangs `payload` on the buffer, in place of any that hung there.
+    /// Hangs `payload` on the buffer, behind those of other models, and in place of what it was made from. An input takes the
+    /// place of one that no model has taken.
     pub fn set(buffer: &mut gst::BufferRef, payload: Arc<Payload>) {
         let Some(mut meta) = buffer.meta_mut::<TensorMeta>() else { return imp::add(buffer, payload) };
-        let replaced = std::mem::replace(&mut meta.0.payload, payload);
-        if !Arc::ptr_eq(replaced.picture(), meta.0.payload.picture()) {
+        let payloads = &mut meta.0.payloads;
+        let replaced = payloads.iter().position(|old| payload.replaces(old)).map(|old| payloads.remove(old));
+        if let Some(replaced) = replaced.filter(|old| !Arc::ptr_eq(old.picture(), payload.picture())) {
             replaced.wait_for_frame();
         }
+        payloads.push(payload);
     }
 
-    /// The payload, left where it is.
+    /// The payload that was hung there last.
     pub fn get(buffer: &gst::BufferRef) -> Option<Arc<Payload>> {
-        buffer.meta::<TensorMeta>().map(|meta| meta.0.payload.clone())
+        buffer.meta::<TensorMeta>()?.0.payloads.last().cloned()
     }
 
-    /// The payload, removed from the buffer once the GPU no longer reads the frame.
-    pub fn take(buffer: &mut gst::BufferRef) -> Option<Arc<Payload>> {
-        let meta = buffer.meta_mut::<TensorMeta>()?;
-        let payload = meta.0.payload.clone();
-        meta.remove().ok()?;
-        Some(payload)
+    /// The input that waits for a model.
+    pub fn input(buffer: &gst::BufferRef) -> Option<Arc<Payload>> {
+        buffer.meta::<TensorMeta>()?.0.payloads.iter().find(|payload| payload.is_input()).cloned()
+    }
+
+    /// What the first model has made whose results nobody has taken.
+    pub fn outputs(buffer: &gst::BufferRef) -> Option<Arc<Payload>> {
+        buffer.meta::<TensorMeta>()?.0.payloads.iter().find(|payload| !payload.is_input()).cloned()
+    }
+
+    /// Removes a payload from the buffer once the GPU no longer reads the frame for it.
+    pub fn remove(buffer: &mut gst::BufferRef, payload: &Arc<Payload>) {
+        let Some(mut meta) = buffer.meta_mut::<TensorMeta>() else { return };
+        let payloads = &mut meta.0.payloads;
+        if payloads.iter().all(|other| Arc::ptr_eq(other, payload)) {
+            let _ = meta.remove(); // nothing locks it
+            return;
+        }
+        payloads.retain(|other| !Arc::ptr_eq(other, payload));
+        payload.wait_for_frame();
+    }
+
+    /// Waits until the GPU no longer reads the frame, so that it may be drawn on. Work for `own` is waited for by other means.
+    pub fn wait_for_readers(buffer: &gst::BufferRef, own: Option<&Arc<Payload>>) {
+        let is_own = |payload: &&Arc<Payload>| own.is_some_and(|own| Arc::ptr_eq(own, payload));
+        let meta = buffer.meta::<TensorMeta>();
+        let payloads = meta.iter().flat_map(|meta| &meta.0.payloads);
+        payloads.filter(|payload| !is_own(payload)).for_each(|payload| payload.wait_for_frame());
     }
 }
 
@@ -99,7 +153,7 @@ unsafe impl MetaAPI for TensorMeta {
 
 impl fmt::Debug for TensorMeta {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TensorMeta").field(&self.0.payload).finish()
+        f.debug_tuple("TensorMeta").field(&self.0.payloads).finish()
     }
 }
 
@@ -115,14 +169,19 @@ mod imp {
 
     use gst::glib::translate::*;
     use gst::{ffi, glib};
+    use smallvec::{SmallVec, smallvec};
 
     use super::Payload;
 
     #[repr(C)]
     pub struct TensorMeta {
         parent: ffi::GstMeta,
-        pub(super) payload: Arc<Payload>,
+        /// In the order of the models, an input last.
+        pub(super) payloads: Payloads,
     }
+
+    /// There is one, unless there are several models.
+    type Payloads = SmallVec<[Arc<Payload>; 1]>;
 
     pub(super) fn api_type() -> glib::Type {
         static TYPE: LazyLock<glib::Type> = LazyLock::new(|| {
@@ -147,6 +206,7 @@ mod imp {
         struct Info(ptr::NonNull<ffi::GstMetaInfo>);
         // SAFETY: GStreamer never changes or frees a registered info.
         unsafe impl Send for Info {}
+        // SAFETY: as above.
         unsafe impl Sync for Info {}
 
         static INFO: LazyLock<Info> = LazyLock::new(|| {
@@ -174,17 +234,17 @@ mod imp {
         // SAFETY: only `add` makes this meta, and hands over an Arc; the memory of the meta is not initialised yet.
         unsafe {
             let payload = Arc::from_raw(params as *const Payload);
-            ptr::write(&raw mut (*meta.cast::<TensorMeta>()).payload, payload);
+            ptr::write(&raw mut (*meta.cast::<TensorMeta>()).payloads, smallvec![payload]);
         }
         glib::ffi::GTRUE
     }
 
     unsafe extern "C" fn free(meta: *mut ffi::GstMeta, _buffer: *mut ffi::GstBuffer) {
-        // SAFETY: `init` wrote the payload, and nothing uses the meta after this.
+        // SAFETY: `init` wrote the payloads, and nothing uses the meta after this.
         unsafe {
-            let payload = &raw mut (*meta.cast::<TensorMeta>()).payload;
-            (*payload).wait_for_frame();
-            ptr::drop_in_place(payload);
+            let payloads = &raw mut (*meta.cast::<TensorMeta>()).payloads;
+            (*payloads).iter().for_each(|payload| payload.wait_for_frame());
+            ptr::drop_in_place(payloads);
         }
     }
 
@@ -196,14 +256,14 @@ mod imp {
         _data: glib::ffi::gpointer,
     ) -> glib::ffi::gboolean {
         // SAFETY: GStreamer calls this with a writable dest, another buffer, and a meta of ours that hangs on that.
-        let (payload, dest, buffer) = unsafe {
-            let payload = (*meta.cast::<TensorMeta>()).payload.clone();
-            (payload, gst::BufferRef::from_mut_ptr(dest), gst::BufferRef::from_ptr(buffer))
+        let (payloads, dest, buffer) = unsafe {
+            let payloads = (*meta.cast::<TensorMeta>()).payloads.clone();
+            (payloads, gst::BufferRef::from_mut_ptr(dest), gst::BufferRef::from_ptr(buffer))
         };
         if !super::keeps_memory_of(dest, buffer) {
-            payload.wait_for_frame();
+            payloads.iter().for_each(|payload| payload.wait_for_frame());
         }
-        super::TensorMeta::set(dest, payload);
+        payloads.into_iter().for_each(|payload| super::TensorMeta::set(dest, payload));
         glib::ffi::GTRUE
     }
 }
@@ -234,6 +294,7 @@ mod tests {
     fn payload() -> Arc<Payload> {
         Arc::new(Payload::Input {
             tensors: Arc::new(Tensors::new(vec![Tensor::from_slice("images", &[1], &[1.0f32])], None, None)),
+            origin: Origin { element: 0, size: (4, 2) },
             letterbox: Letterbox::new((4, 2), (8, 8), ResizeMode::Letterbox),
             recipe: InputTransform::default(),
             original: None,
@@ -251,19 +312,81 @@ mod tests {
         assert_eq!(Arc::strong_count(&payload), 4);
         assert!(Arc::ptr_eq(&TensorMeta::get(&copy).unwrap(), &payload));
 
-        assert!(TensorMeta::take(second.get_mut().unwrap()).is_some());
-        assert!(TensorMeta::take(second.get_mut().unwrap()).is_none());
+        TensorMeta::remove(second.get_mut().unwrap(), &payload);
+        assert!(TensorMeta::get(&second).is_none() && second.iter_meta::<TensorMeta>().count() == 0);
+        TensorMeta::remove(second.get_mut().unwrap(), &payload);
         drop((buffer, copy, second));
         assert_eq!(Arc::strong_count(&payload), 1);
     }
 
+    fn skipped(input: &Arc<Payload>) -> Arc<Payload> {
+        Arc::new(Payload::Skipped { input: input.picture().clone() })
+    }
+
+    /// Those on the buffer, in their order.
+    fn payloads(buffer: &gst::BufferRef) -> Vec<*const Payload> {
+        buffer
+            .iter_meta::<TensorMeta>()
+            .flat_map(|meta| meta.0.payloads.iter().map(Arc::as_ptr).collect::<Vec<_>>())
+            .collect()
+    }
+
     #[test]
-    fn a_second_payload_replaces_the_first() {
+    fn an_input_that_no_model_takes_is_replaced() {
         gst::init().unwrap();
         let mut buffer = gst::Buffer::new();
+        let second = payload();
         TensorMeta::set(buffer.get_mut().unwrap(), payload());
-        TensorMeta::set(buffer.get_mut().unwrap(), payload());
+        TensorMeta::set(buffer.get_mut().unwrap(), second.clone());
+        assert_eq!(payloads(&buffer), [Arc::as_ptr(&second)]);
         assert_eq!(buffer.iter_meta::<TensorMeta>().count(), 1);
+    }
+
+    #[test]
+    fn each_model_has_a_payload_of_its_own() {
+        gst::init().unwrap();
+        let mut buffer = gst::Buffer::new();
+        let inputs = [payload(), payload(), payload()];
+        let outputs = inputs.each_ref().map(skipped);
+        for (input, output) in inputs.iter().zip(&outputs).take(2) {
+            let buffer = buffer.get_mut().unwrap();
+            TensorMeta::set(buffer, input.clone());
+            assert!(Arc::ptr_eq(&TensorMeta::input(buffer).unwrap(), input));
+            TensorMeta::set(buffer, output.clone());
+            assert!(TensorMeta::input(buffer).is_none());
+        }
+        TensorMeta::set(buffer.get_mut().unwrap(), inputs[2].clone());
+        let copy = buffer.copy();
+        let [first, second, _] = outputs.each_ref().map(Arc::as_ptr);
+        for buffer in [&buffer, &copy] {
+            assert_eq!(payloads(buffer), [first, second, Arc::as_ptr(&inputs[2])]);
+        }
+        let buffer = buffer.get_mut().unwrap();
+        for output in &outputs[..2] {
+            let taken = TensorMeta::outputs(buffer).unwrap();
+            assert!(Arc::ptr_eq(&taken, output));
+            TensorMeta::remove(buffer, &taken);
+        }
+        assert!(TensorMeta::outputs(buffer).is_none() && TensorMeta::input(buffer).is_some());
+        assert_eq!(payloads(&copy).len(), 3);
+    }
+
+    /// Another model may still have its tensor made of the frame.
+    #[test]
+    fn a_frame_is_drawn_on_once_no_other_model_reads_it() {
+        let mut buffer = with_memory();
+        let (input, other) = (payload(), payload());
+        let first = skipped(&input);
+        let buffer = buffer.get_mut().unwrap();
+        TensorMeta::set(buffer, input);
+        TensorMeta::set(buffer, first.clone());
+        TensorMeta::wait_for_readers(buffer, Some(&first));
+        assert_eq!(waits(), 0);
+        TensorMeta::set(buffer, other);
+        TensorMeta::wait_for_readers(buffer, Some(&first));
+        assert_eq!(waits(), 1);
+        TensorMeta::remove(buffer, &first);
+        assert_eq!(waits(), 1);
     }
 
     fn with_memory() -> gst::Buffer {
@@ -309,16 +432,17 @@ mod tests {
     #[test]
     fn what_is_made_of_the_same_tensor_is_not_waited_for() {
         let input = payload();
-        let output = Arc::new(Payload::Skipped { input: input.picture().clone() });
+        let output = skipped(&input);
         let mut buffer = with_memory();
         let buffer = buffer.get_mut().unwrap();
         TensorMeta::set(buffer, input);
         TensorMeta::set(buffer, output);
         assert_eq!(waits(), 0, "trtinfer goes on at once");
-        TensorMeta::set(buffer, payload());
-        assert_eq!(waits(), 1, "another model's");
-        TensorMeta::take(buffer);
-        assert_eq!(waits(), 1);
+        let (second, third) = (payload(), payload());
+        TensorMeta::set(buffer, second);
+        assert_eq!(waits(), 0, "another model's is beside it");
+        TensorMeta::set(buffer, third);
+        assert_eq!(waits(), 1, "an input that no model has taken");
     }
 
     /// A stream that is flushed gives its frames back, while a batch that another stream runs may still hold their tensors.
@@ -331,14 +455,14 @@ mod tests {
             }
         }
         let input = payload();
-        let Payload::Input { letterbox, recipe, .. } = *input else { unreachable!() };
+        let Payload::Input { origin, letterbox, recipe, .. } = *input else { unreachable!() };
         let held = input.picture().clone();
         let batcher = Arc::new(Batcher::new(Box::new(Idle), 2, Duration::from_secs(600)).unwrap());
         let outputs = batcher.join(7, held.clone(), &Arc::default()).unwrap();
         let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx");
         let model = Arc::new(ModelInfo::read(Path::new(shapes)).unwrap());
         let mut buffer = with_memory();
-        let output = Payload::Output { outputs, letterbox, recipe, model, original: None };
+        let output = Payload::Output { outputs, origin, letterbox, recipe, model, original: None };
         TensorMeta::set(buffer.get_mut().unwrap(), Arc::new(output));
         batcher.leave(7);
         assert_eq!(waits(), 0);

@@ -24,7 +24,7 @@ use crate::image::frame::PixelFormat;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::{KeypointModel, Keypoints};
 use crate::image::overlay::{Font, Mark, Plan, Stroke, Style, Target};
-use strokes::Strokes;
+use strokes::{Outlines, Planned, Skeletons};
 
 /// Threads of a block, as in the kernels.
 const THREADS: u32 = 128;
@@ -33,17 +33,22 @@ const THREADS: u32 = 128;
 const GRID: (u32, u32, u32) = (128, 5, 2);
 /// The part of a mark that is its tag, behind its sides.
 const TAG: u32 = 4;
-/// In front of the marks: how many there are, and of strokes.
+/// Cells that a block of strokes paints, across and down.
+const TILE: (u32, u32) = (16, THREADS / 16);
+/// In front of the marks: how many there are, and how many strokes of a plan.
 const HEADER: usize = 64;
+/// Where the number of strokes is.
+const STROKE_COUNT: usize = 16;
 /// " 100%", and "#" with the greatest class.
 const PERCENT: usize = 5;
 const NUMBER: usize = 11;
 
 /// Paints what was found on frames of one kind. Keeps its memory, so that nothing is allocated once the most boxes that may be
 /// found are known.
-pub struct Overlay {
+pub struct OverlayKernel {
     plan: Function,
     paint: Function,
+    paint_strokes: Function,
     target: Target,
     plan_parameters: PlanParameters,
     parameters: Parameters,
@@ -54,7 +59,8 @@ pub struct Overlay {
     planned: Option<DeviceBlock>,
     /// What the host found.
     staging: Option<Mapped>,
-    strokes: Strokes,
+    outlines: Outlines,
+    skeletons: Option<Skeletons>,
 }
 
 /// `Parameters` of `plan.cu`.
@@ -106,9 +112,23 @@ struct Parameters {
     first_part: u32,
 }
 
+/// `StrokeParameters` of `overlay.cu`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct StrokeParameters {
+    planes: [u64; 3],
+    count: u64,
+    strokes: u64,
+    strides: [u32; 3],
+    each: u32,
+    width: u32,
+    height: u32,
+}
+
+const _: () = assert!(size_of::<Stroke>() == 32 && size_of::<StrokeParameters>() == 64);
 const _: () = assert!(size_of::<Mark>() == 64 && size_of::<PlanParameters>() == 144 && size_of::<Parameters>() == 80);
 
-impl Overlay {
+impl OverlayKernel {
     /// For frames like `target`; `labels` by class, as the twin takes them; `keypoints` are those of the model, if it finds any.
     ///
     /// # Errors
@@ -171,10 +191,12 @@ impl Overlay {
             glyph_height: font.height,
             ..Parameters::default()
         };
-        Ok(Overlay {
-            strokes: Strokes::new(context, &pool, name, keypoints)?,
+        Ok(OverlayKernel {
+            outlines: Outlines::new(context)?,
+            skeletons: keypoints.map(|model| Skeletons::new(context, &pool, model)).transpose()?,
             plan: context.module(PLAN)?.function("plan_marks")?,
             paint: context.module(OVERLAY)?.function(&format!("overlay_{name}"))?,
+            paint_strokes: context.module(OVERLAY)?.function(&format!("strokes_{name}"))?,
             target,
             plan_parameters,
             parameters,
@@ -191,7 +213,7 @@ impl Overlay {
     /// `WrongType`, if these are not the planes of such a frame; `Run`, where the GPU fails.
     ///
     /// # Safety
-    /// The planes have the rows of a frame as given to [`Overlay::new`], and nobody else touches them until the work is done.
+    /// The planes have the rows of a frame as given to [`OverlayKernel::new`], and nobody else touches them until the work is done.
     /// `self` lives until then too, and what was launched before is done or on the same stream.
     pub unsafe fn launch(
         &mut self,
@@ -227,27 +249,59 @@ impl Overlay {
             ..self.plan_parameters
         };
         let paint = self.painting(planes, planned, found.limit);
-        let block = (THREADS, 1, 1);
-        let grid = (plan.limit.div_ceil(THREADS), 1, 1);
-        let blocks = GRID.0.min(plan.limit);
-        let shape = |parts| Launch { grid: (blocks, parts, GRID.2), block, shared: 0 };
+        let launch = Launch { grid: (plan.limit.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
         // SAFETY: the kernels take these parameters; what they have the addresses of lives as long as `self`; the planes and
         // what is found are as the caller says.
         unsafe {
-            stream.launch(&self.plan, Launch { grid, block, shared: 0 }, &plan)?;
-            let keypoints = found.gathered.filter(|_| self.strokes.have_skeletons());
-            if keypoints.is_none() && !found.are_rotated {
-                return stream.launch(&self.paint, shape(GRID.1), &paint);
-            }
-            stream.launch(&self.paint, shape(TAG), &paint)?;
-            if found.are_rotated {
-                self.strokes.launch_outlines(stream, &self.pool, &plan, &paint)?;
-            }
-            if let Some(keypoints) = keypoints {
-                self.strokes.launch_skeletons(stream, &self.pool, &plan, &paint, keypoints)?;
-            }
-            stream.launch(&self.paint, shape(GRID.1 - TAG), &Parameters { first_part: TAG, ..paint })
+            stream.launch(&self.plan, launch, &plan)?;
+            let outlines = match found.are_rotated {
+                true => Some(self.outlines.plan(stream, &self.pool, &plan)?),
+                false => None,
+            };
+            let skeletons = match (&mut self.skeletons, found.gathered) {
+                (Some(skeletons), Some(keypoints)) => Some(skeletons.plan(stream, &self.pool, &plan, keypoints)?),
+                _ => None,
+            };
+            let painting =
+                |Planned { strokes, each }| StrokeParameters { strokes, each, ..self.stroke_painting(&paint) };
+            self.paint(stream, plan.limit, &paint, [outlines, skeletons].map(|planned| planned.map(painting)))
         }
+    }
+
+    /// Queues the painting of no more than so many marks: outlines, then strokes in their order, then tags.
+    ///
+    /// # Safety
+    /// As [`OverlayKernel::launch`]; the marks and strokes are there by then.
+    unsafe fn paint(
+        &self,
+        stream: &Stream,
+        limit: u32,
+        marks: &Parameters,
+        strokes: [Option<StrokeParameters>; 2],
+    ) -> Result<()> {
+        let block = (THREADS, 1, 1);
+        let shape = |parts| Launch { grid: (GRID.0.min(limit), parts, GRID.2), block, shared: 0 };
+        if strokes.iter().all(Option::is_none) {
+            // SAFETY: as the caller says.
+            return unsafe { stream.launch(&self.paint, shape(GRID.1), marks) };
+        }
+        // Cells of chroma, where there are any.
+        let cell = if self.plan_parameters.is_rgb == 1 || self.plan_parameters.is_gray == 1 { 1 } else { 2 };
+        let tiles = (self.target.width.div_ceil(TILE.0 * cell), self.target.height.div_ceil(TILE.1 * cell), 1);
+        // SAFETY: as the caller says.
+        unsafe {
+            stream.launch(&self.paint, shape(TAG), marks)?;
+            for strokes in strokes.iter().flatten() {
+                stream.launch(&self.paint_strokes, Launch { grid: tiles, block, shared: 0 }, strokes)?;
+            }
+            stream.launch(&self.paint, shape(GRID.1 - TAG), &Parameters { first_part: TAG, ..*marks })
+        }
+    }
+
+    /// How strokes are painted on the frame of those marks; where they are and how many is to be said yet.
+    fn stroke_painting(&self, &Parameters { planes, count, strides, .. }: &Parameters) -> StrokeParameters {
+        let Target { width, height, .. } = self.target;
+        StrokeParameters { planes, count, strides, width, height, ..StrokeParameters::default() }
     }
 
     /// How the marks at `planned` are painted: their count, room for `limit` of them, and their texts.
@@ -266,10 +320,10 @@ impl Overlay {
     /// The same for what the host found, in pixels of the frame.
     ///
     /// # Errors
-    /// As [`Overlay::launch`].
+    /// As [`OverlayKernel::launch`].
     ///
     /// # Safety
-    /// As [`Overlay::launch`], but that what was launched before is done.
+    /// As [`OverlayKernel::launch`], but that what was launched before is done.
     pub unsafe fn launch_for(
         &mut self,
         stream: &Stream,
@@ -293,22 +347,25 @@ impl Overlay {
     /// Queues the painting of what the host has planned for such a frame.
     ///
     /// # Errors
-    /// As [`Overlay::launch`].
+    /// As [`OverlayKernel::launch`].
     ///
     /// # Safety
-    /// As [`Overlay::launch_for`].
+    /// As [`OverlayKernel::launch_for`].
     pub unsafe fn launch_plan(&mut self, stream: &Stream, planes: &[DevicePlane], plan: &Plan) -> Result<()> {
         let Target { format, width, height, .. } = self.target;
         check_planes(planes, format, width as usize, height as usize)?;
-        if plan.marks.is_empty() {
+        if plan.marks.is_empty() && plan.strokes.is_empty() {
             return Ok(());
         }
         let mut header = [0; HEADER];
-        header[..8].copy_from_slice(cast_slice(&[plan.marks.len() as u32, plan.strokes.len() as u32]));
-        let (marks, text): (&[u8], &[u8]) = (cast_slice(plan.marks), cast_slice(plan.text));
-        let gap = &[0; size_of::<Stroke>()][..text.len().next_multiple_of(size_of::<Stroke>()) - text.len()];
-        let parts: [&[u8]; 5] = [&header, marks, text, gap, cast_slice(plan.strokes)];
-        let strokes = (HEADER + marks.len() + text.len() + gap.len()) as u64;
+        for (at, count) in [(0, plan.marks.len()), (STROKE_COUNT, plan.strokes.len())] {
+            header[at..at + size_of::<u32>()].copy_from_slice(&(count as u32).to_ne_bytes());
+        }
+        // One mark, if an empty one, since no grid is empty; and strokes where the kernel can load them.
+        let marks = if plan.marks.is_empty() { &[Mark::default()] } else { plan.marks };
+        let text: &[u8] = cast_slice(plan.text);
+        let padding = &[0; size_of::<Stroke>()][..text.len().next_multiple_of(size_of::<Stroke>()) - text.len()];
+        let parts: [&[u8]; 5] = [&header, cast_slice(marks), text, padding, cast_slice(plan.strokes)];
         let bytes = parts.iter().map(|part| part.len()).sum();
         let planned = self.planned(bytes)?;
         let staging = self.stage(stream, &parts)?;
@@ -316,15 +373,14 @@ impl Overlay {
         // done, as the caller says. The marks lie in such a frame, because they were planned for one.
         unsafe {
             stream.upload(&staging.host()[..bytes], planned)?;
-            let paint = self.painting(planes, planned, plan.marks.len());
-            let blocks = GRID.0.min(plan.marks.len() as u32);
-            let shape = |parts| Launch { grid: (blocks, parts, GRID.2), block: (THREADS, 1, 1), shared: 0 };
-            if plan.strokes.is_empty() {
-                return stream.launch(&self.paint, shape(GRID.1), &paint);
-            }
-            stream.launch(&self.paint, shape(TAG), &paint)?;
-            self.strokes.launch_planned(stream, &self.plan_parameters, &paint, (planned + 4, planned + strokes))?;
-            stream.launch(&self.paint, shape(GRID.1 - TAG), &Parameters { first_part: TAG, ..paint })
+            let paint = self.painting(planes, planned, marks.len());
+            let strokes = StrokeParameters {
+                count: planned + STROKE_COUNT as u64,
+                strokes: planned + (bytes - size_of_val(plan.strokes)) as u64,
+                each: 1,
+                ..self.stroke_painting(&paint)
+            };
+            self.paint(stream, marks.len() as u32, &paint, [(!plan.strokes.is_empty()).then_some(strokes), None])
         }
     }
 

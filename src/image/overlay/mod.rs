@@ -22,7 +22,7 @@ pub use annotation::Annotation;
 pub use color::{Sample, class_color};
 pub use font::Font;
 pub use paint::paint;
-pub use plan::{Mark, Plan, Rect, Target};
+pub use plan::{Mark, Plan, Target};
 pub use strokes::Stroke;
 pub(crate) use strokes::widths;
 

@@ -3,8 +3,9 @@
 use std::array;
 
 use super::color::Sample;
-use super::{Mark, Plan, Rect, Target};
+use super::{Mark, Plan, Target};
 use crate::image::frame::{FrameMut, PixelFormat, PlaneMut};
+use crate::image::geometry::Rect;
 
 /// Paints a plan that was made for this frame's format and size. Bytes beyond a row's width are left alone.
 pub fn paint(frame: &mut FrameMut, plan: &Plan) {

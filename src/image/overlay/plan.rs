@@ -6,9 +6,9 @@ use super::color::{Sample, ink_on, sample};
 use super::{Annotation, Font, Overlay, Stroke, Style, strokes};
 use crate::image::Candidate;
 use crate::image::frame::{Colorimetry, FrameMut, PixelFormat};
-use crate::image::geometry::BBox;
+use crate::image::geometry::{BBox, Rect};
 use crate::image::keypoints::Keypoints;
-use crate::image::rotated::RotatedBox;
+use crate::image::rotated;
 
 /// What a plan must know of the frame it is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,27 +23,6 @@ impl Target {
     pub fn of(frame: &FrameMut) -> Self {
         let (width, height) = (frame.width as u32, frame.height as u32);
         Target { format: frame.format, width, height, color: frame.color }
-    }
-}
-
-/// Pixels from `left` and `top` to before `right` and `bottom`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct Rect {
-    pub left: u32,
-    pub top: u32,
-    pub right: u32,
-    pub bottom: u32,
-}
-
-impl Rect {
-    pub fn is_empty(&self) -> bool {
-        self.left >= self.right || self.top >= self.bottom
-    }
-
-    /// The samples of 2 × 2 pixels that it touches.
-    pub fn halved(&self) -> Self {
-        Rect { left: self.left / 2, top: self.top / 2, right: self.right.div_ceil(2), bottom: self.bottom.div_ceil(2) }
     }
 }
 
@@ -133,68 +112,56 @@ impl Overlay {
         labels: &[String],
         style: &Style,
     ) -> Plan<'_> {
-        let annotation = |detection: &Candidate| Annotation {
+        let annotation = |(object, detection): (usize, &Candidate)| Annotation {
             bbox: detection.bbox,
-            rotated: (detection.angle != 0.0).then(|| detection.rotated()),
+            corners: (detection.angle != 0.0).then(|| detection.rotated().corners()),
             class: Some(detection.class),
             label: labels.get(detection.class as usize).map_or("", String::as_str).into(),
             confidence: Some(detection.score),
             track_id: None,
+            keypoints: keypoints.map(|keypoints| keypoints.object(object)),
         };
-        self.plan_marks(&target, detections.iter().map(annotation), style);
-        if let Some(keypoints) = keypoints {
-            strokes::plan(&mut self.strokes, &target, detections, keypoints, style);
-        }
-        self.planned(&target)
+        self.plan_annotations(target, detections.iter().enumerate().map(annotation), style)
     }
 
-    /// The same for what anybody says about the objects in a frame.
+    /// The same for what metas say about the objects in a frame, the most important first.
     pub fn plan_annotations<'a>(
         &mut self,
         target: Target,
         annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
         style: &Style,
     ) -> Plan<'_> {
-        self.plan_marks(&target, annotations, style);
-        self.planned(&target)
-    }
-
-    fn planned(&mut self, target: &Target) -> Plan<'_> {
-        let Overlay { marks, strokes, text, font, .. } = self;
-        Plan { marks, strokes, text, font: Font::for_frame(font, target.width, target.height) }
-    }
-
-    /// All marks, and the strokes that are outlines.
-    fn plan_marks<'a>(
-        &mut self,
-        target: &Target,
-        annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
-        style: &Style,
-    ) {
         let Overlay { marks, strokes, text, label, font } = self;
         let font = Font::for_frame(font, target.width, target.height);
         marks.clear();
         strokes.clear();
         text.clear();
         for annotation in annotations.rev() {
-            let around = |rotated: &RotatedBox| rotated.hull().clip(target.width as f32, target.height as f32);
-            let bbox = annotation.rotated.as_ref().map_or(annotation.bbox, around);
-            let Some((outer, mut inner)) = outline(bbox, target, style) else { continue };
             let color = annotation.color();
-            let (paper, ink) = (sample(color, target), sample(ink_on(color), target));
-            if let Some(rotated) = &annotation.rotated {
-                inner = outer;
-                strokes::outline(strokes, target, rotated, style, paper);
+            let paper = sample(color, &target);
+            let around = |corners| rotated::hull(corners).clip(&Rect::from((target.width, target.height)).into());
+            let bbox = annotation.corners.as_ref().map_or(annotation.bbox, around);
+            let edges = outline(bbox, &target, style);
+            if let (Some(corners), Some(_)) = (&annotation.corners, edges) {
+                strokes::outline(strokes, &target, corners, style, paper);
             }
+            if let (Some(keypoints), true) = (&annotation.keypoints, annotation.bbox.is_valid()) {
+                strokes::plan(strokes, &target, keypoints, color, style);
+            }
+            let Some((outer, inner)) = edges else { continue };
+            // The outline of a turned box is strokes.
+            let inner = if annotation.corners.is_some() { outer } else { inner };
+            let ink = sample(ink_on(color), &target);
             let mut mark = Mark { outer, inner, paper, ink, text_start: text.len() as u32, ..Mark::default() };
             if style.labels {
                 annotation.describe(label);
-                text.extend(label.chars().take(font.room(target)).map(Font::glyph));
+                text.extend(label.chars().take(font.room(&target)).map(Font::glyph));
                 mark.text_len = text.len() as u32 - mark.text_start;
-                mark.tag = tag(&outer, mark.text_len, font, target);
+                mark.tag = tag(&outer, mark.text_len, font, &target);
             }
             marks.push(mark);
         }
+        Plan { marks, strokes, text, font }
     }
 }
 

@@ -1,12 +1,13 @@
-//! Lines that are not upright: the sides of turned boxes, and skeletons with their points. Integers only where pixels are chosen, as the kernel does it.
+//! Lines that are not upright: the sides of turned boxes, and skeletons with their points. Integers only where pixels are chosen,
+//! as the kernel does it.
 
 use bytemuck::{Pod, Zeroable};
 
-use super::color::{Sample, class_color, sample};
-use super::{Rect, Style, Target};
-use crate::image::Candidate;
-use crate::image::keypoints::Keypoints;
-use crate::image::rotated::RotatedBox;
+use super::color::{Rgb, Sample, class_color, sample};
+use super::{Style, Target};
+use crate::image::geometry::Rect;
+use crate::image::keypoints::ObjectKeypoints;
+use crate::image::rotated::Corners;
 
 /// A line with round ends, or a disc where both ends are one: 32 bytes, the same for the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -79,9 +80,8 @@ impl Stroke {
 }
 
 /// Adds the sides of a turned box.
-pub(super) fn outline(strokes: &mut Vec<Stroke>, target: &Target, rotated: &RotatedBox, style: &Style, paper: Sample) {
+pub(super) fn outline(strokes: &mut Vec<Stroke>, target: &Target, corners: &Corners, style: &Style, paper: Sample) {
     let (width, _) = widths(style.line(target));
-    let corners = rotated.corners();
     let sides = (0..4).filter_map(|side| seen(corners[side], corners[(side + 1) % 4], target));
     strokes.extend(sides.map(|[from, to]| Stroke { from, to, width, paper, unused: [0; 2] }));
 }
@@ -111,36 +111,23 @@ fn seen(from: [f32; 2], to: [f32; 2], target: &Target) -> Option<[[i32; 2]; 2]> 
     (start <= end).then_some([first, last])
 }
 
-/// The strokes of the skeletons of all objects, the weakest first: of each the lines of its skeleton in the colour of its class, then its points in
-/// colours of their own.
-pub(super) fn plan(
-    strokes: &mut Vec<Stroke>,
-    target: &Target,
-    candidates: &[Candidate],
-    keypoints: &Keypoints,
-    style: &Style,
-) {
+/// Adds the strokes of an object: the lines of its skeleton in its colour, then its points in colours of their own.
+pub(super) fn plan(strokes: &mut Vec<Stroke>, target: &Target, keypoints: &ObjectKeypoints, color: Rgb, style: &Style) {
     let (line, point) = widths(style.line(target));
-    let edges = keypoints.model.edges();
-    for (object, candidate) in candidates.iter().enumerate().rev() {
-        if !candidate.bbox.is_valid() {
-            continue;
+    let ObjectKeypoints { shape, values } = keypoints;
+    let dims = usize::from(shape.dims);
+    let place = |point: u16| place(&values[usize::from(point) * dims..][..dims], target);
+    let mut stroke = |from, to, width, color| {
+        strokes.push(Stroke { from, to, width, paper: sample(color, target), unused: [0; 2] });
+    };
+    for &[from, to] in shape.edges() {
+        if let (Some(from), Some(to)) = (place(from), place(to)) {
+            stroke(from, to, line, color);
         }
-        let points = keypoints.of(object);
-        let dims = usize::from(keypoints.model.shape.dims);
-        let place = |point: usize| place(&points[point * dims..][..dims], target);
-        let mut stroke = |from, to, width, color| {
-            strokes.push(Stroke { from, to, width, paper: sample(class_color(color), target), unused: [0; 2] });
-        };
-        for &[from, to] in edges {
-            if let (Some(from), Some(to)) = (place(from.into()), place(to.into())) {
-                stroke(from, to, line, candidate.class);
-            }
-        }
-        for number in 0..keypoints.model.shape.count {
-            if let Some(at) = place(number.into()) {
-                stroke(at, at, point, number.into());
-            }
+    }
+    for number in 0..shape.count {
+        if let Some(at) = place(number) {
+            stroke(at, at, point, class_color(number.into()));
         }
     }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::image::frame::{Colorimetry, Matrix, PixelFormat, PlaneMut};
-use crate::image::geometry::BBox;
+use crate::image::geometry::{BBox, Rect};
 use crate::image::keypoints::{KeypointModel, KeypointShape};
 
 const PADDING: [u8; 5] = [0xA5; 5];

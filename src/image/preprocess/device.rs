@@ -1,5 +1,6 @@
 //! Frames to tensors in GPU memory: the kernel with the stream, the pool and the upload that it needs from frame to frame.
 
+#[cfg(feature = "gstreamer")]
 use gst::glib;
 
 use super::kernel::PreprocessKernel;
@@ -13,15 +14,18 @@ use crate::image::geometry::Letterbox;
 use crate::image::transform::InputSpec;
 
 /// How frames in host memory come to the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
-#[enum_type(name = "GstTrtUpload")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtUpload"))]
 pub enum Upload {
     #[default]
-    #[enum_value(name = "Read in place where that is faster, else copied", nick = "auto")]
+    #[cfg_attr(
+        feature = "gstreamer",
+        enum_value(name = "Read in place where that is faster, else copied", nick = "auto")
+    )]
     Auto,
-    #[enum_value(name = "Copied to the GPU first", nick = "copy")]
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "Copied to the GPU first", nick = "copy"))]
     Copy,
-    #[enum_value(name = "Read in place, out of pinned memory", nick = "mapped")]
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "Read in place, out of pinned memory", nick = "mapped"))]
     Mapped,
 }
 

@@ -6,9 +6,10 @@
 //! (which begins at `letterbox.x`, `letterbox.y` of the tensor):
 //!
 //! 1. **Position** in a plane, per axis, exact in integers (no side is above [`MAX_SIDE`], so 32 bits hold them). With `F`
-//!    the frame's side, `D` the scaled side and `n` the plane's side: `num = max((2i + 1)·F − c·D, 0)`, `den = 2·s·D`;
-//!    `near = min(num / den, n − 1)`, `far = min(near + 1, n − 1)`, `weight = (num mod den) / den`, or 0 where near is far.
-//!    Here `s, c` is `1, 1` for full planes, `2, 2` for chroma between two luma samples and `2, 1` for chroma on the first
+//!    the source's side, `o` its start in the frame, `D` the scaled side, and `a` and `z` the samples of its first and last
+//!    pixel, `o / s` and `(o + F − 1) / s`: `den = 2·s·D`, `num = max((2i + 1)·F + 2·o·D − c·D, a·den)`;
+//!    `near = min(num / den, z)`, `far = min(near + 1, z)`, `weight = (num mod den) / den`, or 0 where near is far. So a part of
+//!    the frame is read as if the frame ended at its edges. Here `s, c` is `1, 1` for full planes, `2, 2` for chroma between two luma samples and `2, 1` for chroma on the first
 //!    of them. For full planes that is `(i + 0.5)·F/D − 0.5`: pixel centres, as OpenCV's `INTER_LINEAR`. Chroma of
 //!    `Chroma::Nearest` is interpolated as if each pixel had a sample of its own, which is the one that
 //!    it shares: with `near` and `weight` of full planes, `near / 2`, and `weight` where `near` is odd, else 0. What is linear
@@ -36,7 +37,7 @@ use super::sampler::Sampler;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::DType;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
-use crate::image::geometry::Letterbox;
+use crate::image::geometry::{Letterbox, Rect};
 use crate::image::transform::{InputSpec, TensorLayout};
 
 /// Most pixels along a side of frame or tensor; beyond it positions leave 32 bits.
@@ -47,6 +48,8 @@ pub const MAX_SIDE: usize = 1 << 15;
 /// The CUDA kernel takes its tables from here, so that both agree.
 pub struct HostPreprocessor {
     pub(crate) format: PixelFormat,
+    /// Width and height of the frames.
+    pub(crate) size: (usize, usize),
     pub(crate) letterbox: Letterbox,
     pub(crate) dtype: DType,
     pub(crate) order: TensorLayout,
@@ -84,10 +87,26 @@ impl HostPreprocessor {
         color: Colorimetry,
         spec: &InputSpec,
     ) -> Result<HostPreprocessor> {
+        HostPreprocessor::of_region(format, (width, height), (width as u32, height as u32).into(), color, spec)
+    }
+
+    /// The same for a part of each frame: the tensor is the one that the frame would give if it ended at the edges of `source`.
+    /// Where two pixels of `source` have a chroma sample in common with one outside, they keep it.
+    ///
+    /// # Errors
+    /// As [`HostPreprocessor::new`]; `Negotiation`, if the part is empty or not in the frame.
+    pub fn of_region(
+        format: PixelFormat,
+        (width, height): (usize, usize),
+        source: Rect,
+        color: Colorimetry,
+        spec: &InputSpec,
+    ) -> Result<HostPreprocessor> {
         check_size("frame", width, height)?;
+        check_source(&source, width, height)?;
         check_spec(spec)?;
         let (dtype, order, colors) = (spec.desc.dtype, spec.order, spec.recipe.colors);
-        let letterbox = spec.letterbox(width as u32, height as u32);
+        let letterbox = spec.letterbox(source);
         let convert = Convert::new(format, color, colors);
         let channels: Vec<_> = convert
             .lines(colors)
@@ -106,9 +125,10 @@ impl HostPreprocessor {
         let mut padding = vec![0; elements.len() * dtype.size()];
         encode(dtype, &elements, &mut padding);
         let samples = vec![0.0; 3 * letterbox.width as usize];
-        let samplers = Sampler::all(format, color, &spec.recipe, &letterbox);
+        let samplers = Sampler::all(format, (width, height), color, &spec.recipe, &letterbox);
         Ok(HostPreprocessor {
             format,
+            size: (width, height),
             letterbox,
             dtype,
             order,
@@ -133,8 +153,7 @@ impl HostPreprocessor {
     /// `WrongType`, if the frame is not of the format and size given to [`HostPreprocessor::new`], if a plane is missing or
     /// shorter than its stride says, or if the tensor has another size.
     pub fn run(&mut self, frame: &Frame, tensor: &mut [u8]) -> Result<()> {
-        let Letterbox { frame_width, frame_height, .. } = self.letterbox;
-        frame.check(self.format, frame_width as usize, frame_height as usize)?;
+        frame.check(self.format, self.size.0, self.size.1)?;
         let bytes = self.padding.len() * self.letterbox.tensor_height as usize;
         if tensor.len() != bytes {
             return Err(Error::new(ErrorKind::WrongType, "Cannot write the tensor")
@@ -258,6 +277,16 @@ fn check_size(what: &str, width: usize, height: usize) -> Result<()> {
     }
     Err(Error::new(ErrorKind::Negotiation, format!("Cannot preprocess a {what} of {width}x{height} pixels"))
         .remedy(format!("Use sides between 1 and {MAX_SIDE}")))
+}
+
+fn check_source(source: &Rect, width: usize, height: usize) -> Result<()> {
+    let Rect { left, top, right, bottom } = *source;
+    if !source.is_empty() && right as usize <= width && bottom as usize <= height {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Negotiation, "Cannot preprocess a part of the frame")
+        .cause(format!("it is from {left},{top} to {right},{bottom}, and the frame has {width}x{height} pixels"))
+        .remedy("Use a rectangle in the frame that has at least one pixel"))
 }
 
 fn check_spec(spec: &InputSpec) -> Result<()> {

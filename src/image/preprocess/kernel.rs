@@ -14,7 +14,7 @@ use crate::core::error::Result;
 use crate::core::memory::{DeviceBlock, DevicePool};
 use crate::core::tensor::DType;
 use crate::image::frame::{Colorimetry, PixelFormat};
-use crate::image::geometry::Letterbox;
+use crate::image::geometry::{Letterbox, Rect};
 use crate::image::preprocess::HostPreprocessor as Twin;
 use crate::image::preprocess::color::{Convert, YuvToRgb};
 use crate::image::preprocess::sampler::{SampleAxis, Sampler};
@@ -34,6 +34,8 @@ pub struct PreprocessKernel {
     one_by_one: Option<Function>,
     parameters: PreprocessParams,
     format: PixelFormat,
+    /// Width and height of the frames.
+    size: (usize, usize),
     letterbox: Letterbox,
     /// What `parameters` has the addresses of.
     _tables: DeviceBlock,
@@ -93,18 +95,33 @@ const _: () = assert!(size_of::<FrameView>() == 48 && size_of::<Position>() == 1
 const _: () = assert!(size_of::<PreprocessParams>() == MAX_BATCH * 48 + 128);
 
 impl PreprocessKernel {
-    /// For frames of `width` × `height` and tensors as `spec` says. `color` matters to YUV and gray formats.
+    /// For frames of `size`, width and height, and tensors as `spec` says. `color` matters to YUV and gray formats.
     ///
     /// # Errors
     /// As the twin's; `Run`, where the GPU fails.
     pub fn new(
         context: &Context,
         format: PixelFormat,
-        (width, height): (usize, usize),
+        size: (usize, usize),
         color: Colorimetry,
         spec: &InputSpec,
     ) -> Result<PreprocessKernel> {
-        let twin = Twin::new(format, width, height, color, spec)?;
+        PreprocessKernel::of_region(context, format, size, (size.0 as u32, size.1 as u32).into(), color, spec)
+    }
+
+    /// The same for a part of each frame, as [`HostPreprocessor::of_region`](Twin::of_region).
+    ///
+    /// # Errors
+    /// As the twin's; `Run`, where the GPU fails.
+    pub fn of_region(
+        context: &Context,
+        format: PixelFormat,
+        size: (usize, usize),
+        source: Rect,
+        color: Colorimetry,
+        spec: &InputSpec,
+    ) -> Result<PreprocessKernel> {
+        let twin = Twin::of_region(format, size, source, color, spec)?;
         let (letterbox, colors) = (twin.letterbox, spec.recipe.colors);
         let (first, others) = (&twin.samplers[0], twin.samplers.last().expect("a frame has a plane"));
 
@@ -167,6 +184,7 @@ impl PreprocessKernel {
             one_by_one: one_by_one.map(|name| module.function(name)).transpose()?,
             parameters,
             format,
+            size,
             letterbox,
             _tables: block,
             element: twin.dtype.size(),
@@ -193,7 +211,7 @@ impl PreprocessKernel {
     /// The planes have the rows of a frame as given to [`PreprocessKernel::new`], `tensor` the bytes of its tensor and the alignment
     /// of its elements, and both stay so until the work is done. `self` lives until then too.
     pub unsafe fn launch(&self, stream: &Stream, planes: &[DevicePlane], tensor: u64) -> Result<()> {
-        // SAFETY: as the caller says.
+        // SAFETY: the planes are of such a frame and the tensor has room, until the work is done.
         unsafe { self.launch_batch(stream, &[(planes.into(), tensor)]) }
     }
 
@@ -219,7 +237,8 @@ impl PreprocessKernel {
                 frames.len() as u32,
             );
             let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
-            // SAFETY: the kernel takes these parameters; the tables live as long as `self`, the rest is as the caller says.
+            // SAFETY: the kernel takes these parameters. The tables live as long as `self`, and `view` checked the planes, which stay
+            // with the tensors until the work is done.
             unsafe { stream.launch(function, shape, &parameters)? };
         }
         Ok(())
@@ -233,8 +252,8 @@ impl PreprocessKernel {
     }
 
     fn view(&self, planes: &[DevicePlane], tensor: u64) -> Result<FrameView> {
-        let Letterbox { frame_width, frame_height, tensor_width, .. } = self.letterbox;
-        check_planes(planes, self.format, frame_width as usize, frame_height as usize)?;
+        let Letterbox { tensor_width, .. } = self.letterbox;
+        check_planes(planes, self.format, self.size.0, self.size.1)?;
         let [first, second] = [0, 1].map(|i| planes.get(i).copied().unwrap_or_default());
         // Reading chroma one by one takes the second samples of pairs for a plane of their own; other kernels do not look there.
         let offset = self.format.pixel_bytes() as u64;

@@ -6,4 +6,71 @@ pub mod host;
 pub mod kernel;
 pub(crate) mod sampler;
 
+use crate::core::cuda::driver::Context;
+use crate::core::error::Result;
+use crate::core::memory::Pool;
+use crate::core::tensor::{Tensor, TensorDesc, Tensors};
+use crate::image::frame::{Colorimetry, Frame, PixelFormat};
+use crate::image::geometry::Letterbox;
+use crate::image::transform::InputSpec;
+use device::DevicePreprocessor;
 pub use host::{HostPreprocessor, MAX_SIDE};
+
+/// Makes tensors of frames of one kind, where the model wants them.
+pub enum Preprocessor {
+    Host { preprocess: Box<HostPreprocessor>, desc: TensorDesc, pool: Pool },
+    Device(Box<DevicePreprocessor>),
+}
+
+impl Preprocessor {
+    /// For frames of `size`, width and height; on the GPU of that context, if any. `color` matters to YUV and gray formats.
+    ///
+    /// # Errors
+    /// As [`HostPreprocessor::new`] and [`DevicePreprocessor::new`].
+    pub fn new(
+        context: Option<&Context>,
+        pixels: PixelFormat,
+        size: (usize, usize),
+        color: Colorimetry,
+        spec: &InputSpec,
+    ) -> Result<Self> {
+        Ok(match context {
+            Some(context) => {
+                Preprocessor::Device(Box::new(DevicePreprocessor::new(context, pixels, size, color, spec)?))
+            }
+            None => {
+                let preprocess = Box::new(HostPreprocessor::new(pixels, size.0, size.1, color, spec)?);
+                Preprocessor::Host { preprocess, desc: spec.desc.clone(), pool: Pool::default() }
+            }
+        })
+    }
+
+    /// Of the GPU, if it is one.
+    pub fn context(&self) -> Option<&Context> {
+        match self {
+            Preprocessor::Host { .. } => None,
+            Preprocessor::Device(device) => Some(device.context()),
+        }
+    }
+
+    /// The tensor of a frame in host memory, whose bytes are read when this returns.
+    ///
+    /// # Errors
+    /// As [`HostPreprocessor::run`] and [`DevicePreprocessor::of_host`].
+    pub fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
+        match self {
+            Preprocessor::Host { preprocess, desc, pool } => {
+                let tensor = Tensor::fill(pool, desc.clone(), |bytes| preprocess.run(frame, bytes))?;
+                Ok(Tensors::new(vec![tensor], None, None))
+            }
+            Preprocessor::Device(device) => device.of_host(frame),
+        }
+    }
+
+    pub fn letterbox(&self) -> &Letterbox {
+        match self {
+            Preprocessor::Host { preprocess, .. } => preprocess.letterbox(),
+            Preprocessor::Device(device) => device.letterbox(),
+        }
+    }
+}

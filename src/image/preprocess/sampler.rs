@@ -35,15 +35,15 @@ pub(crate) struct SampleAxis {
 }
 
 impl SampleAxis {
-    /// `scaled` positions over `samples` samples of an axis where the frame has `frame` pixels.
-    fn new(frame: u32, scaled: u32, samples: u32, siting: Siting) -> Self {
+    /// `scaled` positions over the frame's pixels from `start` to before `end`.
+    fn new((start, end): (u32, u32), scaled: u32, siting: Siting) -> Self {
         let (s, c) = match siting {
             Siting::Between(s, c) => (s, c),
-            Siting::InCommon => return SampleAxis::new(frame, scaled, frame, Siting::Between(1, 1)).in_pairs(),
+            Siting::InCommon => return SampleAxis::new((start, end), scaled, Siting::Between(1, 1)).in_pairs(),
         };
-        let (den, last) = (2 * s * scaled, samples - 1);
+        let (den, first, last) = (2 * s * scaled, start / s, (end - 1) / s);
         let (near, weight) = (0..scaled)
-            .map(|i| ((2 * i + 1) * frame).saturating_sub(c * scaled))
+            .map(|i| ((2 * i + 1) * (end - start) + 2 * start * scaled).saturating_sub(c * scaled).max(first * den))
             .map(|num| if num / den < last { (num / den, (num % den) as f32 / den as f32) } else { (last, 0.0) })
             .unzip();
         SampleAxis { near, weight }
@@ -183,15 +183,16 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Those that the recipe's colours need of `format`, in the order of their channels.
+    /// Those that the recipe's colours need of frames of `format` and `size`, in the order of their channels.
     pub fn all(
         format: PixelFormat,
+        size: (usize, usize),
         color: Colorimetry,
         recipe: &InputTransform,
         letterbox: &Letterbox,
     ) -> Vec<Sampler> {
         let colors = recipe.colors;
-        let planes = format.planes(letterbox.frame_width as usize, letterbox.frame_height as usize);
+        let planes = format.planes(size.0, size.1);
         let sample = if format == PixelFormat::P010 { 2 } else { 1 };
         let new = |i, count, offsets: &[_], sitings| {
             Sampler::new(letterbox, i, planes[i], (count * sample, sample), offsets, sitings)
@@ -218,9 +219,9 @@ impl Sampler {
         offsets: &[usize],
         [x, y]: [Siting; 2],
     ) -> Self {
-        let &Letterbox { frame_width, frame_height, width, height, .. } = letterbox;
+        let &Letterbox { source, width, height, .. } = letterbox;
         let samples = (row_bytes / pixel) as u32;
-        let columns = SampleAxis::new(frame_width, width, samples, x).in_bytes(samples, pixel as u32);
+        let columns = SampleAxis::new((source.left, source.right), width, x).in_bytes(samples, pixel as u32);
         let row = || SampleRow { index: NO_ROW, pairs: vec![0; width as usize] };
         Sampler {
             plane,
@@ -230,7 +231,7 @@ impl Sampler {
             row_bytes,
             plane_rows: rows,
             columns,
-            rows: SampleAxis::new(frame_height, height, rows as u32, y),
+            rows: SampleAxis::new((source.top, source.bottom), height, y),
             around: [row(), row()],
         }
     }

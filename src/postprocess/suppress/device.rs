@@ -355,6 +355,8 @@ impl DeviceDecoder {
             let data = address(outputs[gather.view.output], stream.context())?;
             gather.prepare(stream.context(), &self.pool, data, limit)?;
         }
+        // Before anything is enqueued: where that fails, the next call or the drop waits for what was.
+        self.pending = Some(stream.clone());
         if self.thresholds.as_ref().is_none_or(|table| table.of != *thresholds) {
             self.upload(stream, thresholds)?;
         }
@@ -373,7 +375,6 @@ impl DeviceDecoder {
             self.clear(stream)?;
         }
         self.is_clean = false;
-        self.pending = Some(stream.clone());
         // SAFETY: every address is of memory that `self` keeps until the work is done, or of a tensor that the caller keeps.
         unsafe { self.start(stream) }?;
         self.is_clean = true;
@@ -391,8 +392,8 @@ impl DeviceDecoder {
         let first = decode.call(decode_params);
         let others = || [Some(&*rank), suppress.as_ref()].into_iter().flatten().map(|kernel| kernel.call(params));
         chains.swap(0, 1);
-        // SAFETY: the kernels take these structures; their sizes are asserted on both sides.
         let told = match &mut chains[0] {
+            // SAFETY: the kernels take these structures; their sizes are asserted on both sides.
             Some(told) => unsafe {
                 if told.decode != *decode_params {
                     told.chain.tell(0, &first)?;
@@ -410,12 +411,13 @@ impl DeviceDecoder {
             },
             none => {
                 let calls = [first].into_iter().chain(others()).chain(gather.map(DeviceGather::call));
+                // SAFETY: as above.
                 let chain = unsafe { LaunchList::new(stream, calls) }?;
                 let gather = gather.map(|gather| *gather.params());
                 none.insert(FrameKernels { chain, decode: *decode_params, params: *params, gather })
             }
         };
-        // SAFETY: as the caller says.
+        // SAFETY: the addresses in the parameters stay valid until the kernels are done.
         unsafe { told.chain.launch(stream) }
     }
 
@@ -540,4 +542,48 @@ fn address(tensor: &Tensor, context: &Context) -> Result<u64> {
     let block =
         block.ok_or_else(|| Error::new(ErrorKind::WrongType, format!("{} is not on this GPU", tensor.desc())))?;
     Ok(block.address())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::cuda::driver::faults;
+    use crate::core::tensor::TensorDesc;
+    use crate::heads::{ModelHints, end_to_end};
+
+    /// Rows of an end-to-end head in GPU memory, of which one is a box.
+    fn output(context: &Context) -> Tensor {
+        let mut rows = [0f32; 8 * 6];
+        rows[12..18].copy_from_slice(&[6.0, 4.0, 14.0, 16.0, 0.75, 1.0]);
+        let mut block = DevicePool::new(context).take(size_of_val(&rows)).unwrap();
+        block.write(bytemuck::cast_slice(&rows)).unwrap();
+        Tensor::on_device(TensorDesc::new("output0", DType::F32, &[1, 8, 6]), block)
+    }
+
+    #[test]
+    fn work_of_a_frame_that_fails_is_waited_for() {
+        let Some(context) = crate::test::gpu() else { return };
+        let output = output(&context);
+        let hints = ModelHints { input: Some((64, 64)), classes: Some(2), ..ModelHints::default() };
+        let decoder = Decoder::new(Some(&end_to_end::HEAD), &[output.desc().clone()], &hints).unwrap();
+        let (stream, nms) = (Arc::new(Stream::new(&context).unwrap()), Nms::new(0.5, 8, false));
+        // The upload of thresholds; the first and the second memset; the kernels; the fence of all of it.
+        for (call, after) in [("upload", 0), ("clear", 0), ("clear", 1), ("launch", 0), ("record", 0)] {
+            let mut device = DeviceDecoder::new(&context, &decoder).unwrap();
+            let thresholds = Thresholds::new(vec![0.5, 0.5], 0.5);
+            let find = |device: &mut DeviceDecoder| {
+                device.launch(&stream, &[&output], &thresholds, &nms)?;
+                device.detections().map(<[Candidate]>::len)
+            };
+            faults::take_synchronized();
+            faults::fail(call, after);
+            let error = find(&mut device).err().unwrap();
+            assert!(error.message().contains("The test lets"), "{error}");
+            // Without a fence the stream itself is waited for; else the fence is, before memory is used again.
+            assert_eq!(faults::take_synchronized(), u32::from(call == "record"), "{call} {after}");
+            assert_eq!(device.pending.is_some(), call != "record", "{call} {after}");
+            assert_eq!(find(&mut device).unwrap(), 1, "{call} {after}: the next frame is whole");
+            assert!(device.pending.is_none());
+        }
+    }
 }

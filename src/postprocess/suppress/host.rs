@@ -66,7 +66,7 @@ impl Nms {
     /// Orders, drops what repeats something better, and stops at the limit.
     pub fn suppress(&mut self, detections: &mut Vec<Candidate>) {
         self.sort(detections);
-        let grid = Grid::new(detections, self.iou_threshold, self.class_agnostic);
+        let grid = CenterGrid::new(detections, self.iou_threshold, self.class_agnostic);
         self.kept.clear();
         self.next.clear();
         self.cells.clear();
@@ -129,7 +129,7 @@ impl Nms {
     }
 
     /// Whether a kept box covers the candidate.
-    fn repeats(&self, candidate: &Candidate, grid: &Grid) -> bool {
+    fn repeats(&self, candidate: &Candidate, grid: &CenterGrid) -> bool {
         grid.near(candidate).flatten().any(|cell| {
             let mut index = self.cells[cell];
             while let Some(kept) = self.kept.get(index as usize) {
@@ -152,7 +152,7 @@ fn descending(score: f32) -> u32 {
 }
 
 /// Cells over the centres of all detections, one layer of them for every few classes.
-struct Grid {
+struct CenterGrid {
     x: Axis,
     y: Axis,
     /// Distance to the farthest centre that matters, in sizes of the box.
@@ -167,12 +167,12 @@ struct Axis {
     cells: usize,
 }
 
-impl Grid {
+impl CenterGrid {
     fn new(detections: &[Candidate], iou_threshold: f32, class_agnostic: bool) -> Self {
         // A computed IoU is less than this off.
         let iou = iou_threshold - 1e-5;
         let reach = if iou > 0.0 { (1.0 - iou) / (2.0 * iou) } else { f32::INFINITY };
-        Grid {
+        CenterGrid {
             x: Axis::over(detections.iter().map(|d| (center(d).0, d.bbox.width() * reach))),
             y: Axis::over(detections.iter().map(|d| (center(d).1, d.bbox.height() * reach))),
             reach,

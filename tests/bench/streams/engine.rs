@@ -31,10 +31,10 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(model: &str, options: &SessionOptions, batch: usize) -> Result<Self> {
-        let SessionOptions { backend, input_size, cuda_device_id, tensorrt, .. } = options;
+        let SessionOptions { backend, input_size, cuda_device_id, options, .. } = options;
         let cuda = || Context::primary(*cuda_device_id);
         Ok(Engine {
-            plan: LoadRequest::new(Path::new(model), *backend, *input_size, batch, tensorrt.clone(), cuda)?,
+            plan: LoadRequest::new(Path::new(model), *backend, *input_size, batch, options.clone(), cuda)?,
             batch,
         })
     }

@@ -13,7 +13,7 @@ unsafe fn owned_text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: as the caller says.
+    // SAFETY: it is not null, so it is a C string that lives as long as this call.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
@@ -109,9 +109,10 @@ impl Engine {
 
     /// Bytes on the GPU that each context needs.
     pub fn device_memory(&self) -> u64 {
-        // SAFETY: takes nothing.
         match self.family() {
+            // SAFETY: takes nothing.
             AbiVersion::V8 | AbiVersion::V10 => unsafe { self.get_device_memory_size() as u64 },
+            // SAFETY: as above.
             _ => unsafe { self.get_device_memory_size_v2() }.try_into().unwrap_or(0),
         }
     }
@@ -128,7 +129,7 @@ impl Context {
     /// # Safety
     /// `stream` is a stream of the CUDA context that the context was made in.
     pub unsafe fn set_profile(&mut self, profile: i32, stream: *mut c_void) -> bool {
-        // SAFETY: as the caller says.
+        // SAFETY: the stream is of this context's CUDA context.
         unsafe { self.set_optimization_profile_async(profile, stream) }
     }
 
@@ -147,7 +148,7 @@ impl Context {
     /// # Safety
     /// The memory is large enough for the tensor, and stays so until no queued run uses it.
     pub unsafe fn set_address(&mut self, name: &CStr, address: u64) -> bool {
-        // SAFETY: as the caller says.
+        // SAFETY: the memory holds the tensor until no queued run uses it. TensorRT only stores the address.
         unsafe { self.set_tensor_address(name.as_ptr(), address as usize as *mut c_void) }
     }
 
@@ -161,7 +162,7 @@ impl Context {
     /// # Safety
     /// `stream` is a stream of the CUDA context that the context was made in, which is current.
     pub unsafe fn enqueue(&mut self, stream: *mut c_void) -> bool {
-        // SAFETY: as the caller says.
+        // SAFETY: the stream is of this context's CUDA context, which is current.
         unsafe { self.enqueue_v3(stream) }
     }
 }
@@ -191,7 +192,7 @@ impl Builder {
 
     pub fn profile(&self) -> Option<Profile<'_>> {
         // SAFETY: the profile is the builder's, for as long as that lives.
-        unsafe { Object::new(self.create_optimization_profile(), self.family()) }
+        unsafe { Interface::new(self.create_optimization_profile(), self.family()) }
             .map(|object| Profile(object, PhantomData))
     }
 
@@ -275,7 +276,7 @@ impl Config {
     /// The cache is of this family, and outlives all builds with this configuration.
     #[must_use]
     pub unsafe fn set_timing_cache(&mut self, cache: &TimingCache) -> bool {
-        // SAFETY: as the caller says.
+        // SAFETY: both are of one family, and the cache outlives the builds.
         unsafe { self.set_timing_cache_to(cache.as_raw(), false) }
     }
 
@@ -287,7 +288,7 @@ impl Config {
     pub unsafe fn set_progress_monitor(&mut self, monitor: *mut c_void) -> bool {
         let has = self.family() != AbiVersion::V8;
         if has {
-            // SAFETY: as the caller says.
+            // SAFETY: it is an IProgressMonitor, which outlives the builds.
             unsafe { self.set_progress_monitor_to(monitor) };
         }
         has
@@ -301,7 +302,7 @@ impl Config {
     pub unsafe fn set_int8_calibrator(&mut self, calibrator: *mut c_void) -> bool {
         let has = matches!(self.family(), AbiVersion::V8 | AbiVersion::V10);
         if has {
-            // SAFETY: as the caller says.
+            // SAFETY: it is an IInt8Calibrator of this family, which outlives the builds.
             unsafe { self.set_int8_calibrator_to(calibrator) };
         }
         has
@@ -311,10 +312,12 @@ impl Config {
     /// supported, or the family builds for this machine's GPU only.
     #[must_use]
     pub fn set_compute_capabilities(&mut self, capabilities: &[i32]) -> bool {
-        self.family().is_rtx()
-            // SAFETY: takes numbers.
-            && unsafe { self.set_nb_compute_capabilities(capabilities.len() as i32) }
-            && (0..).zip(capabilities).all(|(i, &capability)| unsafe { self.set_compute_capability(capability, i) })
+        // SAFETY: both take numbers.
+        let set = || unsafe {
+            self.set_nb_compute_capabilities(capabilities.len() as i32)
+                && (0..).zip(capabilities).all(|(i, &capability)| self.set_compute_capability(capability, i))
+        };
+        self.family().is_rtx() && set()
     }
 }
 
@@ -353,15 +356,15 @@ impl Network {
     /// In the order in which the parser made them.
     pub fn steps(&self) -> impl Iterator<Item = Layer<'_>> {
         // SAFETY: layers are the network's, for as long as that lives.
-        let layer = |index| unsafe { Object::new(self.get_layer(index), self.family()) };
+        let layer = |index| unsafe { Interface::new(self.get_layer(index), self.family()) };
         (0..self.layers()).filter_map(layer).map(|object| Layer(object, PhantomData))
     }
 
     /// # Safety
     /// `pointer` is a tensor of this network, or null.
     unsafe fn tensor(&self, pointer: *mut c_void) -> Option<NetworkTensor<'_>> {
-        // SAFETY: as the caller says.
-        unsafe { Object::new(pointer, self.family()) }.map(|object| NetworkTensor(object, PhantomData))
+        // SAFETY: the pointer is null or a tensor of this network, which the result borrows.
+        unsafe { Interface::new(pointer, self.family()) }.map(|object| NetworkTensor(object, PhantomData))
     }
 }
 
@@ -374,14 +377,16 @@ impl<'a> Layer<'a> {
     pub fn inputs(&self) -> impl Iterator<Item = NetworkTensor<'a>> {
         // SAFETY: takes nothing; tensors are the network's. Inputs that are left out are null.
         let count = unsafe { self.get_nb_inputs() };
-        let tensor = |index| unsafe { Object::new(self.get_input(index), self.family()) };
+        // SAFETY: as above.
+        let tensor = |index| unsafe { Interface::new(self.get_input(index), self.family()) };
         (0..count).filter_map(tensor).map(|object| NetworkTensor(object, PhantomData))
     }
 
     pub fn outputs(&self) -> impl Iterator<Item = NetworkTensor<'a>> {
         // SAFETY: as above.
         let count = unsafe { self.get_nb_outputs() };
-        let tensor = |index| unsafe { Object::new(self.get_output(index), self.family()) };
+        // SAFETY: as above.
+        let tensor = |index| unsafe { Interface::new(self.get_output(index), self.family()) };
         (0..count).filter_map(tensor).map(|object| NetworkTensor(object, PhantomData))
     }
 
@@ -446,7 +451,7 @@ impl Parser {
     /// What it did not like.
     pub fn errors(&self) -> impl Iterator<Item = ParserError<'_>> {
         // SAFETY: errors are the parser's, for as long as that lives and parses nothing else.
-        let error = |index| unsafe { Object::new(self.get_error(index), self.family()) };
+        let error = |index| unsafe { Interface::new(self.get_error(index), self.family()) };
         (0..self.error_count()).filter_map(error).map(|object| ParserError(object, PhantomData))
     }
 }

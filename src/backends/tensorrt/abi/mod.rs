@@ -73,17 +73,17 @@ const FIRST_PAGE: usize = 4096;
 
 /// An object, and the family that says how to call it.
 #[derive(Clone, Copy)]
-struct Object {
+struct Interface {
     pointer: NonNull<c_void>,
     family: AbiVersion,
 }
 
-impl Object {
+impl Interface {
     /// # Safety
     /// `pointer` is a public object of that family, or null, or what is left of one that could not be made.
     unsafe fn new(pointer: *mut c_void, family: AbiVersion) -> Option<Self> {
         let pointer = NonNull::new(pointer).filter(|pointer| pointer.addr().get() >= FIRST_PAGE)?;
-        Some(Object { pointer, family })
+        Some(Interface { pointer, family })
     }
 
     fn raw(self) -> *mut c_void {
@@ -134,7 +134,7 @@ macro_rules! class {
         raw { $( $raw:ident($($raw_arg:ident: $raw_type:ty),*) -> $raw_result:ty = $raw_row:expr; )* }
     ) => {
         $(#[$doc])*
-        pub struct $name $(<$life>)? (Object $(, PhantomData<&$life ()>)?);
+        pub struct $name $(<$life>)? (Interface $(, PhantomData<&$life ()>)?);
 
         #[allow(dead_code, reason = "which classes need all of these differs")]
         impl $(<$life>)? $name $(<$life>)? {
@@ -165,7 +165,7 @@ macro_rules! class {
                 /// The pointers are what the function of that name takes.
                 unsafe fn $raw(&self, $($raw_arg: $raw_type),*) -> $raw_result {
                     let slot = self.0.slot(concat!(stringify!($name), "::", stringify!($raw)), $raw_row);
-                    // SAFETY: the object is alive, the row says what the function takes and returns, the rest says the caller.
+                    // SAFETY: the object is alive, the row says what the function takes and returns, and the pointers are what it takes.
                     unsafe { call!(self.0.$table(), slot, ($($raw_type),*) -> $raw_result, $($raw_arg),*) }
                 }
             )*
@@ -180,8 +180,8 @@ macro_rules! owned {
             /// # Safety
             /// `pointer` is an object of this class and family that nobody else deletes, or none at all.
             pub(super) unsafe fn from_raw(pointer: *mut c_void, family: AbiVersion) -> Option<Self> {
-                // SAFETY: as the caller says.
-                unsafe { Object::new(pointer, family) }.map($name)
+                // SAFETY: it is null or an object of this class and family, which is the result's alone to delete.
+                unsafe { Interface::new(pointer, family) }.map($name)
             }
         }
 
@@ -442,7 +442,7 @@ mod tests {
                 ManuallyDrop::new(Builder::from_raw(pointer, AbiVersion::V10).unwrap()),
                 ManuallyDrop::new(Network::from_raw(pointer, AbiVersion::V8).unwrap()),
                 ManuallyDrop::new(Config::from_raw(pointer, AbiVersion::V10).unwrap()),
-                Profile(Object::new(pointer, AbiVersion::V11).unwrap(), PhantomData),
+                Profile(Interface::new(pointer, AbiVersion::V11).unwrap(), PhantomData),
             )
         };
         assert!(builder.build(&mut network, &mut config).is_none());

@@ -52,7 +52,7 @@ impl RawDims {
     /// # Safety
     /// It is what that family wrote.
     pub(super) unsafe fn read(&self, family: AbiVersion) -> Option<Dims> {
-        // SAFETY: as the caller says.
+        // SAFETY: the family that wrote it says which member of the union it wrote.
         unsafe {
             match family {
                 AbiVersion::V8 => {

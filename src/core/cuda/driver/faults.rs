@@ -15,7 +15,7 @@ pub(crate) fn fail(call: &'static str, after: u32) {
 }
 
 /// Whether this call fails.
-pub(super) fn check(call: &str) -> Result<()> {
+pub(in crate::core::cuda) fn check(call: &str) -> Result<()> {
     match NEXT.get() {
         Some((name, 0)) if name == call => {
             NEXT.set(None);

@@ -38,37 +38,37 @@ pub(super) enum EventKind {
 
 // SAFETY: CUDA events may be used by any thread.
 unsafe impl Send for Event {}
+// SAFETY: as above.
 unsafe impl Sync for Event {}
 
 impl Context {
-    /// The fence that is passed once all is done that was queued so far on a stream that somebody else made; NULL is the
-    /// default one.
+    /// The fence that is passed once all work is done that is enqueued so far on a caller's stream; NULL is the default one.
     ///
     /// # Safety
     /// `stream` is a stream of this context and alive.
     pub unsafe fn fence_on(&self, stream: *mut c_void) -> Result<Fence> {
-        // SAFETY: as the caller says.
+        // SAFETY: the stream is of this context, and alive.
         unsafe { self.record(EventKind::Ordering, stream) }.map(|event| Fence(Arc::new(event)))
     }
 
-    /// The same for who is about to wait on the host, and has waited for such work before.
+    /// The same for a wait on the host. `patience` is the history of earlier waits for such work.
     ///
     /// # Safety
     /// As for [`Context::fence_on`].
     pub(super) unsafe fn awaited_on(&self, stream: *mut c_void, patience: &WaitHistory) -> Result<Fence> {
         let kind = if patience.longest() > LONG { EventKind::Await } else { EventKind::Ordering };
-        // SAFETY: as the caller says.
+        // SAFETY: the stream is of this context, and alive.
         unsafe { self.record(kind, stream) }.map(|event| Fence(Arc::new(event)))
     }
 
-    /// What is queued after this on a stream that somebody else made starts only once the fence is passed.
+    /// What is queued after this on a caller's stream starts only once the fence is passed.
     ///
     /// # Safety
     /// `stream` is a stream of this context and alive.
     pub unsafe fn hold(&self, stream: *mut c_void, fence: &Fence) -> Result<()> {
         let _entered = self.enter()?;
-        // SAFETY: as the caller says; the event is alive. That it may be recorded anew before the stream gets there is no
-        // matter: the stream waits for what it stood for at this call.
+        // SAFETY: the stream is of this context, and alive; so is the event. It may be recorded again before the stream gets
+        // there: the stream waits for what it stood for at this call.
         unsafe {
             result::stream::wait_event(stream.cast(), fence.0.event.raw, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
         }
@@ -80,7 +80,7 @@ impl Context {
     /// # Safety
     /// `stream` is a stream of this context and alive.
     pub(super) unsafe fn mark(&self, stream: *mut c_void) -> Result<TimedEvent> {
-        // SAFETY: as the caller says.
+        // SAFETY: the stream is of this context, and alive.
         unsafe { self.record(EventKind::Time, stream) }.map(TimedEvent)
     }
 
@@ -91,7 +91,7 @@ impl Context {
         super::faults::check("record")?;
         let recorded = Recorded { event: self.event(kind)?, context: self.clone() };
         let _entered = self.enter()?;
-        // SAFETY: the event is of this context and nobody else's; the stream is as the caller says.
+        // SAFETY: both are of this context and alive, and nothing else uses the event.
         unsafe { result::event::record(recorded.event.raw, stream.cast()) }.or_fail("Cannot mark GPU work")?;
         Ok(recorded)
     }
@@ -133,7 +133,7 @@ impl Fence {
         self.wait_again(&mut WaitHistory::default())
     }
 
-    /// The same for who waits for such work again and again.
+    /// The same for repeated waits, whose history says how to wait.
     ///
     /// # Errors
     /// As [`Fence::wait`].
@@ -146,7 +146,7 @@ impl Fence {
 
     /// Does not spin for long: with a stream per core, that would leave nothing for decoders and encoders.
     fn pass(&self, begun: Instant, patience: &WaitHistory) -> Result<()> {
-        /// Falling asleep and waking up takes most of that, so what never takes longer is waited for awake.
+        /// Falling asleep and waking up takes nearly as long, so shorter waits spin.
         const SHORT: Duration = Duration::from_micros(80);
         let event = &self.0.event;
         let _entered = self.0.context.enter()?;
@@ -201,7 +201,7 @@ fn nap(time: Duration) {
     thread::sleep(time);
 }
 
-/// How long somebody's waits last, which says whether to sleep through the next one.
+/// How long earlier waits lasted, which says whether to sleep through the next one.
 #[derive(Default)]
 pub struct WaitHistory {
     last: [Duration; 4],

@@ -142,7 +142,7 @@ struct Inner {
     raw: sys::CUcontext,
     device: i32,
     owner: Owner,
-    /// Events that nobody uses; making one takes longer than recording it.
+    /// Idle events. Creating one takes longer than recording it.
     events: Mutex<HashMap<EventKind, Vec<Event>>>,
     /// By the address of their text.
     modules: Mutex<HashMap<usize, RawModule>>,
@@ -150,16 +150,17 @@ struct Inner {
     streams: Mutex<HashMap<StreamRole, Vec<Weak<RawStream>>>>,
 }
 
-/// Who keeps the context.
+/// What keeps the context.
 enum Owner {
     /// We do, by a reference to the device's primary context.
     Primary(sys::CUdevice),
-    /// Whatever is in here.
+    /// This value, while it lives.
     Foreign(Box<dyn Any + Send + Sync>),
 }
 
 // SAFETY: CUDA contexts, events and modules may be used by any thread.
 unsafe impl Send for Inner {}
+// SAFETY: as above.
 unsafe impl Sync for Inner {}
 
 impl Context {
@@ -175,7 +176,7 @@ impl Context {
         Ok(Context::new(raw, device, Owner::Primary(handle)))
     }
 
-    /// A context that somebody else made.
+    /// A context made by other code.
     ///
     /// # Safety
     /// `raw` is a context on that device and lives as long as `owner`.
@@ -242,8 +243,8 @@ impl Context {
         Ok(Entered { context: self, _of_this_thread: PhantomData })
     }
 
-    /// Lets threads sleep that CUDA has wait for this context's work, unless somebody chose how they wait. CUDA's own choice is to
-    /// spin: the threads of 16 decoders did little else while the GPU was busy, 1.5 CPU seconds for 1,000 frames.
+    /// Lets threads sleep while they wait for this context's work, unless the application has chosen another way. CUDA's default is
+    /// to spin: the threads of 16 decoders did little else while the GPU was busy, 1.5 CPU seconds for 1,000 frames.
     pub(crate) fn let_waits_sleep(&self) -> Result<()> {
         use sys::CUctx_flags_enum::*;
         let mut version = 0;
@@ -345,8 +346,8 @@ impl fmt::Debug for Context {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: nobody else has a share of this context, so its events and modules are not in use; errors on the way out
-        // (a context that its process is about to lose) have nobody to hear them.
+        // SAFETY: this is the last reference to the context, so its events and modules are not in use. Errors are ignored: they
+        // only come while the process ends.
         unsafe {
             if sys::cuCtxPushCurrent_v2(self.raw).result().is_err() {
                 return;
@@ -393,6 +394,7 @@ pub struct Module {
 
 // SAFETY: CUDA modules may be used by any thread.
 unsafe impl Send for Module {}
+// SAFETY: as above.
 unsafe impl Sync for Module {}
 
 impl Module {
@@ -414,6 +416,7 @@ pub struct Function {
 
 // SAFETY: CUDA functions may be used by any thread.
 unsafe impl Send for Function {}
+// SAFETY: as above.
 unsafe impl Sync for Function {}
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl Queued {
 }
 
 impl<Q: WorkQueue> Queued<Q> {
-    /// Somebody else knows of the work now, if this succeeds.
+    /// If this succeeds, the fence stands for the work, and there is nothing to wait for.
     fn end<T>(mut self, record: impl FnOnce(&Q) -> Result<T>) -> Result<T> {
         let recorded = record(self.0.as_ref().expect("until drop"))?;
         self.0 = None;

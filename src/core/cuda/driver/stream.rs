@@ -29,7 +29,7 @@ pub struct Stream {
     shared: Arc<RawStream>,
 }
 
-/// A stream of CUDA; gone with the last who shares it.
+/// A CUDA stream; destroyed with the last reference.
 pub(crate) struct RawStream {
     raw: sys::CUstream,
     /// The priority that our kernels have on any stream.
@@ -39,6 +39,7 @@ pub(crate) struct RawStream {
 
 // SAFETY: CUDA streams may be used by any thread.
 unsafe impl Send for RawStream {}
+// SAFETY: as above.
 unsafe impl Sync for RawStream {}
 
 impl Drop for RawStream {
@@ -51,7 +52,7 @@ impl Drop for RawStream {
 }
 
 impl Stream {
-    /// A stream that nobody else queues on.
+    /// A stream of its own, which is not shared.
     pub fn new(context: &Context) -> Result<Self> {
         Stream::make(context, |(least, _)| least)
     }
@@ -124,7 +125,7 @@ impl Stream {
         unsafe { self.context.fence_on(self.raw()) }
     }
 
-    /// The same for who is about to wait on the host, and has waited for such work before.
+    /// The same for a wait on the host. `patience` is the history of earlier waits for such work.
     pub fn record_awaited(&self, patience: &WaitHistory) -> Result<Fence> {
         // SAFETY: this stream's handle is alive.
         unsafe { self.context.awaited_on(self.raw(), patience) }
@@ -156,12 +157,12 @@ impl Stream {
         unsafe { self.context.hold(self.raw(), fence) }
     }
 
-    /// As [`Stream::wait`], for all that is queued so far on a stream that somebody else made.
+    /// As [`Stream::wait`], for all work that is enqueued so far on a caller's stream.
     ///
     /// # Safety
     /// `other` is a stream of this context and alive.
     pub unsafe fn wait_for(&self, other: *mut c_void) -> Result<()> {
-        // SAFETY: as the caller says: it is of this context, and alive.
+        // SAFETY: the other stream is of this context, and alive.
         self.wait(&unsafe { self.context.fence_on(other) }?)
     }
 
@@ -175,40 +176,44 @@ impl Stream {
     /// Queues setting bytes to 0.
     ///
     /// # Safety
-    /// There are so many at that address, which stay so, and which nobody else uses, until that is done.
+    /// There are so many bytes at that address. Until the work is done they stay, and nothing else uses them.
     pub unsafe fn clear(&self, address: u64, bytes: usize) -> Result<()> {
+        #[cfg(test)]
+        super::faults::check("clear")?;
         let _entered = self.context.enter()?;
-        // SAFETY: as the caller says.
+        // SAFETY: so many bytes are there, and used by nothing else until the work is done.
         unsafe { result::memset_d8_async(address, 0, bytes, self.handle()) }.or_fail("Cannot clear GPU memory")
     }
 
     /// Queues a copy from the host. From pageable memory it is read during the call, from pinned memory later.
     ///
     /// # Safety
-    /// There is as much memory at `to`. Until the copy is done it and pinned bytes stay so, nobody else uses that memory, and nobody
-    /// writes pinned bytes.
+    /// There is as much memory at `to`. Until the copy is done it stays, and nothing else uses it. Pinned bytes stay until then too,
+    /// and nothing writes them.
     pub unsafe fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
         #[cfg(test)]
         super::faults::check("upload")?;
         let _entered = self.context.enter()?;
         counters::uploaded(bytes.len());
-        // SAFETY: as the caller says.
+        // SAFETY: there is room at `to`, and both ends stay until the copy is done.
         unsafe { result::memcpy_htod_async(to, bytes, self.handle()) }.or_fail("Cannot copy to the GPU")
     }
 
     /// Queues a copy from an address of a context, this one or another, to one of this.
     ///
     /// # Safety
-    /// There are so many bytes at both places, which stay so, and which nobody else uses, until the copy is done.
+    /// There are so many bytes at both places. Until the copy is done they stay, and nothing else uses them.
     pub unsafe fn copy(&self, (owner, from): (&Context, u64), to: u64, bytes: usize) -> Result<()> {
         #[cfg(test)]
         super::faults::check("copy")?;
         let _entered = self.context.enter()?;
         let (theirs, ours) = (owner.0.raw, self.context.0.raw);
-        // SAFETY: as the caller says.
-        match theirs == ours {
-            true => unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, self.handle()) },
-            false => unsafe { sys::cuMemcpyPeerAsync(to, ours, from, theirs, bytes, self.handle()) },
+        if theirs == ours {
+            // SAFETY: so many bytes are at both places, and stay until the copy is done.
+            unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, self.handle()) }
+        } else {
+            // SAFETY: as above. Each address is of the context that it is passed with.
+            unsafe { sys::cuMemcpyPeerAsync(to, ours, from, theirs, bytes, self.handle()) }
         }
         .result()
         .or_fail("Cannot copy on the GPU")
@@ -217,7 +222,7 @@ impl Stream {
     /// Queues a copy of `rows` rows of `row` bytes from one place of the GPU's memory to another: addresses and strides.
     ///
     /// # Safety
-    /// Both places have such rows, which stay so, and which nobody else uses, until the copy is done.
+    /// Both places have such rows. Until the copy is done they stay, and nothing else uses them.
     pub unsafe fn copy_rows(&self, from: (u64, usize), to: (u64, usize), row: usize, rows: usize) -> Result<()> {
         let _entered = self.context.enter()?;
         let device = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
@@ -239,7 +244,7 @@ impl Stream {
             WidthInBytes: row,
             Height: rows,
         };
-        // SAFETY: as the caller says.
+        // SAFETY: both places have such rows, which stay until the copy is done.
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.handle()) }.result().or_fail("Cannot copy on the GPU")
     }
 
@@ -252,7 +257,7 @@ impl Stream {
     /// for [batches](Stream::of_batches): it is short, and one that waited for them would keep others waiting.
     ///
     /// # Safety
-    /// The kernel takes exactly a `P`. Until it is done every address in it stays valid, nobody else writes what it reads, and nobody
+    /// The kernel takes exactly a `P`. Until it is done every address in it stays valid, nothing else writes what it reads, and nothing
     /// else uses what it writes.
     pub unsafe fn launch<P: Copy>(&self, function: &Function, shape: Launch, parameters: &P) -> Result<()> {
         #[cfg(test)]
@@ -274,7 +279,7 @@ impl Stream {
             attrs: &raw mut priority,
             numAttrs: 1,
         };
-        // SAFETY: as the caller says; CUDA copies the parameters during the call.
+        // SAFETY: the kernel takes a `P`, and its addresses stay valid until it is done. CUDA copies the `P` during the call.
         unsafe { sys::cuLaunchKernelEx(&config, function.raw, pointers.as_mut_ptr(), ptr::null_mut()) }
             .result()
             .or_fail("Cannot start a GPU kernel")
@@ -295,7 +300,7 @@ impl fmt::Debug for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // What is still queued runs on memory that is about to be freed by whoever owned this stream.
+        // Enqueued work uses memory that the owner of this stream is about to free.
         if let Ok(_entered) = self.context.enter() {
             // SAFETY: the handle is alive.
             let _ = unsafe { result::stream::synchronize(self.handle()) };
@@ -336,6 +341,6 @@ mod tests {
         assert!(boxes.iter().all(|stream| stream.raw() != paint.raw()));
         drop(boxes);
         let alone = Stream::of(&context, StreamRole::Boxes).unwrap();
-        assert_eq!(Arc::strong_count(&alone.shared), 1, "those that nobody has are gone");
+        assert_eq!(Arc::strong_count(&alone.shared), 1, "unused ones are destroyed");
     }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::core::tensor::{Element, TensorDesc};
 use crate::image::frame::{Matrix, Plane};
-use crate::image::geometry::ResizeMode;
+use crate::image::geometry::{Rect, ResizeMode};
 use crate::image::preprocess::color::{GRAY, YuvToRgb};
 use crate::image::transform::{Chroma, Colors, InputTransform};
 
@@ -68,7 +68,12 @@ impl Picture {
 fn spec(dtype: DType, order: TensorLayout, width: usize, height: usize, recipe: InputTransform) -> InputSpec {
     let (c, h, w) = (recipe.colors.channels() as i64, height as i64, width as i64);
     let dims = if order == TensorLayout::Nchw { [1, c, h, w] } else { [1, h, w, c] };
-    InputSpec { place: "cpu".into(), desc: TensorDesc::new("images", dtype, &dims), order, recipe }
+    InputSpec {
+        device: crate::core::device::Device::Host,
+        desc: TensorDesc::new("images", dtype, &dims),
+        order,
+        recipe,
+    }
 }
 
 /// Samples 0..255 as they are.
@@ -108,11 +113,12 @@ mod reference {
         a + (b - a) * w
     }
 
-    fn position(i: u32, frame: u32, scaled: u32, samples: u32, (s, c): (u32, u32)) -> (usize, usize, f32) {
-        let num = ((2 * i + 1) * frame).saturating_sub(c * scaled);
+    fn position(i: u32, (start, end): (u32, u32), scaled: u32, (s, c): (u32, u32)) -> (usize, usize, f32) {
+        let (first, last) = (start / s, (end - 1) / s);
         let den = 2 * s * scaled;
-        let near = (num / den).min(samples - 1);
-        let far = (near + 1).min(samples - 1);
+        let num = ((2 * i + 1) * (end - start) + 2 * start * scaled).saturating_sub(c * scaled).max(first * den);
+        let near = (num / den).min(last);
+        let far = (near + 1).min(last);
         let weight = if near == far { 0.0 } else { (num % den) as f32 / den as f32 };
         (near as usize, far as usize, weight)
     }
@@ -130,18 +136,17 @@ mod reference {
         let sites = |first| if first { (2, 1) } else { (2, 2) };
         let chroma = (sites(color.chroma_left), sites(color.chroma_top));
         let sample = |plane: usize, pixel: usize, offset: usize, (x, y): ((u32, u32), (u32, u32))| {
-            let (row, rows) = frame.format.planes(frame.width, frame.height)[plane];
-            let (width, height) = (letterbox.frame_width, letterbox.frame_height);
-            let along = |i, frame, scaled, samples, site| match (plane, recipe.chroma) {
+            let Rect { left, top, right, bottom } = letterbox.source;
+            let along = |i, source, scaled, site| match (plane, recipe.chroma) {
                 (1.., Chroma::Nearest) => {
                     // Of each pixel that luma is interpolated between, the sample that it shares.
-                    let (near, far, weight) = position(i, frame, scaled, frame, (1, 1));
+                    let (near, far, weight) = position(i, source, scaled, (1, 1));
                     (near / 2, far / 2, weight)
                 }
-                _ => position(i, frame, scaled, samples, site),
+                _ => position(i, source, scaled, site),
             };
-            let (x0, x1, wx) = along(i, width, letterbox.width, (row / pixel) as u32, x);
-            let (y0, y1, wy) = along(j, height, letterbox.height, rows as u32, y);
+            let (x0, x1, wx) = along(i, (left, right), letterbox.width, x);
+            let (y0, y1, wy) = along(j, (top, bottom), letterbox.height, y);
             let Plane { data, stride } = frame.planes[plane];
             let at = |x: usize, y: usize| {
                 let bytes = &data[y * stride + x * pixel + offset..];
@@ -170,8 +175,8 @@ mod reference {
         [l + cr * k.r_cr, (l + cb * k.g_cb) + cr * k.g_cr, l + cb * k.b_cb]
     }
 
-    pub fn preprocess(frame: &Frame, color: Colorimetry, spec: &InputSpec) -> Vec<u8> {
-        let letterbox = spec.letterbox(frame.width as u32, frame.height as u32);
+    pub fn preprocess(frame: &Frame, source: Rect, color: Colorimetry, spec: &InputSpec) -> Vec<u8> {
+        let letterbox = spec.letterbox(source);
         let InputTransform { colors, pad, .. } = spec.recipe;
         let (channels, height, width) = spec.chw();
         let mut tensor = vec![0; spec.desc.bytes().unwrap()];
@@ -239,13 +244,64 @@ fn colorimetries() -> impl Strategy<Value = Colorimetry> {
     })
 }
 
+fn whole(picture: &Picture) -> Rect {
+    (picture.width as u32, picture.height as u32).into()
+}
+
+/// The whole of a frame, or the part between edges that are shares of it.
+fn part((width, height): (usize, usize), edges: Option<[u8; 4]>) -> Rect {
+    let Some([left, top, right, bottom]) = edges else { return (width as u32, height as u32).into() };
+    let between = |a: u8, b: u8, size: usize| {
+        let at = |share: u8| u32::from(share) * size as u32 / 256;
+        (at(a.min(b)), at(a.max(b)) + 1)
+    };
+    let ((left, right), (top, bottom)) = (between(left, right, width), between(top, bottom, height));
+    Rect { left, top, right, bottom }
+}
+
+/// What an element that crops would give, from even edges on.
+fn crop(picture: &Picture, source: &Rect) -> Picture {
+    let &Rect { left, top, .. } = source;
+    let shape = (picture.format, source.width() as usize, source.height() as usize);
+    let pixels = picture.format.planes(2, 2); // of a pair of pixels
+    Picture::new(shape, 0, 0, |plane, x, y| {
+        let (bytes, stride) = &picture.planes[plane];
+        let (pair, rows) = pixels[plane];
+        bytes[(top as usize * rows / 2 + y) * stride + left as usize * pair / 2 + x]
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn a_part_of_a_frame_is_the_frame_cropped(
+        format in prop::sample::select(&PixelFormat::ALL),
+        (width, height, tensor_width, tensor_height) in (1usize..70, 1usize..70, 1usize..70, 1usize..70),
+        edges in any::<[u8; 4]>(),
+        seed in any::<u32>(),
+        color in colorimetries(),
+        recipe in recipes(),
+        dtype in prop::sample::select(&DTYPES),
+    ) {
+        let mut source = part((width, height), Some(edges));
+        if format.planes(2, 2).len() > 1 {
+            (source.left, source.top) = (source.left & !1, source.top & !1);
+        }
+        let spec = spec(dtype, TensorLayout::Nchw, tensor_width, tensor_height, recipe);
+        let picture = Picture::noise((format, width, height), 3, 9, seed);
+        let expected = run(&crop(&picture, &source), color, &spec);
+        let mut preprocess = HostPreprocessor::of_region(format, (width, height), source, color, &spec).unwrap();
+        let mut tensor = vec![0xa5; expected.len()];
+        preprocess.run(&picture.frame(), &mut tensor).unwrap();
+        prop_assert!(tensor == expected, "{} {source:?} {spec}", format.name());
+    }
 
     #[test]
     fn fast_path_equals_the_reference(
         format in prop::sample::select(&PixelFormat::ALL),
         (width, height, tensor_width, tensor_height) in (1usize..70, 1usize..70, 1usize..70, 1usize..70),
+        edges in prop::option::of(any::<[u8; 4]>()),
         (slack, seed) in (0usize..9, any::<u32>()),
         color in colorimetries(),
         recipe in recipes(),
@@ -254,8 +310,9 @@ proptest! {
     ) {
         let spec = spec(dtype, order, tensor_width, tensor_height, recipe);
         let shape = (format, width, height);
-        let expected = reference::preprocess(&Picture::noise(shape, slack, 0, seed).frame(), color, &spec);
-        let mut preprocess = HostPreprocessor::new(format, width, height, color, &spec).unwrap();
+        let source = part((width, height), edges);
+        let expected = reference::preprocess(&Picture::noise(shape, slack, 0, seed).frame(), source, color, &spec);
+        let mut preprocess = HostPreprocessor::of_region(format, (width, height), source, color, &spec).unwrap();
         let mut tensor = vec![0xa5; expected.len()];
         // Another frame goes first, which must leave no trace; then poison in the padding must make no difference.
         for (seed, poison) in [(!seed, 0), (seed, 0), (seed, 255)] {
@@ -296,10 +353,24 @@ fn every_format_equals_the_reference_at_awkward_sizes() {
                 let spec =
                     spec(dtype, TensorLayout::Nchw, 64, 48, InputTransform { chroma, ..InputTransform::default() });
                 let color = Colorimetry { chroma_left: true, ..Colorimetry::default() };
-                let expected = reference::preprocess(&picture.frame(), color, &spec);
+                let expected = reference::preprocess(&picture.frame(), whole(&picture), color, &spec);
                 assert!(run(&picture, color, &spec) == expected, "{} {width}x{height} {dtype}", format.name());
             }
         }
+    }
+}
+
+#[test]
+fn parts_lie_in_the_frame() {
+    let spec = spec(DType::U8, TensorLayout::Nchw, 8, 8, plain(Colors::Rgb, ResizeMode::Letterbox));
+    let make = |[left, top, right, bottom]: [u32; 4]| {
+        let source = Rect { left, top, right, bottom };
+        HostPreprocessor::of_region(PixelFormat::Nv12, (7, 3), source, Colorimetry::default(), &spec)
+    };
+    assert!(make([0, 0, 7, 3]).is_ok() && make([6, 2, 7, 3]).is_ok());
+    for wrong in [[0, 0, 8, 3], [0, 0, 7, 4], [7, 0, 7, 3], [3, 0, 2, 3], [0, 2, 7, 1], [0, 0, u32::MAX, 3]] {
+        let error = make(wrong).err().unwrap().message();
+        assert!(error.contains("7x3") && error.contains("a part of the frame"), "{error}");
     }
 }
 
@@ -308,7 +379,7 @@ fn great_frames_equal_the_reference() {
     let picture = Picture::noise((PixelFormat::Nv12, 8192, 8192), 64, 9, 7);
     for chroma in Chroma::ALL {
         let spec = spec(DType::F32, TensorLayout::Nchw, 64, 48, InputTransform { chroma, ..InputTransform::default() });
-        let expected = reference::preprocess(&picture.frame(), Colorimetry::default(), &spec);
+        let expected = reference::preprocess(&picture.frame(), whole(&picture), Colorimetry::default(), &spec);
         assert!(run(&picture, Colorimetry::default(), &spec) == expected, "{}", chroma.name());
     }
 }

@@ -1,7 +1,9 @@
 //! Tensors to and from other frameworks (PyTorch, CuPy, NumPy, JAX) without a copy, by [DLPack](https://dmlc.github.io/dlpack).
 //!
-//! A tensor that is exported is kept until whoever took it calls its deleter; one that is imported is given back, by its own
-//! deleter, when the last [`Tensor`] of it is dropped. Both ways the memory is the same.
+//! An exported tensor is kept until its consumer calls its deleter. An imported one is given back by its own deleter, when the
+//! last [`Tensor`] of it is dropped. Both ways the memory is shared.
+
+pub mod exporter;
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use crate::core::cuda::driver::Context;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{DeviceBlock, HostBlock};
-use crate::core::tensor::{DType, Dims, Tensor, TensorDesc};
+use crate::core::tensor::{DType, Dims, Tensor, TensorDesc, Tensors};
 
 /// `DLDevice`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,13 +120,36 @@ impl Manager for DlManagedVersioned {
     }
 }
 
-/// Where whoever takes a tensor works on it.
+/// Where the consumer of a tensor enqueues its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consumer {
     /// On this stream of CUDA; NULL is the default one.
     Stream(*mut c_void),
     /// That is not known, so the host waits for all work of the context once the tensor is deleted.
     Unknown,
+}
+
+impl Consumer {
+    /// From DLPack's protocol: a stream, or -1 where it is not known.
+    pub fn from_raw(stream: *mut c_void) -> Self {
+        if stream.addr() == usize::MAX { Consumer::Unknown } else { Consumer::Stream(stream) }
+    }
+
+    /// Lets what the consumer queues after this see the tensors.
+    ///
+    /// # Safety
+    /// The stream is of the tensors' context, and alive, if they are on a GPU.
+    ///
+    /// # Errors
+    /// `Run`, where the GPU fails.
+    pub unsafe fn wait_for(self, tensors: &Tensors) -> Result<()> {
+        match (self, tensors.ready(), tensors.first().and_then(Tensor::device)) {
+            (Consumer::Unknown, ..) => tensors.wait(),
+            // SAFETY: as the caller says: it is of this context, and alive.
+            (Consumer::Stream(stream), Some(ready), Some(block)) => unsafe { block.context().hold(stream, ready) },
+            (Consumer::Stream(_), ..) => Ok(()),
+        }
+    }
 }
 
 /// What an export needs to be freed.
@@ -136,10 +161,10 @@ struct Exported<M> {
     _keep: Box<dyn Send + Sync>,
 }
 
-/// A tensor for another framework, to be freed by its deleter. `keep` is what holds its memory. Who reads it does so behind the tensor's
-/// fence. Its memory returns to where it is from once all is done that was queued for the consumer when the deleter is called.
+/// A tensor for another framework, to be freed by its deleter. `keep` holds its memory. The consumer reads it behind the tensor's
+/// fence. The deleter gives the memory back once the work is done that the consumer has enqueued until then.
 ///
-/// The structure cannot say that the memory must not be written, which whoever gives it away has to say.
+/// The structure cannot say that the memory must not be written, so the caller has to say it.
 ///
 /// # Safety
 /// A consumer's stream is of the tensor's context, and alive until the deleter has been called.
@@ -198,14 +223,14 @@ impl<M> Drop for Exported<M> {
     fn drop(&mut self) {
         let Some((block, consumer)) = &self.used else { return };
         let queued = match *consumer {
-            // SAFETY: whoever exported it vouched for the stream.
             Consumer::Stream(stream) => {
+                // SAFETY: `export` asks for a stream of this context that is alive until the deleter has been called.
                 unsafe { block.context().fence_on(stream) }.map(|fence| block.release_after(fence))
             }
             Consumer::Unknown => Err(Error::new(ErrorKind::Run, "The consumer's stream is not known")),
         };
         if queued.is_err() {
-            let _ = block.context().synchronize(); // that the GPU failed is told by whoever asks it for something next
+            let _ = block.context().synchronize(); // if the GPU failed, its next call returns the error
         }
     }
 }
@@ -226,7 +251,7 @@ unsafe extern "C" fn free_versioned(managed: *mut DlManagedVersioned) {
     }
 }
 
-/// Frees a tensor that nobody imports.
+/// Frees a tensor that is not imported.
 ///
 /// # Safety
 /// As for [`import`].
@@ -239,11 +264,12 @@ struct Imported(NonNull<Managed>);
 
 // SAFETY: DLPack's tensors may be used and deleted by any thread.
 unsafe impl Send for Imported {}
+// SAFETY: as above.
 unsafe impl Sync for Imported {}
 
 impl Drop for Imported {
     fn drop(&mut self) {
-        // SAFETY: whoever imported it vouched for it; it is deleted once.
+        // SAFETY: `import` asks for a tensor that nothing else has consumed; it is deleted once, here.
         unsafe {
             if let Some(deleter) = self.0.as_ref().deleter {
                 deleter(self.0.as_ptr());
@@ -255,7 +281,7 @@ impl Drop for Imported {
 /// A tensor of another framework, under a name of ours. It is taken over if this succeeds, and else left alone.
 ///
 /// # Safety
-/// It is a `DLManagedTensor` that nobody else has consumed, whose memory nobody writes as long as the tensor is there. On a
+/// It is a `DLManagedTensor` that nothing else has consumed, and its memory is not written as long as the tensor is there. On a
 /// GPU, work that writes it is done, or [`Tensors`](crate::core::tensor::Tensors) made of it are given the fence of that work.
 ///
 /// # Errors
@@ -267,15 +293,15 @@ pub unsafe fn import(managed: NonNull<Managed>, name: &str) -> Result<Tensor> {
             .cause(cause)
             .remedy("Make it contiguous, of f32, f16, u8, i8, i32, i64 or bool, on the CPU or an NVIDIA GPU")
     };
-    // SAFETY: as the caller says.
+    // SAFETY: it is a `DLManagedTensor`, which nothing else has consumed.
     let view = unsafe { managed.as_ref().view };
     let rank = usize::try_from(view.rank).map_err(|_| wrong(format!("it has {} dimensions", view.rank)))?;
     if rank > 0 && view.shape.is_null() {
         return Err(wrong("its shape is NULL".into()));
     }
-    // SAFETY: as the caller says.
     let list = |pointer: *mut i64| match rank {
         0 => Vec::new(),
+        // SAFETY: `shape` and, where they are there, `strides` have as many numbers as the rank says.
         _ => unsafe { std::slice::from_raw_parts(pointer, rank) }.to_vec(),
     };
     let shape = list(view.shape);
@@ -305,13 +331,13 @@ pub unsafe fn import(managed: NonNull<Managed>, name: &str) -> Result<Tensor> {
             // The pointer that was given, moved: it may reach what an address alone may not.
             let begin = NonNull::new(view.data.cast::<u8>().wrapping_add(view.byte_offset as usize));
             let begin = begin.unwrap_or(NonNull::<u128>::dangling().cast());
-            // SAFETY: as the caller says.
+            // SAFETY: so many bytes are there, and stay unwritten until `Imported` is dropped.
             Ok(Tensor::on_host(desc, unsafe { HostBlock::foreign(begin, bytes, take()) }))
         }
         CUDA => {
             let context = Context::primary(view.device.id)?;
             context.check_memory(address, bytes)?;
-            // SAFETY: as the caller says; the driver knows the memory.
+            // SAFETY: the driver knows so many bytes there, and they stay unwritten until `Imported` is dropped.
             Ok(Tensor::on_device(desc, unsafe { DeviceBlock::foreign(&context, address, bytes, take()) }))
         }
         kind => Err(wrong(format!("it is on a device of DLPack's type {kind}"))),

@@ -3,10 +3,15 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use super::types::{Frame, Object, array};
-use super::{SessionHandle, contained, detect, done, find, give, null};
-use crate::core::cuda::driver::{GpuStatus, available};
-use crate::core::memory::Buffer;
+use gsttrt::core::cuda::driver::{GpuStatus, available};
+use gsttrt::core::memory::Buffer;
+
+use crate::error::{contained, done, null};
+use crate::frame::GstTrtFrame;
+use crate::input;
+use crate::memory::{array, give};
+use crate::results::GstTrtResults;
+use crate::session::{GstTrtSession, SESSIONS, detect};
 
 /// See `gsttrt.h`.
 ///
@@ -30,19 +35,19 @@ pub unsafe extern "C" fn gst_trt_gpu_count(count: *mut u32) -> c_int {
 /// Pointers that are not NULL are to as much memory as the numbers say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_buffers(
-    session: *mut SessionHandle,
+    session: *mut GstTrtSession,
     input: *mut *mut c_void,
     outputs: *mut *mut c_void,
     count: usize,
 ) -> c_int {
     done(contained(|| {
-        let open = find(session)?;
+        let open = SESSIONS.find(session)?;
         open.check_count(count)?;
         if outputs.is_null() {
             return Err(null("outputs"));
         }
-        let mut working = open.working();
-        let session = working.detector.session_mut();
+        let mut detector = open.detector();
+        let session = detector.session_mut();
         session.cuda()?;
         let buffers = session.buffers()?;
         let pointer = |buffer: &Buffer| ptr::with_exposed_provenance_mut(buffer.address().unwrap_or(0) as usize);
@@ -63,15 +68,15 @@ pub unsafe extern "C" fn gst_trt_session_buffers(
 /// Pointers that are not NULL are to as much memory as the numbers say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_copy_input(
-    session: *mut SessionHandle,
+    session: *mut GstTrtSession,
     input: *const c_void,
     bytes: usize,
 ) -> c_int {
     done(contained(|| {
-        let open = find(session)?;
-        let mut working = open.working();
-        let session = working.detector.session_mut();
-        session.check(bytes)?;
+        let open = SESSIONS.find(session)?;
+        let mut detector = open.detector();
+        let session = detector.session_mut();
+        session.check_input(bytes)?;
         // SAFETY: as the caller says.
         session.copy_bytes_to_device(unsafe { array("input", input.cast(), bytes)? })
     }))
@@ -79,8 +84,8 @@ pub unsafe extern "C" fn gst_trt_session_copy_input(
 
 /// See `gsttrt.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn gst_trt_session_run_buffers(session: *mut SessionHandle) -> c_int {
-    done(contained(|| find(session)?.working().detector.session_mut().run_buffers().map(drop)))
+pub extern "C" fn gst_trt_session_run_buffers(session: *mut GstTrtSession) -> c_int {
+    done(contained(|| SESSIONS.find(session)?.detector().session_mut().run_buffers().map(drop)))
 }
 
 /// See `gsttrt.h`.
@@ -89,18 +94,18 @@ pub extern "C" fn gst_trt_session_run_buffers(session: *mut SessionHandle) -> c_
 /// Pointers that are not NULL are to as much memory as the numbers say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_copy_output(
-    session: *mut SessionHandle,
+    session: *mut GstTrtSession,
     index: usize,
     output: *mut c_void,
     bytes: usize,
 ) -> c_int {
     done(contained(|| {
-        let open = find(session)?;
+        let open = SESSIONS.find(session)?;
         if output.is_null() {
             return Err(null("output"));
         }
-        let mut working = open.working();
-        let session = working.detector.session_mut();
+        let mut detector = open.detector();
+        let session = detector.session_mut();
         session.check_output(index, bytes)?;
         // SAFETY: as the caller says; what is to be a slice has to be initialised.
         let output = unsafe {
@@ -117,21 +122,21 @@ pub unsafe extern "C" fn gst_trt_session_copy_output(
 /// As the header says of memory and stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_run_device(
-    session: *mut SessionHandle,
+    session: *mut GstTrtSession,
     input: *mut c_void,
     outputs: *const *mut c_void,
     count: usize,
     stream: *mut c_void,
 ) -> c_int {
     done(contained(|| {
-        let open = find(session)?;
+        let open = SESSIONS.find(session)?;
         open.check_count(count)?;
         // SAFETY: as the caller says.
         let outputs: Vec<u64> =
             unsafe { array("outputs", outputs, count)? }.iter().map(|output| output.addr() as u64).collect();
-        let mut working = open.working();
+        let mut detector = open.detector();
         // SAFETY: as the caller says.
-        unsafe { working.detector.session_mut().run_device(input.addr() as u64, &outputs, stream) }.map(drop)
+        unsafe { detector.session_mut().run_device(input.addr() as u64, &outputs, stream) }.map(drop)
     }))
 }
 
@@ -141,18 +146,16 @@ pub unsafe extern "C" fn gst_trt_session_run_device(
 /// As the header says of memory and stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_detect_device(
-    session: *mut SessionHandle,
-    frame: *const Frame,
+    session: *mut GstTrtSession,
+    frame: *const GstTrtFrame,
     stream: *mut c_void,
-    objects: *mut Object,
-    capacity: usize,
-    found: *mut usize,
+    results: *mut *mut GstTrtResults,
 ) -> c_int {
     // SAFETY: as the caller says.
     unsafe {
-        detect(session, objects, capacity, found, |detector| {
-            let (frame, color) = frame.as_ref().ok_or_else(|| null("frame"))?.on_device()?;
-            detector.detect_device(&frame, color, stream)
+        detect(session, results, |detector| {
+            let (frame, color) = input::read("frame", frame)?.on_device()?;
+            detector.detect_device_instances(&frame, color, stream)
         })
     }
 }

@@ -1,0 +1,7 @@
+fn main() {
+    // The library registers functions that run at the end of the program. An application that loads it by dlopen() must not take
+    // it away by dlclose() before.
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    }
+}

@@ -1,0 +1,110 @@
+//! Tensors of GStreamer's buffers, which the plugin exports: see [`exporter`].
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+use std::{mem, ptr};
+
+use gsttrt::core::dlpack::exporter::{self, ExportTensor};
+use gsttrt::core::dlpack::{DlManagedVersioned, Managed};
+use gsttrt::core::error::Result;
+use libloading::os::unix::{Library, RTLD_LAZY};
+
+use crate::error::{contained, failed, null, wrong};
+use crate::memory::give;
+
+/// `struct _GstBuffer`
+pub enum GstBuffer {}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// As the header says of buffer and stream; `tensor`, if not NULL, has room for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_buffer_tensor(
+    buffer: *const GstBuffer,
+    index: usize,
+    stream: *mut c_void,
+    tensor: *mut *mut Managed,
+) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { export(buffer, index, stream, false, tensor) }
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// As for [`gst_trt_buffer_tensor`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_buffer_tensor_versioned(
+    buffer: *const GstBuffer,
+    index: usize,
+    stream: *mut c_void,
+    tensor: *mut *mut DlManagedVersioned,
+) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { export(buffer, index, stream, true, tensor) }
+}
+
+/// # Safety
+/// As for [`gst_trt_buffer_tensor`]; `T` is what DLPack has for that version.
+unsafe fn export<T>(
+    buffer: *const GstBuffer,
+    index: usize,
+    stream: *mut c_void,
+    versioned: bool,
+    tensor: *mut *mut T,
+) -> c_int {
+    let prepared = contained(|| {
+        // SAFETY: as the caller says, there is room.
+        unsafe { give("tensor", tensor, ptr::null_mut()) }?;
+        if buffer.is_null() {
+            return Err(null("buffer"));
+        }
+        plugin()
+    });
+    let export = match prepared {
+        Ok(export) => export,
+        Err(code) => return code,
+    };
+    let mut error = ptr::null_mut();
+    // SAFETY: as the caller says; there is room for a tensor and for a text, which is freed as it was made.
+    unsafe {
+        let code = export(buffer.cast(), index, stream, versioned.into(), tensor.cast(), &mut error);
+        if !error.is_null() {
+            failed(code, &CStr::from_ptr(error).to_string_lossy());
+            libc::free(error.cast());
+        }
+        code
+    }
+}
+
+/// The plugin's function.
+fn plugin() -> Result<ExportTensor> {
+    static FOUND: OnceLock<ExportTensor> = OnceLock::new();
+    if let Some(&found) = FOUND.get() {
+        return Ok(found);
+    }
+    let function = glib_data(exporter::META_API, exporter::DATA).filter(|data| !data.is_null()).ok_or_else(|| {
+        wrong("The buffer has no tensors")
+            .cause("no trtpreprocess or trtinfer of this library's version is in the program")
+            .remedy("Take it behind them, and install plugin and library of one version")
+    })?;
+    // SAFETY: the plugin hung an `ExportTensor` on its type under this name, and is never unloaded.
+    let function = unsafe { mem::transmute::<*mut c_void, ExportTensor>(function) };
+    Ok(*FOUND.get_or_init(|| function))
+}
+
+/// Data of that name of a type of GLib, which is asked where the program has it: a program without it has no buffers.
+fn glib_data(type_name: &CStr, name: &CStr) -> Option<*mut c_void> {
+    type Quark = unsafe extern "C" fn(*const c_char) -> u32;
+    type TypeFromName = unsafe extern "C" fn(*const c_char) -> usize;
+    type TypeData = unsafe extern "C" fn(usize, u32) -> *mut c_void;
+    // SAFETY: nothing is loaded; the functions are GLib's, of these types, and found through GObject, which depends on it.
+    unsafe {
+        let gobject = Library::open(Some("libgobject-2.0.so.0"), RTLD_LAZY | libc::RTLD_NOLOAD).ok()?;
+        let quark = gobject.get::<Quark>(c"g_quark_try_string").ok()?(name.as_ptr());
+        let kind = gobject.get::<TypeFromName>(c"g_type_from_name").ok()?(type_name.as_ptr());
+        let data = gobject.get::<TypeData>(c"g_type_get_qdata").ok()?;
+        (kind != 0).then(|| data(kind, quark))
+    }
+}

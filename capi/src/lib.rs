@@ -1,0 +1,24 @@
+//! [`gsttrt::session`] for C: what `include/gsttrt.h` declares, and documents.
+//!
+//! It stands on the crate without GStreamer, so applications need none. Handles are no addresses but numbers. Nothing unwinds into C.
+
+mod buffer;
+mod device;
+mod dlpack;
+mod error;
+mod frame;
+mod handles;
+mod input;
+mod memory;
+mod results;
+mod session;
+mod tensor;
+
+pub use buffer::*;
+pub use device::*;
+pub use dlpack::*;
+pub use error::gst_trt_last_error;
+pub use frame::GstTrtFrame;
+pub use results::*;
+pub use session::*;
+pub use tensor::*;

@@ -1,0 +1,167 @@
+//! `GstTrtResults`: what was found in a frame.
+
+use std::ffi::{CString, c_char, c_int};
+use std::ptr;
+use std::sync::OnceLock;
+
+use gsttrt::core::error::Result;
+use gsttrt::image::Candidate;
+use gsttrt::image::keypoints::Keypoints;
+use gsttrt::image::label_text;
+use gsttrt::postprocess::{Instances, fields};
+use gsttrt::session::Detections;
+
+use crate::error::{c_string, contained, done, wrong};
+use crate::handles::Handles;
+use crate::memory::give;
+
+/// Of which only pointers exist.
+pub enum GstTrtResults {}
+
+pub(crate) static RESULTS: Handles<Results> = Handles::new("results", "gst_trt_session_detect");
+
+/// What a handle stands for.
+pub(crate) struct Results {
+    instances: Instances,
+    /// Of each object.
+    labels: Vec<CString>,
+    keypoint_names: Vec<CString>,
+    /// Of each object, once it is asked for.
+    json: Vec<OnceLock<CString>>,
+    class_labels: Vec<String>,
+}
+
+impl Results {
+    pub fn new(found: Detections) -> Self {
+        let Detections { instances, labels } = found;
+        let names = instances.keypoints.as_ref().map_or(&[][..], |points| &points.model.names);
+        let label = |object: &Candidate| c_string(&label_text(labels, object.class));
+        Results {
+            labels: instances.boxes.iter().map(label).collect(),
+            keypoint_names: names.iter().map(|name| c_string(name)).collect(),
+            json: vec![OnceLock::new(); instances.len()],
+            class_labels: labels.to_vec(),
+            instances: instances.clone(),
+        }
+    }
+
+    fn object(&self, index: usize) -> Result<&Candidate> {
+        let count = self.instances.len();
+        self.instances
+            .boxes
+            .get(index)
+            .ok_or_else(|| wrong(format!("There is no object {index}: {count} were found")).remedy("Count from 0"))
+    }
+
+    fn keypoint_count(&self) -> usize {
+        self.instances.keypoints.as_ref().map_or(0, |points| points.model.shape.count.into())
+    }
+
+    /// x and y, and visibility where the model tells it.
+    fn keypoint(&self, object: usize, keypoint: usize) -> Result<&[f32]> {
+        self.object(object)?;
+        let of = |points: &'_ Keypoints| points.model.shape.dims.into();
+        let found = self.instances.keypoints.as_ref();
+        let found = found.and_then(|points| points.of(object).chunks_exact(of(points)).nth(keypoint));
+        found.ok_or_else(|| wrong(format!("There is no keypoint {keypoint}: an object has {}", self.keypoint_count())))
+    }
+}
+
+fn get<T>(results: *const GstTrtResults, what: impl FnOnce(&Results) -> Result<T>) -> Option<T> {
+    contained(|| what(&*RESULTS.find(results)?)).ok()
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_free(results: *mut GstTrtResults) {
+    let _ = contained(|| {
+        drop(RESULTS.remove(results));
+        Ok(())
+    });
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_count(results: *const GstTrtResults) -> usize {
+    get(results, |results| Ok(results.instances.len())).unwrap_or(0)
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_label(results: *const GstTrtResults, object: usize) -> *const c_char {
+    let label = |results: &Results| results.object(object).map(|_| results.labels[object].as_ptr());
+    get(results, label).unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_class_id(results: *const GstTrtResults, object: usize) -> u32 {
+    get(results, |results| Ok(results.object(object)?.class)).unwrap_or(0)
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_confidence(results: *const GstTrtResults, object: usize) -> f32 {
+    get(results, |results| Ok(results.object(object)?.score)).unwrap_or(f32::NAN)
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// `bbox`, if not NULL, has room.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_results_box(
+    results: *const GstTrtResults,
+    object: usize,
+    bbox: *mut [f32; 4],
+) -> c_int {
+    done(contained(|| {
+        let results = RESULTS.find(results)?;
+        let found = results.object(object)?.bbox;
+        // SAFETY: as the caller says.
+        unsafe { give("box", bbox, [found.x1, found.y1, found.width(), found.height()]) }
+    }))
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_keypoint_count(results: *const GstTrtResults) -> usize {
+    get(results, |results| Ok(results.keypoint_count())).unwrap_or(0)
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_keypoint_name(results: *const GstTrtResults, keypoint: usize) -> *const c_char {
+    let name = |results: &Results| Ok(results.keypoint_names.get(keypoint).map(|name| name.as_ptr()));
+    get(results, name).flatten().unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// `point`, if not NULL, has room.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_results_keypoint(
+    results: *const GstTrtResults,
+    object: usize,
+    keypoint: usize,
+    point: *mut [f32; 3],
+) -> c_int {
+    done(contained(|| {
+        let results = RESULTS.find(results)?;
+        let found = results.keypoint(object, keypoint)?;
+        // SAFETY: as the caller says.
+        unsafe { give("point", point, [found[0], found[1], found.get(2).copied().unwrap_or(f32::NAN)]) }
+    }))
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_json(results: *const GstTrtResults, object: usize) -> *const c_char {
+    let json = |results: &Results| {
+        results.object(object)?;
+        let write = || c_string(&fields::json(&results.instances, object, &results.class_labels).to_string());
+        Ok(results.json[object].get_or_init(write).as_ptr())
+    };
+    get(results, json).unwrap_or(ptr::null())
+}

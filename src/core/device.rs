@@ -1,0 +1,42 @@
+//! Where tensors lie and models run.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::error::{Error, ErrorKind, Result};
+
+/// The host or a GPU. Which GPU it is says the CUDA context of the memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Device {
+    #[default]
+    Host,
+    Cuda,
+}
+
+impl Device {
+    pub const ALL: [Device; 2] = [Device::Host, Device::Cuda];
+
+    /// As in the caps field `tensor`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Device::Host => "cpu",
+            Device::Cuda => "cuda",
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Device {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Device::ALL.into_iter().find(|device| device.name() == text).ok_or_else(|| {
+            Error::new(ErrorKind::Settings, format!("There is no device “{text}”")).remedy("Use cpu or cuda")
+        })
+    }
+}

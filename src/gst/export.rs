@@ -1,0 +1,108 @@
+//! Tensors of frames for other frameworks, as the C library asks for them.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use gst::glib;
+use gst::glib::translate::*;
+use gst::prelude::*;
+
+use super::meta::tensor::{Payload, TensorMeta};
+use crate::backends::Interrupted;
+use crate::core::dlpack::exporter::{DATA, ExportTensor, PANIC};
+use crate::core::dlpack::{self, Consumer};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::memory::Pool;
+use crate::core::tensor::{Tensor, Tensors};
+
+/// Lets the C library find the function that exports tensors.
+pub fn register() {
+    let function: ExportTensor = export;
+    // SAFETY: the type is registered, and the plugin is never unloaded.
+    unsafe {
+        let name = glib::ffi::g_quark_from_static_string(DATA.as_ptr());
+        glib::gobject_ffi::g_type_set_qdata(TensorMeta::meta_api().into_glib(), name, function as *mut c_void);
+    }
+}
+
+/// # Safety
+/// As [`ExportTensor`] says of its arguments.
+unsafe extern "C" fn export(
+    buffer: *const c_void,
+    index: usize,
+    stream: *mut c_void,
+    versioned: c_int,
+    tensor: *mut *mut c_void,
+    error: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: as the caller says of buffer and stream.
+    let exported = catch_unwind(AssertUnwindSafe(|| unsafe {
+        tensor_of(gst::BufferRef::from_ptr(buffer.cast()), index, Consumer::from_raw(stream), versioned != 0)
+    }));
+    let (code, text) = match exported {
+        Ok(Ok(exported)) => {
+            // SAFETY: as the caller says, there is room.
+            unsafe { tensor.write(exported.as_ptr()) };
+            return 0;
+        }
+        Ok(Err(failed)) => (failed.kind() as c_int, failed.message()),
+        Err(_) => (PANIC, "This is a bug of the plugin: the export of a tensor panicked.".into()),
+    };
+    let text = CString::new(text.replace('\0', " ")).expect("there are no zeros");
+    // SAFETY: as the caller says, there is room; the text ends with zero.
+    unsafe { error.write(libc::strdup(text.as_ptr())) };
+    code
+}
+
+/// # Safety
+/// The stream is of the tensors' context, and stays until the deleter of the export has been called, if they are on a GPU.
+unsafe fn tensor_of(
+    buffer: &gst::BufferRef,
+    index: usize,
+    consumer: Consumer,
+    versioned: bool,
+) -> Result<NonNull<c_void>> {
+    let payload = TensorMeta::get(buffer).ok_or_else(|| {
+        wrong("The buffer has no tensors").remedy("Take it behind trtpreprocess or trtinfer, and before trtnms")
+    })?;
+    let tensors = tensors(&payload)?;
+    let Some(tensor) = tensors.get(index) else {
+        return Err(wrong(format!("There is no tensor {index}: {} are there", tensors.len())));
+    };
+    // SAFETY: as the caller says of the stream.
+    unsafe {
+        consumer.wait_for(tensors)?;
+        if versioned {
+            return Ok(dlpack::export_versioned(tensor, Box::new(payload.clone()), consumer, true).cast());
+        }
+    }
+    // The elements go on using the tensor, and this structure cannot say that it must not be written.
+    if let Some(bytes) = tensor.bytes() {
+        let copy = Tensor::fill(&Pool::default(), tensor.desc().clone(), |to| {
+            to.copy_from_slice(bytes);
+            Ok::<_, Error>(())
+        })?;
+        let copy = Arc::new(copy);
+        // SAFETY: it is on the host, where there is no stream.
+        return Ok(unsafe { dlpack::export(&copy, Box::new(copy.clone()), Consumer::Unknown) }.cast());
+    }
+    // SAFETY: as the caller says of the stream.
+    Ok(unsafe { dlpack::export(tensor, Box::new(payload.clone()), consumer) }.cast())
+}
+
+fn tensors(payload: &Payload) -> Result<&Tensors> {
+    match payload {
+        Payload::Input { tensors, .. } => Ok(tensors),
+        Payload::Output { outputs, .. } => outputs.wait().map_err(|why| match why {
+            Interrupted::Failed(error) => error,
+            Interrupted::Flushing => wrong("The frame's outputs are not computed: its stream was flushed or stopped"),
+        }),
+        Payload::Skipped { .. } => Err(wrong("The model did not see this frame: interval let it pass")),
+    }
+}
+
+fn wrong(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::WrongType, what)
+}

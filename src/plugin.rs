@@ -1,0 +1,26 @@
+//! What GStreamer finds in the library when it loads it as a plugin.
+
+use crate::gst::export;
+use crate::{trtinfer, trtnms, trtoverlay, trtpreprocess};
+
+fn register(plugin: &::gst::Plugin) -> Result<(), ::gst::glib::BoolError> {
+    trtpreprocess::register(plugin)?;
+    trtinfer::register(plugin)?;
+    trtnms::register(plugin)?;
+    trtoverlay::register(plugin)?;
+    export::register();
+    Ok(())
+}
+
+::gst::plugin_define!(
+    trt,
+    env!("CARGO_PKG_DESCRIPTION"),
+    register,
+    concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID")),
+    // GStreamer 1.22 knows the licence by this name.
+    "MPL-2.0",
+    env!("CARGO_PKG_NAME"),
+    env!("CARGO_PKG_NAME"),
+    env!("CARGO_PKG_REPOSITORY"),
+    env!("BUILD_REL_DATE")
+);

@@ -1,0 +1,95 @@
+//! Loads a model beside the pipeline, and tells of it on the bus.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gst::glib;
+use gst::prelude::*;
+
+use super::TrtInfer;
+use super::sharing::SharedModel;
+use crate::backends::batcher::Batcher;
+use crate::backends::{LoadContext, LoadEvent};
+use crate::core::error::{Error, ErrorKind};
+use crate::gst::report::Report;
+
+/// Loads the model in a thread of its own, so that the application stays responsive. It is not one of GStreamer's pool, which
+/// `gst_deinit()` waits for: a model may have constants that take for ever to compute.
+pub fn load(element: &TrtInfer, model: &Arc<SharedModel>, batch_timeout: Duration) {
+    let opening = model.opening.clone();
+    let loading = Loading {
+        element: element.downgrade(),
+        name: model.plan.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        told: Mutex::default(),
+    };
+    let model = model.clone();
+    let load = move || loading.run(&model, batch_timeout);
+    if let Err(error) = thread::Builder::new().name("trt-load".into()).spawn(load) {
+        let error = Error::new(ErrorKind::Library, "There is no thread to load the model in").cause(error);
+        element.post_error(&error);
+        opening.finish(Err(error));
+    }
+}
+
+struct Loading {
+    element: glib::WeakRef<TrtInfer>,
+    /// Of the file.
+    name: String,
+    /// The last step that was told.
+    told: Mutex<String>,
+}
+
+impl Loading {
+    fn run(&self, model: &SharedModel, batch_timeout: Duration) {
+        let (SharedModel { plan, opening, slots, lanes }, name) = (model, &self.name);
+        self.progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", plan.backend.name()));
+        let begun = Instant::now();
+        let tell = |event: LoadEvent<'_>| self.tell(event);
+        let loading = LoadContext { tell: &tell, cancelled: opening.cancelled(), slots: slots.as_ref(), lanes: *lanes };
+        let outcome =
+            plan.load(&loading).and_then(|model| Batcher::new(model, plan.batch, batch_timeout).map(Arc::new));
+        if opening.is_cancelled() {
+            self.progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
+            return;
+        }
+        match &outcome {
+            Ok(_) => self
+                .progress(gst::ProgressType::Complete, &format!("Loaded {name} in {} ms", begun.elapsed().as_millis())),
+            Err(error) => {
+                self.progress(gst::ProgressType::Error, &format!("Loading {name} failed"));
+                self.with_element(|element| element.post_error(error));
+            }
+        }
+        opening.finish(outcome);
+    }
+
+    fn tell(&self, event: LoadEvent<'_>) {
+        match event {
+            LoadEvent::Warning(warning) => self.with_element(|element| element.post_warning(&warning)),
+            LoadEvent::Progress(what, percent) => {
+                let percent = percent.map_or(String::new(), |percent| format!(" ({percent} %)"));
+                let text = format!("Loading {}: {what}{percent}", self.name);
+                // TensorRT steps many times within a percent.
+                if *self.told.lock().unwrap() != text {
+                    self.progress(gst::ProgressType::Continue, &text);
+                    *self.told.lock().unwrap() = text;
+                }
+            }
+        }
+    }
+
+    fn progress(&self, kind: gst::ProgressType, text: &str) {
+        self.with_element(|element| {
+            let message = gst::message::Progress::builder(kind, "model-load", text).src(element).build();
+            let _ = element.post_message(message);
+        });
+    }
+
+    /// Has the element only for a moment, lest a load without end keeps it.
+    fn with_element(&self, tell: impl FnOnce(&TrtInfer)) {
+        if let Some(element) = self.element.upgrade() {
+            tell(&element);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What trtinfer says when something is wrong.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::backends::Backend;
+use crate::backends::options::OptionSpec;
+use crate::core::error::{Error, ErrorKind};
+use crate::core::tensor::TensorDesc;
+
+pub fn no_model() -> Error {
+    Error::new(ErrorKind::Settings, "trtinfer has no model")
+        .remedy("Set model-file to an ONNX file or a TensorRT engine of a detector")
+}
+
+/// An option that must have an effect has none with this backend.
+pub fn not_heeded(option: &OptionSpec, owners: &[&dyn Backend], backend: &dyn Backend) -> Error {
+    let (name, value) = (option.name, option.insists.unwrap_or_default());
+    let what = format!("{name}={value} needs {}, and the model runs on {}", titles(owners), backend.title());
+    Error::new(ErrorKind::Settings, what).remedy(format!("Set {name}={}, or {}", option.default(), to_see_why(owners)))
+}
+
+/// Properties that have no effect with this backend.
+pub fn without_effect(names: &[&str], owners: &[&dyn Backend], backend: &dyn Backend) -> Error {
+    let one = names.len() == 1;
+    let (has, they, belong) = if one { ("has", "it", "belongs") } else { ("have", "they", "belong") };
+    Error::new(ErrorKind::Settings, format!("{} {has} no effect", names.join(", ")))
+        .cause(format!("the model runs on {}, and {they} {belong} to {}", backend.title(), titles(owners)))
+        .remedy(format!("Set {}, or leave what is named here unset", to_see_why(owners)))
+}
+
+fn titles(owners: &[&dyn Backend]) -> String {
+    owners.iter().map(|owner| owner.title()).collect::<Vec<_>>().join(" or ")
+}
+
+fn to_see_why(owners: &[&dyn Backend]) -> String {
+    let set = owners.iter().map(|owner| format!("backend={} to see why {} does not run", owner.name(), owner.title()));
+    set.collect::<Vec<_>>().join(", or ")
+}
+
+pub fn missing_tensor() -> Error {
+    Error::new(ErrorKind::WrongType, "trtinfer got a frame without a tensor")
+        .cause("trtpreprocess is missing before it, or an element between them, such as compositor, makes new frames without tensors")
+        .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before trtpreprocess or behind trtnms")
+}
+
+pub fn inferred_before() -> Error {
+    Error::new(ErrorKind::WrongType, "trtinfer got a frame that another trtinfer has already handled")
+        .cause("there is no trtpreprocess between the two")
+        .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …, once each for a model")
+}
+
+pub fn misfit(tensor: &TensorDesc, wanted: &TensorDesc) -> Error {
+    Error::new(ErrorKind::WrongType, "The tensor does not fit the model")
+        .cause(format!("it is {tensor}, and the model wants {wanted}"))
+        .remedy("Leave the tensor-… properties of trtpreprocess unset")
+}
+
+/// Batches only ever come to one frame.
+pub fn starved() -> Error {
+    Error::new(ErrorKind::Settings, "Batches are run with one frame each, after batch-timeout")
+        .cause("frames come too slowly, or too few at once")
+        .remedy(
+            "Put a queue behind trtinfer that has room for batch-size frames (max-size-buffers, with max-size-bytes=0 \
+             max-size-time=0), or set a longer batch-timeout",
+        )
+}
+
+pub fn unread() -> Error {
+    Error::new(ErrorKind::WrongType, "No element has read what the model found")
+        .cause("trtnms is missing behind trtinfer in the launch line")
+        .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …")
+}
+
+pub fn copied() -> Error {
+    Error::new(ErrorKind::Settings, "Frames are in another CUDA context than the shared model")
+        .cause("each tensor is copied, and the GPU works for one context at a time, which is slow")
+        .remedy(
+            "Give all pipelines one GstCudaContext, with gst_element_set_context() and the context that the first \
+             decoder posts as have-context (gst.cuda.context)",
+        )
+}
+
+pub fn unfinished(model: &Path, limit: Duration) -> Error {
+    Error::new(ErrorKind::Run, format!("{} has not finished its run", model.display()))
+        .cause(format!(
+            "it was given {} s after the stream was stopped, and there is no way to end it; its thread and its memory stay in \
+             use until it ends by itself or the process does",
+            limit.as_secs()
+        ))
+        .remedy("A model with a loop may run for ever: check the model")
+}

@@ -1,0 +1,105 @@
+//! A model that an element has, from its start to its stop.
+
+use std::sync::Arc;
+
+use super::messages;
+use super::settings::Settings;
+use super::sharing::{self, SharedModel};
+use crate::backends::LoadRequest;
+use crate::backends::loader::ModelHandle;
+use crate::core::cuda::driver::Context;
+use crate::core::error::Result;
+use crate::core::tensor::{Dims, TensorDesc};
+use crate::gst::meta::gst_tensor::PublishedOutputs;
+use crate::image::transform::{InputSpec, parse_input_size};
+
+/// What start() read; does not change until stop(), save that another CUDA context takes the place of this one. Each frame
+/// takes a copy.
+#[derive(Clone)]
+pub struct StartedModel {
+    pub model: Arc<SharedModel>,
+    pub seat: Arc<ModelHandle>,
+    /// Whether this element loads the model, and tells of it.
+    pub loads: bool,
+    /// Whether it still has to: for tensors of a size that only frames tell.
+    pub waits: bool,
+    /// What frames become, as far as is known yet.
+    pub tensor: Arc<InputSpec>,
+    /// How outputs are published, where `tensor-meta` asks for it.
+    pub published: Option<Arc<PublishedOutputs>>,
+}
+
+impl StartedModel {
+    /// Reads the model's description and decides where it runs. `cuda` is asked for a context where a backend on a GPU is to run it.
+    pub fn open(settings: &Settings, cuda: impl FnOnce() -> Result<Context>) -> Result<Self> {
+        let path = settings.model_file.as_deref().ok_or_else(messages::no_model)?;
+        let size = parse_input_size(&settings.input_size)?;
+        let open = || {
+            let batch = settings.batch_size as usize;
+            let plan = LoadRequest::new(path, settings.backend, size, batch, settings.options.clone(), cuda)?;
+            // Frames of several streams are batched, so their tensors have one size whatever the frames have.
+            Ok(if settings.shared_model.is_empty() { plan } else { plan.with_one_size() })
+        };
+        let (model, seat, loads) = sharing::join(settings, open)?;
+        let (waits, tensor) = (model.plan.waits_for_frames(), Arc::new(model.plan.spec.clone()));
+        let published = if settings.tensor_meta {
+            let (_, height, width) = tensor.chw();
+            Some(Arc::new(PublishedOutputs::new(model.plan.model(), (width as u32, height as u32))?))
+        } else {
+            None
+        };
+        Ok(StartedModel { model, seat: Arc::new(seat), loads, waits, tensor, published })
+    }
+
+    /// The same model in another CUDA context, to be loaded there.
+    pub fn in_context(&self, cuda: &Context) -> Result<Self> {
+        self.model.plan.in_context(cuda).map(|plan| self.of(plan))
+    }
+
+    /// The same model for tensors of that size, to be loaded for them; `None` where it need not be, or cannot.
+    pub fn fitted(&self, dims: &Dims) -> Option<Self> {
+        let plan = &self.model.plan;
+        let is_loaded = !self.waits && plan.spec.desc.dims == *dims;
+        if !plan.waits_for_frames() || self.seat.is_left() || is_loaded {
+            return None;
+        }
+        let mut open = plan.model().image_input().dims.clone();
+        open.0[0] = 1;
+        if !dims.fits(&open) {
+            return None; // the first frame brings an error
+        }
+        let mut spec = plan.spec.clone();
+        spec.desc.dims = dims.clone();
+        Some(StartedModel { loads: true, waits: false, ..self.of(plan.for_tensor(spec)) })
+    }
+
+    /// The same with a model of this element alone.
+    fn of(&self, plan: LoadRequest) -> Self {
+        let model = Arc::new(SharedModel::new(plan));
+        let seat = ModelHandle::take(&model.opening).expect("it is new");
+        StartedModel { model, seat: Arc::new(seat), ..self.clone() }
+    }
+
+    /// What was read from the file, for applications and for `gst-launch-1.0 -v`.
+    pub fn info(&self) -> gst::Structure {
+        let plan = &self.model.plan;
+        let model = plan.model();
+        let descs = |descs: &[TensorDesc]| gst::Array::new(descs.iter().map(|desc| desc.to_string()));
+        let mut metadata = gst::Structure::new_empty("metadata");
+        for (key, value) in model.metadata.iter().filter(|(_, value)| value.len() < 4096) {
+            metadata.set(key.replace(|c: char| !c.is_ascii_alphanumeric(), "-"), value);
+        }
+        gst::Structure::builder("model-info")
+            .field("file", model.path.display().to_string())
+            .field("producer", &model.producer)
+            .field("backend", plan.backend.name())
+            .field("task", model.task.as_deref())
+            .field("stride", model.stride.unwrap_or(0))
+            .field("labels", gst::Array::new(&model.labels))
+            .field("inputs", descs(&model.inputs))
+            .field("outputs", descs(&model.outputs))
+            .field("tensor", self.tensor.to_string())
+            .field("metadata", metadata)
+            .build()
+    }
+}
