@@ -172,10 +172,16 @@ fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
             "w": round((x2 - x1) * width, 3),
             "h": round((y2 - y1) * height, 3),
         });
+        let numbers = |params: &gst::StructureRef, field: &str| {
+            let numbers = params.get::<gst::Array>(field).ok()?;
+            numbers.iter().map(|number| Some(round(number.get().ok()?, 4))).collect::<Option<Value>>()
+        };
+        if let Some(params) = meta.param("rotation") {
+            detection["angle"] = round(params.get::<f64>("angle").ok()?, 6).into();
+            detection["corners"] = numbers(params, "corners")?;
+        }
         if let Some(params) = meta.param("keypoints") {
-            let points = params.get::<gst::Array>("keypoints").ok()?;
-            let points = points.iter().map(|number| number.get().ok()).collect::<Option<Vec<f64>>>()?;
-            detection["keypoints"] = points.into_iter().map(|number| round(number, 4)).collect();
+            detection["keypoints"] = numbers(params, "keypoints")?;
             detection["keypoint-dims"] = params.get::<u32>("keypoint-dims").ok()?.into();
         }
         Some(detection)

@@ -18,18 +18,6 @@ inline constexpr u32 NONE = 0xffffffff;
 // What four numbers of a row say about its box.
 enum BoxEncoding : u32 { CORNERS, CENTER, CENTER_SHARES, CENTER_CELLS, CORNERS_YX_SHARES };
 
-// Elements of a source.
-enum Type : u32 { F32, F16, U8, I32, I64 };
-
-// An array of numbers: element i of row r stands at data[first + r * stride + i].
-struct Source {
-    const void* data;
-    u32 type;
-    u32 first;
-    u32 stride;
-    u32 unused;
-};
-
 // The cells of one stride, of a head that has one row for each.
 struct Level {
     u32 stride;
@@ -61,25 +49,6 @@ static_assert(sizeof(DecodeParams) == 232, "mirrored by DecodeParams in device.r
 
 __device__ __forceinline__ float infinity() {
     return __int_as_float(0x7f800000);
-}
-
-__device__ __forceinline__ float widen(float value) {
-    return value;
-}
-
-__device__ __forceinline__ float widen(uint16_t half) {
-    return half_value(half);
-}
-
-__device__ __forceinline__ float number(const Source& source, u32 row, u32 i = 0) {
-    const size_t at = source.first + static_cast<size_t>(row) * source.stride + i;
-    switch (source.type) {
-        case F32: return static_cast<const float*>(source.data)[at];
-        case F16: return widen(static_cast<const uint16_t*>(source.data)[at]);
-        case U8: return static_cast<float>(static_cast<const uint8_t*>(source.data)[at]);
-        case I32: return __int2float_rn(static_cast<const int32_t*>(source.data)[at]);
-        default: return __ll2float_rn(static_cast<const long long*>(source.data)[at]);
-    }
 }
 
 __device__ __forceinline__ float4 from_center(float cx, float cy, float w, float h) {

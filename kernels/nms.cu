@@ -8,18 +8,14 @@
 //        suppress any; the blocks share the bit matrix, the last one done walks it
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add, as BBox::iou; a pair gives the same in both orders
-//   twin src/postprocess/suppress/host.rs; Rust face device.rs beside it; params mirrored by NmsParams (120 bytes)
+//   twin src/postprocess/suppress/host.rs; Rust face device.rs beside it; params of rank.cuh mirrored by NmsParams (120 bytes)
 //
 // Greedy suppression asks of each box in turn whether a better one that was kept repeats it. The walk takes STEP boxes at a
 // time: it settles them among each other, then marks all that the kept ones of them repeat further down. For the first
 // WINDOW boxes the bit matrix says who repeats whom. Boxes behind it, if the limit lets the walk come so far, are compared
 // with all kept ones directly.
-#include "boxes.cuh"
+#include "rank.cuh"
 
-inline constexpr u32 NMS_THREADS = 512;
-inline constexpr u32 WARPS = NMS_THREADS / 32;
-inline constexpr u32 EVERYONE = 0xffffffff;
-inline constexpr u32 TILE = 2048;            // keys that a block looks at at a time
 inline constexpr u32 ROWS = 4;               // of the matrix, whose words of the same boxes a warp fills at a time
 inline constexpr u32 WORDS = 128;            // of the longest row of the matrix
 inline constexpr u32 WINDOW = WORDS * 64;    // boxes in the matrix
@@ -27,66 +23,6 @@ inline constexpr u32 STEP = 256;             // boxes of a step
 inline constexpr u32 STEP_WORDS = STEP / 64;
 inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;  // threads for each box of a step
 inline constexpr u32 GLANCE = 8;                       // kept boxes that a thread looks at at a time
-
-__device__ __forceinline__ Candidate detection(u64 key, float4 box, u32 cls) {
-    return {box.x, box.y, box.z, box.w, score_of(key), cls, row_of(key), 0.0f};
-}
-
-struct NmsParams {
-    Candidates from;
-    Candidates sorted;
-    u32* count;       // of candidates
-    u32* next_count;  // of the next frame, to be cleared
-    u32* blocks_done;  // 0 before and after
-    u32* kept;         // [capacity] places of kept boxes among the sorted
-    u64* matrix;       // which boxes one repeats: a row for each of min(*count, WINDOW), see matrix_row
-    Results* results;
-    Results* found;
-    u32 capacity;
-    u32 limit;
-    u32 agnostic;
-    float threshold;
-};
-
-static_assert(sizeof(NmsParams) == 120, "mirrored in device.rs");
-
-__device__ __forceinline__ u32 candidates(const NmsParams& p) {
-    return min(*p.count, p.capacity);
-}
-
-// Ranks all candidates: take(key, box, class, rank) in each lane of a warp. Loads that do not need each other are written
-// in front of what needs them, here and below: a walk to the second cache takes longer than all the arithmetic.
-template <typename Take>
-__device__ __forceinline__ void rank(const NmsParams& p, Take take) {
-    __shared__ u64 tile[TILE];
-    const u32 n = candidates(p), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (u32 first = blockIdx.x * WARPS; first < n; first += gridDim.x * WARPS) {
-        const u32 mine = min(first + warp, n - 1);
-        const u64 key = p.from.keys[mine];
-        const float4 box = p.from.boxes[mine];
-        const u32 cls = p.from.classes[mine];
-        u32 smaller = 0;
-        for (u32 start = 0; start < n; start += TILE) {
-            u64 ahead[TILE / NMS_THREADS];
-#pragma unroll
-            for (u32 i = 0; i < TILE / NMS_THREADS; i++) {
-                const u32 at = start + i * NMS_THREADS + threadIdx.x;
-                ahead[i] = at < n ? p.from.keys[at] : ~0ull;
-            }
-            __syncthreads();
-#pragma unroll
-            for (u32 i = 0; i < TILE / NMS_THREADS; i++) tile[i * NMS_THREADS + threadIdx.x] = ahead[i];
-            __syncthreads();
-            for (u32 i = lane; i < min(TILE, n - start); i += 8 * 32) {
-#pragma unroll
-                for (u32 j = 0; j < 8; j++) smaller += tile[i + j * 32] < key;
-            }
-        }
-        for (u32 offset = 16; offset > 0; offset /= 2) smaller += __shfl_xor_sync(EVERYONE, smaller, offset);
-        if (first + warp < n && lane == 0) take(key, box, cls, smaller);
-    }
-    if (blockIdx.x == 0 && threadIdx.x == 0) *p.next_count = 0;
-}
 
 __device__ __forceinline__ float area(float4 box) {
     return (box.z - box.x) * (box.w - box.y);

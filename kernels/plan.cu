@@ -4,6 +4,11 @@
 //   out   of each of `limit` objects its lines, then its points, the weakest object first; what is not seen has no width
 //   grid  a thread for each stroke
 //   math  that of src/vision/keypoints.rs and src/vision/overlay/strokes.rs, which are the twin
+// plan_outlines: what was found and is turned -> strokes for overlay.cu
+//   in    found
+//   out   of each of `limit` objects its four sides, the weakest object first; what is not seen has no width
+//   grid  a thread for each side
+//   math  that of src/image/rotated.rs and src/image/overlay/strokes.rs, which are the twin
 // plan_marks: what was found -> marks for overlay.cu, and the glyphs of their texts.
 //   in    found: how many, then each, best first; names of classes as glyphs
 //   out   `limit` marks, *count of them for the detections, the weakest first; what shows nothing is empty, and so are the
@@ -13,6 +18,7 @@
 //   face  src/cuda/kernels/overlay.rs, which mirrors Parameters
 #include "boxes.cuh"
 #include "marks.cuh"
+#include "rotated.cuh"
 
 struct Parameters {
     const Results *found;
@@ -33,6 +39,7 @@ struct Parameters {
     uint32_t is_rgb;
     uint32_t red, green, blue;
     uint32_t is_gray;
+    uint32_t are_rotated; // boxes may be turned
     float kr, kb, black, luma_range, chroma_range;
 };
 
@@ -58,6 +65,49 @@ __device__ inline Box to_frame(const Parameters &p, const Box &box) {
     const float width = p.width, height = p.height;
     return {clamp((box.x1 - p.left) * p.scale_x, 0, width), clamp((box.y1 - p.top) * p.scale_y, 0, height),
             clamp((box.x2 - p.left) * p.scale_x, 0, width), clamp((box.y2 - p.top) * p.scale_y, 0, height)};
+}
+
+// The part inside the frame of the smallest upright box around a turned one.
+__device__ inline Box hull_in_frame(const Parameters &p, const Corners &corners) {
+    Box hull = {corners.x[0], corners.y[0], corners.x[0], corners.y[0]};
+#pragma unroll
+    for (uint32_t i = 1; i < 4; i++) {
+        hull = {fminf(hull.x1, corners.x[i]), fminf(hull.y1, corners.y[i]), fmaxf(hull.x2, corners.x[i]),
+                fmaxf(hull.y2, corners.y[i])};
+    }
+    const float width = p.width, height = p.height;
+    return {clamp(hull.x1, 0, width), clamp(hull.y1, 0, height), clamp(hull.x2, 0, width), clamp(hull.y2, 0, height)};
+}
+
+// What is drawn of a detection: an upright box; or a turned one, of which `box` is the upright one around it.
+struct Shape {
+    Box box;
+    bool is_seen, is_turned;
+    Corners corners;
+};
+
+// As Instances::map_to_frame, where boxes are in pixels of the tensor, and plan_marks of plan.rs.
+__device__ inline Shape shape_of(const Parameters &p, const Candidate &detection) {
+    Shape shape = {{detection.x1, detection.y1, detection.x2, detection.y2}};
+    shape.is_turned = p.are_rotated && detection.angle != 0;
+    bool is_of_frame = true;
+    if (p.are_rotated && (p.in_tensor || shape.is_turned)) {
+        Turned turned = {detection.x1, detection.y1, detection.x2, detection.y2, detection.angle};
+        if (p.in_tensor) {
+            const float x = (turned.x() - p.left) * p.scale_x, y = (turned.y() - p.top) * p.scale_y;
+            turned = regular(around(x, y, turned.width() * p.scale_x, turned.height() * p.scale_y, turned.angle));
+            shape.is_turned = turned.angle != 0;
+            shape.box = {turned.x1, turned.y1, turned.x2, turned.y2};
+        }
+        shape.corners = corners_of(turned);
+        const Box hull = hull_in_frame(p, shape.corners);
+        is_of_frame = is_valid(hull);
+        if (shape.is_turned) shape.box = hull;
+    } else if (p.in_tensor) {
+        shape.box = to_frame(p, shape.box);
+    }
+    shape.is_seen = is_of_frame && is_valid(shape.box);
+    return shape;
 }
 
 // Of one axis: outer start, inner start, inner end, outer end.
@@ -174,17 +224,19 @@ extern "C" __global__ void __launch_bounds__(THREADS) plan_marks(const __grid_co
         p.marks[i] = {};
         return;
     }
-    Box box = {detection.x1, detection.y1, detection.x2, detection.y2};
-    if (p.in_tensor) box = to_frame(p, box);
+    const Shape shape = shape_of(p, detection);
+    const Box &box = shape.box;
     const Edges x = edges(box.x1, box.x2, p.line, p.width), y = edges(box.y1, box.y2, p.line, p.height);
     const uint32_t number = count - 1 - i;
     Mark mark = {};
     mark.outer = {x.start, y.start, x.end, y.end};
-    if (!is_valid(box) || is_empty(mark.outer)) {
+    if (!shape.is_seen || is_empty(mark.outer)) {
         p.marks[number] = {};
         return;
     }
-    mark.inner = {x.inner_start, y.inner_start, x.inner_end, y.inner_end};
+    // The outline of a turned box is strokes.
+    if (shape.is_turned) mark.inner = mark.outer;
+    else mark.inner = {x.inner_start, y.inner_start, x.inner_end, y.inner_end};
     const Rgb color = color_of(detection.cls);
     mark.paper = sample(p, color);
     mark.ink = sample(p, ink_on(color));
@@ -247,4 +299,58 @@ extern "C" __global__ void __launch_bounds__(THREADS) plan_strokes(const __grid_
         stroke.paper = sample(p.plan, color_of(is_edge ? candidate.cls : from));
     }
     p.strokes[(count - 1 - object) * each + number] = stroke;
+}
+
+struct OutlineParameters {
+    Parameters plan;
+    Stroke *strokes;
+    uint32_t line; // width
+    uint32_t unused;
+};
+
+static_assert(sizeof(OutlineParameters) == 160, "mirrored in overlay.rs");
+
+// The part of a line that may be seen, as seen of strokes.rs.
+__device__ inline bool seen(const float (&from)[2], const float (&to)[2], const uint32_t (&sizes)[2], int32_t (&start_at)[2],
+                            int32_t (&end_at)[2]) {
+    constexpr float MARGIN = 256;
+    float start = 0, end = 1;
+#pragma unroll
+    for (uint32_t axis = 0; axis < 2; axis++) {
+        const float low = -MARGIN, high = sizes[axis] + MARGIN, along = to[axis] - from[axis];
+        if (!is_number(along)) return false;
+        if (along == 0) {
+            if (!(low <= from[axis] && from[axis] <= high)) return false;
+            continue;
+        }
+        const float a = (low - from[axis]) / along, b = (high - from[axis]) / along;
+        start = fmaxf(start, fminf(a, b));
+        end = fminf(end, fmaxf(a, b));
+    }
+    if (!(start <= end)) return false;
+#pragma unroll
+    for (uint32_t axis = 0; axis < 2; axis++) {
+        const float low = -MARGIN, high = sizes[axis] + MARGIN, along = to[axis] - from[axis];
+        start_at[axis] = int32_t(floorf(clamp(from[axis] + along * start, low, high)));
+        end_at[axis] = int32_t(floorf(clamp(end == 1 ? to[axis] : from[axis] + along * end, low, high)));
+    }
+    return true;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) plan_outlines(const __grid_constant__ OutlineParameters p) {
+    const uint32_t thread = blockIdx.x * THREADS + threadIdx.x, object = thread / 4, side = thread % 4;
+    const uint32_t count = min(p.plan.found->count, p.plan.limit);
+    if (object >= count) return;
+    const Candidate candidate = p.plan.found->detections[object];
+    const Shape shape = shape_of(p.plan, candidate);
+    const uint32_t next = (side + 1) % 4;
+    const float from[2] = {shape.corners.x[side], shape.corners.y[side]}, to[2] = {shape.corners.x[next], shape.corners.y[next]};
+    const uint32_t sizes[2] = {p.plan.width, p.plan.height};
+    const Edges x = edges(shape.box.x1, shape.box.x2, 1, p.plan.width), y = edges(shape.box.y1, shape.box.y2, 1, p.plan.height);
+    int32_t start_at[2], end_at[2];
+    Stroke stroke = {};
+    if (shape.is_seen && shape.is_turned && !is_empty({x.start, y.start, x.end, y.end}) && seen(from, to, sizes, start_at, end_at)) {
+        stroke = {start_at[0], start_at[1], end_at[0], end_at[1], p.line, sample(p.plan, color_of(candidate.cls))};
+    }
+    p.strokes[(count - 1 - object) * 4 + side] = stroke;
 }

@@ -81,4 +81,5 @@ pub mod frame {
     pub use crate::image::device::{DevicePlane, DevicePlanes};
     pub use crate::image::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
     pub use crate::image::geometry::BBox;
+    pub use crate::image::rotated::RotatedBox;
 }

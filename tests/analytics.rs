@@ -41,6 +41,35 @@ fn objects_are_told_as_analytics() {
     assert_eq!(buffer.iter_meta::<AnalyticsRelationMeta>().count(), 1, "nothing found is also said");
 }
 
+/// A box that is turned, as GStreamer has it from 1.26 on.
+#[cfg(feature = "v1_26")]
+#[test]
+fn turned_boxes_are_oriented() {
+    use common::onnx::{F32, Graph};
+
+    // Its sides change places in the range of angles that results have.
+    let angle = 0.5 + std::f32::consts::FRAC_PI_2;
+    let model = Graph::new()
+        .input("images", F32, &["1", "3", "64", "64"])
+        .constant("output0", &[1, 1, 7], &[32.0, 30.0, 8.0, 24.0, 0.9, 0.0, angle])
+        .metadata("task", "obb")
+        .save(&scratch("analytics-oriented").join("model.onnx"));
+    let elements = format!("trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false layout=obb-end-to-end");
+    let buffer = Line::parse(&elements).push(grey(SIDE * SIDE * 3));
+    let relations = buffer.meta::<AnalyticsRelationMeta>().unwrap();
+    let place = relations.iter::<AnalyticsODMtd>().next().unwrap().oriented_location().unwrap();
+    assert_eq!([place.x, place.y, place.w, place.h], [20, 26, 24, 8]);
+    assert!((place.r - 0.5).abs() < 1e-5, "{}", place.r);
+    // Read back, region and object are one: both are drawn as one box.
+    let style = "draw-labels=false line-width=2";
+    let bytes = |elements: &str| {
+        let buffer = Line::parse(elements).push(grey(SIDE * SIDE * 3));
+        buffer.map_readable().unwrap().to_vec()
+    };
+    let fused = bytes(&format!("{elements} draw=true {style}"));
+    assert!(fused == bytes(&format!("{elements} ! trtoverlay {style}")));
+}
+
 #[test]
 fn two_models_share_one_relation_meta() {
     let model = model(&scratch("analytics-two"), &ROWS);

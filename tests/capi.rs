@@ -311,14 +311,19 @@ fn results_stay_until_they_are_freed() {
         let (mut point, mut bbox) = ([7.0; 3], [7.0; 4]);
         expect(gst_trt_results_keypoint(first, 0, 0, &mut point) == 7, "no keypoint 0: an object has 0");
         expect(gst_trt_results_box(first, 0, ptr::null_mut()) == 7, "box is NULL");
+        expect(gst_trt_results_corners(first, 0, ptr::null_mut()) == 7, "corners is NULL");
         // What is not there.
         expect(gst_trt_results_box(first, 1, &mut bbox) == 7, "no object 1: 1 were found");
+        let mut corners = [[7.0; 2]; 4];
+        expect(gst_trt_results_corners(first, 1, &mut corners) == 7, "no object 1: 1 were found");
+        assert_eq!(corners, [[7.0; 2]; 4], "nothing was written");
         expect(gst_trt_results_keypoint(first, 1, 0, &mut point) == 7, "no object 1: 1 were found");
         assert_eq!((point, bbox), ([7.0; 3], [7.0; 4]), "nothing was written");
     }
     expect(gst_trt_results_label(first, 1).is_null(), "no object 1");
     expect(gst_trt_results_json(first, usize::MAX).is_null(), "no object");
     expect(gst_trt_results_confidence(first, 1).is_nan(), "no object 1");
+    expect(gst_trt_results_angle(first, 1).is_nan(), "no object 1");
     expect(gst_trt_results_class_id(first, 1) == 0, "no object 1");
 
     gst_trt_results_free(first);
@@ -333,9 +338,49 @@ fn results_stay_until_they_are_freed() {
         expect(gst_trt_results_confidence(results, 0).is_nan(), says);
         expect(gst_trt_results_json(results, 0).is_null(), says);
         expect(unsafe { gst_trt_results_box(results, 0, &mut [0.0; 4]) } == 7, says);
+        expect(gst_trt_results_angle(results, 0).is_nan(), says);
+        expect(unsafe { gst_trt_results_corners(results, 0, &mut [[0.0; 2]; 4]) } == 7, says);
         expect(unsafe { gst_trt_results_keypoint(results, 0, 0, &mut point) } == 7, says);
         expect(gst_trt_results_keypoint_name(results, 0).is_null(), says);
     }
+}
+
+#[test]
+fn turned_boxes_have_angles_and_corners() {
+    let turned = |results| {
+        let mut corners = [[0.0; 2]; 4];
+        assert_eq!(unsafe { gst_trt_results_corners(results, 0, &mut corners) }, 0, "{}", last_error());
+        (gst_trt_results_angle(results, 0), corners)
+    };
+    let upright = [[32.0, 32.0], [32.0, 0.0], [0.0, 0.0], [0.0, 32.0]];
+    let found = |path: &str| {
+        let session = open(path, &["backend=cpu"]).unwrap();
+        let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap_or_else(|_| panic!("{}", last_error()));
+        gst_trt_session_close(session);
+        results
+    };
+    let results = found(&one_box("capi-upright"));
+    assert_eq!(turned(results), (0.0, upright), "this model turns no boxes");
+    gst_trt_results_free(results);
+
+    // Of 16x8 around (28, 28), by an eighth of a turn clockwise: the lower right corner comes straight down or so.
+    let angle = std::f32::consts::FRAC_PI_4;
+    let graph = Graph::new().input("images", F32, &["1", "3", "64", "64"]).metadata("task", "obb");
+    let graph = graph.constant("output0", &[1, 1, 7], &[28.0, 28.0, 16.0, 8.0, 0.9, 0.0, angle]);
+    let graph = graph.metadata("end2end", "True").metadata("names", "{0: 'ship'}");
+    let results = found(&graph.save(&scratch("capi-obb").join("obb.onnx")));
+    let (told, corners) = turned(results);
+    assert_eq!(told, angle);
+    let (far, near) = (12.0 * 0.5f32.sqrt(), 4.0 * 0.5f32.sqrt());
+    let wanted = [[near, far], [far, near], [-near, -far], [-far, -near]].map(|corner| corner.map(|at| at + 28.0));
+    let apart = corners.iter().flatten().zip(wanted.iter().flatten()).map(|(a, b)| (a - b).abs());
+    assert!(apart.fold(0.0, f32::max) < 1e-4, "{corners:?} is not {wanted:?}");
+    let mut bbox = [0.0; 4];
+    assert_eq!(unsafe { gst_trt_results_box(results, 0, &mut bbox) }, 0);
+    assert!((bbox[0] - (28.0 - far)).abs() < 1e-4 && (bbox[2] - 2.0 * far).abs() < 1e-4, "{bbox:?} is not around it");
+    let json = text(gst_trt_results_json(results, 0)).unwrap();
+    assert!(json.contains(r#""angle":0.785"#) && json.contains(r#""corners":["#), "{json}");
+    gst_trt_results_free(results);
 }
 
 #[test]

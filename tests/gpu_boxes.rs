@@ -57,10 +57,7 @@ impl Pair {
         let mut wanted = Vec::new();
         self.decoder.decode(tensors, thresholds, &mut wanted).unwrap();
         let candidates = wanted.len();
-        match self.decoder.needs_nms() {
-            true => nms.suppress(&mut wanted),
-            false => nms.rank(&mut wanted),
-        }
+        nms.run(self.decoder.format().suppress(), &mut wanted);
         let uploaded = self.upload(tensors);
         let read = self.decoder.pick(&uploaded).unwrap();
         self.boxes.launch(&self.stream, &read, thresholds, nms).unwrap();
@@ -155,6 +152,7 @@ fn head(
                     Column::Keypoints => {
                         row.extend((0..KEYPOINTS.numbers()).map(|_| random.between(-9.0, size as f32 + 9.0)));
                     }
+                    Column::Angle => row.push(random.between(-7.0, 7.0)),
                     Column::Count => row.push(random.one_of(&[
                         0.0,
                         1.0,

@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::f32::consts::{FRAC_PI_2, PI};
 use std::sync::Arc;
 
 use common::gpu;
@@ -347,6 +348,14 @@ impl Gpu {
         let side = 8 + self.random.below(700) as u32;
         let frame = (picture.width as u32, picture.height as u32);
         let letterbox = Letterbox::new(frame, (side, 8 + side / 2), self.random.one_of(&ResizeMode::ALL));
+        // Models that find keypoints turn no boxes.
+        let are_rotated = model.is_none() && self.random.below(2) == 0;
+        let mut angle = || match self.random.below(8) {
+            _ if !are_rotated => 0.0,
+            0 => self.random.one_of(&[0.0, -0.0, FRAC_PI_2, PI, -PI, -1e-30, 1e30]),
+            _ => self.random.between(-4.0, 4.0),
+        };
+        let detections: Vec<_> = detections.iter().map(|found| Candidate { angle: angle(), ..*found }).collect();
         // One painter for all, as in a stream whose frames have more and fewer objects.
         for count in [detections.len() / 2, detections.len(), 0] {
             let detections = &detections[..count];
@@ -360,7 +369,7 @@ impl Gpu {
                 let values = (0..count * model.shape.numbers()).map(&mut number).collect();
                 Keypoints { model, values }
             });
-            let in_tensor = Instances { boxes: detections.to_vec(), keypoints };
+            let in_tensor = Instances { boxes: detections.to_vec(), rotated: are_rotated.then(Vec::new), keypoints };
             let mut of_frame = in_tensor.clone();
             of_frame.map_to_frame(&letterbox);
             // More may be found than is.
@@ -368,15 +377,20 @@ impl Gpu {
             let on_gpu = self.upload(&[found_bytes(detections), vec![0; room * size_of::<Candidate>()]].concat());
             let values = in_tensor.keypoints.as_ref().map_or(&[][..], |keypoints| &keypoints.values);
             let points = self.upload(&[bytemuck::cast_slice(values), &[0; 4]].concat());
-            for (what, in_frame) in [("the host", &in_tensor), ("a plan", &in_tensor), ("the GPU", &of_frame)] {
+            for (what, in_frame, drawn) in [
+                ("the host", &in_tensor, detections),
+                ("a plan", &in_tensor, detections),
+                ("the GPU", &of_frame, of_frame.drawn()),
+            ] {
                 let (mut wanted, mut twin) = (picture.clone(), overlay::Overlay::default());
                 let points_in_frame = in_frame.keypoints.as_ref();
-                wanted.draw(color, |frame| twin.draw(frame, &in_frame.boxes, points_in_frame, &labels, style));
+                wanted.draw(color, |frame| twin.draw(frame, drawn, points_in_frame, &labels, style));
 
                 let block = self.upload(&picture.bytes);
                 let planes = picture.on_device(&block);
                 let gathered = model.as_ref().map(|_| points.address());
-                let found = DeviceDetections { address: on_gpu.address(), limit: detections.len() + room, gathered };
+                let (address, limit) = (on_gpu.address(), detections.len() + room);
+                let found = DeviceDetections { address, limit, gathered, are_rotated };
                 // SAFETY: the block has the picture, and lives until the work is done, as does what was found.
                 unsafe {
                     match what {

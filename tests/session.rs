@@ -63,6 +63,7 @@ fn a_detector_stays_usable_after_mistakes() {
         class_id: 1,
         confidence: 0.9,
         bbox: BBox::new(0.0, 0.0, 32.0, 32.0),
+        rotated: None,
         keypoints: Vec::new(),
     };
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), std::slice::from_ref(&dog));
@@ -365,6 +366,7 @@ mod elements {
                     confidence: confidence as f32,
                     // Width and height are differences; kept as they came.
                     bbox: BBox::new(x as f32, y as f32, w as f32, h as f32),
+                    rotated: None,
                     keypoints: Vec::new(),
                 })
                 .collect()

@@ -180,6 +180,72 @@ fn regions_that_were_moved_are_drawn_where_they_are() {
     assert_eq!(drawn(&line.push(grey(SIDE * SIDE))), ring((2, 4, 24, 16), 2));
 }
 
+/// The parameter of a region with these corners in pixels of a frame of so many pixels across and down, as trtnms tells it.
+fn rotation(angle: f64, corners: &[f64], (width, height): (u32, u32)) -> gst::Structure {
+    gst::Structure::builder("rotation")
+        .field("angle", angle)
+        .field("corners", gst::Array::new(corners))
+        .field("frame-width", width)
+        .field("frame-height", height)
+        .build()
+}
+
+/// Of a box of 20x10 around (32, 32), turned by an eighth: it reaches 10.6 pixels up and down, left and right.
+const EIGHTH: f64 = std::f64::consts::FRAC_PI_4;
+const FRAME: (u32, u32) = (SIDE, SIDE);
+const CORNERS: [f64; 8] = [35.54, 42.61, 42.61, 35.54, 28.46, 21.39, 21.39, 28.46];
+
+#[test]
+fn turned_boxes_are_drawn_as_they_are_turned() {
+    let mut line = overlay("draw-labels=false line-width=2");
+    let turned = drawn(&line.push(with_param("x", (21, 21, 22, 22), rotation(EIGHTH, &CORNERS, FRAME))));
+    for corner in CORNERS.chunks_exact(2) {
+        assert!(turned.contains(&(corner[0] as u32, corner[1] as u32)), "{corner:?} {turned:?}");
+    }
+    assert!(
+        [(22, 22), (41, 22), (22, 41), (41, 41), (32, 32)].iter().all(|place| !turned.contains(place)),
+        "{turned:?}"
+    );
+    // What was moved, or tells of no box, is drawn as its rectangle says.
+    let moved = with_param("x", (1, 21, 22, 22), rotation(EIGHTH, &CORNERS, FRAME));
+    assert_eq!(drawn(&line.push(moved)), ring((1, 21, 22, 22), 2));
+    for (angle, corners, size) in [
+        (EIGHTH, &CORNERS[..7], FRAME),
+        (f64::NAN, &CORNERS, FRAME),
+        (EIGHTH, &[f64::NAN; 8], FRAME),
+        (EIGHTH, &[1e300; 8], FRAME),
+        (EIGHTH, &[32.0; 8], FRAME),
+        (1e300, &CORNERS, FRAME),
+        (EIGHTH, &CORNERS, (32, 64)),
+        (EIGHTH, &CORNERS, (0, 64)),
+    ] {
+        let picture = line.push(with_param("x", (21, 21, 22, 22), rotation(angle, corners, size)));
+        assert_eq!(drawn(&picture), ring((21, 21, 22, 22), 2), "{angle} {corners:?}");
+    }
+    let texts = gst::Structure::builder("rotation").field("angle", "steep").field("corners", 7i32).build();
+    assert_eq!(drawn(&line.push(with_param("x", (21, 21, 22, 22), texts))), ring((21, 21, 22, 22), 2));
+    assert_eq!(line.said(), [""; 0]);
+}
+
+#[test]
+fn turned_boxes_of_a_scaled_frame_are_drawn_where_they_are() {
+    let mut line = overlay("draw-labels=false line-width=2");
+    let mut draw = |param, rect| drawn(&line.push(with_param("x", rect, param)));
+    let expected = draw(rotation(EIGHTH, &CORNERS, FRAME), (21, 21, 22, 22));
+    for factor in [0.5, 2.0] {
+        let (corners, side) = (CORNERS.map(|at| at * factor), (f64::from(SIDE) * factor) as u32);
+        assert_eq!(draw(rotation(EIGHTH, &corners, (side, side)), (21, 21, 22, 22)), expected, "{factor}");
+    }
+    // Scaled across only: what was a rectangle is none any more, and its corners are where they are seen.
+    let seen = draw(rotation(EIGHTH, &CORNERS, (2 * SIDE, SIDE)), (10, 21, 12, 22));
+    for corner in CORNERS.chunks_exact(2) {
+        assert!(seen.contains(&((corner[0] / 2.0) as u32, corner[1] as u32)), "{corner:?} {seen:?}");
+    }
+    assert!([(11, 22), (20, 22), (11, 41), (20, 41), (16, 32)].iter().all(|place| !seen.contains(place)), "{seen:?}");
+    let narrow: Vec<f64> = CORNERS.chunks_exact(2).flat_map(|corner| [corner[0] / 2.0, corner[1]]).collect();
+    assert_eq!(draw(rotation(EIGHTH, &narrow, (SIDE / 2, SIDE)), (21, 21, 22, 22)), expected);
+}
+
 /// The parameter of a region with these points in pixels of a frame of so many pixels across and down.
 fn keypoints(points: &[f64], dims: u32, size: u32) -> gst::Structure {
     gst::Structure::builder("keypoints")

@@ -160,6 +160,16 @@ float gst_trt_results_confidence (const GstTrtResults *results, size_t object);
 /* Left, top, width and height in pixels of the frame, inside it. */
 GstTrtStatus gst_trt_results_box (const GstTrtResults *results, size_t object, float (*box)[4]);
 
+/* Of models whose boxes are turned, the box as it is turned; box is the upright one around it then. 0 radians and the corners of box
+ * where the model turns none.
+ *
+ * By how much it is turned about its centre: radians, clockwise as pictures are seen, from 0 to below pi/2. NaN on errors. */
+float gst_trt_results_angle (const GstTrtResults *results, size_t object);
+
+/* x and y of its four corners in pixels of the frame, one after the other around it; the first is the lower right one where the
+ * angle is 0. They may lie beyond the frame. */
+GstTrtStatus gst_trt_results_corners (const GstTrtResults *results, size_t object, float (*corners)[4][2]);
+
 /* How many keypoints each object has; 0 where the model finds none, and on errors. */
 size_t gst_trt_results_keypoint_count (const GstTrtResults *results);
 

@@ -9,6 +9,7 @@ use gsttrt::core::error::Result;
 use gsttrt::image::Candidate;
 use gsttrt::image::keypoints::Keypoints;
 use gsttrt::image::label_text;
+use gsttrt::image::rotated::{Corners, RotatedBox};
 use gsttrt::postprocess::{Instances, fields};
 use gsttrt::session::Detections;
 
@@ -52,6 +53,12 @@ impl Results {
             .boxes
             .get(index)
             .ok_or_else(|| wrong(format!("There is no object {index}: {count} were found")).remedy("Count from 0"))
+    }
+
+    /// The box as it is turned, if only by nothing.
+    fn rotated(&self, object: usize) -> Result<RotatedBox> {
+        let upright = RotatedBox { bbox: self.object(object)?.bbox, angle: 0.0 };
+        Ok(self.instances.rotated_box(object).unwrap_or(upright))
     }
 
     fn keypoint_count(&self) -> usize {
@@ -121,6 +128,29 @@ pub unsafe extern "C" fn gst_trt_results_box(
         let found = results.object(object)?.bbox;
         // SAFETY: as the caller says.
         unsafe { give("box", bbox, [found.x1, found.y1, found.width(), found.height()]) }
+    }))
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_angle(results: *const GstTrtResults, object: usize) -> f32 {
+    get(results, |results| Ok(results.rotated(object)?.angle)).unwrap_or(f32::NAN)
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// `corners`, if not NULL, has room.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_results_corners(
+    results: *const GstTrtResults,
+    object: usize,
+    corners: *mut Corners,
+) -> c_int {
+    done(contained(|| {
+        let found = RESULTS.find(results)?.rotated(object)?.corners();
+        // SAFETY: as the caller says.
+        unsafe { give("corners", corners, found) }
     }))
 }
 

@@ -75,7 +75,8 @@ impl OverlayRenderer {
             if let Some(frame) = format.on_gpu(buffer, true)? {
                 return painter_in(gpu, &frame.context, format, labels, model)?.paint(&frame, instances, style);
             }
-            format.draw(buffer, |frame| host.draw(frame, &instances.boxes, instances.keypoints.as_ref(), labels, style))
+            format
+                .draw(buffer, |frame| host.draw(frame, instances.drawn(), instances.keypoints.as_ref(), labels, style))
         })
     }
 
@@ -251,7 +252,7 @@ impl GpuPainter {
     fn paint(&mut self, frame: &GpuFrame, instances: &Instances, style: &Style) -> Result<()> {
         // SAFETY: the planes were checked as above; what was launched before was waited for.
         self.wait_for(frame, |overlay, stream| unsafe {
-            overlay.launch_for(stream, &frame.planes, &instances.boxes, instances.keypoints.as_ref(), style)
+            overlay.launch_for(stream, &frame.planes, instances.drawn(), instances.keypoints.as_ref(), style)
         })
     }
 

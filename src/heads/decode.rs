@@ -236,6 +236,18 @@ pub(super) fn decode(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
     }
 }
 
+/// Gives the candidates from `first` on their angles; those whose angle is no number are left out.
+pub(super) fn turn(view: &TensorView, outputs: &[&Tensor], candidates: &mut Vec<Candidate>, first: usize) {
+    for candidate in &mut candidates[first..] {
+        candidate.angle = viewed(outputs, view, candidate.row as usize, 0);
+    }
+    let mut place = 0;
+    candidates.retain(|candidate| {
+        place += 1;
+        place <= first || candidate.angle.is_finite()
+    });
+}
+
 /// `[rows][columns]`: a box, objectness or not, and class scores.
 fn rows<const OBJECTNESS: bool, T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
     let (encoding, grid, least) = (head.format.encoding(), head.grid(), sink.thresholds.least());

@@ -18,6 +18,8 @@ pub mod detr_topk;
 pub mod detr_ultralytics;
 pub mod efficientnms;
 pub mod end_to_end;
+pub mod obb;
+pub mod obb_end_to_end;
 pub mod pose;
 pub mod pose_end_to_end;
 mod recognise;
@@ -61,6 +63,8 @@ pub static HEADS: &[&HeadFormat] = &[
     &deepstream_yolo::HEAD,
     &pose::HEAD,
     &pose_end_to_end::HEAD,
+    &obb::HEAD,
+    &obb_end_to_end::HEAD,
 ];
 
 /// Everything about a head.
@@ -89,6 +93,19 @@ pub struct HeadFormat {
 pub enum Task {
     Detect,
     Pose,
+    /// Boxes that are turned.
+    Obb,
+}
+
+/// How boxes that repeat a better one are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suppress {
+    /// There are none.
+    None,
+    /// By their IoU with a better one that is kept.
+    Iou,
+    /// Boxes are turned: by their probabilistic IoU with any better one, kept or not.
+    RotatedIou,
 }
 
 /// A tensor that a head consists of.
@@ -136,6 +153,8 @@ pub enum Column {
     },
     /// For each keypoint of the model's `kpt_shape`: x and y in pixels of the input and, where it has three numbers, visibility.
     Keypoints,
+    /// By how much the box is turned about its centre: radians, clockwise as pictures are seen, in any range.
+    Angle,
     /// How many rows count; one number for all of them.
     Count,
 }
@@ -208,6 +227,7 @@ impl Task {
         match self {
             Task::Detect => "detect",
             Task::Pose => "pose",
+            Task::Obb => "obb",
         }
     }
 }
@@ -238,6 +258,20 @@ impl HeadFormat {
             DecodeKernel::Columns
         } else {
             DecodeKernel::Rows { objectness: has(Column::Objectness) }
+        }
+    }
+
+    /// Whether its boxes are turned.
+    pub fn is_rotated(&self) -> bool {
+        self.outputs.iter().any(|output| output.columns.contains(&Column::Angle))
+    }
+
+    /// How its boxes that repeat better ones are told.
+    pub fn suppress(&self) -> Suppress {
+        match (self.needs_nms, self.is_rotated()) {
+            (false, _) => Suppress::None,
+            (true, false) => Suppress::Iou,
+            (true, true) => Suppress::RotatedIou,
         }
     }
 
@@ -307,7 +341,7 @@ impl Column {
     fn width(self, classes: usize, keypoints: Option<KeypointShape>) -> Option<usize> {
         match self {
             Column::Box(_) => Some(4),
-            Column::Objectness | Column::Score | Column::ClassId { .. } | Column::Count => Some(1),
+            Column::Objectness | Column::Score | Column::ClassId { .. } | Column::Angle | Column::Count => Some(1),
             Column::Classes => Some(classes),
             Column::Keypoints => keypoints.map(|shape| shape.numbers()),
         }
@@ -409,6 +443,11 @@ impl Decoder {
         self.format().needs_nms
     }
 
+    /// Where the angles lie by which boxes are turned.
+    pub fn angles(&self) -> Option<TensorView> {
+        self.head.view(|column| column == Column::Angle)
+    }
+
     /// The keypoints that each row has, and where they lie.
     pub fn keypoints(&self) -> Option<(KeypointShape, TensorView)> {
         Some((self.head.keypoints?, self.head.view(|column| column == Column::Keypoints)?))
@@ -419,13 +458,17 @@ impl Decoder {
     /// Boxes are in pixels of the model's input, not clipped. Of independent class scores the best counts, the first of
     /// equals, and only it is compared with its threshold: a filter never promotes a second best class. That is what
     /// Ultralytics' predict does. Boxes without width or height or with a number that is not finite are left out, as are class
-    /// ids below 0 or beyond the classes; smaller than a pixel is no reason.
+    /// ids below 0 or beyond the classes; smaller than a pixel is no reason. Angles are as the model says them.
     ///
     /// # Errors
     /// [`ErrorKind::WrongType`] where an output is not what [`Decoder::new`] was shown.
     pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> Result<()> {
         let read = self.pick(outputs)?;
+        let before = out.len();
         decode::decode(&self.head, &read, &mut Sink { thresholds, classes: self.class_limit(), out });
+        if let Some(view) = self.angles() {
+            decode::turn(&view, &read, out, before);
+        }
         Ok(())
     }
 

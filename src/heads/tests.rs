@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
+mod any_model;
+
 use super::*;
 use crate::core::tensor::DType;
 use crate::image::geometry::BBox;
@@ -43,6 +45,11 @@ pub fn candidate(row: u32, class: u32, score: f32, bbox: [f32; 4]) -> Candidate 
 /// The one that most gold cases find, in that row.
 pub fn centered(row: u32) -> Candidate {
     candidate(row, 1, 0.375, [6.0, 4.0, 14.0, 16.0])
+}
+
+/// The same, turned.
+pub fn turned(candidate: Candidate, angle: f32) -> Candidate {
+    Candidate { angle, ..candidate }
 }
 
 /// Makes a tensor of f32 or f16 of numbers that both hold exactly.
@@ -279,6 +286,11 @@ fn pose_model(count: u16, dims: u8, end_to_end: bool) -> ModelHints {
     ModelHints { task: "pose".into(), keypoints, end_to_end, ..ultralytics(1, "Pose") }
 }
 
+/// The same of a model for rotated boxes.
+fn obb_model(classes: usize, end_to_end: bool) -> ModelHints {
+    ModelHints { task: "obb".into(), end_to_end, ..ultralytics(classes, "OBB") }
+}
+
 fn labelled(classes: usize, size: u32) -> ModelHints {
     ModelHints { classes: Some(classes), ..at(size) }
 }
@@ -341,6 +353,14 @@ fn models_are_recognised() {
         (&pose_end_to_end::HEAD, &["output0 f32 1x300x57"], pose_model(17, 3, true)),
         (&pose_end_to_end::HEAD, &["output0 f32 1x300x57"], pose_model(17, 3, false)),
         (&pose_end_to_end::HEAD, &["output0 f32 1x2100x57"], pose_model(17, 3, true)),
+        // Rotated boxes.
+        (&obb::HEAD, &["output0 f32 1x20x2100"], obb_model(15, false)),
+        (&obb::HEAD, &["output0 f16 ?x20x?"], obb_model(15, false)),
+        (&obb::HEAD, &["output0 f32 1x6x2100"], obb_model(1, false)),
+        (&obb_end_to_end::HEAD, &["output0 f32 1x300x7"], obb_model(15, true)),
+        (&obb_end_to_end::HEAD, &["output0 f32 1x300x7"], obb_model(15, false)), // args.nms alone
+        (&obb_end_to_end::HEAD, &["output0 f32 ?x?x7"], obb_model(15, true)),
+        (&obb_end_to_end::HEAD, &["output0 f32 1x2100x7"], obb_model(2, true)),
         // By their names.
         (
             &efficientnms::HEAD,
@@ -410,12 +430,12 @@ fn models_that_are_not_recognised() {
         (
             &["output0 f32 1x84x2100"],
             task("segment"),
-            "Its task is “segment”, and only “detect” and “pose” are supported.",
+            "Its task is “segment”, and only “detect”, “pose” and “obb” are supported.",
         ),
         (
             &["output0 f32 1x1000"],
             task("classify"),
-            "Its task is “classify”, and only “detect” and “pose” are supported.",
+            "Its task is “classify”, and only “detect”, “pose” and “obb” are supported.",
         ),
         (&[], at(640), "No layout fits"),
         (
@@ -442,6 +462,11 @@ fn models_that_are_not_recognised() {
             ModelHints { keypoints: None, ..pose_model(17, 3, false) },
             "without kpt_shape in the model's metadata.",
         ),
+        // Rotated boxes without a column for the angle, and with one too many.
+        (&["output0 f32 1x19x2100"], obb_model(15, false), "has 14 classes as obb, against 15 labels."),
+        (&["output0 f32 1x5x2100"], obb_model(1, false), "No layout fits"),
+        (&["output0 f32 1x300x6"], obb_model(15, true), "No layout fits"),
+        (&["output0 f32 1x300x8"], obb_model(15, true), "No layout fits"),
         // Names without the dimensions that go with them.
         (&["labels i64 300", "boxes f32 300x4", "scores f32 300"], at(640), "No layout fits"),
         (&["labels i64 1x300", "boxes f32 1x200x4", "scores f32 1x300"], at(640), "No layout fits"),
@@ -495,6 +520,27 @@ fn a_head_is_for_one_task() {
 }
 
 #[test]
+fn angles_lie_behind_the_classes_and_may_be_any() {
+    let outputs = model(&["output0 f32 1x20x2100"]);
+    let dense = Decoder::new(None, &outputs, &obb_model(15, false)).unwrap();
+    let view = dense.angles().unwrap();
+    assert_eq!((view.first, view.row_stride, view.count), (19 * 2100, 1, 1));
+    assert_eq!((dense.format().suppress(), dense.needs_nms()), (Suppress::RotatedIou, true));
+    let rows = Decoder::new(None, &model(&["output0 f32 1x300x7"]), &obb_model(15, true)).unwrap();
+    assert_eq!((rows.angles().unwrap().first, rows.format().suppress()), (6, Suppress::None));
+    // Without metadata only the user can tell: it looks like boxes of 16 classes.
+    assert_eq!(recognise(None, &outputs, &at(320)), Ok(&yolov8::HEAD));
+    assert_eq!(recognise(Some(&obb::HEAD), &outputs, &at(320)), Ok(&obb::HEAD));
+
+    let (nan, infinity) = (f32::NAN, f32::INFINITY);
+    let row = |angle| [10.0, 10.0, 8.0, 12.0, 0.5, angle];
+    let given = [row(nan), row(infinity), row(-infinity), row(1e30), row(-9.0)];
+    let given: Vec<(usize, &[f32])> = given.iter().enumerate().map(|(at, row)| (at, &row[..])).collect();
+    let found = decoded(&obb::HEAD, &[columns(f32s, 21, &given)], &small(), &Thresholds::uniform(ALL_PASS));
+    assert_eq!(found.iter().map(|found| found.angle).collect::<Vec<_>>(), [1e30, -9.0]);
+}
+
+#[test]
 fn keypoints_lie_behind_the_classes() {
     let view = |outputs: &[&str], hints: &ModelHints| {
         Decoder::new(None, &model(outputs), hints).unwrap().keypoints().unwrap().1
@@ -542,57 +588,4 @@ fn heads_say_how_their_input_is_prepared() {
         "labels numbers NxA, boxes f32 or f16 NxAx4, scores f32 or f16 NxA: boxes are left, top, right, bottom in the \
          units of orig_target_sizes, which must be the input's size"
     );
-}
-
-mod any_model {
-    use super::*;
-    use crate::core::memory::Pool;
-    use proptest::prelude::*;
-
-    fn output() -> impl Strategy<Value = TensorDesc> {
-        let names = ["output", "outputs", "output0", "labels", "boxes", "scores", "num_dets", "det_boxes", ""];
-        let dim = prop::sample::select(vec![1i64, 1, 4, 5, 6, 7, 21, 63, 84, 0, -1, i64::MAX]);
-        let dtype =
-            prop_oneof![2 => Just(DType::F32), 2 => Just(DType::F16), 1 => prop::sample::select(DType::ALL.to_vec())];
-        let dims = prop_oneof![3 => prop::collection::vec(dim.clone(), 3), 1 => prop::collection::vec(dim, 0..5)];
-        (prop::sample::select(names.to_vec()), dtype, dims).prop_map(|(name, dtype, dims)| desc(name, dtype, &dims))
-    }
-
-    fn choice() -> impl Strategy<Value = Option<&'static HeadFormat>> {
-        prop::option::of(prop::sample::select(HEADS.to_vec()))
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(10_000))]
-
-        /// Whatever the outputs are and hold: an error or detections, and those are boxes.
-        #[test]
-        fn never_panics(
-            choice in choice(),
-            outputs in prop::collection::vec(output(), 0..5),
-            classes in prop::option::of(0..90usize),
-            size in prop::option::of(1..70u32),
-            bytes in prop::collection::vec(any::<u8>(), 64),
-        ) {
-            let hints = ModelHints { classes, input: size.map(|size| (size, size)), ..ModelHints::default() };
-            let early = recognise(choice, &outputs, &hints);
-            let Ok(decoder) = Decoder::new(choice, &outputs, &hints) else { return Ok(()) };
-            prop_assert_eq!(early, Ok(decoder.format()));
-            if outputs.iter().any(|desc| desc.bytes().is_none_or(|bytes| bytes > 1 << 20)) {
-                return Ok(());
-            }
-            let tensors: Vec<Tensor> = outputs.iter().map(|desc| {
-                Tensor::fill(&Pool::default(), desc.clone(), |block| {
-                    block.iter_mut().zip(bytes.iter().cycle()).for_each(|(to, from)| *to = *from);
-                    Ok::<_, Error>(())
-                }).unwrap()
-            }).collect();
-            let mut out = Vec::new();
-            decoder.decode(&tensors, &Thresholds::uniform(0.0), &mut out).unwrap();
-            for detection in out {
-                prop_assert!(detection.bbox.is_valid() && detection.score.is_finite());
-                prop_assert!((detection.class as usize) < decoder.classes().unwrap_or(usize::MAX));
-            }
-        }
-    }
 }

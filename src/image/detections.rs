@@ -13,6 +13,8 @@ pub struct DeviceDetections {
     pub limit: usize,
     /// Where the numbers are that were gathered for them.
     pub gathered: Option<u64>,
+    /// Whether some may be turned.
+    pub are_rotated: bool,
 }
 
 /// In front of the detections: how many there are.

@@ -23,6 +23,7 @@ pub enum PixelFormat {
 }
 
 impl PixelFormat {
+    #[doc(hidden)]
     pub const ALL: [PixelFormat; 10] = [
         PixelFormat::Nv12,
         PixelFormat::P010,

@@ -68,6 +68,10 @@ impl BBox {
         self.y2 - self.y1
     }
 
+    pub fn center(&self) -> (f32, f32) {
+        ((self.x1 + self.x2) * 0.5, (self.y1 + self.y2) * 0.5)
+    }
+
     pub fn area(&self) -> f32 {
         self.width() * self.height()
     }
@@ -174,6 +178,18 @@ impl Letterbox {
         (width.next_multiple_of(stride).min(largest.0), height.next_multiple_of(stride).min(largest.1))
     }
 
+    /// Whether the source is as wide for its height in the tensor, and in the picture that boxes are mapped to, as it is, but for
+    /// rounding.
+    pub fn keeps_aspect(&self) -> bool {
+        let Letterbox { width, height, .. } =
+            Letterbox::new(self.source, (self.tensor_width, self.tensor_height), ResizeMode::Letterbox);
+        let [source_width, source_height] = [self.source.width(), self.source.height()].map(f64::from);
+        let [place_width, place_height] = [self.place.width(), self.place.height()].map(f64::from);
+        // A scaler makes whole pixels.
+        let apart = (place_width * source_height - place_height * source_width).abs();
+        (width, height) == (self.width, self.height) && apart <= source_width.max(source_height)
+    }
+
     /// Pixels of the frame for one of the tensor, across and down.
     pub fn scale(&self) -> (f32, f32) {
         (self.place.width() / self.width as f32, self.place.height() / self.height as f32)
@@ -206,6 +222,11 @@ mod tests {
         assert_eq!((corner.x, corner.y, corner.width, corner.height), (0, 0, 640, 360));
         let stretch = Letterbox::new((1920, 1080), (640, 640), ResizeMode::Stretch);
         assert_eq!((stretch.x, stretch.y, stretch.width, stretch.height), (0, 0, 640, 640));
+        assert!(letterbox.keeps_aspect() && corner.keeps_aspect() && !stretch.keeps_aspect());
+        assert!(Letterbox::new((1280, 720), (640, 360), ResizeMode::Stretch).keeps_aspect());
+        for (to, keeps_aspect) in [((960, 540), true), ((854, 480), true), ((1920, 540), false), ((640, 640), false)] {
+            assert_eq!(letterbox.scaled((1920, 1080), to).keeps_aspect(), keeps_aspect, "{to:?}");
+        }
     }
 
     #[test]

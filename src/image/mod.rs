@@ -12,11 +12,13 @@ pub mod geometry;
 pub mod keypoints;
 pub mod overlay;
 pub mod preprocess;
+pub mod rotated;
 pub mod transform;
 
 use std::borrow::Cow;
 
 use geometry::BBox;
+use rotated::RotatedBox;
 
 /// One object: first in pixels of the model's input, then, mapped, in pixels of the frame.
 ///
@@ -34,6 +36,13 @@ pub struct Candidate {
 }
 
 const _: () = assert!(size_of::<Candidate>() == 32);
+
+impl Candidate {
+    /// Its box as it is turned.
+    pub fn rotated(&self) -> RotatedBox {
+        RotatedBox { bbox: self.bbox, angle: self.angle }
+    }
+}
 
 /// Name of a class, or its number where it has none: `person`, `#7`.
 pub fn label_text(labels: &[String], class: u32) -> Cow<'_, str> {

@@ -114,6 +114,7 @@ impl InputSpec {
 }
 
 impl Colors {
+    #[doc(hidden)]
     pub const ALL: [Colors; 3] = [Colors::Rgb, Colors::Bgr, Colors::Gray];
 
     pub const fn name(self) -> &'static str {
@@ -134,6 +135,7 @@ impl Colors {
 }
 
 impl Chroma {
+    #[doc(hidden)]
     pub const ALL: [Chroma; 2] = [Chroma::Nearest, Chroma::Sited];
 
     pub const fn name(self) -> &'static str {
@@ -145,6 +147,7 @@ impl Chroma {
 }
 
 impl TensorLayout {
+    #[doc(hidden)]
     pub const ALL: [TensorLayout; 2] = [TensorLayout::Nchw, TensorLayout::Nhwc];
 
     /// Which dimensions are height and width.

@@ -15,8 +15,8 @@ pub trait FieldVisitor {
     fn texts(&mut self, name: &'static str, values: &[String]);
 }
 
-/// All fields of an object: `label`, `class-id`, `confidence`, the box as `x`, `y`, `w` and `h` in pixels of the frame, then those
-/// that its model gives beside.
+/// All fields of an object: `label`, `class-id`, `confidence`, the upright box as `x`, `y`, `w` and `h` in pixels of the frame, then
+/// those that its model gives beside.
 pub fn visit(instances: &Instances, object: usize, labels: &[String], visitor: &mut impl FieldVisitor) {
     let candidate = &instances.boxes[object];
     let bbox = &candidate.bbox;
@@ -27,11 +27,21 @@ pub fn visit(instances: &Instances, object: usize, labels: &[String], visitor: &
     visitor.number("y", bbox.y1);
     visitor.number("w", bbox.width());
     visitor.number("h", bbox.height());
-    visit_optional(instances, object, visitor);
+    visit_rotation(instances, object, visitor);
+    visit_keypoints(instances, object, visitor);
 }
 
-/// Only the fields that some models give.
-pub fn visit_optional(instances: &Instances, object: usize, visitor: &mut impl FieldVisitor) {
+/// Of models whose boxes are turned: `angle` in radians, clockwise, and `corners`, x and y of each in pixels of the frame, around the
+/// box.
+pub fn visit_rotation(instances: &Instances, object: usize, visitor: &mut impl FieldVisitor) {
+    if let Some(rotated) = instances.rotated_box(object) {
+        visitor.number("angle", rotated.angle);
+        visitor.numbers("corners", rotated.corners().as_flattened());
+    }
+}
+
+/// Of models that find keypoints: `keypoints`, `keypoint-dims` and, where they have names, `keypoint-names`.
+pub fn visit_keypoints(instances: &Instances, object: usize, visitor: &mut impl FieldVisitor) {
     if let Some(keypoints) = &instances.keypoints {
         visitor.numbers("keypoints", keypoints.of(object));
         visitor.integer("keypoint-dims", keypoints.model.shape.dims.into());
@@ -83,7 +93,7 @@ mod tests {
     fn json_has_what_the_model_gives() {
         let bbox = BBox::new(1.0, 2.0, 4.0, 6.5);
         let boxes = vec![Candidate { bbox, score: 0.5, class: 1, row: 7, angle: 0.0 }];
-        let mut instances = Instances { boxes, keypoints: None };
+        let mut instances = Instances { boxes, ..Instances::default() };
         let bare = r##"{"label":"#1","class-id":1,"confidence":0.5,"x":1.0,"y":2.0,"w":3.0,"h":4.5}"##;
         assert_eq!(json(&instances, 0, &["a".into()]).to_string(), bare);
         let shape = KeypointShape { count: 2, dims: 3 };
@@ -95,5 +105,16 @@ mod tests {
         model.names = vec!["nose".into(), "tail".into()];
         instances.keypoints = Some(Keypoints { model: Arc::new(model), values });
         assert_eq!(json(&instances, 0, &[])["keypoint-names"], serde_json::json!(["nose", "tail"]));
+    }
+
+    #[test]
+    fn json_has_angles_and_corners() {
+        let upright = Candidate { bbox: BBox::new(2.0, 4.0, 10.0, 12.0), score: 0.5, class: 0, row: 0, angle: 0.0 };
+        let mut instances = Instances { boxes: vec![upright], rotated: Some(vec![upright]), ..Instances::default() };
+        let fields = json(&instances, 0, &[]);
+        assert_eq!(fields["angle"], 0.0);
+        assert_eq!(fields["corners"], serde_json::json!([10.0, 12.0, 10.0, 4.0, 2.0, 4.0, 2.0, 12.0]));
+        instances.rotated = None;
+        assert!(json(&instances, 0, &[]).get("angle").is_none());
     }
 }

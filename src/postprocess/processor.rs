@@ -10,7 +10,7 @@ use super::refine::gather;
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
 use crate::core::cuda::driver::{Context, Stream, StreamRole};
-use crate::core::error::Result;
+use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Tensor, TensorDesc, Tensors};
 use crate::heads::{Decoder, HeadFormat, Thresholds};
 use crate::image::detections::DeviceDetections;
@@ -104,7 +104,8 @@ impl Postprocessor {
             (Some(_), Some(keypoints)) => Some(Keypoints { model: Arc::new(keypoints.clone()), values: Vec::new() }),
             _ => None,
         };
-        let instances = Instances { keypoints, ..Instances::default() };
+        let rotated = decoder.angles().map(|_| Vec::new());
+        let instances = Instances { rotated, keypoints, ..Instances::default() };
         let mut processor = Postprocessor {
             model: model.clone(),
             outputs,
@@ -171,16 +172,11 @@ impl Postprocessor {
                 self.instances.clear();
                 let boxes = &mut self.instances.boxes;
                 self.decoder.decode(tensors, &self.thresholds, boxes)?;
-                if self.decoder.needs_nms() {
-                    self.nms.suppress(boxes);
-                } else {
-                    self.nms.rank(boxes);
-                }
+                self.nms.run(self.decoder.format().suppress(), boxes);
                 if let (Some((_, view)), Some(keypoints)) = (self.decoder.keypoints(), &mut self.instances.keypoints) {
                     gather(&view, self.decoder.pick(tensors)?[view.output], boxes, &mut keypoints.values);
                 }
-                self.instances.map_to_frame(letterbox);
-                Ok(())
+                self.map_to_frame(letterbox)
             }
         }
     }
@@ -220,6 +216,30 @@ impl Postprocessor {
             if let Some(keypoints) = &mut self.instances.keypoints {
                 keypoints.values.extend_from_slice(device.gathered()?);
             }
+        }
+        self.map_to_frame(letterbox)
+    }
+
+    fn map_to_frame(&mut self, letterbox: &Letterbox) -> Result<()> {
+        if self.instances.rotated.is_some() && !letterbox.keeps_aspect() {
+            let Letterbox { source, place, width, height, .. } = letterbox;
+            let [from, in_tensor, to] = [
+                [source.width() as f32, source.height() as f32],
+                [*width as f32, *height as f32],
+                [place.width(), place.height()],
+            ]
+            .map(|[width, height]| format!("{width}x{height}"));
+            let (cause, remedy) = if to == from {
+                (format!("it was stretched from {from} to {in_tensor}"), "Set resize=letterbox on trtpreprocess")
+            } else {
+                (
+                    format!("from {from} it was scaled to {in_tensor} for the model and to {to} since"),
+                    "Set resize=letterbox on trtpreprocess, and keep the aspect ratio where frames are scaled",
+                )
+            };
+            return Err(Error::new(ErrorKind::Settings, "Rotated boxes cannot be mapped back to the frame")
+                .cause(cause)
+                .remedy(remedy));
         }
         self.instances.map_to_frame(letterbox);
         Ok(())

@@ -4,12 +4,16 @@
 use crate::image::Candidate;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
+use crate::image::rotated::RotatedBox;
 
 /// The objects of a frame, the best score first. What every model tells of an object is in one array, as GPUs write it; what only
 /// some tell is in an array of its own, as long.
 #[derive(Clone, Debug, Default)]
 pub struct Instances {
+    /// On the frame boxes are upright and inside it: those around the turned ones, where there are such.
     pub boxes: Vec<Candidate>,
+    /// Of models whose boxes are turned: the same objects on the frame as they are turned, also where they reach beyond it.
+    pub rotated: Option<Vec<Candidate>>,
     pub keypoints: Option<Keypoints>,
 }
 
@@ -24,21 +28,45 @@ impl Instances {
 
     pub fn clear(&mut self) {
         self.boxes.clear();
+        if let Some(rotated) = &mut self.rotated {
+            rotated.clear();
+        }
         if let Some(keypoints) = &mut self.keypoints {
             keypoints.values.clear();
         }
     }
 
+    /// The objects on the frame with boxes as they are drawn: as they are turned.
+    pub fn drawn(&self) -> &[Candidate] {
+        self.rotated.as_ref().unwrap_or(&self.boxes)
+    }
+
+    /// The box of an object as it is turned, where the model turns boxes.
+    pub fn rotated_box(&self, object: usize) -> Option<RotatedBox> {
+        Some(self.rotated.as_ref()?[object].rotated())
+    }
+
     /// From pixels of the model's input to pixels of the frame. What lies in the padding alone is no object of it.
     pub fn map_to_frame(&mut self, letterbox: &Letterbox) {
-        let Instances { boxes, keypoints } = self;
+        let Instances { boxes, rotated, keypoints } = self;
+        if let Some(rotated) = rotated {
+            rotated.clear();
+        }
         let mut kept = 0;
         for object in 0..boxes.len() {
-            let bbox = letterbox.to_frame(&boxes[object].bbox);
+            let candidate = boxes[object];
+            let turned = rotated.as_ref().map(|_| candidate.rotated().to_frame(letterbox));
+            let bbox = match &turned {
+                Some(turned) => turned.hull().clip(&letterbox.place),
+                None => letterbox.to_frame(&candidate.bbox),
+            };
             if !bbox.is_valid() {
                 continue;
             }
-            boxes[kept] = Candidate { bbox, ..boxes[object] };
+            if let (Some(rotated), Some(RotatedBox { bbox, angle })) = (rotated.as_mut(), turned) {
+                rotated.push(Candidate { bbox, angle, ..candidate });
+            }
+            boxes[kept] = Candidate { bbox, angle: 0.0, ..candidate };
             if let Some(keypoints) = keypoints {
                 keypoints.map_to_frame(object, kept, letterbox);
             }

@@ -12,6 +12,7 @@ use crate::image::device::DevicePlanes;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::{BBox, Letterbox};
 use crate::image::preprocess::{MAX_SIDE, Preprocessor};
+use crate::image::rotated::RotatedBox;
 use crate::image::transform::{InputSpec, InputTransform};
 use crate::image::{Candidate, label_text};
 use crate::postprocess::{Instances, Postprocessor};
@@ -27,6 +28,8 @@ pub struct Object {
     pub confidence: f32,
     /// In pixels of the frame, inside it.
     pub bbox: BBox,
+    /// Its box as it is turned, where the model turns boxes; `bbox` is the upright one around it then.
+    pub rotated: Option<RotatedBox>,
     /// In the order of the model's keypoints; empty where it finds none.
     pub keypoints: Vec<Keypoint>,
 }
@@ -287,6 +290,7 @@ impl Detections<'_> {
             class_id: candidate.class,
             confidence: candidate.score,
             bbox: candidate.bbox,
+            rotated: instances.rotated_box(i),
             keypoints: keypoints(i),
         };
         instances.boxes.iter().enumerate().map(object).collect()

@@ -207,8 +207,10 @@ fn main() -> Result<()> {
             let bytes = found_bytes(&boxes);
             let mut block = DevicePool::new(&context).take(bytes.len())?;
             block.write(&bytes)?;
-            let (found, style) =
-                (DeviceDetections { address: block.address(), limit: boxes.len(), gathered: None }, Style::default());
+            let (found, style) = (
+                DeviceDetections { address: block.address(), limit: boxes.len(), gathered: None, are_rotated: false },
+                Style::default(),
+            );
             // SAFETY: the picture has its size, and all lives until the end.
             let time = bench.time(&copied, |_| unsafe { kernel.launch(stream, &planes, found, None, &style) })?;
             println!("{:<52}{time:>9.2}", format!("{count} boxes with labels on {}", format.name()));

@@ -24,7 +24,7 @@ use gsttrt::core::cuda::driver::{Context, Stream};
 use gsttrt::core::error::Result;
 use gsttrt::core::memory::{DevicePool, Mapped};
 use gsttrt::core::tensor::{Element, Tensor, Tensors};
-use gsttrt::heads::{Decoder, HeadFormat, ModelHints, Thresholds, end_to_end, yolov5, yolov8, yolov8_transposed};
+use gsttrt::heads::{Decoder, HeadFormat, ModelHints, Thresholds, end_to_end, obb, yolov5, yolov8, yolov8_transposed};
 use gsttrt::postprocess::suppress::Nms;
 use gsttrt::postprocess::suppress::device::DeviceDecoder;
 use gsttrt::session::{SessionOptions, parse_options};
@@ -199,6 +199,13 @@ fn main() -> Result<()> {
         let halves = head(8400, 84, 4, passing, f16::from_f32);
         let tensor = Tensor::from_slice("output0", &[1, 84, 8400], &transposed(&rows, 84));
         report(&context, &name("yolov8 f32 84x8400"), &yolov8::HEAD, tensor, 300)?;
+        let turned: Vec<f32> = rows
+            .chunks_exact(84)
+            .zip((0..=u8::MAX).cycle())
+            .flat_map(|(row, angle)| [row, &[f32::from(angle)]].concat())
+            .collect();
+        let tensor = Tensor::from_slice("output0", &[1, 85, 8400], &transposed(&turned, 85));
+        report(&context, &name("obb f32 85x8400"), &obb::HEAD, tensor, 300)?;
         let tensor = Tensor::from_slice("output0", &[1, 84, 8400], &transposed(&halves, 84));
         report(&context, &name("yolov8 f16 84x8400"), &yolov8::HEAD, tensor, 300)?;
         let tensor = Tensor::from_slice("output0", &[1, 8400, 84], &rows);

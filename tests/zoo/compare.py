@@ -5,7 +5,8 @@
 #
 # OUTDIR holds what export.py made. PROGRAM is called as
 #   PROGRAM PICTURE MODEL --json OUT --no-video --nms "score-threshold=T ..." [--infer "input-size=WxH"]
-# and must write one JSON line a frame. Nothing here is shared with the Rust code: the decode below is written from the
+# and must write one JSON line a frame. Boxes that are turned are suppressed, scaled and cut into corners by Ultralytics itself. Nothing
+# here is shared with the Rust code: the decode below is written from the
 # exporter's documentation, so an error has to be made twice to go unseen. Ends with status 1 if any model fails.
 #
 # Two runtimes never agree to the last bit, so a detection that stands on a knife's edge (a score beside another score, an overlap
@@ -34,7 +35,7 @@ CANDIDATES = ((40, 120), (120, 300), (300, 700))
 # lie is a matter of PyTorch's rounding, which is another on another kind of CPU.
 PICTURES = range(4)
 ENOUGH = 12  # fewer undoubted boxes than this would make an agreement worthless
-TASKS = {"segment": "segment", "obb": r"obb|oriented", "classify": "classif"}
+TASKS = {"segment": "segment", "classify": "classif"}
 SHAPES = ((640, 360), (405, 720))  # width, height of the test pictures: a downscale by 2 or 1, and an odd portrait one
 
 CERTAIN, DOUBTFUL, GONE = "certain", "doubtful", "gone"
@@ -55,10 +56,11 @@ class Tolerance:
     edge: float
     point: float  # pixels of the frame that a keypoint may be off
     visibility: float
+    corner: float  # pixels of the frame that the corner of a turned box may be off
 
 
-FULL = Tolerance(score=5e-3, iou=0.98, order=5e-4, edge=0.005, point=0.5, visibility=1e-3)
-HALF = Tolerance(score=2e-2, iou=0.90, order=4e-3, edge=0.02, point=4.0, visibility=2e-2)
+FULL = Tolerance(score=5e-3, iou=0.98, order=5e-4, edge=0.005, point=0.5, visibility=1e-3, corner=0.1)
+HALF = Tolerance(score=2e-2, iou=0.90, order=4e-3, edge=0.02, point=4.0, visibility=2e-2, corner=4.0)
 
 
 @dataclass
@@ -103,7 +105,8 @@ class Model:
 class Boxes:
     """Candidates in frame pixels: corners [N,4], scores [N], classes [N], the anchor each came from, and its standing.
 
-    Those of a pose model have points [N,K,3], x, y and visibility.
+    Those of a pose model have points [N,K,3], x, y and visibility. Those that are turned have turned [N,5], centre, size and angle in
+    input pixels, and then quads [N,4,2], their corners on the frame.
     """
 
     corners: np.ndarray
@@ -112,13 +115,16 @@ class Boxes:
     anchors: np.ndarray
     standing: list = field(default_factory=list)
     points: np.ndarray | None = None
+    turned: np.ndarray | None = None
+    quads: np.ndarray | None = None
 
     def __len__(self):
         return len(self.scores)
 
     def take(self, which):
-        points = None if self.points is None else self.points[which]
-        return Boxes(self.corners[which], self.scores[which], self.classes[which], self.anchors[which], points=points)
+        points, turned, quads = (None if part is None else part[which] for part in (self.points, self.turned, self.quads))
+        given = (self.corners[which], self.scores[which], self.classes[which], self.anchors[which])
+        return Boxes(*given, points=points, turned=turned, quads=quads)
 
 
 # ---------------------------------------------------------------- the reference's inference
@@ -140,6 +146,8 @@ def layout_of(model, raw):
     """Which of the four things an Ultralytics detector may put out this is, told from the export and the shape."""
     if model.task == "pose":
         return "pose rows" if raw.shape[0] == 300 else "pose columns"
+    if model.task == "obb":
+        return "obb rows" if raw.shape[0] == 300 else "obb columns"
     if model.stretched:
         return "rtdetr rows" if raw.shape[1] == 6 else "rtdetr classes"
     return "final rows" if raw.shape[1] == 6 and raw.shape[0] == 300 else "channels first"
@@ -178,6 +186,17 @@ def decode_pose(raw, layout, model):
         boxes = decode(raw[: -count * numbers], "channels first", None, model.tolerance.order)
         points = raw[-count * numbers :].T
     boxes.points = points[boxes.anchors].reshape(-1, count, numbers)
+    return boxes
+
+
+def decode_turned(raw, layout, model):
+    """The same of a model of turned boxes, whose last number is the angle; the corners are those before they are turned."""
+    if layout == "obb rows":
+        corners, scores, classes = corners_of(raw[:, :4]), raw[:, 4], raw[:, 5].round().astype(int)
+        boxes, table = Boxes(corners, scores, classes, np.arange(len(raw))), raw
+    else:
+        boxes, table = decode(raw[:-1], "channels first", None, model.tolerance.order), raw.T
+    boxes.turned = np.concatenate([table[:, :4], table[:, -1:]], axis=1)[boxes.anchors]
     return boxes
 
 
@@ -243,6 +262,47 @@ def stand_against_better(boxes, this, standing, tolerance):
     return standing
 
 
+def judge_turned(result, model, raw, boxes, threshold, tolerance):
+    """The same of turned boxes, by what Ultralytics says of their overlaps: any better one drops a box, dropped itself or not."""
+    import torch
+    from ultralytics.utils.metrics import batch_probiou
+    from ultralytics.utils.nms import non_max_suppression
+
+    boxes = boxes.take(boxes.scores >= threshold - tolerance.order)
+    boxes = boxes.take(np.lexsort((boxes.anchors, -boxes.scores)))
+    rivals = np.bincount(boxes.anchors)[boxes.anchors] > 1
+    doubt = (boxes.scores < threshold + tolerance.order) | rivals
+    gone = np.zeros(len(boxes), bool)
+    if result.layout == "obb columns":
+        turned = torch.from_numpy(boxes.turned)
+        alike = batch_probiou(turned, turned).numpy()
+        same = boxes.classes[:, None] == boxes.classes
+        ahead = boxes.scores[:, None] - boxes.scores
+        apart = boxes.anchors[:, None] != boxes.anchors
+        gone = (same & apart & (ahead > tolerance.order) & (alike > IOU_THRESHOLD + tolerance.edge)).any(axis=0)
+        doubt |= (same & apart & (ahead > -tolerance.order) & (alike > IOU_THRESHOLD - tolerance.edge)).any(axis=0)
+        given, count = torch.from_numpy(raw)[None], len(model.labels)
+        limits = {"max_det": 300, "max_time_img": 600}
+        _, kept = non_max_suppression(given, threshold, IOU_THRESHOLD, nc=count, rotated=True, return_idxs=True, **limits)
+        kept = np.isin(boxes.anchors, kept[0].numpy())
+        if (kept & gone & ~rivals).any() or (~kept & ~gone & ~doubt).any():
+            result.faults.append("Ultralytics keeps other boxes than its overlaps say")
+    boxes.standing = [GONE if lost else DOUBTFUL if open else CERTAIN for lost, open in zip(gone, doubt)]
+    return boxes
+
+
+def turned_to_frame(boxes, size, frame):
+    """Corners on the frame as Ultralytics has them, and the upright boxes around them."""
+    import torch
+    from ultralytics.utils import ops
+
+    turned = torch.from_numpy(boxes.turned).clone()
+    turned[:, :4] = ops.scale_boxes(size[::-1], turned[:, :4], frame[::-1], xywh=True)
+    boxes.quads = ops.xywhr2xyxyxyxy(turned).numpy()
+    around = np.concatenate([boxes.quads.min(axis=1), boxes.quads.max(axis=1)], axis=1)
+    boxes.corners = np.clip(around, 0, np.tile(frame, 2))
+
+
 def to_frame(corners, place, frame):
     """Input pixels -> frame pixels, clipped to the frame."""
     x, y, width, height = place
@@ -283,6 +343,8 @@ def ours(frame):
     boxes = Boxes(corners, table[:, 4], table[:, 5].astype(int), np.arange(len(table)))
     if found and "keypoints" in found[0]:
         boxes.points = np.array([np.reshape(d["keypoints"], (-1, d["keypoint-dims"])) for d in found])
+    if found and "corners" in found[0]:
+        boxes.quads = np.array([np.reshape(d["corners"], (4, 2)) for d in found])
     return boxes
 
 
@@ -302,7 +364,7 @@ class Result:
     found: int = 0
     worst_iou: float = 1.0
     worst_score: float = 0.0
-    worst_point: float = 0.0
+    worst_point: float = 0.0  # of keypoints, or of corners
     seconds: float = 0.0
     faults: list = field(default_factory=list)
 
@@ -326,6 +388,7 @@ def match(result, reference, found, tolerance):
         result.worst_iou = min(result.worst_iou, -overlap)
         result.worst_score = max(result.worst_score, apart)
         compare_points(result, reference, index, found, j, tolerance)
+        compare_quads(result, reference, index, found, j, tolerance)
     for index in range(len(reference)):
         if reference.standing[index] == CERTAIN and index not in taken_reference:
             result.faults.append(f"we miss {tell(reference, index)}; nearest of ours: {nearest(reference, index, found)}")
@@ -346,6 +409,20 @@ def compare_points(result, reference, index, found, j, tolerance):
     if apart[:, :2].max() > tolerance.point or apart[:, 2:].max(initial=0) > tolerance.visibility:
         at = int(apart.max(axis=1).argmax())
         result.faults.append(f"keypoint {at} of {tell(reference, index)}: {found.points[j][at]}, not {reference.points[index][at]}")
+
+
+def compare_quads(result, reference, index, found, j, tolerance):
+    """The same of the corners of turned boxes, which may begin at any of them."""
+    if reference.quads is None:
+        return
+    if found.quads is None:
+        result.faults.append("we give no corners")
+        return
+    wanted, given = reference.quads[index], found.quads[j]
+    apart = min(np.linalg.norm(np.roll(given, turns, axis=0) - wanted, axis=1).max() for turns in range(4))
+    result.worst_point = max(result.worst_point, float(apart))
+    if apart > tolerance.corner:
+        result.faults.append(f"corners of {tell(reference, index)}: {given.tolist()}, not {wanted.tolist()}")
 
 
 def tell(boxes, index):
@@ -373,12 +450,18 @@ def reference_of(result, model, image, size):
     result.layout = layout_of(model, raw)
     if model.task == "pose":
         boxes = decode_pose(raw, result.layout, model)
+    elif model.task == "obb":
+        boxes = decode_turned(raw, result.layout, model)
     else:
         boxes = decode(raw, result.layout, size, model.tolerance.order)
     for least, most in CANDIDATES:
         threshold = choose_threshold(best_per_anchor(boxes), least, most)
-        reference = judge(boxes, threshold, model.tolerance, suppress=result.layout in ("channels first", "pose columns"))
-        reference.corners = to_frame(reference.corners, place, frame)
+        if boxes.turned is not None:
+            reference = judge_turned(result, model, raw, boxes, threshold, model.tolerance)
+            turned_to_frame(reference, size, frame)
+        else:
+            reference = judge(boxes, threshold, model.tolerance, suppress=result.layout in ("channels first", "pose columns"))
+            reference.corners = to_frame(reference.corners, place, frame)
         if reference.points is not None:
             twice = np.tile(reference.points[:, :, :2], 2).reshape(-1, 4)
             reference.points[:, :, :2] = to_frame(twice, place, frame)[:, :2].reshape(reference.points[:, :, :2].shape)

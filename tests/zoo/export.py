@@ -70,9 +70,14 @@ ROWS = {
     "yolo11n-pose-nms": row("yolo11n-pose.yaml", nms=True),
     "yolo26n-pose": row("yolo26n-pose.yaml"),
     "yolo26n-pose-e2e": row("yolo26n-pose.yaml", nms=False),
+    # Boxes that are turned.
+    "yolov8n-obb": row("yolov8n-obb.yaml"),
+    "yolo11n-obb": row("yolo11n-obb.yaml"),
+    "yolo11n-obb-nms": row("yolo11n-obb.yaml", nms=True),
+    "yolo26n-obb": row("yolo26n-obb.yaml"),
+    "yolo26n-obb-e2e": row("yolo26n-obb.yaml", nms=False),
     # Tasks that trtnms does not do: it must refuse them and say which one it met.
     "yolo11n-seg": row("yolo11n-seg.yaml"),
-    "yolo11n-obb": row("yolo11n-obb.yaml"),
     "yolo11n-cls": row("yolo11n-cls.yaml"),
 }
 
@@ -168,6 +173,10 @@ def output_layers(head):
             yield sequence[-1], *sides
         for sequence in getattr(head, scores, None) or ():
             yield sequence[-1], -5.0, 1.5
+    if type(head).__name__.startswith("OBB"):
+        for angles in ("cv4", "one2one_cv4"):
+            for sequence in getattr(head, angles, None) or ():
+                yield sequence[-1], 0.0, 1.0
 
 
 def awaken(model):

@@ -40,6 +40,7 @@ pub enum MemoryKind {
 }
 
 impl MemoryKind {
+    #[doc(hidden)]
     pub const ALL: [MemoryKind; 5] =
         [MemoryKind::Host, MemoryKind::Pinned, MemoryKind::Mapped, MemoryKind::Device, MemoryKind::Unified];
 

@@ -3,8 +3,9 @@
 //!
 //! Always `GstVideoRegionOfInterestMeta`: its type is the label, its id counts the objects of the frame, and a `detection`
 //! structure holds `label_id`, `confidence` and the box in 0..1 of the frame, as DL Streamer's elements write and read it; `held`
-//! is there and true where the box is that of an earlier frame.
-//! With GStreamer 1.24 (feature `v1_24`) also `GstAnalyticsODMtd`. And [`message`], for applications that watch the bus.
+//! is there and true where the box is that of an earlier frame. A box that is turned is there as the upright one around it, and a
+//! `rotation` structure holds its angle and its corners.
+//! With GStreamer 1.24 (feature `v1_24`) also `GstAnalyticsODMtd`, from 1.26 on as it is turned. And [`message`], for applications that watch the bus.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -88,6 +89,9 @@ pub fn attach(
         if let Some(params) = keypoints(instances, object, size) {
             meta.add_param(params);
         }
+        if let Some(params) = rotation(instances, object, size) {
+            meta.add_param(params);
+        }
     }
     #[cfg(feature = "v1_24")]
     attach_analytics(buffer, instances, labels, names, size);
@@ -95,17 +99,32 @@ pub fn attach(
 
 /// A structure with the keypoints of an object, where its model finds any, and the size of the frame that they are pixels of: an
 /// element that scales the frame scales the region, but not what its parameters say.
-fn keypoints(instances: &Instances, object: usize, (width, height): (u32, u32)) -> Option<gst::Structure> {
+fn keypoints(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gst::Structure> {
     instances.keypoints.as_ref()?;
     let mut fields = Fields(gst::Structure::new_empty("keypoints"));
-    fields::visit_optional(instances, object, &mut fields);
-    fields.integer("frame-width", width);
-    fields.integer("frame-height", height);
+    fields::visit_keypoints(instances, object, &mut fields);
+    fields.frame_size(size);
+    Some(fields.0)
+}
+
+/// A structure that says how an object is turned, where its model turns boxes, with that size too.
+fn rotation(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gst::Structure> {
+    instances.rotated.as_ref()?;
+    let mut fields = Fields(gst::Structure::new_empty("rotation"));
+    fields::visit_rotation(instances, object, &mut fields);
+    fields.frame_size(size);
     Some(fields.0)
 }
 
 /// Fields of objects in a structure.
 struct Fields(gst::Structure);
+
+impl Fields {
+    fn frame_size(&mut self, (width, height): (u32, u32)) {
+        self.integer("frame-width", width);
+        self.integer("frame-height", height);
+    }
+}
 
 impl FieldVisitor for Fields {
     fn text(&mut self, name: &'static str, value: &str) {
@@ -156,7 +175,6 @@ fn attach_analytics(
     size: (u32, u32),
 ) {
     use gst_analytics::AnalyticsRelationMeta;
-    use gst_analytics::prelude::*;
 
     // Readers look at one such meta only, so that of another model is continued. It is also there where nothing was found:
     // objectdetectionoverlay goes on showing the last boxes until it gets a new one.
@@ -166,11 +184,17 @@ fn attach_analytics(
     let mut relations = buffer.meta_mut::<AnalyticsRelationMeta>().expect("it is there or was just added");
     for (object, detection) in instances.boxes.iter().enumerate() {
         let label = names.of(labels, detection.class);
-        let (x, y, width, height) = pixels(detection, size);
+        let rect = pixels(detection, size);
         // It fails only where memory ends.
-        let detected = relations.add_od_mtd(label, x as i32, y as i32, width as i32, height as i32, detection.score);
+        #[cfg(feature = "v1_26")]
+        let detected = match instances.rotated_box(object) {
+            Some(rotated) => add_oriented(&mut relations, label, &rotated, detection.score),
+            None => add_upright(&mut relations, label, rect, detection.score),
+        };
+        #[cfg(not(feature = "v1_26"))]
+        let detected = add_upright(&mut relations, label, rect, detection.score);
         #[cfg(feature = "v1_30")]
-        if let (Ok(detected), Some(keypoints)) = (detected.map(|detected| detected.id()), &instances.keypoints) {
+        if let (Ok(detected), Some(keypoints)) = (detected, &instances.keypoints) {
             let _ = attach_keypoints(&mut relations, detected, keypoints, object);
         }
         #[cfg(not(feature = "v1_30"))]
@@ -178,10 +202,41 @@ fn attach_analytics(
     }
 }
 
+#[cfg(feature = "v1_24")]
+type Relations<'a> = gst::MetaRefMut<'a, gst_analytics::AnalyticsRelationMeta, gst::meta::Standalone>;
+
+/// The id of what was added.
+#[cfg(feature = "v1_24")]
+fn add_upright(
+    relations: &mut Relations,
+    label: Quark,
+    (x, y, width, height): (u32, u32, u32, u32),
+    score: f32,
+) -> Result<u32, gst::glib::BoolError> {
+    use gst_analytics::prelude::*;
+
+    Ok(relations.add_od_mtd(label, x as i32, y as i32, width as i32, height as i32, score)?.id())
+}
+
+/// The same of a box that is turned about its centre, clockwise as here.
+#[cfg(feature = "v1_26")]
+fn add_oriented(
+    relations: &mut Relations,
+    label: Quark,
+    rotated: &crate::image::rotated::RotatedBox,
+    score: f32,
+) -> Result<u32, gst::glib::BoolError> {
+    use gst_analytics::prelude::*;
+
+    let bbox = &rotated.bbox;
+    let [x, y, width, height] = [bbox.x1, bbox.y1, bbox.width(), bbox.height()].map(|value| value.round() as i32);
+    Ok(relations.add_oriented_od_mtd(label, x, y, width.max(1), height.max(1), rotated.angle, score)?.id())
+}
+
 /// A group of keypoints that belongs to an object.
 #[cfg(feature = "v1_30")]
 fn attach_keypoints(
-    relations: &mut gst::MetaRefMut<'_, gst_analytics::AnalyticsRelationMeta, gst::meta::Standalone>,
+    relations: &mut Relations,
     object_id: u32,
     keypoints: &crate::image::keypoints::Keypoints,
     object: usize,

@@ -2,8 +2,8 @@
 //! What metas say about the objects in a frame, whoever attached them.
 //!
 //! Read are GstVideoRegionOfInterestMeta, with the parameters `detection` and `object_id` as trtnms and DL Streamer write them and
-//! `keypoints` as trtnms does, and
-//! with GStreamer 1.24 the objects of GstAnalyticsRelationMeta with their trackings. An object of which both tell is one.
+//! `keypoints` and `rotation` as trtnms does, and with GStreamer 1.24 the objects of GstAnalyticsRelationMeta with their trackings.
+//! An object of which both tell is one.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -11,9 +11,10 @@ use std::ffi::CStr;
 use gst::glib;
 use gst_video::VideoRegionOfInterestMeta;
 
-use crate::image::geometry::BBox;
+use crate::image::geometry::{BBox, Rect};
 use crate::image::keypoints::{KeypointShape, ObjectKeypoints};
 use crate::image::overlay::Annotation;
+use crate::image::rotated::{self, Corners};
 
 /// The objects of a frame of that size, the most confident first. Those that do not say are as sure as can be.
 pub fn annotations(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Annotation<'static>> {
@@ -21,7 +22,7 @@ pub fn annotations(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Annotation<
     #[cfg_attr(not(feature = "v1_24"), expect(unused_variables))]
     let (mut annotations, found_at): (Vec<_>, Vec<_>) = regions.unzip();
     #[cfg(feature = "v1_24")]
-    analytics::add_to(&mut annotations, &found_at, buffer);
+    analytics::add_to(&mut annotations, &found_at, buffer, size);
     let confidence = |annotation: &Annotation| annotation.confidence.unwrap_or(1.0);
     annotations.sort_by(|a, b| confidence(b).total_cmp(&confidence(a)));
     annotations
@@ -37,8 +38,10 @@ fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> (
     let rect = edges([x, y, width, height].map(i64::from));
     let found_at = fractional_box(["x_min", "y_min", "x_max", "y_max"].map(number), size).unwrap_or_else(|| bbox(rect));
     let (bbox, is_in_place) = place(found_at, rect);
+    let is_around = |corners: &Corners| are_near(hull(corners, size), rect);
     let annotation = Annotation {
         bbox,
+        corners: meta.param("rotation").and_then(|param| corners(param, size)).filter(is_around),
         class: detection.and_then(|detection| detection.get::<i32>("label_id").ok()?.try_into().ok()),
         label: text_of(roi_type),
         confidence: number("confidence").map(|value| value as f32).filter(|value| value.is_finite()),
@@ -50,20 +53,26 @@ fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> (
 }
 
 /// The keypoints of a region, in pixels of a frame of that size; `None` where the parameter is not as trtnms writes it.
-fn keypoints(param: &gst::StructureRef, (width, height): (u32, u32)) -> Option<ObjectKeypoints<'static>> {
-    let side = |field| param.get::<u32>(field).ok().filter(|&side| side > 0);
-    let scale = [width as f32 / side("frame-width")? as f32, height as f32 / side("frame-height")? as f32, 1.0];
+fn keypoints(param: &gst::StructureRef, size: (u32, u32)) -> Option<ObjectKeypoints<'static>> {
+    let [x, y] = scale(param, size)?;
     let dims = param.get::<u32>("keypoint-dims").ok().filter(|dims| (2..=3).contains(dims))?;
-    let array = param.get::<gst::Array>("keypoints").ok()?;
-    let scales = scale[..dims as usize].iter().cycle();
-    let values: Vec<f32> = array
-        .iter()
-        .zip(scales)
-        .map(|(value, scale)| Some(value.get::<f64>().ok()? as f32 * scale))
-        .collect::<Option<_>>()?;
+    let values = scaled_numbers(param, "keypoints", &[x, y, 1.0][..dims as usize])?;
     let count = u16::try_from(values.len() / dims as usize).ok()?;
     let shape = KeypointShape { count, dims: dims as u8 };
     (shape.numbers() == values.len()).then(|| ObjectKeypoints { shape, values: values.into() })
+}
+
+/// Pixels of a frame of that size, across and down, for one of the frame that a parameter is of.
+fn scale(param: &gst::StructureRef, (width, height): (u32, u32)) -> Option<[f32; 2]> {
+    let side = |field| param.get::<u32>(field).ok().filter(|&side| side > 0);
+    Some([width as f32 / side("frame-width")? as f32, height as f32 / side("frame-height")? as f32])
+}
+
+/// An array of a parameter, whose numbers have these scales in turn.
+fn scaled_numbers(param: &gst::StructureRef, field: &str, scales: &[f32]) -> Option<Vec<f32>> {
+    let array = param.get::<gst::Array>(field).ok()?;
+    let numbers = array.iter().zip(scales.iter().cycle());
+    numbers.map(|(value, scale)| Some(value.get::<f64>().ok()? as f32 * scale)).collect()
 }
 
 /// Left, top, right and bottom of a rectangle of which a meta says left, top, width and height.
@@ -90,6 +99,19 @@ fn are_near(bbox: BBox, rect: [f64; 4]) -> bool {
     edges.iter().zip(rect).all(|(a, b)| (a - b).abs() < 2.0)
 }
 
+/// The corners of a turned box, in pixels of a frame of that size; `None` where it is not turned, or the parameter is not as trtnms
+/// writes it.
+fn corners(param: &gst::StructureRef, size: (u32, u32)) -> Option<Corners> {
+    let angle = param.get::<f64>("angle").ok()? as f32;
+    let numbers: [f32; 8] = scaled_numbers(param, "corners", &scale(param, size)?)?.try_into().ok()?;
+    (angle != 0.0 && angle.is_finite()).then(|| [0, 2, 4, 6].map(|at| [numbers[at], numbers[at + 1]]))
+}
+
+/// The part inside a frame of that size of the smallest upright box around corners.
+fn hull(corners: &Corners, size: (u32, u32)) -> BBox {
+    rotated::hull(corners).clip(&Rect::from(size).into())
+}
+
 fn bbox(edges: [f64; 4]) -> BBox {
     let [x1, y1, x2, y2] = edges.map(|edge| edge as f32);
     BBox::new(x1, y1, x2, y2)
@@ -112,17 +134,27 @@ mod analytics {
     use gst_analytics::prelude::*;
     use gst_analytics::{AnalyticsODMtd, AnalyticsRelationMeta, AnalyticsTrackingMtd, RelTypes, ffi};
 
-    use super::{Annotation, BBox, are_near, bbox, edges, text_of};
+    use super::{Annotation, BBox, Corners, are_near, bbox, edges, hull, text_of};
 
     /// Adds the objects of GstAnalytics to those of regions, which were found at these places. A region that was moved is still the
     /// object that was found with it.
-    pub fn add_to(annotations: &mut Vec<Annotation<'static>>, found_at: &[BBox], buffer: &gst::BufferRef) {
+    pub fn add_to(
+        annotations: &mut Vec<Annotation<'static>>,
+        found_at: &[BBox],
+        buffer: &gst::BufferRef,
+        size: (u32, u32),
+    ) {
         // Each region is the same as one object at most.
         let mut is_paired = vec![false; annotations.len()];
         for meta in buffer.iter_meta::<AnalyticsRelationMeta>() {
             for found in meta.iter::<AnalyticsODMtd>() {
                 let Ok(place) = found.location() else { continue };
-                let rect = edges([place.x, place.y, place.w, place.h].map(i64::from));
+                let corners = corners(&found);
+                let upright = edges([place.x, place.y, place.w, place.h].map(i64::from));
+                let rect = corners.as_ref().map_or(upright, |corners| {
+                    let BBox { x1, y1, x2, y2 } = hull(corners, size);
+                    [x1, y1, x2, y2].map(f64::from)
+                });
                 let label = text_of(found.obj_type().map_or(0, IntoGlib::into_glib));
                 let confidence = Some(place.loc_conf_lvl).filter(|confidence| confidence.is_finite());
                 let mut trackings = meta.iter_direct_related::<AnalyticsTrackingMtd>(found.id(), RelTypes::RELATE_TO);
@@ -135,11 +167,15 @@ mod analytics {
                 if let Some(((is_paired, annotation), _)) = open.find(|((_, region), at)| is_same(region, **at)) {
                     *is_paired = true;
                     annotation.confidence = annotation.confidence.or(confidence);
+                    if are_near(annotation.bbox, rect) {
+                        annotation.corners = annotation.corners.or(corners);
+                    }
                     annotation.track_id = track_id.or(annotation.track_id);
                     continue;
                 }
                 annotations.push(Annotation {
                     bbox: bbox(rect),
+                    corners,
                     class: None,
                     label,
                     confidence,
@@ -148,6 +184,21 @@ mod analytics {
                 });
             }
         }
+    }
+
+    /// Of the box as it is turned, if it is.
+    #[cfg(feature = "v1_26")]
+    fn corners(found: &gst_analytics::AnalyticsMtdRef<AnalyticsODMtd>) -> Option<Corners> {
+        use crate::image::rotated::RotatedBox;
+
+        let place = found.oriented_location().ok().filter(|place| place.r != 0.0 && place.r.is_finite())?;
+        let bbox = bbox(edges([place.x, place.y, place.w, place.h].map(i64::from)));
+        Some(RotatedBox { bbox, angle: place.r }.corners())
+    }
+
+    #[cfg(not(feature = "v1_26"))]
+    fn corners(_found: &gst_analytics::AnalyticsMtdRef<AnalyticsODMtd>) -> Option<Corners> {
+        None
     }
 
     /// Not `info()` of the bindings, which panics where a time is unknown.

@@ -7,12 +7,15 @@ use std::fmt::Write as _;
 use super::color::{Rgb, class_color};
 use crate::image::geometry::BBox;
 use crate::image::keypoints::ObjectKeypoints;
+use crate::image::rotated::Corners;
 
 /// An object in a frame, by whatever found it. Only the box is always known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Annotation<'a> {
     /// Pixels of the frame.
     pub bbox: BBox,
+    /// Of the box as it is turned, if it is: drawn in place of `bbox`.
+    pub corners: Option<Corners>,
     /// Number of its class.
     pub class: Option<u32>,
     /// Name of its class; empty where it has none.
@@ -64,7 +67,15 @@ mod tests {
 
     fn annotation(label: &str, class: Option<u32>) -> Annotation<'_> {
         let bbox = BBox::new(0.0, 0.0, 8.0, 8.0);
-        Annotation { bbox, class, label: label.into(), confidence: None, track_id: None, keypoints: None }
+        Annotation {
+            bbox,
+            corners: None,
+            class,
+            label: label.into(),
+            confidence: None,
+            track_id: None,
+            keypoints: None,
+        }
     }
 
     #[test]

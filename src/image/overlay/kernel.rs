@@ -4,6 +4,8 @@
 //!
 //! What was found need not have come to the host: it is planned on the GPU too, so that painting is queued behind finding.
 
+mod strokes;
+
 use std::ffi::CStr;
 
 use crate::core::cuda::ptx;
@@ -21,8 +23,9 @@ use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::image::Candidate;
 use crate::image::frame::PixelFormat;
 use crate::image::geometry::Letterbox;
-use crate::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
-use crate::image::overlay::{self, Font, Mark, Plan, Stroke, Style, Target};
+use crate::image::keypoints::{KeypointModel, Keypoints};
+use crate::image::overlay::{Font, Mark, Plan, Stroke, Style, Target};
+use strokes::{Outlines, Planned, Skeletons};
 
 /// Threads of a block, as in the kernels.
 const THREADS: u32 = 128;
@@ -57,6 +60,7 @@ pub struct OverlayKernel {
     planned: Option<DeviceBlock>,
     /// What the host found.
     staging: Option<Mapped>,
+    outlines: Outlines,
     skeletons: Option<Skeletons>,
 }
 
@@ -87,6 +91,7 @@ struct PlanParameters {
     is_rgb: u32,
     rgb: [u32; 3],
     is_gray: u32,
+    are_rotated: u32,
     kr_kb: [f32; 2],
     black: f32,
     luma_range: f32,
@@ -108,22 +113,6 @@ struct Parameters {
     first_part: u32,
 }
 
-/// `StrokeParameters` of `plan.cu`.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct PlanStrokeParameters {
-    plan: PlanParameters,
-    keypoints: u64,
-    strokes: u64,
-    edges: u64,
-    edge_count: u32,
-    point_count: u32,
-    dims: u32,
-    line: u32,
-    point: u32,
-    unused: u32,
-}
-
 /// `StrokeParameters` of `overlay.cu`.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
@@ -137,20 +126,7 @@ struct StrokeParameters {
     height: u32,
 }
 
-/// Plans the strokes of what a model finds.
-struct Skeletons {
-    plan: Function,
-    shape: KeypointShape,
-    edges: &'static [[u16; 2]],
-    /// The edges on the GPU.
-    table: DeviceBlock,
-    /// What is planned.
-    strokes: Option<DeviceBlock>,
-}
-
-const _: () = assert!(
-    size_of::<Stroke>() == 32 && size_of::<PlanStrokeParameters>() == 192 && size_of::<StrokeParameters>() == 64
-);
+const _: () = assert!(size_of::<Stroke>() == 32 && size_of::<StrokeParameters>() == 64);
 const _: () = assert!(size_of::<Mark>() == 64 && size_of::<PlanParameters>() == 144 && size_of::<Parameters>() == 80);
 
 impl OverlayKernel {
@@ -216,25 +192,9 @@ impl OverlayKernel {
             glyph_height: font.height,
             ..Parameters::default()
         };
-        let skeletons = match keypoints {
-            Some(model) => {
-                let edges = model.shape.edges();
-                let mut table = pool.take(size_of_val(edges).max(1))?;
-                if !edges.is_empty() {
-                    table.write(cast_slice(edges))?;
-                }
-                Some(Skeletons {
-                    plan: context.module(PLAN)?.function("plan_strokes")?,
-                    shape: model.shape,
-                    edges,
-                    table,
-                    strokes: None,
-                })
-            }
-            None => None,
-        };
         Ok(OverlayKernel {
-            skeletons,
+            outlines: Outlines::new(context)?,
+            skeletons: keypoints.map(|model| Skeletons::new(context, &pool, model)).transpose()?,
             plan: context.module(PLAN)?.function("plan_marks")?,
             paint: context.module(OVERLAY)?.function(&format!("overlay_{name}"))?,
             paint_strokes: context.module(OVERLAY)?.function(&format!("strokes_{name}"))?,
@@ -282,6 +242,7 @@ impl OverlayKernel {
             room: if style.labels { stride } else { 0 },
             line: style.line(&self.target),
             in_tensor: to_frame.is_some().into(),
+            are_rotated: found.are_rotated.into(),
             left: letterbox.map_or(0.0, |letterbox| letterbox.x as f32),
             top: letterbox.map_or(0.0, |letterbox| letterbox.y as f32),
             scale_x: to_frame.map_or(1.0, |(x, _)| x),
@@ -294,18 +255,21 @@ impl OverlayKernel {
         // what is found are as the caller says.
         unsafe {
             stream.launch(&self.plan, launch, &plan)?;
-            let strokes = match (&mut self.skeletons, found.gathered) {
-                (Some(skeletons), Some(keypoints)) => {
-                    let (strokes, each) = skeletons.plan(stream, &self.pool, &plan, keypoints)?;
-                    Some(StrokeParameters { strokes, each, ..self.stroke_painting(&paint) })
-                }
+            let outlines = match found.are_rotated {
+                true => Some(self.outlines.plan(stream, &self.pool, &plan)?),
+                false => None,
+            };
+            let skeletons = match (&mut self.skeletons, found.gathered) {
+                (Some(skeletons), Some(keypoints)) => Some(skeletons.plan(stream, &self.pool, &plan, keypoints)?),
                 _ => None,
             };
-            self.paint(stream, plan.limit, &paint, strokes.as_ref())
+            let painting =
+                |Planned { strokes, each }| StrokeParameters { strokes, each, ..self.stroke_painting(&paint) };
+            self.paint(stream, plan.limit, &paint, [outlines, skeletons].map(|planned| planned.map(painting)))
         }
     }
 
-    /// Queues the painting of no more than so many marks: outlines, then strokes, then tags.
+    /// Queues the painting of no more than so many marks: outlines, then strokes in their order, then tags.
     ///
     /// # Safety
     /// As [`OverlayKernel::launch`]; the marks and strokes are there by then.
@@ -314,21 +278,23 @@ impl OverlayKernel {
         stream: &Stream,
         limit: u32,
         marks: &Parameters,
-        strokes: Option<&StrokeParameters>,
+        strokes: [Option<StrokeParameters>; 2],
     ) -> Result<()> {
         let block = (THREADS, 1, 1);
         let shape = |parts| Launch { grid: (GRID.0.min(limit), parts, GRID.2), block, shared: 0 };
-        let Some(strokes) = strokes else {
+        if strokes.iter().all(Option::is_none) {
             // SAFETY: as the caller says.
             return unsafe { stream.launch(&self.paint, shape(GRID.1), marks) };
-        };
+        }
         // Cells of chroma, where there are any.
         let cell = if self.plan_parameters.is_rgb == 1 || self.plan_parameters.is_gray == 1 { 1 } else { 2 };
         let tiles = (self.target.width.div_ceil(TILE.0 * cell), self.target.height.div_ceil(TILE.1 * cell), 1);
         // SAFETY: as the caller says.
         unsafe {
             stream.launch(&self.paint, shape(TAG), marks)?;
-            stream.launch(&self.paint_strokes, Launch { grid: tiles, block, shared: 0 }, strokes)?;
+            for strokes in strokes.iter().flatten() {
+                stream.launch(&self.paint_strokes, Launch { grid: tiles, block, shared: 0 }, strokes)?;
+            }
             stream.launch(&self.paint, shape(GRID.1 - TAG), &Parameters { first_part: TAG, ..*marks })
         }
     }
@@ -373,7 +339,8 @@ impl OverlayKernel {
         let address = self.stage(stream, &[&bytes])?.address();
         counters::uploaded(bytes.len());
         let gathered = keypoints.map(|_| address + points as u64);
-        let found = DeviceDetections { address, limit: detections.len(), gathered };
+        let are_rotated = detections.iter().any(|detection| detection.angle != 0.0);
+        let found = DeviceDetections { address, limit: detections.len(), gathered, are_rotated };
         // SAFETY: as the caller says.
         unsafe { self.launch(stream, planes, found, None, style) }
     }
@@ -414,7 +381,7 @@ impl OverlayKernel {
                 each: 1,
                 ..self.stroke_painting(&paint)
             };
-            self.paint(stream, marks.len() as u32, &paint, Some(&strokes).filter(|_| !plan.strokes.is_empty()))
+            self.paint(stream, marks.len() as u32, &paint, [(!plan.strokes.is_empty()).then_some(strokes), None])
         }
     }
 
@@ -441,47 +408,5 @@ impl OverlayKernel {
             self.planned = Some(self.pool.take(bytes)?);
         }
         Ok(self.planned.as_ref().expect("just put there").address())
-    }
-}
-
-impl Skeletons {
-    /// Queues planning, with the parameters of the marks and where the keypoints are. Says where the strokes will be, and how
-    /// many each object has.
-    ///
-    /// # Safety
-    /// As [`OverlayKernel::launch`].
-    unsafe fn plan(
-        &mut self,
-        stream: &Stream,
-        pool: &DevicePool,
-        marks: &PlanParameters,
-        keypoints: u64,
-    ) -> Result<(u64, u32)> {
-        let (edge_count, point_count) = (self.edges.len() as u32, u32::from(self.shape.count));
-        let each = edge_count + point_count;
-        let all = marks.limit * each;
-        let bytes = all as usize * size_of::<Stroke>();
-        let strokes = match self.strokes.take_if(|block| block.bytes() >= bytes) {
-            Some(block) => block,
-            None => pool.take(bytes)?,
-        };
-        let strokes = self.strokes.insert(strokes).address();
-        let (line, point) = overlay::widths(marks.line);
-        let plan = PlanStrokeParameters {
-            plan: *marks,
-            keypoints,
-            strokes,
-            edges: self.table.address(),
-            edge_count,
-            point_count,
-            dims: self.shape.dims.into(),
-            line,
-            point,
-            unused: 0,
-        };
-        let launch = Launch { grid: (all.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
-        // SAFETY: the kernel takes these parameters; the rest as the caller says.
-        unsafe { stream.launch(&self.plan, launch, &plan) }?;
-        Ok((strokes, each))
     }
 }

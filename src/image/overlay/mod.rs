@@ -6,8 +6,8 @@
 //! The CUDA kernels take the same two steps and are compared with both bit by bit, which is easy to hold because **no mark
 //! reads the frame: every sample takes the value of the last mark that touches it**, whoever computes it in which order.
 //!
-//! The order is: outlines from the weakest detection to the strongest, then skeletons likewise ([`Stroke`]s), then tags. So
-//! strong boxes lie on weak ones, and no outline ever crosses a text.
+//! The order is: outlines from the weakest detection to the strongest, those of turned boxes likewise ([`Stroke`]s), then skeletons
+//! ([`Stroke`]s too), then tags. So strong boxes lie on weak ones, and no outline ever crosses a text.
 
 mod annotation;
 mod color;

@@ -9,6 +9,7 @@ use crate::image::Candidate;
 use crate::image::frame::{Colorimetry, FrameMut, PixelFormat};
 use crate::image::geometry::{BBox, Rect};
 use crate::image::keypoints::Keypoints;
+use crate::image::rotated;
 
 /// What a plan must know of the frame it is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +31,8 @@ impl Target {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Mark {
-    /// The outline is what lies in `outer` and not in `inner`, which is nowhere outside `outer`.
+    /// The outline is what lies in `outer` and not in `inner`, which is nowhere outside `outer`. That of a turned box is strokes; both
+    /// are the upright box around it then.
     pub outer: Rect,
     pub inner: Rect,
     /// Filled with `paper`; empty where there is no label.
@@ -113,6 +115,7 @@ impl Overlay {
     ) -> Plan<'_> {
         let annotation = |(object, detection): (usize, &Candidate)| Annotation {
             bbox: detection.bbox,
+            corners: (detection.angle != 0.0).then(|| detection.rotated().corners()),
             class: Some(detection.class),
             label: labels.get(detection.class as usize).map_or("", String::as_str).into(),
             confidence: Some(detection.score),
@@ -136,11 +139,20 @@ impl Overlay {
         text.clear();
         for annotation in annotations.rev() {
             let color = annotation.color();
+            let paper = sample(color, &target);
+            let around = |corners| rotated::hull(corners).clip(&Rect::from((target.width, target.height)).into());
+            let bbox = annotation.corners.as_ref().map_or(annotation.bbox, around);
+            let edges = outline(bbox, &target, style);
+            if let (Some(corners), Some(_)) = (&annotation.corners, edges) {
+                strokes::outline(strokes, &target, corners, style, paper);
+            }
             if let (Some(keypoints), true) = (&annotation.keypoints, annotation.bbox.is_valid()) {
                 strokes::plan(strokes, &target, keypoints, color, style);
             }
-            let Some((outer, inner)) = outline(annotation.bbox, &target, style) else { continue };
-            let (paper, ink) = (sample(color, &target), sample(ink_on(color), &target));
+            let Some((outer, inner)) = edges else { continue };
+            // The outline of a turned box is strokes.
+            let inner = if annotation.corners.is_some() { outer } else { inner };
+            let ink = sample(ink_on(color), &target);
             let mut mark = Mark { outer, inner, paper, ink, text_start: text.len() as u32, ..Mark::default() };
             if style.labels {
                 annotation.describe(label);

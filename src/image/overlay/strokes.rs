@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Skeletons: lines between keypoints, and the points on them. Integers only where pixels are chosen, as the kernel does it.
+//! Lines that are not upright: the sides of turned boxes, and skeletons with their points. Integers only where pixels are chosen,
+//! as the kernel does it.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -7,6 +8,7 @@ use super::color::{Rgb, Sample, class_color, sample};
 use super::{Style, Target};
 use crate::image::geometry::Rect;
 use crate::image::keypoints::ObjectKeypoints;
+use crate::image::rotated::Corners;
 
 /// A line with round ends, or a disc where both ends are one: 32 bytes, the same for the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -65,17 +67,49 @@ impl Stroke {
                 upper[0] + (across * i64::from(y - upper[1])).div_euclid(down) as i32
             };
             let inside = [near, near + 1].into_iter().find(|&x| self.touches(x, y))?;
+            // What is seen of a piece that begins or ends beyond the frame begins or ends at its edge.
+            let inside = inside.clamp(0, right_edge - 1);
+            if !self.touches(inside, y) {
+                return None;
+            }
             let left = (0..inside).rev().take_while(|&x| self.touches(x, y)).last().unwrap_or(inside);
             let right = (inside + 1..right_edge).take_while(|&x| self.touches(x, y)).last().unwrap_or(inside);
             let (top, bottom) = (y as u32, y as u32 + 1);
-            (left < right_edge).then_some(Rect {
-                left: left as u32,
-                top,
-                right: (right + 1).min(right_edge) as u32,
-                bottom,
-            })
+            Some(Rect { left: left as u32, top, right: right as u32 + 1, bottom })
         })
     }
+}
+
+/// Adds the sides of a turned box.
+pub(super) fn outline(strokes: &mut Vec<Stroke>, target: &Target, corners: &Corners, style: &Style, paper: Sample) {
+    let (width, _) = widths(style.line(target));
+    let sides = (0..4).filter_map(|side| seen(corners[side], corners[(side + 1) % 4], target));
+    strokes.extend(sides.map(|[from, to]| Stroke { from, to, width, paper, unused: [0; 2] }));
+}
+
+/// The part of a line that may be seen, in whole pixels: its ends are no further from the frame than the widest stroke is wide.
+fn seen(from: [f32; 2], to: [f32; 2], target: &Target) -> Option<[[i32; 2]; 2]> {
+    const MARGIN: f32 = MAX_WIDTH as f32;
+    let highest = [target.width, target.height].map(|size| size as f32 + MARGIN);
+    let along = [to[0] - from[0], to[1] - from[1]];
+    let (mut start, mut end) = (0.0f32, 1.0f32);
+    for axis in 0..2 {
+        let (low, high) = (-MARGIN, highest[axis]);
+        if !along[axis].is_finite() {
+            return None;
+        } else if along[axis] == 0.0 {
+            if !(low..=high).contains(&from[axis]) {
+                return None;
+            }
+        } else {
+            let (a, b) = ((low - from[axis]) / along[axis], (high - from[axis]) / along[axis]);
+            (start, end) = (start.max(a.min(b)), end.min(a.max(b)));
+        }
+    }
+    let pixel = |axis: usize, at: f32| at.clamp(-MARGIN, highest[axis]).floor() as i32;
+    let first = [0, 1].map(|axis| pixel(axis, from[axis] + along[axis] * start));
+    let last = [0, 1].map(|axis| pixel(axis, if end == 1.0 { to[axis] } else { from[axis] + along[axis] * end }));
+    (start <= end).then_some([first, last])
 }
 
 /// Adds the strokes of an object: the lines of its skeleton in its colour, then its points in colours of their own.

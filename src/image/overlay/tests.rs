@@ -262,11 +262,64 @@ fn a_skeleton_is_lines_and_points() {
     assert_eq!((column(9), column(1)), (vec![7; 15], vec![7; 15]), "what is not seen is not drawn");
 }
 
+#[test]
+fn a_turned_box_is_four_lines_and_a_tag() {
+    let mut picture = Picture::new(PixelFormat::Gray8, 60, 60);
+    let target = picture.target;
+    let turned = Candidate { angle: std::f32::consts::FRAC_PI_4, ..detection(2, 0.9, [10.5, 20.5, 50.5, 40.5]) };
+    let style = lines(2);
+    let mut overlay = Overlay::default();
+    let plan = overlay.plan(target, &[turned], None, &[], &style);
+    assert_eq!((plan.marks.len(), plan.strokes.len()), (1, 4));
+    assert!(plan.marks[0].sides().iter().all(Rect::is_empty));
+    picture.draw(&[turned], &[], &style);
+    let paper = color::sample(class_color(2), &target)[0];
+    // Its corners are 21.2 beside and above the centre at most: 30.5 ± (20 ± 10) × √½.
+    for [x, y] in [[37, 51], [51, 37], [23, 9], [9, 23]] {
+        assert_eq!(picture.sample(0, x, y), [paper], "{x} {y}");
+    }
+    for [x, y] in [[30, 30], [10, 20], [50, 40], [51, 51], [9, 9]] {
+        assert_eq!(picture.sample(0, x, y), [7], "{x} {y}");
+    }
+    // The tag lies above the upright box around it.
+    let target = Picture::new(PixelFormat::Gray8, 200, 100).target;
+    let below = Candidate { angle: turned.angle, ..detection(0, 0.5, [80.0, 60.0, 120.0, 80.0]) };
+    let plan = overlay.plan(target, &[below], None, &[], &Style::default());
+    assert_eq!((plan.marks[0].tag.left, plan.marks[0].tag.bottom), (79, 49));
+}
+
+#[test]
+fn sides_that_lead_far_away_keep_their_slope() {
+    // A bar from far left below to far right above, through the middle.
+    let bar = |length: f32| {
+        let bbox = BBox::from_center(50.0, 50.0, length, 9.0);
+        let mut picture = Picture::new(PixelFormat::Gray8, 100, 100);
+        let turned = Candidate { bbox, angle: -std::f32::consts::FRAC_PI_4, ..detection(0, 0.5, [0.0; 4]) };
+        picture.draw(&[turned], &[], &lines(1));
+        picture
+    };
+    // Its long sides cross each column 4.5 × √2 above and below the middle.
+    for length in [600.0, 20_000.0, 300_000.0] {
+        let mut picture = bar(length);
+        for x in 0..100 {
+            let painted: Vec<f32> = (0..100).filter(|&y| picture.sample(0, x, y) != [7]).map(|y| y as f32).collect();
+            let sides = [-6.36f32, 6.36].map(|side| 99.0 - x as f32 + side);
+            let near = |y: f32, side: f32| (y - side).abs() < 2.5;
+            assert!(painted.iter().all(|&y| sides.iter().any(|&side| near(y, side))), "{length} {x} {painted:?}");
+            let seen = sides.iter().filter(|side| (2.0..97.0).contains(*side));
+            assert!(seen.into_iter().all(|&side| painted.iter().any(|&y| near(y, side))), "{length} {x} {painted:?}");
+        }
+    }
+    // And nothing ends where numbers do.
+    bar(1e30);
+    bar(f32::MAX);
+}
+
 proptest! {
     /// Rows of a stroke are all pixels that it touches, and no others.
     #[test]
     fn rows_of_strokes_are_what_they_touch(
-        (from, to) in ((0..40i32, 0..30i32), (0..40i32, 0..30i32)),
+        (from, to) in ((-20..60i32, -20..50i32), (-20..60i32, -20..50i32)),
         width in 0..12u32,
     ) {
         let stroke = Stroke { from: from.into(), to: to.into(), width, ..Stroke::default() };
@@ -339,8 +392,11 @@ proptest! {
         style in (any::<bool>(), prop_oneof![0..9u32, any::<u32>()]),
         labels in prop::collection::vec(".{0,9}", 0..40),
         shape in prop::option::of((prop_oneof![Just(17u16), 1..5u16], 2..4u8)),
+        angles in prop::collection::vec(prop_oneof![2 => Just(0.0), 3 => -4.0..4.0f32, 1 => proptest::num::f32::ANY], 6),
         numbers in prop::collection::vec(prop_oneof![9 => -9.0..110.0f32, 1 => 0.0..1.0f32, 1 => any_edge()], 6 * 17 * 3),
     ) {
+        let turned = |(found, &angle): (&Candidate, &f32)| Candidate { angle, ..*found };
+        let detections: Vec<Candidate> = detections.iter().zip(&angles).map(turned).collect();
         let keypoints = shape.map(|(count, dims)| {
             let shape = KeypointShape { count, dims };
             let mut values = numbers[..shape.numbers() * detections.len()].to_vec();

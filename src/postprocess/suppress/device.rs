@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! From a head's outputs to boxes, on the GPU: `kernels/decode.cu` and `kernels/nms.cu`.
+//! From a head's outputs to boxes, on the GPU: `kernels/decode.cu` with `kernels/nms.cu` or, where boxes are turned, `rotated.cu`.
 //!
-//! The twin is [`Decoder::decode`] with [`Nms::suppress`] or, for heads whose boxes do not repeat, [`Nms::rank`]. The same
-//! candidates come out, in the same order, with the same bits.
+//! The twin is [`Decoder::decode`] with [`Nms::run`]. The same candidates come out, in the same order, with the same bits.
 
 use std::ffi::CStr;
 
@@ -12,19 +11,21 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Nms;
+use super::rotated::reach;
 use crate::core::counters;
 use crate::core::cuda::driver::{Context, Function, Launch, Stream, WaitHistory};
 use crate::core::cuda::graph::{KernelNode, LaunchList};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::core::tensor::{DType, Tensor};
-use crate::heads::{BoxEncoding, DecodeKernel, Decoder, ID_COLUMNS, TensorView, Thresholds, is_count};
+use crate::heads::{BoxEncoding, DecodeKernel, Decoder, ID_COLUMNS, Suppress, TensorView, Thresholds, is_count};
 use crate::image::Candidate;
 use crate::image::detections::{DeviceDetections, HEADER, found_size};
 use crate::postprocess::refine::{DeviceGather, GatherParams};
 
 static DECODE: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/decode.ptx"), "\0"));
 static NMS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/nms.ptx"), "\0"));
+static ROTATED: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/rotated.ptx"), "\0"));
 
 /// Threads of a block, as in the kernels' launch bounds.
 const DECODE_THREADS: usize = 128;
@@ -54,7 +55,9 @@ pub struct DeviceDecoder {
     gather: Option<DeviceGather>,
     views: [Option<TensorView>; 4],
     decode_params: DecodeParams,
-    nms_params: NmsParams,
+    /// Where the angles lie by which boxes are turned.
+    angles: Option<TensorView>,
+    params: RotatedParams,
     /// The counters at the start of the scratch memory are as a frame wants them.
     is_clean: bool,
     /// The counters of candidates, which frames use in turn: each clears the other's for the next.
@@ -80,7 +83,7 @@ struct Kernel {
 struct FrameKernels {
     chain: LaunchList,
     decode: DecodeParams,
-    nms: NmsParams,
+    params: RotatedParams,
     gather: Option<GatherParams>,
 }
 
@@ -157,7 +160,19 @@ struct NmsParams {
     threshold: f32,
 }
 
+/// For turned boxes. Kernels for upright ones take what it begins with.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+struct RotatedParams {
+    nms: NmsParams,
+    angles: DecodeSource,
+    gaussians: u64,
+}
+
 const _: () = assert!(size_of::<DecodeParams>() == 232 && size_of::<NmsParams>() == 120);
+const _: () = assert!(size_of::<RotatedParams>() == 152);
+/// A [`super::rotated::Gaussian`] with its class and angle.
+const GAUSSIAN: usize = 32;
 const _: () = assert!(size_of::<Candidate>() == 32);
 
 /// Enough for the usual limit; more is allocated when asked for.
@@ -195,21 +210,20 @@ impl DeviceDecoder {
             threads,
         };
 
-        let nms = context.module(NMS)?;
-        let rank = Kernel {
-            function: nms.function(if decoder.needs_nms() { "rank_candidates" } else { "rank_detections" })?,
-            blocks: head.rows.div_ceil(RANKED).min(MOST_BLOCKS),
-            threads: NMS_THREADS,
-        };
+        let angles = decoder.angles();
         let window = head.rows.min(WINDOW);
-        let suppress = match decoder.needs_nms() {
-            true => Some(Kernel {
-                function: nms.function("suppress")?,
-                blocks: (window.div_ceil(4) * window.div_ceil(64)).div_ceil(FILLED).min(MOST_BLOCKS),
-                threads: NMS_THREADS,
-            }),
-            false => None,
+        let blocks = head.rows.div_ceil(RANKED).min(MOST_BLOCKS);
+        let words = (window.div_ceil(4) * window.div_ceil(64)).div_ceil(FILLED).min(MOST_BLOCKS);
+        let (module, rank, suppress) = match (&angles, format.suppress()) {
+            (None, Suppress::None) => (NMS, "rank_detections", None),
+            (None, _) => (NMS, "rank_candidates", Some(("suppress", words))),
+            (Some(_), Suppress::None) => (ROTATED, "rank_rotated", Some(("keep_rotated", 1))),
+            (Some(_), _) => (ROTATED, "rank_rotated", Some(("suppress_rotated", blocks))),
         };
+        let module = context.module(module)?;
+        let kernel = |(name, blocks)| Ok(Kernel { function: module.function(name)?, blocks, threads: NMS_THREADS });
+        let rank = kernel((rank, blocks))?;
+        let suppress = suppress.map(kernel).transpose()?;
 
         // One allocation for all scratch memory.
         let mut bytes = 0;
@@ -225,8 +239,11 @@ impl DeviceDecoder {
         if suppress.is_some() {
             nms_params.sorted = candidates();
             nms_params.kept = room(head.rows * 4);
+        }
+        if format.suppress() == Suppress::Iou {
             nms_params.matrix = room(matrix_bytes(window));
         }
+        let gaussians = if angles.is_some() { room(head.rows * GAUSSIAN) } else { 0 };
         nms_params.found = room(found_size(head.rows));
         let pool = DevicePool::new(context);
         let scratch = pool.take(bytes)?;
@@ -254,13 +271,19 @@ impl DeviceDecoder {
             height: head.input.1 as f32,
             ..DecodeParams::default()
         };
-        for (source, view) in decode_params.sources.iter_mut().zip(&views) {
-            if let Some(TensorView { output, first, row_stride, .. }) = *view {
-                let dtype = code(dtypes[output]);
-                *source =
-                    DecodeSource { dtype, first: first as u32, stride: row_stride as u32, ..DecodeSource::default() };
-            }
+        let source = |view: &Option<TensorView>| match *view {
+            Some(TensorView { output, first, row_stride, .. }) => DecodeSource {
+                dtype: code(dtypes[output]),
+                first: first as u32,
+                stride: row_stride as u32,
+                ..DecodeSource::default()
+            },
+            None => DecodeSource::default(),
+        };
+        for (to, view) in decode_params.sources.iter_mut().zip(&views) {
+            *to = source(view);
         }
+        let params = RotatedParams { nms: nms_params, angles: source(&angles), gaussians: base + gaussians };
         if let (BoxEncoding::CenterCells, Some(grid)) = (format.encoding(), head.grid()) {
             for (level, &stride) in decode_params.levels.iter_mut().zip(grid.strides) {
                 let (columns, rows) = grid.size(stride);
@@ -282,7 +305,8 @@ impl DeviceDecoder {
             suppress,
             views,
             decode_params,
-            nms_params,
+            angles,
+            params,
             is_clean: false,
             counts: [base + counters, base + counters + 4],
             thresholds: None,
@@ -315,7 +339,7 @@ impl DeviceDecoder {
         nms: &Nms,
     ) -> Result<()> {
         self.finish()?;
-        let rows = self.nms_params.capacity as usize;
+        let rows = self.params.nms.capacity as usize;
         let limit = nms.max_detections.min(rows);
         if self.results.bytes() < found_size(limit) {
             self.results = Mapped::new(stream.context(), found_size(limit))?;
@@ -324,6 +348,9 @@ impl DeviceDecoder {
             if let Some(view) = view {
                 source.data = address(outputs[view.output], stream.context())?;
             }
+        }
+        if let Some(view) = &self.angles {
+            self.params.angles.data = address(outputs[view.output], stream.context())?;
         }
         if let Some(gather) = &mut self.gather {
             let data = address(outputs[gather.view.output], stream.context())?;
@@ -336,14 +363,14 @@ impl DeviceDecoder {
         }
         let [count, next_count] = self.counts;
         self.decode_params.count = count;
-        self.nms_params = NmsParams {
+        self.params.nms = NmsParams {
             count,
             next_count,
             results: self.results.address(),
             limit: limit as u32,
             agnostic: nms.class_agnostic.into(),
-            threshold: nms.iou_threshold,
-            ..self.nms_params
+            threshold: if self.angles.is_some() { reach(nms.iou_threshold) } else { nms.iou_threshold },
+            ..self.params.nms
         };
         if !self.is_clean {
             self.clear(stream)?;
@@ -361,10 +388,10 @@ impl DeviceDecoder {
     /// # Safety
     /// The addresses in the parameters stay valid until the kernels are done.
     unsafe fn start(&mut self, stream: &Stream) -> Result<()> {
-        let DeviceDecoder { decode, rank, suppress, gather, decode_params, nms_params, chains, .. } = self;
+        let DeviceDecoder { decode, rank, suppress, gather, decode_params, params, chains, .. } = self;
         let gather = gather.as_ref();
         let first = decode.call(decode_params);
-        let others = || [Some(&*rank), suppress.as_ref()].into_iter().flatten().map(|kernel| kernel.call(nms_params));
+        let others = || [Some(&*rank), suppress.as_ref()].into_iter().flatten().map(|kernel| kernel.call(params));
         chains.swap(0, 1);
         let told = match &mut chains[0] {
             // SAFETY: the kernels take these structures; their sizes are asserted on both sides.
@@ -373,9 +400,9 @@ impl DeviceDecoder {
                     told.chain.tell(0, &first)?;
                     told.decode = *decode_params;
                 }
-                if told.nms != *nms_params {
+                if told.params != *params {
                     others().enumerate().try_for_each(|(i, call)| told.chain.tell(1 + i, &call))?;
-                    told.nms = *nms_params;
+                    told.params = *params;
                 }
                 if let Some(gather) = gather.filter(|gather| told.gather.as_ref() != Some(gather.params())) {
                     told.chain.tell(1 + others().count(), &gather.call())?;
@@ -388,7 +415,7 @@ impl DeviceDecoder {
                 // SAFETY: as above.
                 let chain = unsafe { LaunchList::new(stream, calls) }?;
                 let gather = gather.map(|gather| *gather.params());
-                none.insert(FrameKernels { chain, decode: *decode_params, nms: *nms_params, gather })
+                none.insert(FrameKernels { chain, decode: *decode_params, params: *params, gather })
             }
         };
         // SAFETY: the addresses in the parameters stay valid until the kernels are done.
@@ -398,7 +425,8 @@ impl DeviceDecoder {
     /// Where the detections of the last frame are once the stream has come so far, until the next one is launched.
     pub fn found(&self) -> DeviceDetections {
         let gathered = self.gather.as_ref().map(DeviceGather::address);
-        DeviceDetections { address: self.nms_params.found, limit: self.nms_params.limit as usize, gathered }
+        let NmsParams { found, limit, .. } = self.params.nms;
+        DeviceDetections { address: found, limit: limit as usize, gathered, are_rotated: self.angles.is_some() }
     }
 
     /// What was found on the last frame, in pixels of the model's input. Waits for it, and for all that was queued since.
@@ -471,7 +499,7 @@ impl DeviceDecoder {
         // SAFETY: the scratch memory starts with the counters, and has as much room for what is found.
         unsafe {
             stream.clear(self.scratch.address(), COUNTERS.len())?;
-            stream.clear(self.nms_params.found, found_size(self.nms_params.capacity as usize))
+            stream.clear(self.params.nms.found, found_size(self.params.nms.capacity as usize))
         }
     }
 }

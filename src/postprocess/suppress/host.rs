@@ -4,6 +4,8 @@
 use std::mem;
 use std::ops::Range;
 
+use super::rotated::{Gaussian, reach};
+use crate::heads::Suppress;
 use crate::image::Candidate;
 
 /// Most cells of the grid in each direction.
@@ -35,6 +37,8 @@ pub struct Nms {
     next: Vec<u32>,
     /// The last kept box of each cell.
     cells: Vec<u32>,
+    /// Of turned boxes the classes and what they stand for, the best first.
+    gaussians: Vec<(u32, Gaussian)>,
 }
 
 impl Nms {
@@ -47,6 +51,16 @@ impl Nms {
             kept: Vec::new(),
             next: Vec::new(),
             cells: Vec::new(),
+            gaussians: Vec::new(),
+        }
+    }
+
+    /// Orders, drops what is told by such means to repeat something better, and stops at the limit.
+    pub fn run(&mut self, suppress: Suppress, detections: &mut Vec<Candidate>) {
+        match suppress {
+            Suppress::None => self.rank(detections),
+            Suppress::Iou => self.suppress(detections),
+            Suppress::RotatedIou => self.suppress_rotated(detections),
         }
     }
 
@@ -69,6 +83,30 @@ impl Nms {
                 self.cells[cell] = self.kept.len() as u32;
                 self.kept.push(*candidate);
             }
+        }
+        mem::swap(detections, &mut self.kept);
+    }
+
+    /// The same of turned boxes, by their probabilistic IoU and as Ultralytics has it: what a better box repeats is dropped, whether
+    /// that one is kept or not (Fast NMS, arXiv 1904.02689).
+    pub fn suppress_rotated(&mut self, detections: &mut Vec<Candidate>) {
+        self.sort(detections);
+        let reach = reach(self.iou_threshold);
+        self.kept.clear();
+        self.gaussians.clear();
+        for &key in &self.order {
+            if self.kept.len() >= self.max_detections {
+                break;
+            }
+            let candidate = &detections[key as u32 as usize];
+            let gaussian = Gaussian::of(candidate);
+            let repeats = |(class, better): &(u32, Gaussian)| {
+                (self.class_agnostic || *class == candidate.class) && gaussian.repeats(better, reach)
+            };
+            if !self.gaussians.iter().any(repeats) {
+                self.kept.push(*candidate);
+            }
+            self.gaussians.push((candidate.class, gaussian));
         }
         mem::swap(detections, &mut self.kept);
     }
@@ -196,6 +234,5 @@ impl Axis {
 }
 
 fn center(detection: &Candidate) -> (f32, f32) {
-    let bbox = &detection.bbox;
-    ((bbox.x1 + bbox.x2) * 0.5, (bbox.y1 + bbox.y2) * 0.5)
+    detection.bbox.center()
 }

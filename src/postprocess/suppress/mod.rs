@@ -3,5 +3,6 @@
 
 pub mod device;
 mod host;
+mod rotated;
 
 pub use host::Nms;

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MPL-2.0
+// What nms.cu and rotated.cu share: their parameters, and candidates in the order of the result.
+#pragma once
+
+#include "boxes.cuh"
+
+inline constexpr u32 NMS_THREADS = 512;
+inline constexpr u32 WARPS = NMS_THREADS / 32;
+inline constexpr u32 EVERYONE = 0xffffffff;
+inline constexpr u32 TILE = 2048;  // keys that a block looks at at a time
+
+__device__ __forceinline__ Candidate detection(u64 key, float4 box, u32 cls, float angle = 0.0f) {
+    return {box.x, box.y, box.z, box.w, score_of(key), cls, row_of(key), angle};
+}
+
+struct NmsParams {
+    Candidates from;
+    Candidates sorted;
+    u32* count;       // of candidates
+    u32* next_count;  // of the next frame, to be cleared
+    u32* blocks_done;  // 0 before and after
+    u32* kept;         // [capacity] places of kept boxes among the sorted
+    u64* matrix;       // which boxes one repeats: a row for each of min(*count, WINDOW), see matrix_row
+    Results* results;
+    Results* found;
+    u32 capacity;
+    u32 limit;
+    u32 agnostic;
+    float threshold;  // of IoU; of turned boxes, what reach in suppress/rotated.rs makes of it
+};
+
+static_assert(sizeof(NmsParams) == 120, "mirrored in device.rs");
+
+__device__ __forceinline__ u32 candidates(const NmsParams& p) {
+    return min(*p.count, p.capacity);
+}
+
+// Ranks all candidates: take(key, box, class, rank) in each lane of a warp. Loads that do not need each other are written
+// in front of what needs them, here and below: a walk to the second cache takes longer than all the arithmetic.
+template <typename Take>
+__device__ __forceinline__ void rank(const NmsParams& p, Take take) {
+    __shared__ u64 tile[TILE];
+    const u32 n = candidates(p), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (u32 first = blockIdx.x * WARPS; first < n; first += gridDim.x * WARPS) {
+        const u32 mine = min(first + warp, n - 1);
+        const u64 key = p.from.keys[mine];
+        const float4 box = p.from.boxes[mine];
+        const u32 cls = p.from.classes[mine];
+        u32 smaller = 0;
+        for (u32 start = 0; start < n; start += TILE) {
+            u64 ahead[TILE / NMS_THREADS];
+#pragma unroll
+            for (u32 i = 0; i < TILE / NMS_THREADS; i++) {
+                const u32 at = start + i * NMS_THREADS + threadIdx.x;
+                ahead[i] = at < n ? p.from.keys[at] : ~0ull;
+            }
+            __syncthreads();
+#pragma unroll
+            for (u32 i = 0; i < TILE / NMS_THREADS; i++) tile[i * NMS_THREADS + threadIdx.x] = ahead[i];
+            __syncthreads();
+            for (u32 i = lane; i < min(TILE, n - start); i += 8 * 32) {
+#pragma unroll
+                for (u32 j = 0; j < 8; j++) smaller += tile[i + j * 32] < key;
+            }
+        }
+        for (u32 offset = 16; offset > 0; offset /= 2) smaller += __shfl_xor_sync(EVERYONE, smaller, offset);
+        if (first + warp < n && lane == 0) take(key, box, cls, smaller);
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) *p.next_count = 0;
+}

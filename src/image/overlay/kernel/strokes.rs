@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Lines that are not upright, planned on the GPU: the sides of turned boxes, and skeletons.
+
+use bytemuck::cast_slice;
+
+use super::{PLAN, PlanParameters, THREADS};
+use crate::core::cuda::driver::{Context, Function, Launch, Stream};
+use crate::core::error::Result;
+use crate::core::memory::{DeviceBlock, DevicePool};
+use crate::image::keypoints::{KeypointModel, KeypointShape};
+use crate::image::overlay::{Stroke, widths};
+
+/// Of a turned box.
+const SIDES: u32 = 4;
+
+/// Where strokes will be, and how many each object has.
+pub(super) struct Planned {
+    pub strokes: u64,
+    pub each: u32,
+}
+
+/// Plans the outlines of turned boxes.
+pub(super) struct Outlines {
+    plan: Function,
+    /// What is planned.
+    strokes: Option<DeviceBlock>,
+}
+
+/// Plans the skeletons of what a model finds.
+pub(super) struct Skeletons {
+    plan: Function,
+    shape: KeypointShape,
+    edges: &'static [[u16; 2]],
+    /// The edges on the GPU.
+    table: DeviceBlock,
+    /// What is planned.
+    strokes: Option<DeviceBlock>,
+}
+
+/// `OutlineParameters` of `plan.cu`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct OutlineParameters {
+    plan: PlanParameters,
+    strokes: u64,
+    line: u32,
+    unused: u32,
+}
+
+/// `StrokeParameters` of `plan.cu`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct SkeletonParameters {
+    plan: PlanParameters,
+    keypoints: u64,
+    strokes: u64,
+    edges: u64,
+    edge_count: u32,
+    point_count: u32,
+    dims: u32,
+    line: u32,
+    point: u32,
+    unused: u32,
+}
+
+const _: () = assert!(size_of::<SkeletonParameters>() == 192 && size_of::<OutlineParameters>() == 160);
+
+impl Outlines {
+    pub fn new(context: &Context) -> Result<Self> {
+        Ok(Outlines { plan: context.module(PLAN)?.function("plan_outlines")?, strokes: None })
+    }
+
+    /// Queues planning, with the parameters of the marks.
+    ///
+    /// # Safety
+    /// As [`super::OverlayKernel::launch`].
+    pub unsafe fn plan(&mut self, stream: &Stream, pool: &DevicePool, marks: &PlanParameters) -> Result<Planned> {
+        let all = marks.limit * SIDES;
+        let strokes = room(&mut self.strokes, pool, all)?;
+        let plan = OutlineParameters { plan: *marks, strokes, line: widths(marks.line).0, unused: 0 };
+        // SAFETY: the kernel takes these parameters; the rest as the caller says.
+        unsafe { stream.launch(&self.plan, shape(all), &plan) }?;
+        Ok(Planned { strokes, each: SIDES })
+    }
+}
+
+impl Skeletons {
+    pub fn new(context: &Context, pool: &DevicePool, model: &KeypointModel) -> Result<Self> {
+        let edges = model.shape.edges();
+        let mut table = pool.take(size_of_val(edges).max(1))?;
+        if !edges.is_empty() {
+            table.write(cast_slice(edges))?;
+        }
+        let plan = context.module(PLAN)?.function("plan_strokes")?;
+        Ok(Skeletons { plan, shape: model.shape, edges, table, strokes: None })
+    }
+
+    /// Queues planning, with the parameters of the marks and where the keypoints are.
+    ///
+    /// # Safety
+    /// As [`super::OverlayKernel::launch`].
+    pub unsafe fn plan(
+        &mut self,
+        stream: &Stream,
+        pool: &DevicePool,
+        marks: &PlanParameters,
+        keypoints: u64,
+    ) -> Result<Planned> {
+        let (edge_count, point_count) = (self.edges.len() as u32, u32::from(self.shape.count));
+        let each = edge_count + point_count;
+        let all = marks.limit * each;
+        let strokes = room(&mut self.strokes, pool, all)?;
+        let (line, point) = widths(marks.line);
+        let plan = SkeletonParameters {
+            plan: *marks,
+            keypoints,
+            strokes,
+            edges: self.table.address(),
+            edge_count,
+            point_count,
+            dims: self.shape.dims.into(),
+            line,
+            point,
+            unused: 0,
+        };
+        // SAFETY: the kernel takes these parameters; the rest as the caller says.
+        unsafe { stream.launch(&self.plan, shape(all), &plan) }?;
+        Ok(Planned { strokes, each })
+    }
+}
+
+/// Where there is memory for so many strokes and more.
+fn room(kept: &mut Option<DeviceBlock>, pool: &DevicePool, strokes: u32) -> Result<u64> {
+    let bytes = strokes as usize * size_of::<Stroke>();
+    let block = match kept.take_if(|block| block.bytes() >= bytes) {
+        Some(block) => block,
+        None => pool.take(bytes)?,
+    };
+    Ok(kept.insert(block).address())
+}
+
+/// A thread for each.
+fn shape(strokes: u32) -> Launch {
+    Launch { grid: (strokes.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 }
+}
