@@ -19,7 +19,10 @@ pub enum GstBuffer {}
 /// See `gsttrt.h`.
 ///
 /// # Safety
-/// As the header says of buffer and stream; `tensor`, if not NULL, has room for a pointer.
+/// * `buffer` is NULL or a `GstBuffer` that stays, and is not changed, until this returns.
+/// * `stream` is `GST_TRT_STREAM_UNKNOWN`, or a stream of the tensors' CUDA context that stays until the tensor's
+///   deleter has been called. For tensors on the host it is not used.
+/// * `tensor` is NULL or room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_buffer_tensor(
     buffer: *const GstBuffer,
@@ -27,7 +30,7 @@ pub unsafe extern "C" fn gst_trt_buffer_tensor(
     stream: *mut c_void,
     tensor: *mut *mut Managed,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: this function asks the same of its arguments as `export`; `Managed` goes with `versioned` = false.
     unsafe { export(buffer, index, stream, false, tensor) }
 }
 
@@ -42,12 +45,12 @@ pub unsafe extern "C" fn gst_trt_buffer_tensor_versioned(
     stream: *mut c_void,
     tensor: *mut *mut DlManagedVersioned,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: as in `gst_trt_buffer_tensor`; `DlManagedVersioned` goes with `versioned` = true.
     unsafe { export(buffer, index, stream, true, tensor) }
 }
 
 /// # Safety
-/// As for [`gst_trt_buffer_tensor`]; `T` is what DLPack has for that version.
+/// As for [`gst_trt_buffer_tensor`]. `T` is `DlManagedVersioned` if `versioned` is true, else `Managed`.
 unsafe fn export<T>(
     buffer: *const GstBuffer,
     index: usize,
@@ -56,7 +59,7 @@ unsafe fn export<T>(
     tensor: *mut *mut T,
 ) -> c_int {
     let prepared = contained(|| {
-        // SAFETY: as the caller says, there is room.
+        // SAFETY: `tensor` is NULL, which `give` refuses, or room for a pointer.
         unsafe { give("tensor", tensor, ptr::null_mut()) }?;
         if buffer.is_null() {
             return Err(null("buffer"));
@@ -68,7 +71,9 @@ unsafe fn export<T>(
         Err(code) => return code,
     };
     let mut error = ptr::null_mut();
-    // SAFETY: as the caller says; there is room for a tensor and for a text, which is freed as it was made.
+    // SAFETY: neither `buffer` nor `tensor` is NULL, which was checked. So `buffer` is a `GstBuffer`, `tensor` has room for
+    // a pointer, and `stream` is of the buffer's context: this function asks for that. `error` is a local variable. The
+    // plugin made its text with `strdup`, so it ends with zero and is freed with `free`.
     unsafe {
         let code = export(buffer.cast(), index, stream, versioned.into(), tensor.cast(), &mut error);
         if !error.is_null() {
@@ -90,7 +95,8 @@ fn plugin() -> Result<ExportTensor> {
             .cause("no trtpreprocess or trtinfer of this library's version is in the program")
             .remedy("Take it behind them, and install plugin and library of one version")
     })?;
-    // SAFETY: the plugin hung an `ExportTensor` on its type under this name, and is never unloaded.
+    // SAFETY: the plugin put an `ExportTensor` under this name, whose number changes with the function's type.
+    // GStreamer never unloads plugins, so it stays.
     let function = unsafe { mem::transmute::<*mut c_void, ExportTensor>(function) };
     Ok(*FOUND.get_or_init(|| function))
 }
@@ -100,7 +106,9 @@ fn glib_data(type_name: &CStr, name: &CStr) -> Option<*mut c_void> {
     type Quark = unsafe extern "C" fn(*const c_char) -> u32;
     type TypeFromName = unsafe extern "C" fn(*const c_char) -> usize;
     type TypeData = unsafe extern "C" fn(usize, u32) -> *mut c_void;
-    // SAFETY: nothing is loaded; the functions are GLib's, of these types, and found through GObject, which depends on it.
+    // SAFETY: RTLD_NOLOAD runs no initialisers: it finds only a library that the program has loaded. The types are
+    // those of GLib's headers, and GObject links GLib, so `g_quark_try_string` is found through it. Both names are C
+    // strings.
     unsafe {
         let gobject = Library::open(Some("libgobject-2.0.so.0"), RTLD_LAZY | libc::RTLD_NOLOAD).ok()?;
         let quark = gobject.get::<Quark>(c"g_quark_try_string").ok()?(name.as_ptr());

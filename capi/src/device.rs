@@ -17,15 +17,15 @@ use crate::session::{GstTrtSession, SESSIONS, detect};
 /// See `gsttrt.h`.
 ///
 /// # Safety
-/// `count`, if not NULL, has room.
+/// `count` is NULL or room for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_gpu_count(count: *mut u32) -> c_int {
     done(contained(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: `count` is NULL, which `give` refuses, or room for a number.
         unsafe { give("count", count, 0)? };
         available()?;
         let GpuStatus::Available(found) = GpuStatus::detect() else { unreachable!("available") };
-        // SAFETY: as the caller says.
+        // SAFETY: as above; it is not NULL.
         unsafe { give("count", count, found) }
     }))
 }
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn gst_trt_gpu_count(count: *mut u32) -> c_int {
 /// See `gsttrt.h`.
 ///
 /// # Safety
-/// Pointers that are not NULL are to as much memory as the numbers say.
+/// `input` is NULL or room for a pointer, `outputs` NULL or room for `count` pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_buffers(
     session: *mut GstTrtSession,
@@ -52,7 +52,8 @@ pub unsafe extern "C" fn gst_trt_session_buffers(
         session.cuda()?;
         let buffers = session.buffers()?;
         let pointer = |buffer: &Buffer| ptr::with_exposed_provenance_mut(buffer.address().unwrap_or(0) as usize);
-        // SAFETY: as the caller says.
+        // SAFETY: `input` is NULL, which `give` refuses, or room for a pointer. `outputs` is not NULL, so it has room
+        // for `count` pointers, and `check_count` made sure that `count` is the number of outputs.
         unsafe {
             give("input", input, pointer(&buffers.input))?;
             for (i, buffer) in buffers.outputs.iter().enumerate() {
@@ -66,7 +67,7 @@ pub unsafe extern "C" fn gst_trt_session_buffers(
 /// See `gsttrt.h`.
 ///
 /// # Safety
-/// Pointers that are not NULL are to as much memory as the numbers say.
+/// `input` is NULL or `bytes` initialised bytes, which nothing writes until this returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_copy_input(
     session: *mut GstTrtSession,
@@ -78,7 +79,8 @@ pub unsafe extern "C" fn gst_trt_session_copy_input(
         let mut detector = open.detector();
         let session = detector.session_mut();
         session.check_input(bytes)?;
-        // SAFETY: as the caller says.
+        // SAFETY: `input` is NULL, which `array` refuses, or `bytes` initialised bytes. The copy has read them when it
+        // returns.
         session.copy_bytes_to_device(unsafe { array("input", input.cast(), bytes)? })
     }))
 }
@@ -92,7 +94,7 @@ pub extern "C" fn gst_trt_session_run_buffers(session: *mut GstTrtSession) -> c_
 /// See `gsttrt.h`.
 ///
 /// # Safety
-/// Pointers that are not NULL are to as much memory as the numbers say.
+/// `output` is NULL or room for `bytes` bytes, which nothing else uses until this returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_copy_output(
     session: *mut GstTrtSession,
@@ -108,7 +110,8 @@ pub unsafe extern "C" fn gst_trt_session_copy_output(
         let mut detector = open.detector();
         let session = detector.session_mut();
         session.check_output(index, bytes)?;
-        // SAFETY: as the caller says; what is to be a slice has to be initialised.
+        // SAFETY: `output` is not NULL, so it has room for `bytes` bytes that nothing else uses. They may be
+        // uninitialised, so they are zeroed before they become a slice.
         let output = unsafe {
             ptr::write_bytes(output.cast::<u8>(), 0, bytes);
             std::slice::from_raw_parts_mut(output.cast::<u8>(), bytes)
@@ -120,7 +123,10 @@ pub unsafe extern "C" fn gst_trt_session_copy_output(
 /// See `gsttrt.h`.
 ///
 /// # Safety
-/// As the header says of memory and stream.
+/// * `outputs` is NULL or `count` pointers.
+/// * `input` and `outputs` point to memory of the GPU's primary context that stays until the run is done. Until then
+///   nothing writes the input, and nothing uses the outputs, except behind the run on `stream`.
+/// * `stream` is NULL or a stream of that context, and stays until this returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_run_device(
     session: *mut GstTrtSession,
@@ -132,11 +138,11 @@ pub unsafe extern "C" fn gst_trt_session_run_device(
     done(contained(|| {
         let open = SESSIONS.find(session)?;
         open.check_count(count)?;
-        // SAFETY: as the caller says.
+        // SAFETY: `outputs` is NULL, which `array` refuses, or `count` pointers, which stay until this returns.
         let outputs: Vec<u64> =
             unsafe { array("outputs", outputs, count)? }.iter().map(|output| output.addr() as u64).collect();
         let mut detector = open.detector();
-        // SAFETY: as the caller says.
+        // SAFETY: this function asks the same of memory and stream as `run_device` does. That checks the addresses.
         unsafe { detector.session_mut().run_device(input.addr() as u64, &outputs, stream) }.map(drop)
     }))
 }
@@ -144,7 +150,10 @@ pub unsafe extern "C" fn gst_trt_session_run_device(
 /// See `gsttrt.h`.
 ///
 /// # Safety
-/// As the header says of memory and stream.
+/// * `frame` is NULL or a `GstTrtFrame` of `struct_size` bytes, whose `format` is NULL or a C string.
+/// * Nothing writes the planes until this returns, except behind it on `stream`.
+/// * `stream` is NULL or a stream of the GPU's primary context, and stays until this returns.
+/// * `results` is NULL or room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_detect_device(
     session: *mut GstTrtSession,
@@ -152,7 +161,9 @@ pub unsafe extern "C" fn gst_trt_session_detect_device(
     stream: *mut c_void,
     results: *mut *mut GstTrtResults,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `frame` is NULL, which `read` refuses, or as many bytes as its `struct_size`, and its `format` NULL or a
+    // C string. `detect_device_instances` checks the planes, and the host waits in it for the boxes, so all is read
+    // when it returns; until then the stream stays. `results` is NULL, which `detect` refuses, or room for a pointer.
     unsafe {
         detect(session, results, |detector| {
             let (frame, color) = input::read("frame", frame)?.on_device()?;

@@ -14,7 +14,11 @@ use crate::session::{GstTrtSession, SESSIONS};
 /// See `gsttrt.h`.
 ///
 /// # Safety
-/// As the header says of tensor and stream; `outputs`, if not NULL, has room for `count` pointers.
+/// * `input` is NULL or a `DLManagedTensor` that nothing has consumed, and nothing writes its memory while this library
+///   has it.
+/// * `stream` is `GST_TRT_STREAM_UNKNOWN`, or a stream of the GPU's primary context that stays until the deleters of
+///   all outputs have been called. Without a GPU it is not used.
+/// * `outputs` is NULL or room for `count` pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_run_dlpack(
     session: *mut GstTrtSession,
@@ -25,7 +29,8 @@ pub unsafe extern "C" fn gst_trt_session_run_dlpack(
 ) -> c_int {
     done(contained(|| {
         let input = NonNull::new(input).ok_or_else(|| null("input"))?;
-        // SAFETY: as the caller says. It is consumed whatever happens.
+        // SAFETY: `input` is a tensor that nothing has consumed. Below, the run waits for the work that writes it.
+        // Where `import` fails, it has not consumed the tensor, so deleting it here is its only deletion.
         let input = unsafe { dlpack::import(input, "input") }.inspect_err(|_| unsafe { dlpack::delete(input) })?;
         let open = SESSIONS.find(session)?;
         open.check_count(count)?;
@@ -35,7 +40,7 @@ pub unsafe extern "C" fn gst_trt_session_run_dlpack(
         let consumer = Consumer::from_raw(stream);
         let cuda = input.device().map(|block| block.context().clone());
         let ready = match (&cuda, consumer) {
-            // SAFETY: as the header says, the stream is of the tensor's context, and alive.
+            // SAFETY: the stream is of the GPU's primary context, as the tensor is, and stays: this function asks for both.
             (Some(cuda), Consumer::Stream(stream)) => Some(unsafe { cuda.fence_on(stream) }?),
             (Some(cuda), Consumer::Unknown) => {
                 cuda.synchronize()?;
@@ -45,11 +50,13 @@ pub unsafe extern "C" fn gst_trt_session_run_dlpack(
         };
         let made = open.detector().session_mut().run_tensor(Tensors::new(vec![input], ready, None))?;
         let made = Arc::new(made);
-        // SAFETY: as the header says, the stream is of the tensors' context, and alive until their deleters have been called.
+        // SAFETY: the outputs are in the GPU's primary context too, and the stream stays until their deleters have been
+        // called.
         unsafe { consumer.wait_for(&made) }?;
         for (i, output) in made.iter().enumerate() {
-            // The caller alone has this memory, and may write it.
-            // SAFETY: as above; there is room for `count`, as the header says.
+            // Only the caller has this memory, so it may write it.
+            // SAFETY: of the stream as above. `outputs` is not NULL, so it has room for `count` pointers, and
+            // `check_count` made sure that `count` is the number of outputs.
             unsafe { outputs.add(i).write(dlpack::export(output, Box::new(made.clone()), consumer).as_ptr()) };
         }
         Ok(())

@@ -69,11 +69,11 @@ mod tests {
     #[test]
     fn panics_become_errors() {
         assert_eq!(contained::<()>(|| panic!("of {}", 7)), Err(PANIC));
-        // SAFETY: a text of this thread.
+        // SAFETY: a C string that stays until this thread's next error, and that comes after its last use.
         let text = unsafe { CStr::from_ptr(gst_trt_last_error()) };
         assert_eq!(text, c"This is a bug of the library: of 7.");
         assert_eq!(done(contained(|| Err(wrong("a\0b")))), 7);
-        // SAFETY: as above.
+        // SAFETY: as above; no error follows.
         assert_eq!(unsafe { CStr::from_ptr(gst_trt_last_error()) }, c"a\\u{0}b.");
     }
 }

@@ -30,7 +30,8 @@ pub struct GstTrtFrame {
     pub bytes: [usize; MAX_PLANES],
 }
 
-// SAFETY: it is so.
+// SAFETY: it is `repr(C)` and begins with `struct_size`. All fields are numbers and pointers, for which zeros are
+// valid. The four `u32` fill two words, so that there is no padding.
 unsafe impl Input for GstTrtFrame {
     const NAME: &'static str = "GstTrtFrame";
     const FIRST_SIZE: usize = size_of::<Self>();
@@ -44,30 +45,31 @@ const CHROMA_LEFT: u32 = 8;
 const CHROMA_TOP: u32 = 16;
 
 impl GstTrtFrame {
-    /// The same in our words; planes are checked by whoever reads them.
+    /// The same as a [`Frame`]. Preprocessing checks that the planes hold the rows.
     ///
     /// # Safety
-    /// Pointers that are not NULL are to as much memory as the numbers say, which stays for `'a`.
+    /// `format` is NULL or a C string. Each plane is NULL or as many initialised bytes as `bytes` says, which
+    /// stay unwritten for `'a`.
     pub(crate) unsafe fn on_host<'a>(&self) -> Result<(Frame<'a>, Colorimetry)> {
         let (width, height) = (self.width as usize, self.height as usize);
-        // SAFETY: as the caller says.
+        // SAFETY: `format` is NULL or a C string: this function asks for that.
         let format = unsafe { self.pixels() }?;
         let planes = self.planes_of(format).map(|plane| {
             let (i, address) = plane?;
-            // SAFETY: as the caller says.
+            // SAFETY: `planes_of` gives no NULL, so that many initialised bytes are there for `'a`.
             let data = unsafe { array("frame->planes", address.cast::<u8>(), self.bytes[i]) }?;
             Ok(Plane { data, stride: self.strides[i] })
         });
         Ok((Frame { format, width, height, planes: planes.collect::<Result<_>>()? }, self.colorimetry()?))
     }
 
-    /// The same of a frame in GPU memory, whose addresses are checked by whoever reads it.
+    /// The same as a [`DeviceFrame`]. The session checks its addresses.
     ///
     /// # Safety
-    /// `format`, if not NULL, is a text that ends with zero.
+    /// `format` is NULL or a C string.
     pub(crate) unsafe fn on_device(&self) -> Result<(DeviceFrame, Colorimetry)> {
         let (width, height) = (self.width as usize, self.height as usize);
-        // SAFETY: as the caller says.
+        // SAFETY: `format` is NULL or a C string: this function asks for that.
         let format = unsafe { self.pixels() }?;
         let planes = self.planes_of(format).map(|plane| {
             let (i, address) = plane?;
@@ -77,9 +79,10 @@ impl GstTrtFrame {
     }
 
     /// # Safety
-    /// `format`, if not NULL, is a text that ends with zero.
+    /// `format` is NULL or a C string.
     unsafe fn pixels(&self) -> Result<PixelFormat> {
-        // SAFETY: as the caller says.
+        // SAFETY: `format` is NULL, which `text` refuses, or a C string. The name is used here only, while the caller
+        // keeps the frame.
         let name = unsafe { text("frame->format", self.format) }?;
         PixelFormat::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
             wrong(format!("Frames of {name} cannot be used"))

@@ -10,7 +10,7 @@ use crate::error::{null, wrong};
 /// A structure of `gsttrt.h`, whose first field `struct_size` is what the program takes for its size.
 ///
 /// # Safety
-/// It is `repr(C)`, begins with a `usize`, has no padding, and zeros are valid for all of it.
+/// It is `repr(C)`, begins with a `usize`, has no padding, and zeros are valid for all its fields.
 pub(crate) unsafe trait Input: Copy {
     const NAME: &'static str;
     /// Its size in the first version.
@@ -23,12 +23,13 @@ const TOO_LARGE: usize = 4096;
 /// Copies a structure. Fields that the program does not know are zero. Those that this library does not know must be.
 ///
 /// # Safety
-/// A pointer that is not NULL is to a `usize`, and where that is a possible size, to so many bytes.
+/// `pointer` is NULL or points to a `usize`. If that number is at least `T::FIRST_SIZE` and less than
+/// [`TOO_LARGE`], that many initialised bytes begin there.
 pub(crate) unsafe fn read<T: Input>(argument: &str, pointer: *const T) -> Result<T> {
     if pointer.is_null() {
         return Err(null(argument));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `pointer` is not NULL, so it points to a `usize`, perhaps an unaligned one.
     let given = unsafe { pointer.cast::<usize>().read_unaligned() };
     let (name, known) = (T::NAME, size_of::<T>());
     if given < T::FIRST_SIZE || given >= TOO_LARGE {
@@ -36,7 +37,7 @@ pub(crate) unsafe fn read<T: Input>(argument: &str, pointer: *const T) -> Result
             .cause(format!("{name} has {known} bytes, and never less than {}", T::FIRST_SIZE))
             .remedy(format!("Set struct_size to sizeof ({name})")));
     }
-    // SAFETY: as the caller says, so many bytes are there.
+    // SAFETY: `given` is in the range of possible sizes, which was checked, so that many initialised bytes are there.
     let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), given) };
     let (common, more) = bytes.split_at(given.min(known));
     if more.iter().any(|&byte| byte != 0) {
@@ -45,7 +46,8 @@ pub(crate) unsafe fn read<T: Input>(argument: &str, pointer: *const T) -> Result
             .remedy("Install the library that the program was built for"));
     }
     let mut value = MaybeUninit::<T>::zeroed();
-    // SAFETY: both are of so many bytes; what is not copied is zero, which is valid, as the trait says.
+    // SAFETY: `common` is no longer than `T`. Fields behind it stay zero, which `Input` promises to be valid. For the
+    // copied bytes all values are valid, because the fields are numbers and pointers.
     unsafe {
         std::ptr::copy_nonoverlapping(common.as_ptr(), value.as_mut_ptr().cast(), common.len());
         Ok(value.assume_init())
@@ -71,12 +73,12 @@ mod tests {
         angle: usize,
     }
 
-    // SAFETY: they are so.
+    // SAFETY: `repr(C)`, two `usize`: no padding, and zeros are valid.
     unsafe impl Input for First {
         const NAME: &'static str = "Size";
         const FIRST_SIZE: usize = size_of::<First>();
     }
-    // SAFETY: as above.
+    // SAFETY: the same with three.
     unsafe impl Input for Second {
         const NAME: &'static str = "Size";
         const FIRST_SIZE: usize = size_of::<First>();
@@ -84,7 +86,7 @@ mod tests {
 
     /// What the library, which knows the structure as `T`, reads of a program's.
     fn read_as<T: Input, P>(program: &P) -> Result<T> {
-        // SAFETY: what struct_size says is there.
+        // SAFETY: `program` is a reference, and the tests set `struct_size` to its size, or to an impossible one.
         unsafe { read("size", (&raw const *program).cast()) }
     }
 
@@ -108,7 +110,7 @@ mod tests {
                 "{error}"
             );
         }
-        // SAFETY: NULL is an error.
+        // SAFETY: NULL is refused before it is read.
         assert!(unsafe { read::<First>("size", std::ptr::null()) }.unwrap_err().message().contains("size is NULL"));
     }
 }

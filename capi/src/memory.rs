@@ -8,12 +8,12 @@ use gsttrt::core::error::Result;
 use crate::error::{null, wrong};
 
 /// # Safety
-/// A pointer that is not NULL is to a text that ends with zero and stays for `'a`.
+/// `pointer` is NULL or a C string that stays unwritten for `'a`.
 pub(crate) unsafe fn text<'a>(name: &str, pointer: *const c_char) -> Result<&'a str> {
     if pointer.is_null() {
         return Err(null(name));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: it is not NULL, so it is a C string that stays for `'a`.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str().map_err(|_| wrong(format!("The argument {name} is no UTF-8")))
 }
@@ -21,12 +21,12 @@ pub(crate) unsafe fn text<'a>(name: &str, pointer: *const c_char) -> Result<&'a 
 /// Writes a result.
 ///
 /// # Safety
-/// A pointer that is not NULL is to memory for a `T`.
+/// `to` is NULL or aligned room for a `T`.
 pub(crate) unsafe fn give<T>(name: &str, to: *mut T, value: T) -> Result<()> {
     if to.is_null() {
         return Err(null(name));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: it is not NULL, so there is room for a `T`.
     unsafe { to.write(value) };
     Ok(())
 }
@@ -34,7 +34,7 @@ pub(crate) unsafe fn give<T>(name: &str, to: *mut T, value: T) -> Result<()> {
 /// `count` values that C has.
 ///
 /// # Safety
-/// A pointer that is not NULL is to so many initialised values, which stay for `'a`.
+/// If `count` is not 0, `pointer` is NULL or points to that many initialised values, which stay unwritten for `'a`.
 pub(crate) unsafe fn array<'a, T>(name: &str, pointer: *const T, count: usize) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
@@ -45,6 +45,7 @@ pub(crate) unsafe fn array<'a, T>(name: &str, pointer: *const T, count: usize) -
     if !pointer.is_aligned() || count.checked_mul(size_of::<T>()).is_none_or(|bytes| isize::try_from(bytes).is_err()) {
         return Err(wrong(format!("The argument {name} is no array of {count}")));
     }
-    // SAFETY: as the caller says, and as was checked.
+    // SAFETY: it is not NULL, so `count` initialised values are there, for `'a`. That it is aligned and no larger than
+    // a slice may be was checked.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }

@@ -116,7 +116,7 @@ pub extern "C" fn gst_trt_results_confidence(results: *const GstTrtResults, obje
 /// See `gsttrt.h`.
 ///
 /// # Safety
-/// `bbox`, if not NULL, has room.
+/// `bbox` is NULL or room for four numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_results_box(
     results: *const GstTrtResults,
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn gst_trt_results_box(
     done(contained(|| {
         let results = RESULTS.find(results)?;
         let found = results.object(object)?.bbox;
-        // SAFETY: as the caller says.
+        // SAFETY: `bbox` is NULL, which `give` refuses, or room for four numbers.
         unsafe { give("box", bbox, [found.x1, found.y1, found.width(), found.height()]) }
     }))
 }
@@ -170,7 +170,7 @@ pub extern "C" fn gst_trt_results_keypoint_name(results: *const GstTrtResults, k
 /// See `gsttrt.h`.
 ///
 /// # Safety
-/// `point`, if not NULL, has room.
+/// `point` is NULL or room for three numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_results_keypoint(
     results: *const GstTrtResults,
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn gst_trt_results_keypoint(
     done(contained(|| {
         let results = RESULTS.find(results)?;
         let found = results.keypoint(object, keypoint)?;
-        // SAFETY: as the caller says.
+        // SAFETY: `point` is NULL, which `give` refuses, or room for three numbers.
         unsafe { give("point", point, [found[0], found[1], found.get(2).copied().unwrap_or(f32::NAN)]) }
     }))
 }

@@ -61,20 +61,20 @@ impl Open {
 /// What is found in a frame becomes the program's.
 ///
 /// # Safety
-/// `results`, if not NULL, has room for a pointer.
+/// `results` is NULL or room for a pointer.
 pub(crate) unsafe fn detect(
     session: *mut GstTrtSession,
     results: *mut *mut GstTrtResults,
     detect: impl FnOnce(&mut Detector) -> Result<Detections<'_>>,
 ) -> c_int {
     done(contained(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: `results` is NULL, which `give` refuses, or room for a pointer.
         unsafe { give("results", results, ptr::null_mut())? };
         let open = SESSIONS.find(session)?;
         let mut detector = open.detector();
         detector.session().model().check_task()?;
         let found = Results::new(detect(&mut detector)?);
-        // SAFETY: as the caller says.
+        // SAFETY: as above; it is not NULL.
         unsafe { give("results", results, RESULTS.add(found)) }
     }))
 }
@@ -90,7 +90,11 @@ impl Drop for Open {
 /// See `gsttrt.h`.
 ///
 /// # Safety
-/// `model` and `options`, if not NULL, are such texts, and `session` has room for a pointer.
+/// * `model` is NULL or a C string.
+/// * `options` is NULL or an array of C strings with NULL at its end.
+/// * `session` is NULL or room for a pointer.
+///
+/// They stay until this returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_open(
     model: *const c_char,
@@ -98,7 +102,9 @@ pub unsafe extern "C" fn gst_trt_session_open(
     session: *mut *mut GstTrtSession,
 ) -> c_int {
     done(contained(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: `give` and `text` refuse NULL, so there is room for a pointer, and the texts are C strings. The loop
+        // ends at the NULL that ends `options`, so it reads nothing behind it. All stays until this function returns,
+        // and the texts are not used later.
         unsafe {
             give("session", session, ptr::null_mut())?;
             let model = text("model", model)?;
@@ -165,7 +171,11 @@ pub extern "C" fn gst_trt_session_output(session: *mut GstTrtSession, index: usi
 /// See `gsttrt.h`.
 ///
 /// # Safety
-/// Pointers that are not NULL are to as much memory as the numbers say.
+/// * `input` is NULL or `bytes` initialised bytes.
+/// * `outputs` is NULL or `count` pointers, `output_bytes` NULL or `count` numbers.
+/// * Each of `outputs` is NULL or room for as many bytes as its number in `output_bytes`.
+///
+/// They stay until this returns, and nothing else writes them until then. No two outputs overlap.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_run(
     session: *mut GstTrtSession,
@@ -178,7 +188,7 @@ pub unsafe extern "C" fn gst_trt_session_run(
     done(contained(|| {
         let open = SESSIONS.find(session)?;
         open.check_count(count)?;
-        // SAFETY: as the caller says.
+        // SAFETY: `array` refuses NULL, so each has `count` values, which stay until this function returns.
         let (outputs, sizes) =
             unsafe { (array("outputs", outputs, count)?, array("output_bytes", output_bytes, count)?) };
         if outputs.contains(&ptr::null_mut()) {
@@ -187,7 +197,8 @@ pub unsafe extern "C" fn gst_trt_session_run(
         let mut detector = open.detector();
         let session = detector.session_mut();
         session.check_input(bytes)?;
-        // SAFETY: as the caller says.
+        // SAFETY: `input` is NULL, which `array` refuses, or `bytes` initialised bytes. The run has read them when it
+        // returns.
         let tensors = session.run_bytes(unsafe { array("input", input.cast(), bytes)? })?;
         let results = || tensors.iter().map(|tensor| tensor.bytes().expect("they are on the host"));
         for ((tensor, bytes), &size) in tensors.iter().zip(results()).zip(sizes) {
@@ -197,7 +208,8 @@ pub unsafe extern "C" fn gst_trt_session_run(
             }
         }
         for (bytes, &to) in results().zip(outputs) {
-            // SAFETY: as the caller says; the size was checked, and the tensors are our own memory.
+            // SAFETY: `to` is not NULL, so it has room for its number in `output_bytes`, and that is `bytes.len()`:
+            // both were checked. The source is memory of this library, so they do not overlap.
             unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), bytes.len()) };
         }
         Ok(())
@@ -207,14 +219,18 @@ pub unsafe extern "C" fn gst_trt_session_run(
 /// See `gsttrt.h`.
 ///
 /// # Safety
-/// As the header says of the frame; `results`, if not NULL, has room for a pointer.
+/// * `frame` is NULL or a `GstTrtFrame` of `struct_size` bytes, whose `format` is NULL or a C string.
+/// * Each plane is NULL or as many initialised bytes as the frame's `bytes` says, which nothing writes until this returns.
+/// * `results` is NULL or room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_detect(
     session: *mut GstTrtSession,
     frame: *const GstTrtFrame,
     results: *mut *mut GstTrtResults,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `frame` is NULL, which `read` refuses, or as many bytes as its `struct_size`. Its format and planes are
+    // what `on_host` asks for, and stay until this function returns; the detector keeps none of them. `results` is
+    // NULL, which `detect` refuses, or room for a pointer.
     unsafe {
         detect(session, results, |detector| {
             let (frame, color) = input::read("frame", frame)?.on_host()?;

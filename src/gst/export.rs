@@ -21,7 +21,7 @@ use crate::core::tensor::{Tensor, Tensors};
 /// Lets the C library find the function that exports tensors.
 pub fn register() {
     let function: ExportTensor = export;
-    // SAFETY: the type is registered, and the plugin is never unloaded.
+    // SAFETY: the type is registered, and the function stays, because GStreamer never unloads plugins.
     unsafe {
         let name = glib::ffi::g_quark_from_static_string(DATA.as_ptr());
         glib::gobject_ffi::g_type_set_qdata(TensorMeta::meta_api().into_glib(), name, function as *mut c_void);
@@ -29,7 +29,9 @@ pub fn register() {
 }
 
 /// # Safety
-/// As [`ExportTensor`] says of its arguments.
+/// * `buffer` is a `GstBuffer` that stays, and is not changed, until this returns.
+/// * `stream` is as for [`tensor_of`].
+/// * `tensor` and `error` have room for a pointer.
 unsafe extern "C" fn export(
     buffer: *const c_void,
     index: usize,
@@ -38,13 +40,14 @@ unsafe extern "C" fn export(
     tensor: *mut *mut c_void,
     error: *mut *mut c_char,
 ) -> c_int {
-    // SAFETY: as the caller says of buffer and stream.
+    // SAFETY: `buffer` is a `GstBuffer` that stays until this function returns, so the reference does not outlive it.
+    // Of the stream this function asks what `tensor_of` does.
     let exported = catch_unwind(AssertUnwindSafe(|| unsafe {
         tensor_of(gst::BufferRef::from_ptr(buffer.cast()), index, Consumer::from_raw(stream), versioned != 0)
     }));
     let (code, text) = match exported {
         Ok(Ok(exported)) => {
-            // SAFETY: as the caller says, there is room.
+            // SAFETY: `tensor` has room for a pointer.
             unsafe { tensor.write(exported.as_ptr()) };
             return 0;
         }
@@ -52,13 +55,14 @@ unsafe extern "C" fn export(
         Err(_) => (PANIC, "This is a bug of the plugin: the export of a tensor panicked.".into()),
     };
     let text = CString::new(text.replace('\0', " ")).expect("there are no zeros");
-    // SAFETY: as the caller says, there is room; the text ends with zero.
+    // SAFETY: `error` has room for a pointer; the text is a C string, which the library frees with `free`.
     unsafe { error.write(libc::strdup(text.as_ptr())) };
     code
 }
 
 /// # Safety
-/// The stream is of the tensors' context, and stays until the deleter of the export has been called, if they are on a GPU.
+/// If the tensors are on a GPU, the consumer's stream is of their context, and stays until the deleter of the
+/// export has been called.
 unsafe fn tensor_of(
     buffer: &gst::BufferRef,
     index: usize,
@@ -72,7 +76,8 @@ unsafe fn tensor_of(
     let Some(tensor) = tensors.get(index) else {
         return Err(wrong(format!("There is no tensor {index}: {} are there", tensors.len())));
     };
-    // SAFETY: as the caller says of the stream.
+    // SAFETY: the stream is of the tensors' context, and stays until the deleter has been called: this function asks
+    // for both. The export keeps the payload, and with it the tensor's memory.
     unsafe {
         consumer.wait_for(tensors)?;
         if versioned {
@@ -86,10 +91,10 @@ unsafe fn tensor_of(
             Ok::<_, Error>(())
         })?;
         let copy = Arc::new(copy);
-        // SAFETY: it is on the host, where there is no stream.
+        // SAFETY: the copy is on the host, where no stream is used.
         return Ok(unsafe { dlpack::export(&copy, Box::new(copy.clone()), Consumer::Unknown) }.cast());
     }
-    // SAFETY: as the caller says of the stream.
+    // SAFETY: as above, of the stream and the payload.
     Ok(unsafe { dlpack::export(tensor, Box::new(payload.clone()), consumer) }.cast())
 }
 
