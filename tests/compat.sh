@@ -181,7 +181,7 @@ run_tests() {
     for test in "${TESTS[@]}"; do chosen+=(--test "$test"); done
     [ "${#TESTS[@]}" != 0 ] || examples=(--examples)
     # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.
-    inside cargo build --locked --features "$FEATURE" --lib "${examples[@]}"
+    inside cargo build --locked --workspace --features "$FEATURE" --lib "${examples[@]}"
     if inside cargo-nextest --version >/dev/null 2>&1; then
         inside cargo nextest run --locked --features "$FEATURE" "${chosen[@]}"
     else

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Boxes that are turned: which are kept, where they land on the frame, and where they can be read.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 
