@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Two models in one line: each of them sees the frame, and each trtnms takes what one model has found.
+#![cfg(feature = "gstreamer")]
 
 mod common;
 
