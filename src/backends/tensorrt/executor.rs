@@ -270,7 +270,9 @@ impl TrtExecutor {
             context.enqueue(stream)?;
             let Some(runs) = recorded.as_mut().filter(|_| to_record) else { return Ok(()) };
             if let Err(error) = runs.record(addresses, context, recorder) {
-                // This run is queued all the same, and so can the next ones be.
+                // This run is queued all the same, and so can the next ones be. What was recorded has memory that an earlier one may
+                // still use.
+                let _ = stream.synchronize();
                 *recorded = None;
                 *refused = Some(error);
             }
