@@ -160,8 +160,7 @@ fn a_session_says_what_it_is() {
 
 #[test]
 fn auto_says_why_it_runs_on_the_cpu() {
-    if gsttrt::core::cuda::driver::available().is_ok() {
-        println!("SKIP: there is a GPU");
+    if !common::gpu::is_hidden("auto_says_why_it_runs_on_the_cpu") {
         return;
     }
     let model = echo(&scratch("session-auto"), F32);

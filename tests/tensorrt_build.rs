@@ -30,7 +30,7 @@ fn libraries() -> Vec<&'static Library> {
         .map(|name| cache.join("gst-plugin-trt/tensorrt").join(name));
     if !folders.iter().all(|folder| folder.is_dir()) {
         assert!(std::env::var_os("CI").is_none(), "no TensorRT-RTX: run tests/tensorrt/fetch.sh");
-        println!("SKIP: no TensorRT-RTX, tests/tensorrt/fetch.sh brings it");
+        common::gpu::skip("no TensorRT-RTX, tests/tensorrt/fetch.sh brings it");
         return Vec::new();
     }
     folders.iter().map(|folder| Library::open(Some(folder), None).unwrap()).collect()

@@ -6,6 +6,8 @@
 
 mod detector;
 mod device;
+#[cfg(test)]
+mod fault_tests;
 mod options;
 
 use std::fmt;

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MPL-2.0 */
+/* A CUDA driver without a GPU, for tests of what happens when one of its calls fails. Its memory is the host's, its kernels do
+ * nothing, and work that is enqueued is done once something waits for it. fake_fail() chooses the call that fails. */
+
+#include <malloc.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STREAMS 64
+#define WAITS 64
+#define NOT_READY 600
+#define FAILED 999
+
+typedef struct
+{
+  int in_use, capturing;
+  long enqueued, done;
+  /* Work of other streams that this one's waits for. */
+  int waits;
+  struct { int stream; long position; } wait[WAITS];
+} Stream;
+
+typedef struct { int stream; long position; } Event;
+
+/* Addresses that a graph's work uses. */
+typedef struct { int count; char *address[WAITS]; } Graph;
+
+/* An address that enqueued work uses. */
+typedef struct { char *address; int stream; long position; } Use;
+
+/* Number 0 is the default one, NULL. */
+static Stream streams[STREAMS];
+static long calls_left = -1;
+static int has_failed;
+static const char *last_call = "";
+static long busy_frees;
+static Use uses[1024];
+static unsigned used;
+static Graph captured;
+
+/* The call after so many more fails; none does with -1. */
+void
+fake_fail (long after)
+{
+  calls_left = after;
+  has_failed = 0;
+}
+
+int
+fake_has_failed (void)
+{
+  return has_failed;
+}
+
+/* The last call that could fail, or the one that did. */
+const char *
+fake_last_call (void)
+{
+  return last_call;
+}
+
+/* How many pieces of work nothing has waited for. */
+long
+fake_pending (void)
+{
+  long pending = 0;
+  for (int i = 0; i < STREAMS; i++)
+    pending += streams[i].enqueued - streams[i].done;
+  return pending;
+}
+
+/* How often memory was freed that such work uses. */
+long
+fake_busy_frees (void)
+{
+  return busy_frees;
+}
+
+static int
+fails (const char *name)
+{
+  if (has_failed)
+    return 0;
+  last_call = name;
+  if (calls_left < 0)
+    return 0;
+  has_failed = calls_left-- == 0;
+  return has_failed;
+}
+
+/* Of what asks the GPU for something. Waits and frees do not fail: a GPU that cannot even be waited for is gone. */
+#define CALL if (fails (__func__)) return FAILED
+
+static int
+number (void *stream)
+{
+  return (int) ((Stream *) stream - streams) * (stream != NULL);
+}
+
+/* Work that uses so many addresses. */
+static int
+enqueue (void *stream, int count, void *const *address)
+{
+  int n = number (stream);
+  Stream *on = &streams[n];
+  on->enqueued += !on->capturing;
+  for (int i = 0; i < count; i++)
+    if (!on->capturing)
+      uses[used++ % 1024] = (Use) { address[i], n, on->enqueued };
+    else if (captured.count < WAITS)
+      captured.address[captured.count++] = address[i];
+  return 0;
+}
+
+/* As TensorRT does. */
+int
+fake_enqueue (void *stream, int count, void *const *address)
+{
+  CALL;
+  return enqueue (stream, count, address);
+}
+
+static void
+finish (int stream, long position)
+{
+  Stream *on = &streams[stream];
+  int waits = on->waits;
+  if (on->done < position)
+    on->done = position;
+  on->waits = 0;
+  for (int i = 0; i < waits; i++)
+    finish (on->wait[i].stream, on->wait[i].position);
+}
+
+static int
+give (void **to)
+{
+  *to = calloc (1, sizeof (Graph));
+  return *to ? 0 : FAILED;
+}
+
+static int
+release (char *memory)
+{
+  char *end = memory + malloc_usable_size (memory);
+  for (int i = 0; i < 1024; i++)
+    if (uses[i].address >= memory && uses[i].address < end)
+      {
+        busy_frees += streams[uses[i].stream].done < uses[i].position;
+        uses[i].address = NULL;
+      }
+  free (memory);
+  return 0;
+}
+
+/* The driver, its device and its context */
+
+static _Thread_local int entered;
+static int context;
+
+int cuInit (unsigned flags) { return 0; }
+int cuDriverGetVersion (int *version) { *version = 12020; return 0; }
+int cuGetErrorName (int error, const char **text) { *text = "FAKE"; return 0; }
+int cuGetErrorString (int error, const char **text) { *text = "a test lets it fail"; return 0; }
+int cuDeviceGetCount (int *count) { *count = 1; return 0; }
+int cuDeviceGet (int *device, int ordinal) { *device = ordinal; return 0; }
+int cuDeviceGetName (char *name, int size, int device) { strncpy (name, "Fake", size); return 0; }
+int cuDeviceGetAttribute (int *value, int attribute, int device) { *value = attribute == 75 ? 9 : 0; return 0; }
+int cuDevicePrimaryCtxRetain (void **to, int device) { *to = &context; return 0; }
+int cuDevicePrimaryCtxRelease_v2 (int device) { return 0; }
+int cuCtxPushCurrent_v2 (void *it) { entered++; return 0; }
+int cuCtxPopCurrent_v2 (void **it) { *it = &context; entered--; return 0; }
+int cuCtxGetCurrent (void **it) { *it = entered > 0 ? &context : NULL; return 0; }
+int cuCtxGetFlags (unsigned *flags) { *flags = 0; return 0; }
+int cuCtxSetFlags (unsigned flags) { return 0; }
+int cuCtxGetStreamPriorityRange (int *least, int *greatest) { *least = 0; *greatest = -5; return 0; }
+
+int
+cuCtxSynchronize (void)
+{
+  for (int i = 0; i < STREAMS; i++)
+    finish (i, streams[i].enqueued);
+  return 0;
+}
+
+/* Streams and events */
+
+int
+cuStreamCreateWithPriority (void **stream, unsigned flags, int priority)
+{
+  CALL;
+  for (int i = 1; i < STREAMS; i++)
+    if (!streams[i].in_use)
+      {
+        streams[i].in_use = 1;
+        *stream = &streams[i];
+        return 0;
+      }
+  return FAILED;
+}
+
+int cuStreamDestroy_v2 (void *stream) { streams[number (stream)].in_use = 0; return 0; }
+int cuStreamSynchronize (void *stream) { finish (number (stream), streams[number (stream)].enqueued); return 0; }
+
+int
+cuStreamBeginCapture_v2 (void *stream, int mode)
+{
+  CALL;
+  streams[number (stream)].capturing = 1;
+  captured.count = 0;
+  return 0;
+}
+
+int
+cuStreamEndCapture (void *stream, void **graph)
+{
+  streams[number (stream)].capturing = 0;
+  CALL;
+  if (give (graph))
+    return FAILED;
+  **(Graph **) graph = captured;
+  return 0;
+}
+
+int
+cuStreamWaitEvent (void *stream, void *event, unsigned flags)
+{
+  CALL;
+  Stream *on = &streams[number (stream)];
+  Event *of = event;
+  if (on->waits == WAITS)
+    return FAILED;
+  on->wait[on->waits].stream = of->stream;
+  on->wait[on->waits++].position = of->position;
+  return 0;
+}
+
+int cuEventCreate (void **event, unsigned flags) { CALL; return give (event); }
+int cuEventDestroy_v2 (void *event) { free (event); return 0; }
+
+int
+cuEventRecord (void *event, void *stream)
+{
+  CALL;
+  *(Event *) event = (Event) { number (stream), streams[number (stream)].enqueued };
+  return 0;
+}
+
+/* The GPU gets on by one piece of work each time. */
+int
+cuEventQuery (void *event)
+{
+  Event *of = event;
+  Stream *on = &streams[of->stream];
+  int is_done = on->done >= of->position;
+  finish (of->stream, is_done ? on->done : on->done + 1);
+  return is_done ? 0 : NOT_READY;
+}
+
+int cuEventSynchronize (void *event) { finish (((Event *) event)->stream, ((Event *) event)->position); return 0; }
+int cuEventElapsedTime (float *ms, void *begin, void *end) { *ms = 1; return 0; }
+int cuEventElapsedTime_v2 (float *ms, void *begin, void *end) { *ms = 1; return 0; }
+
+/* Memory */
+
+static int
+allocate (void **to, size_t bytes)
+{
+  *to = aligned_alloc (512, (bytes + 511) / 512 * 512);
+  if (!*to)
+    return FAILED;
+  memset (*to, 0, bytes);
+  return 0;
+}
+
+int cuMemAlloc_v2 (void **to, size_t bytes) { CALL; return allocate (to, bytes); }
+int cuMemAllocManaged (void **to, size_t bytes, unsigned flags) { CALL; return allocate (to, bytes); }
+int cuMemHostAlloc (void **to, size_t bytes, unsigned flags) { CALL; return allocate (to, bytes); }
+int cuMemHostGetDevicePointer_v2 (void **to, void *host, unsigned flags) { CALL; *to = host; return 0; }
+int cuMemFree_v2 (void *memory) { return release (memory); }
+int cuMemFreeHost (void *memory) { return release (memory); }
+int cuMemGetInfo_v2 (size_t *free, size_t *total) { *free = *total = 1 << 30; return 0; }
+int cuPointerGetAttribute (void *data, int attribute, void *pointer) { return 1; }
+int cuPointerGetAttributes (unsigned count, int *attributes, void **data, void *pointer) { return 1; }
+
+int cuMemcpyHtoD_v2 (void *to, const void *from, size_t bytes) { CALL; memcpy (to, from, bytes); return 0; }
+int cuMemcpyDtoH_v2 (void *to, const void *from, size_t bytes) { CALL; memcpy (to, from, bytes); return 0; }
+int cuMemcpyDtoD_v2 (void *to, const void *from, size_t bytes) { CALL; memmove (to, from, bytes); return 0; }
+
+int
+cuMemcpyHtoDAsync_v2 (void *to, const void *from, size_t bytes, void *stream)
+{
+  CALL;
+  memcpy (to, from, bytes);
+  return enqueue (stream, 2, (void *const[]) { to, (void *) from });
+}
+
+int
+cuMemcpyDtoDAsync_v2 (void *to, const void *from, size_t bytes, void *stream)
+{
+  CALL;
+  memmove (to, from, bytes);
+  return enqueue (stream, 2, (void *const[]) { to, (void *) from });
+}
+
+int
+cuMemsetD8Async (void *to, unsigned char value, size_t bytes, void *stream)
+{
+  CALL;
+  memset (to, value, bytes);
+  return enqueue (stream, 1, &to);
+}
+
+/* Kernels and graphs of them */
+
+/* CUlaunchConfig begins with the grid, the block, the shared memory and the stream. */
+typedef struct { unsigned size[7]; void *stream; } LaunchConfig;
+
+int cuModuleLoadData (void **module, const void *image) { CALL; return give (module); }
+int cuModuleUnload (void *module) { free (module); return 0; }
+int cuModuleGetFunction (void **function, void *module, const char *name) { CALL; *function = module; return 0; }
+int cuLaunchKernelEx (const LaunchConfig *config, void *f, void **p, void **e) { CALL; return enqueue (config->stream, 0, NULL); }
+int cuGraphCreate (void **graph, unsigned flags) { CALL; return give (graph); }
+int cuGraphDestroy (void *graph) { free (graph); return 0; }
+int cuGraphAddKernelNode_v2 (void **node, void *g, const void *d, size_t n, const void *p) { CALL; *node = g; return 0; }
+int cuGraphKernelNodeSetAttribute (void *node, int attribute, const void *value) { CALL; return 0; }
+
+int
+cuGraphInstantiateWithFlags (void **executable, void *graph, unsigned long long flags)
+{
+  CALL;
+  if (give (executable))
+    return FAILED;
+  **(Graph **) executable = *(Graph *) graph;
+  return 0;
+}
+
+int cuGraphExecKernelNodeSetParams_v2 (void *executable, void *node, const void *parameters) { CALL; return 0; }
+/* One that runs is freed once it is done. */
+int cuGraphExecDestroy (void *executable) { free (executable); return 0; }
+
+int
+cuGraphLaunch (void *executable, void *stream)
+{
+  CALL;
+  Graph *graph = executable;
+  return enqueue (stream, graph->count, (void *const *) graph->address);
+}

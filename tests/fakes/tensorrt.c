@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MPL-2.0 */
+/* TensorRT 10 for the driver of cuda.c: any plan is a model of up to two pictures, whose output is their size. Functions stand in the
+ * tables of virtual functions where src/backends/tensorrt/abi says; those that are not called there are NULL. */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of cuda.c. */
+int fake_enqueue (void *stream, int count, void *const *address);
+
+typedef struct { int32_t count; int64_t dims[8]; } Dims;
+
+/* A public object is a table and its implementation, which has a table too. */
+typedef struct { void **table; void **implementation; void **own; int64_t pictures; void *address[2]; } Object;
+
+#define SLOTS 64
+static void *deletes[SLOTS], *runtime[SLOTS], *engine[SLOTS], *context[SLOTS];
+
+static void *
+object (void **own)
+{
+  Object *object = calloc (1, sizeof *object);
+  object->table = deletes;
+  object->own = own;
+  object->implementation = (void **) &object->own;
+  object->pictures = -1;
+  return object;
+}
+
+static Object *
+of (void *implementation)
+{
+  return (Object *) ((char *) implementation - offsetof (Object, own));
+}
+
+static Dims
+dims (int64_t pictures)
+{
+  return (Dims) { 4, { pictures, 3, 8, 8 } };
+}
+
+static void *deserialize (void *this, const void *plan, size_t size, void *none) { return object (engine); }
+static void *create_context (void *this, int32_t strategy) { return object (context); }
+static void delete (void *this) { free (this); }
+
+static int32_t io_tensors (void *this) { return 2; }
+static const char *io_name (void *this, int32_t index) { return index ? "output0" : "images"; }
+static int32_t io_mode (void *this, const char *name) { return strcmp (name, "images") ? 2 : 1; }
+static int32_t zero (void *this) { return 0; }
+static int32_t one (void *this) { return 1; }
+static Dims shape (void *this, const char *name) { return dims (-1); }
+static Dims profile_shape (void *this, const char *name, int32_t profile, int32_t which) { return dims (which ? 2 : 1); }
+static size_t device_memory (void *this) { return 0; }
+
+static _Bool set_profile (void *this, int32_t profile, void *stream) { return 1; }
+static Dims context_shape (void *this, const char *name) { return dims (of (this)->pictures); }
+
+static _Bool
+set_shape (void *this, const char *name, const Dims *dims)
+{
+  of (this)->pictures = dims->dims[0];
+  return 1;
+}
+
+static _Bool
+set_address (void *this, const char *name, void *address)
+{
+  of (this)->address[strcmp (name, "images") != 0] = address;
+  return 1;
+}
+
+static _Bool
+enqueue (void *this, void *stream)
+{
+  return fake_enqueue (stream, 2, of (this)->address) == 0;
+}
+
+int32_t getInferLibVersion (void) { return 101600; }
+
+void *
+createInferRuntime_INTERNAL (void *logger, int32_t version)
+{
+  deletes[1] = delete;
+  runtime[3] = deserialize;
+  engine[5] = create_context;
+  engine[7] = device_memory;
+  engine[10] = one; /* profiles */
+  engine[19] = shape;
+  engine[20] = zero; /* f32 */
+  engine[21] = zero; /* on the GPU */
+  engine[22] = zero; /* no dimensions of others */
+  engine[23] = io_mode;
+  engine[26] = zero; /* linear */
+  engine[29] = profile_shape;
+  engine[30] = io_tensors;
+  engine[31] = io_name;
+  engine[33] = zero; /* streams of its own */
+  context[17] = set_profile;
+  context[21] = set_shape;
+  context[22] = context_shape;
+  context[24] = set_address;
+  context[37] = enqueue;
+  return object (runtime);
+}
