@@ -1,4 +1,4 @@
-//! A session on tensors of other frameworks, by DLPack.
+//! Sessions on tensors of other frameworks, with DLPack.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;

@@ -1,5 +1,4 @@
-//! What the program has of an object: no address, but a number that is never given twice. So one that is closed, or that never was
-//! one, is an error like any other.
+//! Handles are not addresses but numbers that are never used twice. So a closed or invalid handle is an error like any other.
 
 use std::collections::BTreeMap;
 use std::ptr;
@@ -10,11 +9,11 @@ use gsttrt::core::error::Result;
 
 use crate::error::wrong;
 
-/// Objects of one sort.
+/// The open objects of one type.
 pub(crate) struct Handles<T> {
     /// The argument's name.
     name: &'static str,
-    /// What makes such an object.
+    /// The function that makes such an object.
     source: &'static str,
     open: RwLock<BTreeMap<usize, Arc<T>>>,
 }
@@ -42,7 +41,7 @@ impl<T> Handles<T> {
         })
     }
 
-    /// The object, which goes once no other thread uses it.
+    /// Closes a handle. The object is dropped when no other thread uses it.
     pub fn remove<H>(&self, handle: *const H) -> Option<Arc<T>> {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.addr())
     }
