@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints what a model computes for each frame of a clip: NumPy arrays, or PyTorch tensors on a GPU. They share the
-plugin's memory, except in NumPy before 2.1, whose DLPack has no read-only flag; there they are copies.
+"""What a model computes for each frame of a clip, as NumPy arrays, or on a GPU as PyTorch tensors, and not copied (but for NumPy
+before 2.1, whose DLPack cannot say that memory must not be written):
 
     tensors.py LIBRARY CLIP MODEL [FRAMEWORK], such as libgsttrt-1.so.0 a.mp4 yolo11n.onnx
 

@@ -7,7 +7,7 @@
 using u32 = uint32_t;
 using u64 = uint64_t;
 
-// The capacity is the number of rows of the head: a row gives at most one candidate.
+// capacity = rows of the head: a row gives one candidate at most.
 struct Candidates {
     u64* keys;      // [capacity] score and row: results are in ascending order, and no two keys are equal
     float4* boxes;  // [capacity] left, top, right, bottom in pixels of the model's input

@@ -160,7 +160,7 @@ float gst_trt_results_confidence (const GstTrtResults *results, size_t object);
 /* Left, top, width and height in pixels of the frame, clipped to it. */
 GstTrtStatus gst_trt_results_box (const GstTrtResults *results, size_t object, float (*box)[4]);
 
-/* The number of keypoints of each object; 0 if the model has none, and on errors. */
+/* How many keypoints each object has; 0 where the model finds none, and on errors. */
 size_t gst_trt_results_keypoint_count (const GstTrtResults *results);
 
 /* The name of a keypoint, the same for all objects; NULL if the model has no names, and on errors. Valid until the results are

@@ -1,4 +1,4 @@
-//! Sessions on their own buffers, and on the caller's memory on the GPU.
+//! A session on memory that stays: its own, or a caller's on the GPU.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;

@@ -1,4 +1,4 @@
-//! Sessions on tensors of other frameworks, with DLPack.
+//! A session on tensors of other frameworks, by DLPack.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;

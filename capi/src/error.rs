@@ -1,4 +1,4 @@
-//! Errors of functions, for the program to read.
+//! What goes wrong inside a function, for the program to read.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};

@@ -1,4 +1,5 @@
-//! Handles are not addresses but numbers that are never used twice. So a closed or invalid handle is an error like any other.
+//! What the program has of an object: no address, but a number that is never given twice. So one that is closed, or that never was
+//! one, is an error like any other.
 
 use std::collections::BTreeMap;
 use std::ptr;

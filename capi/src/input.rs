@@ -1,4 +1,4 @@
-//! Structures that the program fills. Later versions may append fields.
+//! Structures that the program fills, and that may have more fields in later versions.
 
 use std::mem::MaybeUninit;
 
