@@ -43,7 +43,7 @@ detect (const char *model, const void *pixels, size_t width, size_t height)
   return 0;
 }
 
-/* A number of the picture's header, behind blanks and comments; 0 where there is none. */
+/* The next number of the picture's header, after blanks and comments; 0 if there is none. */
 static unsigned
 number (FILE *file)
 {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Runs a model on a tensor and detects in a frame, without a pipeline: session.py MODEL [LIBRARY]
 
-LIBRARY is libgsttrt-1.so.0, where `cargo cinstall` has put it if not where the system looks."""
+LIBRARY is the path of libgsttrt-1.so.0, if the system's loader does not find it."""
 import ctypes
 import json
 import sys

@@ -29,7 +29,7 @@ fn detect(model: &str, pixels: &[u8], width: usize, height: usize) -> Result<(),
 fn read(picture: &str) -> Result<(usize, usize, Vec<u8>), Box<dyn Error>> {
     let bytes = std::fs::read(picture).map_err(|error| format!("Cannot read {picture}: {error}."))?;
     let wrong = || format!("{picture} is no binary PPM picture (P6) with 8 bits a sample.");
-    // Four words with blanks and comments between them, and one blank behind the last.
+    // Four words with blanks and comments between them, and one blank after the last.
     let (mut words, mut rest) = (Vec::new(), &bytes[..]);
     while words.len() < 4 {
         rest = rest.trim_ascii_start();

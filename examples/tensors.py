@@ -5,7 +5,8 @@ before 2.1, whose DLPack cannot say that memory must not be written):
 
     tensors.py LIBRARY CLIP MODEL [FRAMEWORK], such as libgsttrt-1.so.0 a.mp4 yolo11n.onnx
 
-LIBRARY is that of gsttrt.h; GStreamer finds the plugin by GST_PLUGIN_PATH. FRAMEWORK is whatever else takes DLPack, such as cupy."""
+LIBRARY is the C library; GStreamer finds the plugin with GST_PLUGIN_PATH. FRAMEWORK is another module with from_dlpack,
+such as cupy."""
 import ctypes
 import sys
 
@@ -23,13 +24,13 @@ capsule.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_voi
 
 
 class Managed(ctypes.Structure):
-    """DLManagedTensor, as far as it is of interest here"""
+    """The fields of DLManagedTensor that are used here."""
     _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("shape", ctypes.c_byte * 32),
                 ("context", ctypes.c_void_p), ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
 
 
 class BufferTensor:
-    """A tensor on a buffer behind trtinfer, for whatever takes DLPack: numpy.from_dlpack, torch.from_dlpack, cupy.from_dlpack."""
+    """A tensor on a buffer after trtinfer, for numpy.from_dlpack, torch.from_dlpack, cupy.from_dlpack and others."""
 
     def __init__(self, library, buffer, index):
         self.library, self.buffer, self.index = library, buffer, index
@@ -51,7 +52,7 @@ class BufferTensor:
         return device
 
     def __dlpack__(self, stream=None, max_version=None, **_):
-        # CUDA has the protocol's numbers for its default streams too. -1 says nothing of a stream, to the library as well.
+        # The protocol numbers the default streams as CUDA does. -1 means that the stream is not known, as in gsttrt.h.
         versioned = max_version is not None and max_version[0] >= 1
         tensor = self.export(stream, versioned)
         name = b"dltensor_versioned" if versioned else b"dltensor"

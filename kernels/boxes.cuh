@@ -41,7 +41,7 @@ __device__ __forceinline__ float number(const Source& source, u32 row, u32 i = 0
 
 // capacity = rows of the head: a row gives one candidate at most.
 struct Candidates {
-    u64* keys;      // [capacity] score and row: ascending is the order of the result, and no two are equal
+    u64* keys;      // [capacity] score and row: results are in ascending order, and no two keys are equal
     float4* boxes;  // [capacity] left, top, right, bottom in pixels of the model's input
     u32* classes;   // [capacity]
 };
@@ -49,10 +49,10 @@ struct Candidates {
 struct alignas(16) Candidate {
     float x1, y1, x2, y2, score;
     u32 cls, row;
-    float angle;  // 0 where boxes are upright
+    float angle;  // 0 for axis-aligned boxes
 };
 
-static_assert(sizeof(Candidate) == 32, "mirrored by vision::Candidate");
+static_assert(sizeof(Candidate) == 32, "mirrored by image::Candidate");
 
 struct Results {
     u32 count;
@@ -60,7 +60,7 @@ struct Results {
     Candidate detections[1];  // [limit]
 };
 
-// Greater scores become smaller numbers, in the order of f32::total_cmp.
+// Higher scores become smaller numbers, in the order of f32::total_cmp.
 __device__ __forceinline__ u32 descending(float score) {
     const u32 bits = __float_as_uint(score);
     return bits >> 31 ? bits : ~bits & 0x7fffffff;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 // What all kernels share. NVRTC compiles without the toolkit's headers, so what they would give is here.
 //
-// Arithmetic is that of the Rust twins in src/vision, bit by bit: no fused multiply-add (kernels/compile.py switches it
-// off), operations in the order in which they are written.
+// Results equal those of the reference implementations in Rust bit by bit: no fused multiply-add (kernels/compile.py
+// switches it off), and operations in the order in which they are written.
 #pragma once
 
 using uint8_t = unsigned char;
@@ -11,14 +11,14 @@ using uint16_t = unsigned short;
 using uint32_t = unsigned int;
 using uint64_t = unsigned long long;
 
-// Bits of the IEEE half next to a float, ties to even.
+// The bits of a float rounded to an IEEE half, ties to even.
 __device__ inline uint16_t half_bits(float value) {
     uint16_t bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
 }
 
-// The float that a half stands for.
+// The value of a half, exactly.
 __device__ inline float half_value(uint16_t bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));

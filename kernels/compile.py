@@ -15,7 +15,8 @@ OPTIONS = [
     # Turing, the oldest generation that current drivers and TensorRT have in common.
     "--gpu-architecture=compute_75",
     "--std=c++17",
-    # Bit-equal to the Rust twins: each operation is rounded by itself, denormals stay, division and roots are IEEE's.
+    # Bit-equal to the reference implementations in Rust: each operation is rounded by itself, denormals are kept, division
+    # and square roots are IEEE's.
     "--fmad=false",
     "--ftz=false",
     "--prec-div=true",

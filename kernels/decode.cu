@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 // decode_*: a head's outputs -> candidates in no order.
-//   in   sources  what the layout reads, first item of the batch; dense heads have one tensor, the others one for each part
-//   out  to       candidates; *count, 0 before, becomes how many there are
+//   in   sources  the tensors that the layout reads, item 0 of the batch: one for dense heads, else one for each part
+//   out  to       candidates; *count is 0 before, and their number after
 //   grid decode_rows     a group of 2^lanes_log2 threads for each row, DECODE_THREADS in a block
 //        decode_columns  32 rows in a block, each by SLICES threads, SLICES * 32 in a block
 //        decode_ids      a thread for each row, DECODE_THREADS in a block
-//   math f32, every operation rounded once and in the order of the twin; elements are widened first, which is exact
-//   twin src/heads/decode.rs; Rust face src/postprocess/suppress/device.rs; params mirrored by DecodeParams (232 bytes)
+//   math f32, every operation rounded once, in the order of the reference implementation; elements are widened first, which
+//        is exact
+//   reference implementation src/heads/decode.rs; launched by src/postprocess/suppress/device.rs, whose DecodeParams mirrors
+//        the one here (232 bytes)
 #include "boxes.cuh"
 
 inline constexpr u32 DECODE_THREADS = 128;
@@ -15,7 +17,7 @@ inline constexpr u32 GLANCE = 8;
 inline constexpr u32 EVERYONE = 0xffffffff;
 inline constexpr u32 NONE = 0xffffffff;
 
-// What four numbers of a row say about its box.
+// What the four numbers of a box are.
 enum BoxEncoding : u32 { CORNERS, CENTER, CENTER_SHARES, CENTER_CELLS, CORNERS_YX_SHARES };
 
 // The cells of one stride, of a head that has one row for each.
@@ -26,20 +28,20 @@ struct Level {
 };
 
 struct DecodeParams {
-    Source sources[4];  // boxes (or the only tensor), scores, classes, count; count may have no data: then all rows count
+    Source sources[4];  // boxes (or the only tensor), scores, classes, count; if count has no data, all rows are valid
     Candidates to;
     u32* count;
-    const float* per_class;  // [listed] least score of the first classes
+    const float* per_class;  // [listed] score thresholds of the first classes
     u32 listed;
-    float beyond;  // of the other classes
-    float least;   // of all
+    float beyond;  // threshold of the other classes
+    float least;   // the lowest of all thresholds
     u32 rows;
     u32 columns;  // of dense heads
-    u32 classes;  // ids stay below; of dense heads the scores of a row
+    u32 classes;  // class ids are below; for dense heads, scores in a row
     u32 encoding;
-    u32 objectness;  // 1 where rows have it, behind the box
+    u32 objectness;  // 1 if rows have it, after the box
     u32 lanes_log2;
-    float first_class;  // what the head calls class 0
+    float first_class;  // the number that the head gives to class 0
     float width;        // of the model's input
     float height;
     Level levels[4];
@@ -86,7 +88,7 @@ __device__ __forceinline__ bool is_finite(float value) {
     return fabsf(value) < infinity();
 }
 
-// A score that reaches the threshold of its class. NaN reaches none.
+// Whether a score reaches the threshold of its class. NaN reaches none.
 __device__ __forceinline__ bool reaches(const DecodeParams& p, float score, u32 cls) {
     return score >= (cls < p.listed ? p.per_class[cls] : p.beyond) && is_finite(score);
 }
@@ -96,7 +98,7 @@ __device__ __forceinline__ bool is_box(float4 box) {
     return width > 0 && height > 0 && is_finite(width) && is_finite(height);
 }
 
-// Called by all threads of a warp: room is asked for once.
+// Called by all threads of a warp, which reserve space with one atomic.
 __device__ void append(const DecodeParams& p, bool passes, u32 row, float4 box, float score, u32 cls) {
     const u32 passing = __ballot_sync(EVERYONE, passes), lane = threadIdx.x % 32;
     if (!passing) return;
@@ -111,27 +113,27 @@ __device__ void append(const DecodeParams& p, bool passes, u32 row, float4 box, 
     }
 }
 
-// The greatest score so far, and the first class that has it; NaN is never greatest.
+// The maximum score so far, and the first class that has it; NaN is never the maximum.
 struct Best {
     float score;
     u32 cls;
 
-    // Classes in their order.
+    // For classes in ascending order.
     __device__ __forceinline__ void see(float other, u32 other_cls) {
         if (other > score) *this = {other, other_cls};
     }
 
-    // In any order.
+    // For classes in any order.
     __device__ __forceinline__ void join(Best other) {
         if (other.score > score || (other.score == score && other.cls < cls)) *this = other;
     }
 };
 
-__device__ __forceinline__ Best nothing() {
+__device__ __forceinline__ Best empty() {
     return {-infinity(), NONE};
 }
 
-// Sees the scores number(first), number(first + step), … below `end`, GLANCE at a time: loads in flight, not one by one.
+// Sees the scores number(first), number(first + step), … below `end`. GLANCE loads are in flight at a time.
 // `class_0` is the number of the first class.
 template <typename Number>
 __device__ __forceinline__ void look(Best& best, u32 first, u32 step, u32 end, Number number, u32 class_0) {
@@ -160,7 +162,7 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
         objectness = widen(values[4]);
         passes = objectness >= p.least;
     }
-    Best best = nothing();
+    Best best = empty();
     float4 box = {};
     if (passes) {
         box = {widen(values[0]), widen(values[1]), widen(values[2]), widen(values[3])};
@@ -188,7 +190,7 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     const u32 lane = threadIdx.x % 32, slice = threadIdx.x / 32, row = blockIdx.x * 32 + lane;
     const size_t rows = p.rows;
     const T* values = static_cast<const T*>(p.sources[0].data) + row;
-    Best best = nothing();
+    Best best = empty();
     if (row < rows) look(best, 4 + slice, SLICES, 4 + p.classes, [&](u32 i) { return widen(values[i * rows]); }, 4);
     slices[slice][lane] = best;
     __syncthreads();
@@ -220,12 +222,12 @@ extern "C" __global__ __launch_bounds__(SLICES * 32) void decode_columns_f16(Dec
     decode_columns<uint16_t>(p);
 }
 
-// Heads that name their classes.
+// Heads with a class id for each row.
 extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_ids(DecodeParams p) {
     const u32 row = blockIdx.x * DECODE_THREADS + threadIdx.x;
     bool passes = row < p.rows;
     if (passes && p.sources[3].data) {
-        // It may be anything. The conversion cuts fractions off and saturates, but NaN and what is below 0 are no numbers.
+        // The count may be any number. The conversion truncates and saturates; NaN and negative counts are refused before.
         const float count = number(p.sources[3], 0);
         passes = count >= 1 && row < __float2ull_rz(count);
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 // gather: of each box that was kept, what else its row says, such as keypoints.
-//   in   found    how many were kept, then each
-//        source   a tensor of the head: number i of row r stands at data[first + r * row_stride + i * column_stride]
+//   in   found    the number of boxes that were kept, then the boxes
+//        data     a tensor of the head: number i of row r is at data[first + r * row_stride + i * column_stride]
 //   out  results  in mapped host memory, [kept][columns] as f32
-//        copies   the same in device memory, for what draws it
-//   grid any; the threads share the numbers, and those beyond what was kept do nothing
+//        copies   the same in device memory, for the overlay
+//   grid any size; the threads stride over the numbers
 //   math none: f16 is widened, which is exact
-//   twin src/postprocess/refine.rs, which is the Rust face too; params mirrored by GatherParams (56 bytes)
+//   reference implementation and launcher src/postprocess/refine.rs, whose GatherParams mirrors the one here (56 bytes)
 #include "boxes.cuh"
 
 inline constexpr u32 GATHER_THREADS = 128;

@@ -21,9 +21,9 @@ struct Mark {
     uint32_t text_start, text_len;
 };
 
-static_assert(sizeof(Mark) == 64, "mirrored by vision::overlay::Mark");
+static_assert(sizeof(Mark) == 64, "mirrored by image::overlay::plan::Mark");
 
-// A line with round ends, or a disc where both ends are one; nothing where its width is 0.
+// A line with round ends; a disc if both ends are the same point. A width of 0 draws nothing.
 struct alignas(16) Stroke {
     int32_t from_x, from_y, to_x, to_y;
     uint32_t width;
@@ -31,6 +31,6 @@ struct alignas(16) Stroke {
     uint32_t unused[2];
 };
 
-static_assert(sizeof(Stroke) == 32, "mirrored by vision::overlay::Stroke");
+static_assert(sizeof(Stroke) == 32, "mirrored by image::overlay::strokes::Stroke");
 
 __device__ inline bool is_empty(const Rect &rect) { return rect.left >= rect.right || rect.top >= rect.bottom; }

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MPL-2.0
 // preprocess: frames -> tensors in one pass: resample, convert colours, normalise, write; padding included.
-//   in    planes of a frame, rows `strides` bytes apart, samples of 8 bits or of 16 (10 in the upper bits), which are
-//         `step` bytes from those of the next pixel; two that are read side by side are aligned to both
+//   in    planes of a frame; rows are `strides` bytes apart, pixels `step` bytes. Samples have 8 bits, or 16 of which the
+//         upper 10 count; two that are read side by side are aligned to the size of both
 //   out   tensor [C][H][W] or [H][W][C] of f32, f16 or u8, dense
-//   grid  a thread makes COLUMNS pixels of a row of the scaled frame, and of the rows of padding that are a multiple of its
-//         height away; a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
-//   math  that of src/vision/preprocess/mod.rs, bit by bit; positions come from its tables
-//   face  src/cuda/kernels/preprocess.rs, which mirrors Parameters
+//   grid  a thread writes COLUMNS pixels of a row of the scaled frame, and of the rows of padding that are a multiple of
+//         its height away; a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
+//   math  equal to the reference implementation, src/image/preprocess/host.rs, bit by bit; positions are from its tables
+//   launched by src/image/preprocess/kernel.rs, which mirrors Parameters
 #include "common.cuh"
 
 inline constexpr uint32_t THREADS_X = 32;
 inline constexpr uint32_t THREADS_Y = 4;
 inline constexpr uint32_t COLUMNS = 2;
-// With parameters for 32 frames a launch for one takes 0.1 us longer, and now and then 0.9; with those for 8 as long as for one.
+// Parameters for 32 frames make a launch for one frame 0.1 us slower, at times 0.9; those for 8 cost nothing measurable.
 inline constexpr uint32_t MAX_BATCH = 8;
 
-// Where a column or a row is sampled: between `near` and the sample after it, which counts `weight`. Columns are in bytes.
+// Where a column or a row is sampled: between the sample at `first` and the next one, which has the weight `first_weight`.
+// `others` are the same for chroma. Columns are in bytes.
 struct alignas(16) Position {
     uint32_t first;
     float first_weight; // of plane 0
@@ -27,7 +28,7 @@ struct Frame {
     const uint8_t *planes[3];
     uint8_t *tensor;
     uint32_t strides[3];
-    // Whether COLUMNS elements of the tensor can be written at once: rows have a multiple of them, and the address allows it.
+    // Whether COLUMNS elements of the tensor can be written at once: rows are a multiple of that, and the address is aligned.
     uint32_t together;
 };
 
@@ -39,11 +40,11 @@ struct Parameters {
     const Position *rows;    // [height]
     uint32_t left, top, width, height; // of the scaled frame in the tensor
     uint32_t tensor_width, tensor_height;
-    // Bytes to the next sample of a row; 0 where there is none.
+    // Bytes to the next sample of a row; 0 if there is none.
     uint32_t first_step, others_step;
-    uint32_t first_alone; // all positions in plane 0 fall on a sample: none has a weight
+    uint32_t first_alone; // all positions in plane 0 fall on a sample: all weights are 0
     uint32_t to_gray;  // RGB becomes gray
-    uint32_t reversed; // the samples are B, G, R or the channels are, not both
+    uint32_t reversed; // either the samples or the channels are B, G, R, not both
     uint32_t channels; // 1 or 3
     uint32_t interleaved; // NHWC
     Type type;
@@ -78,7 +79,7 @@ struct Samples {
     __device__ inline float operator[](uint32_t n) const { return value<Sample>(each[n]); }
 };
 
-// Two in one word, which take half the loads, and half the registers until they are needed.
+// Two samples in one word: half the loads, and half the registers until they are used.
 template <typename Sample>
 struct Samples<Sample, 2> {
     uint32_t both;
@@ -96,24 +97,24 @@ struct Samples<Sample, 2> {
     }
 };
 
-// The samples around a position: near and far in the near row and in the far row.
+// The four samples around a position: two in the near row, two in the far row.
 template <typename S>
 struct Around {
     S near[2], far[2];
 };
 
-// What a plane gives to the columns of a thread.
+// Loads the samples of one plane for the columns of a thread.
 template <typename S>
 __device__ inline void load(Around<S> (&to)[COLUMNS], const uint8_t *plane, uint32_t stride, uint32_t row, float weight,
                             const uint32_t (&columns)[COLUMNS], uint32_t step) {
     const uint8_t *at = plane + uint64_t(row) * stride;
-    // Keeps the compiler from adding rows to columns before both to the plane, which takes twice the instructions.
+    // Without this the compiler adds row and column first and then the plane, which takes twice the instructions.
     asm("" : "+l"(at));
 #pragma unroll
     for (uint32_t k = 0; k < COLUMNS; k++)
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++) to[k].near[i].load(at + columns[k] + i * step);
-    // A far row without weight is the near one once more, which takes less time than a branch; below the last there is none.
+    // If the far row has weight 0 the near one is read again: there may be no far row, and this is faster than a branch.
     at += weight != 0.0f ? stride : 0;
     asm("" : "+l"(at));
 #pragma unroll
@@ -166,7 +167,7 @@ __device__ inline float clamp(float value) { return fminf(fmaxf(value, 0.0f), 25
 
 __device__ inline void encode(float element, float &to) { to = element; }
 __device__ inline void encode(float element, uint16_t &to) { to = half_bits(element); }
-// A number of 0..255 added to 1.5 * 2^23 is rounded to a whole one, which the lowest byte then holds.
+// Adding 1.5 * 2^23 to a number of 0..255 rounds it to an integer, which is then in the lowest byte.
 __device__ inline void encode(float element, uint8_t &to) { to = __float_as_uint(clamp(element) + 12582912.0f); }
 
 template <typename Element>
@@ -174,7 +175,7 @@ struct alignas(COLUMNS * sizeof(Element)) Together {
     Element elements[COLUMNS];
 };
 
-// COLUMNS elements that follow one another, or as many of them as there are.
+// Writes COLUMNS consecutive elements, or `count` if that is fewer.
 template <typename Element>
 __device__ inline void store_together(const Frame &frame, uint32_t at, uint32_t count, const Together<Element> &all) {
     Element *to = reinterpret_cast<Element *>(frame.tensor) + at;
@@ -187,7 +188,7 @@ __device__ inline void store_together(const Frame &frame, uint32_t at, uint32_t 
     }
 }
 
-// Pixels from x on of row y; indices of elements fit 32 bits, as no side is above 2^15.
+// Writes the pixels of row y from x on. Indices fit 32 bits, because no side is longer than 2^15.
 template <typename Element>
 __device__ inline void store_as(const Parameters &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel (&pixels)[COLUMNS]) {
     Together<Element> channels[3];
@@ -235,7 +236,7 @@ __device__ inline void preprocess(const Parameters &p) {
     const uint32_t row_number = blockIdx.y * THREADS_Y + threadIdx.y;
     if (x >= p.tensor_width || row_number >= p.height) return;
 
-    // Beside the scaled frame these wrap around to great numbers.
+    // Outside the scaled frame the differences wrap around to large numbers.
     bool inside[COLUMNS], any = false;
 #pragma unroll
     for (uint32_t k = 0; k < COLUMNS; k++) {
@@ -243,7 +244,7 @@ __device__ inline void preprocess(const Parameters &p) {
         any |= inside[k];
     }
 
-    // All loads go before all else, so that they are under way together.
+    // All loads are issued first, so that they are in flight together.
     Position row, columns[COLUMNS];
     Around<Samples<Sample, FIRST>> first[COLUMNS];
     Around<Samples<Sample, OTHERS>> others[PLANES + 1][COLUMNS];
@@ -299,14 +300,14 @@ __device__ inline void preprocess(const Parameters &p) {
     store(p, frame, x, p.top + row_number, pixels);
 }
 
-// Beside the count of threads: blocks that a multiprocessor must have room for. With fourteen or more, loads wait for registers.
+// The second launch bound is the number of blocks per multiprocessor. With fourteen or more, loads wait for registers.
 extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 12) preprocess_nv12(const __grid_constant__ Parameters p) {
     preprocess<uint8_t, 1, 2, 1>(p);
 }
 extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y, 12) preprocess_p010(const __grid_constant__ Parameters p) {
     preprocess<uint16_t, 1, 2, 1>(p);
 }
-// I420, and the other two where pairs are not aligned.
+// I420, and NV12 and P010 whose pairs of samples are not aligned.
 extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) preprocess_planes8(const __grid_constant__ Parameters p) {
     preprocess<uint8_t, 1, 1, 2>(p);
 }

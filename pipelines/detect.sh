@@ -19,7 +19,7 @@ Options:
   --output FILE.mp4      the video with boxes     (default: ./NAME-boxes.mp4, NAME from INPUT)
   --json FILE.jsonl      one line of JSON a frame (default: ./NAME-boxes.jsonl)
   --labels FILE          names of the classes, one a line, if the model has none of its own
-  --backend BACKEND      auto, tensorrt or cpu    (default: auto = the GPU where there is one)
+  --backend BACKEND      auto, tensorrt or cpu    (default: auto = the GPU if there is one)
   --preprocess "P=V …"   more properties of trtpreprocess, as in a launch line
   --infer "P=V …"        … of trtinfer
   --nms "P=V …"          … of trtnms
@@ -49,7 +49,7 @@ need_file() {
     [ -r "$2" ] || fail "the $1 $2 cannot be read; check its permissions."
 }
 
-# A folder that is missing would be noticed only at the end of the build.
+# Checked before the build, which takes minutes.
 need_folder_of() {
     [ -d "$(dirname "$1")" ] || fail "the folder of $1 does not exist; make it or choose another name."
 }

@@ -2,8 +2,8 @@
 # shellcheck shell=bash
 # Set-up shared by pipelines/detect.sh, tests/run.sh and tests/compat.sh, which source this file.
 #
-# It asks dpkg first and installs only what is missing, so a second run needs neither
-# network nor root.  Debian 12 and 13 and Ubuntu 24.04 have every package under these names.
+# It asks dpkg first and installs only missing packages, so a second run needs neither network nor root.  Debian 12 and 13
+# and Ubuntu 24.04 have every package under these names.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck disable=SC2034  # read by the scripts that source this file
@@ -25,18 +25,18 @@ TEST_PACKAGES=(
     gir1.2-gst-plugins-base-1.0
 )
 LINT_PACKAGES=(shellcheck valgrind)
-# What cargo-c is built with.
+# To build cargo-c.
 CARGO_C_PACKAGES=(libssl-dev)
-# The analytics library that the features v1_24 and later bind; it draws in OpenCV, so only there.
+# The analytics library for the features v1_24 and later. It depends on OpenCV, so it is installed only for them.
 ANALYTICS_PACKAGES=(libgstreamer-plugins-bad1.0-dev)
 
-# Ends the script with one sentence: what is wrong and what to do.
+# Ends the script with one sentence that says what is wrong and what to do.
 fail() {
     echo "$ME: $*" >&2
     exit 1
 }
 
-# quietly WHAT COMMAND…: says WHAT, shows the command's output only when it fails.
+# quietly WHAT COMMAND…: prints WHAT, and the command's output only if it fails.
 quietly() {
     local what=$1 log
     shift
@@ -54,7 +54,7 @@ quietly() {
 
 STEPS_PASSED=0 STEP='' STEP_STARTED=0
 
-# step HEADING COMMAND…: a failing command ends the script, and count_steps says where.
+# step HEADING COMMAND…: a failing command ends the script, and count_steps prints its heading.
 step() {
     STEP=$1 STEP_STARTED=$SECONDS
     shift
@@ -91,7 +91,7 @@ apt() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get --yes --quiet "$@"
 }
 
-# A third party's broken package list must not stop us, so a failed update alone is no failure.
+# A failed update alone is not a failure, because a third party's package list may be broken.
 apt_install() {
     apt update || true
     apt install --no-install-recommends "$@"
@@ -118,7 +118,7 @@ rust_version_wanted() {
 
 need_cargo() {
     local wanted found
-    # A shell that did not read the user's profile does not have rustup's folder on its path.
+    # A shell that did not read the user's profile has no rustup folder in its PATH.
     [ ! -d "${CARGO_HOME:-$HOME/.cargo}/bin" ] || PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
     command -v cargo >/dev/null ||
         fail "cargo is missing; install Rust with rustup (https://rustup.rs) and try again."
@@ -138,7 +138,7 @@ need_cargo_tools() {
             cargo install --locked cargo-nextest
 }
 
-# cargo-c installs the plugin and the C library. It is large, and built without optimisation takes a third of the time.
+# cargo-c installs the plugin and the C library. It is large; without optimisation the build takes a third of the time.
 need_cargo_c() {
     ! cargo cinstall --version >/dev/null 2>&1 || return 0
     [ "${TRT_SETUP:-}" = skip ] || need_packages "what cargo-c is built with" "${CARGO_C_PACKAGES[@]}"
@@ -154,7 +154,7 @@ need_gstreamer() {
         fail "GStreamer 1.22 or newer is needed, found $(pkg-config --modversion gstreamer-1.0 2>&1 | head -n 1)."
 }
 
-# All that building and running the plugin needs.
+# Everything needed to build and run the plugin.
 setup_build() {
     need_cargo
     [ "${TRT_SETUP:-}" = skip ] ||
@@ -162,13 +162,13 @@ setup_build() {
     need_gstreamer
 }
 
-# Real TensorRT libraries for tests/tensorrt_rtx.rs, which says itself when they are missing.
+# TensorRT libraries for tests/tensorrt_rtx.rs, which reports if they are missing.
 need_tensorrt() {
     [ "$(uname -m)" = x86_64 ] || return 0
     "$ROOT/tests/tensorrt/fetch.sh" >/dev/null || echo "$ME: without TensorRT's libraries their tests are skipped" >&2
 }
 
-# The same, and all that the tests need.
+# The same, and everything the tests need.
 setup_tests() {
     setup_build
     if [ "${TRT_SETUP:-}" != skip ]; then
@@ -177,7 +177,7 @@ setup_tests() {
             need_packages "GStreamer's analytics library" "${ANALYTICS_PACKAGES[@]}"
     fi
     need_cargo_tools
-    # apt's Python modules belong to /usr/bin/python3: it goes before any other python3, but after cargo.
+    # apt installs Python modules for /usr/bin/python3, so it comes before any other python3, but after cargo.
     PATH=$(dirname "$(command -v cargo)"):/usr/bin:$PATH
     need_tensorrt
 }

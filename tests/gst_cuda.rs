@@ -233,9 +233,11 @@ fn trtoverlay_draws_the_same_wherever_frames_are() {
         return;
     }
     let overlay = "trtoverlay name=overlay";
+    // What an appsink that takes any caps would get is in host memory.
+    let on_card = "video/x-raw(memory:CUDAMemory)";
     for format in FORMATS {
         let source = format!("videotestsrc num-buffers=3 ! video/x-raw,format={format},width=322,height=242");
-        let (cuda, host) = (format!("{source} ! cudaupload ! {overlay}"), format!("{source} ! {overlay}"));
+        let (cuda, host) = (format!("{source} ! cudaupload ! {on_card} ! {overlay}"), format!("{source} ! {overlay}"));
         assert_eq!(compare((&cuda, on_gpu), (&host, on_host)), 3, "{format}");
         let (empty, count) = (Line::new(&source), Line::new(&host));
         assert!(
@@ -246,7 +248,7 @@ fn trtoverlay_draws_the_same_wherever_frames_are() {
         );
     }
     // Surfaces of a decoder, which are its own, are copied once and drawn on.
-    let cuda = format!("{} ! {overlay}", decoded(""));
+    let cuda = format!("{} ! {on_card} ! {overlay}", decoded(""));
     let host = format!("{} ! cudadownload ! video/x-raw ! videoconvert ! {overlay}", decoded(""));
     let count = compare((&cuda, on_gpu), (&host, on_host));
     println!("{count} frames equal");

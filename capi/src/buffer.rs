@@ -84,7 +84,7 @@ unsafe fn export<T>(
     }
 }
 
-/// The plugin's function.
+/// The function that the plugin exports.
 fn plugin() -> Result<ExportTensor> {
     static FOUND: OnceLock<ExportTensor> = OnceLock::new();
     if let Some(&found) = FOUND.get() {
@@ -101,7 +101,7 @@ fn plugin() -> Result<ExportTensor> {
     Ok(*FOUND.get_or_init(|| function))
 }
 
-/// Data of that name of a type of GLib, which is asked where the program has it: a program without it has no buffers.
+/// Data that GLib keeps for a type under a name. `None` in a program without GLib, which has no buffers.
 fn glib_data(type_name: &CStr, name: &CStr) -> Option<*mut c_void> {
     type Quark = unsafe extern "C" fn(*const c_char) -> u32;
     type TypeFromName = unsafe extern "C" fn(*const c_char) -> usize;

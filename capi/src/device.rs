@@ -151,7 +151,7 @@ pub unsafe extern "C" fn gst_trt_session_run_device(
 ///
 /// # Safety
 /// * `frame` is NULL or a `GstTrtFrame` of `struct_size` bytes, whose `format` is NULL or a C string.
-/// * Nothing writes the planes until this returns, except behind it on `stream`.
+/// * Nothing writes the planes until this returns, except the work that `stream` already has.
 /// * `stream` is NULL or a stream of the GPU's primary context, and stays until this returns.
 /// * `results` is NULL or room for a pointer.
 #[unsafe(no_mangle)]

@@ -15,10 +15,10 @@ thread_local! {
 /// `GST_TRT_OK`
 const OK: c_int = 0;
 
-/// What a function returns in place of a value that it does not have.
+/// A value, or the status that the function returns.
 pub(crate) type Outcome<T> = std::result::Result<T, c_int>;
 
-/// Does the work of a function, and keeps what went wrong for [`gst_trt_last_error`].
+/// Does the work of a function. Keeps the text of an error or panic for [`gst_trt_last_error`].
 pub(crate) fn contained<T>(work: impl FnOnce() -> Result<T>) -> Outcome<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => Ok(value),
@@ -32,7 +32,7 @@ pub(crate) fn contained<T>(work: impl FnOnce() -> Result<T>) -> Outcome<T> {
 
 /// Keeps a text for [`gst_trt_last_error`].
 pub(crate) fn failed(code: c_int, text: &str) -> c_int {
-    // Gone only in a thread that is ending.
+    // Fails only in a thread that is ending.
     let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = c_string(text));
     code
 }
@@ -41,7 +41,7 @@ pub(crate) fn done(outcome: Outcome<()>) -> c_int {
     outcome.err().unwrap_or(OK)
 }
 
-/// For C, whose texts end at the first zero.
+/// A C string, with blanks for zeros inside.
 pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).expect("there are no zeros")
 }

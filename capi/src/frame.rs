@@ -23,7 +23,7 @@ pub struct GstTrtFrame {
     pub width: u32,
     pub height: u32,
     pub color: u32,
-    /// 0, so that there is no padding.
+    /// Instead of padding; must be 0.
     pub reserved: u32,
     pub planes: [*const c_void; MAX_PLANES],
     pub strides: [usize; MAX_PLANES],
@@ -90,7 +90,7 @@ impl GstTrtFrame {
         })
     }
 
-    /// As many as the format has, with their numbers.
+    /// The planes that the format has, with their indices.
     fn planes_of(&self, format: PixelFormat) -> impl Iterator<Item = Result<(usize, *const c_void)>> {
         let count = format.planes(self.width as usize, self.height as usize).len();
         self.planes.into_iter().take(count).enumerate().map(|(i, plane)| match plane.is_null() {

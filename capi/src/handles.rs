@@ -11,11 +11,11 @@ use gsttrt::core::error::Result;
 
 use crate::error::wrong;
 
-/// Objects of one sort.
+/// The open objects of one type.
 pub(crate) struct Handles<T> {
     /// The argument's name.
     name: &'static str,
-    /// What makes such an object.
+    /// The function that makes such an object.
     source: &'static str,
     open: RwLock<BTreeMap<usize, Arc<T>>>,
 }
@@ -43,7 +43,7 @@ impl<T> Handles<T> {
         })
     }
 
-    /// The object, which goes once no other thread uses it.
+    /// Closes a handle. The object is dropped when no other thread uses it.
     pub fn remove<H>(&self, handle: *const H) -> Option<Arc<T>> {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.addr())
     }

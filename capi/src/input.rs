@@ -7,7 +7,7 @@ use gsttrt::core::error::Result;
 
 use crate::error::{null, wrong};
 
-/// A structure of `gsttrt.h`, whose first field `struct_size` is what the program takes for its size.
+/// A structure of `gsttrt.h`, whose first field `struct_size` is its size in the program.
 ///
 /// # Safety
 /// It is `repr(C)`, begins with a `usize`, has no padding, and zeros are valid for all its fields.
@@ -20,7 +20,7 @@ pub(crate) unsafe trait Input: Copy {
 /// No version has this size.
 const TOO_LARGE: usize = 4096;
 
-/// Copies a structure. Fields that the program does not know are zero. Those that this library does not know must be.
+/// Copies a structure. Fields that the program does not know become zero. Fields that this library does not know must be zero.
 ///
 /// # Safety
 /// `pointer` is NULL or points to a `usize`. If that number is at least `T::FIRST_SIZE` and less than
@@ -84,7 +84,7 @@ mod tests {
         const FIRST_SIZE: usize = size_of::<First>();
     }
 
-    /// What the library, which knows the structure as `T`, reads of a program's.
+    /// Reads a program's structure with a library that knows it as `T`.
     fn read_as<T: Input, P>(program: &P) -> Result<T> {
         // SAFETY: `program` is a reference, and the tests set `struct_size` to its size, or to an impossible one.
         unsafe { read("size", (&raw const *program).cast()) }

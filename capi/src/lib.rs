@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! [`gsttrt::session`] for C: what `include/gsttrt.h` declares, and documents.
 //!
-//! It stands on the crate without GStreamer, so applications need none. Handles are no addresses but numbers. Nothing unwinds into C.
+//! It uses the crate without GStreamer, so applications do not need GStreamer. Handles are numbers, not addresses. No panic
+//! unwinds into C.
 
 mod buffer;
 mod device;

@@ -31,7 +31,7 @@ pub(crate) unsafe fn give<T>(name: &str, to: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-/// `count` values that C has.
+/// An array of `count` values.
 ///
 /// # Safety
 /// If `count` is not 0, `pointer` is NULL or points to that many initialised values, which stay unwritten for `'a`.

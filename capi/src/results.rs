@@ -17,18 +17,18 @@ use crate::error::{c_string, contained, done, wrong};
 use crate::handles::Handles;
 use crate::memory::give;
 
-/// Of which only pointers exist.
+/// Opaque: only pointers to it exist.
 pub enum GstTrtResults {}
 
 pub(crate) static RESULTS: Handles<Results> = Handles::new("results", "gst_trt_session_detect");
 
-/// What a handle stands for.
+/// The object of a handle.
 pub(crate) struct Results {
     instances: Instances,
-    /// Of each object.
+    /// For each object.
     labels: Vec<CString>,
     keypoint_names: Vec<CString>,
-    /// Of each object, once it is asked for.
+    /// For each object, made at the first call.
     json: Vec<OnceLock<CString>>,
     class_labels: Vec<String>,
 }
@@ -65,7 +65,7 @@ impl Results {
         self.instances.keypoints.as_ref().map_or(0, |points| points.model.shape.count.into())
     }
 
-    /// x and y, and visibility where the model tells it.
+    /// x and y, and visibility if the model reports it.
     fn keypoint(&self, object: usize, keypoint: usize) -> Result<&[f32]> {
         self.object(object)?;
         let of = |points: &'_ Keypoints| points.model.shape.dims.into();

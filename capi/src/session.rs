@@ -16,12 +16,12 @@ use crate::memory::{array, give, text};
 use crate::results::{GstTrtResults, RESULTS, Results};
 use crate::tensor::{GstTrtTensorInfo, TENSORS, TensorInfo};
 
-/// Of which only pointers exist.
+/// Opaque: only pointers to it exist.
 pub enum GstTrtSession {}
 
 pub(crate) static SESSIONS: Handles<Open> = Handles::new("session", "gst_trt_session_open");
 
-/// What a handle stands for.
+/// The object of a handle.
 pub(crate) struct Open {
     backend: CString,
     reason: Option<CString>,
@@ -41,7 +41,7 @@ impl Open {
         }
     }
 
-    /// To be used by this thread alone.
+    /// Locks the detector for this thread.
     pub fn detector(&self) -> MutexGuard<'_, Detector> {
         self.detector.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,7 +58,7 @@ impl Open {
     }
 }
 
-/// What is found in a frame becomes the program's.
+/// Detects, and gives the results to the program.
 ///
 /// # Safety
 /// `results` is NULL or room for a pointer.
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn gst_trt_session_open(
 pub extern "C" fn gst_trt_session_close(session: *mut GstTrtSession) {
     let _ = contained(|| {
         let closed = SESSIONS.remove(session);
-        drop(closed); // no longer under the lock, for it may take a while
+        drop(closed); // without the lock, because it may take long
         Ok(())
     });
 }

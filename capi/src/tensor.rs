@@ -10,7 +10,7 @@ use gsttrt::core::tensor::{DType, TensorDesc};
 use crate::error::{c_string, contained, wrong};
 use crate::handles::Handles;
 
-/// Of which only pointers exist.
+/// Opaque: only pointers to it exist.
 pub enum GstTrtTensorInfo {}
 
 /// `GST_TRT_NO_TYPE`
@@ -19,7 +19,7 @@ const NO_TYPE: c_int = -1;
 pub(crate) static TENSORS: Handles<TensorInfo> =
     Handles::new("tensor", "gst_trt_session_input or gst_trt_session_output, of a session that is not closed");
 
-/// What a handle stands for.
+/// The object of a handle.
 pub(crate) struct TensorInfo {
     name: CString,
     desc: TensorDesc,

@@ -28,9 +28,9 @@ pub struct Object {
     pub confidence: f32,
     /// In pixels of the frame, inside it.
     pub bbox: BBox,
-    /// Its box as it is turned, where the model turns boxes; `bbox` is the upright one around it then.
+    /// Its box as it is turned, if the model turns boxes; `bbox` is the upright box around it then.
     pub rotated: Option<RotatedBox>,
-    /// In the order of the model's keypoints; empty where it finds none.
+    /// In the order of the model's keypoints; empty if it has none.
     pub keypoints: Vec<Keypoint>,
 }
 
@@ -41,21 +41,21 @@ pub struct Keypoint {
     /// In pixels of the frame, inside it.
     pub x: f32,
     pub y: f32,
-    /// 0..1; `None` where the model does not say.
+    /// 0..1; `None` if the model does not report it.
     pub visibility: Option<f32>,
 }
 
-/// What was found on a frame, until the next.
+/// The results of a frame, valid until the next one.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub struct Detections<'a> {
-    /// The best confidence first, in pixels of the frame.
+    /// By descending confidence, in pixels of the frame.
     pub instances: &'a Instances,
-    /// Of all classes, by their ids; empty where neither the model nor a file names them.
+    /// Names of all classes, by id; empty if neither the model nor a file has any.
     pub labels: &'a [String],
 }
 
-/// A detection model with all around it: preprocessing, decoding, suppression.
+/// A detection model with preprocessing, decoding and non-maximum suppression.
 ///
 /// ```
 /// use gsttrt::session::{Detector, parse_options};
@@ -76,12 +76,12 @@ pub struct Detections<'a> {
 /// ```
 pub struct Detector {
     session: Session,
-    /// The one that runs the model where frames want another size of its input.
+    /// Runs the model instead of `session`, if frames need another input size.
     fitted: Option<Session>,
     options: PostprocessOptions,
-    /// Made for the frames that come.
+    /// The preprocessor for the current kind of frames.
     maker: Option<(Source, Preprocessor)>,
-    /// Made for the outputs that come.
+    /// The postprocessor for the current outputs.
     postprocessor: Option<Postprocessor>,
 }
 
@@ -94,7 +94,7 @@ pub struct DeviceFrame {
     pub planes: DevicePlanes,
 }
 
-/// The frames that a maker is made for.
+/// The kind of frames that a preprocessor is made for.
 #[derive(Clone, Copy, PartialEq)]
 struct Source {
     format: PixelFormat,
@@ -111,16 +111,16 @@ impl Detector {
         Detector::new(Session::open(path, options)?, postprocess)
     }
 
-    /// Detects with a model that is loaded already.
+    /// Detects with a loaded model.
     ///
     /// # Errors
-    /// `Model`, where the file says that its task is another.
+    /// `Model`, if the file declares another task.
     pub fn new(session: Session, options: PostprocessOptions) -> Result<Self> {
         session.model().check_task()?;
         Ok(Detector::unchecked(session, options))
     }
 
-    /// The same, for applications that ask for the task only when something is to be detected.
+    /// The same without a check of the task, for applications that check it later.
     #[doc(hidden)]
     pub fn unchecked(session: Session, options: PostprocessOptions) -> Self {
         Detector { session, fitted: None, options, maker: None, postprocessor: None }
@@ -134,31 +134,34 @@ impl Detector {
         &mut self.session
     }
 
-    /// How a frame becomes the model's input, as the model wants it.
+    /// How a frame is converted to the model's input; by default as the model file says.
     pub fn recipe(&self) -> &InputTransform {
         &self.session.plan.spec.recipe
     }
 
-    /// Prepares frames otherwise from the next one on, for models that do not say what they want; as the properties of
+    /// Changes the conversion from the next frame on, for models whose file does not describe it, as the properties of
     /// trtpreprocess do.
     pub fn set_recipe(&mut self, recipe: InputTransform) {
         self.session.plan.spec.recipe = recipe;
         (self.maker, self.fitted) = (None, None);
     }
 
-    /// What counts from the next frame on.
+    /// Changes the options from the next frame on.
     pub fn set_options(&mut self, options: PostprocessOptions) {
         self.options = options;
     }
 
-    /// The objects in a frame, the best confidence first. `color` matters to YUV and gray formats.
+    /// The objects in a frame, by descending confidence. `color` is used for YUV and gray formats.
     ///
-    /// Tables are made for frames of one kind, so frames that alternate between formats or sizes take longer.
+    /// Tables are computed for each new format or size, so frames that alternate between them take longer.
     ///
     /// # Errors
-    /// `WrongType`, where the frame's planes do not hold its rows; `Negotiation`, where no tensor can be made of it;
-    /// `Settings`, where the options do not suit the model or its layout is not recognised; `Run`, where running failed. The
-    /// detector stays usable.
+    /// * `WrongType`: the frame's planes are smaller than its rows.
+    /// * `Negotiation`: the frame cannot be converted to the model's input.
+    /// * `Settings`: the options do not match the model, or its layout is not recognised.
+    /// * `Run`: running failed.
+    ///
+    /// The detector stays usable.
     pub fn detect(&mut self, frame: &Frame, color: Colorimetry) -> Result<Vec<Object>> {
         self.detect_instances(frame, color).map(|found| found.objects())
     }
@@ -174,23 +177,23 @@ impl Detector {
         self.find(picture, letterbox)
     }
 
-    /// The same for a frame in GPU memory, which is read where it is, behind all that is queued on `stream` so far: a
-    /// `CUstream` or `cudaStream_t` of the GPU's primary context, NULL for the default one. When this returns, it has been
-    /// read.
+    /// The same for a frame in GPU memory, which is read in place, after the work enqueued on `stream` so far. `stream`
+    /// is a `CUstream` or `cudaStream_t` of the GPU's primary context, or NULL for the default stream. The frame has
+    /// been read when this returns.
     ///
     /// # Safety
-    /// `stream` is alive, and nobody writes the frame meanwhile.
+    /// `stream` stays until this returns. Nothing writes the frame until then, except the work that `stream` already has.
     ///
     /// # Errors
-    /// As [`Detector::detect`]; `WrongType`, where the planes are not memory of this GPU or too small; `Library`, where the
-    /// model does not run on a GPU.
+    /// As [`Detector::detect`]; `WrongType` also if the planes are not memory of this GPU; `Library` if the model does
+    /// not run on a GPU.
     pub unsafe fn detect_device(
         &mut self,
         frame: &DeviceFrame,
         color: Colorimetry,
         stream: *mut c_void,
     ) -> Result<Vec<Object>> {
-        // SAFETY: as the caller says.
+        // SAFETY: this function asks the same of frame and stream.
         unsafe { self.detect_device_instances(frame, color, stream) }.map(|found| found.objects())
     }
 
@@ -217,8 +220,9 @@ impl Detector {
             let bytes = plane.stride.saturating_mul(rows.saturating_sub(1)).saturating_add(row);
             cuda.check_memory(plane.address, bytes)?;
         }
-        // SAFETY: the stream is of this context, and alive; the planes were checked, and stay until the boxes are found, for which the
-        // host waits.
+        // SAFETY: the stream is of this context, and stays: this function asks for both. The driver knows the planes as
+        // memory of this context. They are read before this function returns: `find` waits for the boxes, and on errors
+        // the drop of `picture` waits for its fence.
         let picture = unsafe {
             maker.stream().wait_for(stream)?;
             maker.of_gpu(planes)?
@@ -246,13 +250,13 @@ impl Detector {
     /// The session for frames of that size, and the tensor that they become.
     fn fit(&mut self, (width, height): (usize, usize)) -> Result<(&Session, InputSpec)> {
         let plan = &self.session.plan;
-        // No frame has such sides, which is said where the tensor is to be made.
+        // Frames beyond these limits are refused by the preprocessor.
         let side = |side: usize| side.clamp(1, MAX_SIDE) as u32;
         let spec = plan.spec_for((side(width), side(height)));
         if !plan.waits_for_frames() || spec == plan.spec {
             self.fitted = None;
         } else if self.fitted.as_ref().is_none_or(|fitted| fitted.plan.spec != spec) {
-            self.fitted = None; // before another one takes memory
+            self.fitted = None; // frees its memory before the next one is loaded
             self.fitted = Some(self.session.for_tensor(spec.clone())?);
         }
         Ok((self.fitted.as_ref().unwrap_or(&self.session), spec))

@@ -10,20 +10,20 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{BatchPool, Buffer};
 use crate::core::tensor::{Element, Tensor, TensorDesc, Tensors, list};
 
-/// The memory that [`Session::run_buffers`] works on: on the GPU where the model runs there, else on the host.
+/// The memory that [`Session::run_buffers`] uses: on the GPU if the model runs there, else on the host.
 #[derive(Debug)]
 pub struct Buffers {
-    /// Of [`Session::input`].
+    /// For [`Session::input`].
     pub input: Buffer,
-    /// Of [`Session::outputs`], in their order.
+    /// For [`Session::outputs`], in the same order.
     pub outputs: Vec<Buffer>,
-    /// Passed once the last run that used them is done.
+    /// Passed when the last run that used them is done.
     last: Option<Fence>,
 }
 
 impl Session {
-    /// The session's own input and output, made at the first call and the same ever after. Where the model runs on a GPU,
-    /// [`Buffer::address`] is what TensorRT reads and writes. Waits for the last run, so that what is in them can be looked at.
+    /// The session's own input and output buffers, allocated at the first call. If the model runs on a GPU,
+    /// [`Buffer::address`] is the memory that TensorRT reads and writes. Waits for the last run, so that they can be read.
     ///
     /// ```
     /// use gsttrt::session::{Session, SessionOptions};
@@ -39,7 +39,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// `Run`, where the GPU has no memory left, or the last run failed.
+    /// `Run`, if the GPU has no memory left, or the last run failed.
     pub fn buffers(&mut self) -> Result<&Buffers> {
         let buffers = self.own_buffers()?;
         buffers.wait()?;
@@ -58,16 +58,16 @@ impl Session {
         Ok(self.buffers.as_mut().expect("just made"))
     }
 
-    /// Writes the input of [`Session::buffers`], once the last run has read it.
+    /// Writes the input of [`Session::buffers`], after the last run has read it.
     ///
     /// # Errors
-    /// `WrongType`, where type or number of elements are not the input's; `Run`, where the GPU fails.
+    /// `WrongType`, if type or number of elements differ from the input's; `Run`, if the GPU fails.
     pub fn copy_input_to_device<T: Element>(&mut self, input: &[T]) -> Result<()> {
         self.check_type::<T>()?;
         self.copy_bytes_to_device(bytemuck::cast_slice(input))
     }
 
-    /// The same with bytes at any address.
+    /// The same with bytes, which need no alignment.
     ///
     /// # Errors
     /// As [`Session::copy_input_to_device`].
@@ -78,11 +78,11 @@ impl Session {
         buffers.input.write(0, input)
     }
 
-    /// Runs the model on [`Session::buffers`]. On a GPU this returns when it is queued, and the fence is passed when it is
-    /// done; on the CPU it is done.
+    /// Runs the model on [`Session::buffers`]. On a GPU this returns when the run is enqueued, and the fence is passed
+    /// when it is done. On the CPU it returns when the run is done.
     ///
     /// # Errors
-    /// `Run`, where running failed.
+    /// `Run`, if running failed.
     pub fn run_buffers(&mut self) -> Result<Option<Fence>> {
         self.own_buffers()?;
         let mut buffers = self.buffers.take().expect("just made");
@@ -95,7 +95,7 @@ impl Session {
         let Buffers { input, outputs, last } = buffers;
         if let Some(input) = input.address() {
             let outputs: Vec<u64> = outputs.iter().filter_map(Buffer::address).collect();
-            // SAFETY: they have the tensors' sizes, and are kept until the last run is done: see `Drop`.
+            // SAFETY: the buffers have the tensors' sizes, and `Drop` waits for the last run before it frees them.
             let fence = unsafe { self.backend.run_at(input, &outputs, None) }?;
             *last = Some(fence.clone());
             return Ok(Some(fence));
@@ -117,10 +117,10 @@ impl Session {
         Ok(None)
     }
 
-    /// Reads an output of [`Session::buffers`], once the last run has written it.
+    /// Reads an output of [`Session::buffers`], after the last run has written it.
     ///
     /// # Errors
-    /// `WrongType`, where there is no such output, or its type or number of elements are others; `Run`, where the GPU failed.
+    /// `WrongType`, if there is no such output, or its type or number of elements differ; `Run`, if the GPU failed.
     pub fn copy_output_to_host<T: Element>(&mut self, index: usize, output: &mut [T]) -> Result<()> {
         match self.outputs.get(index) {
             Some(desc) if desc.dtype == T::DTYPE => self.copy_bytes_to_host(index, bytemuck::cast_slice_mut(output)),
@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    /// The same with bytes at any address.
+    /// The same with bytes, which need no alignment.
     ///
     /// # Errors
     /// As [`Session::copy_output_to_host`].
@@ -140,10 +140,10 @@ impl Session {
         buffers.outputs[index].read(0, output)
     }
 
-    /// Whether that many bytes are those of that output.
+    /// Checks the size of an output in bytes.
     ///
     /// # Errors
-    /// `WrongType`, where they are not, or there is no such output.
+    /// `WrongType`, if it differs, or there is no such output.
     #[doc(hidden)]
     pub fn check_output(&self, index: usize, given: usize) -> Result<()> {
         let Some(desc) = self.outputs.get(index) else { return Err(self.no_output(index)) };
@@ -154,18 +154,21 @@ impl Session {
         }
     }
 
-    /// Runs the model on tensors in GPU memory that are the caller's, none of them copied: behind all that is queued on
-    /// `stream` so far, and before all that is queued there later. `stream` is a `CUstream` or `cudaStream_t` of the GPU's
-    /// primary context, NULL the default one. Returns when it is queued; the fence is passed when it is done.
+    /// Runs the model on the caller's tensors in GPU memory, without a copy, in the order of `stream`: after the work
+    /// enqueued so far, before later work. `stream` is a `CUstream` or `cudaStream_t` of the GPU's primary context, or
+    /// NULL for the default stream. Returns when the run is enqueued; the fence is passed when it is done.
     ///
     /// # Safety
-    /// `stream` is alive. The memory stays until the fence is passed, and nobody writes the input, or uses the outputs, but
-    /// behind it.
+    /// `stream` stays until this returns. The memory stays until the fence is passed. Until then nothing writes the
+    /// input, and nothing uses the outputs, except behind the run on `stream`.
     ///
     /// # Errors
-    /// `Library`, where the model does not run on a GPU; `WrongType`, where there are more or fewer outputs than the model has,
-    /// or memory is not the GPU's, too small, or does not begin at a multiple of 256; `Run`, where running failed. The session
-    /// stays usable.
+    /// * `Library`: the model does not run on a GPU.
+    /// * `WrongType`: the number of outputs differs from the model's, or memory is not this GPU's, too small, or not
+    ///   aligned to 256 bytes.
+    /// * `Run`: running failed.
+    ///
+    /// The session stays usable.
     pub unsafe fn run_device(&mut self, input: u64, outputs: &[u64], stream: *mut c_void) -> Result<Fence> {
         let cuda = self.cuda()?;
         if outputs.len() != self.outputs.len() {
@@ -174,7 +177,7 @@ impl Session {
         }
         let descs = std::iter::once(self.input()).chain(&self.outputs);
         let addresses = std::iter::once(&input).chain(outputs);
-        // What was good for the last run is good for this one: asking the driver costs more than queuing a run.
+        // Addresses of the last run are not checked again: that takes longer than enqueuing a run.
         if !addresses.clone().eq(&self.checked) {
             for (desc, &address) in descs.zip(addresses.clone()) {
                 let bytes = desc.bytes().expect("a session's tensors have fixed dimensions");
@@ -189,12 +192,13 @@ impl Session {
             }
             self.checked = addresses.copied().collect();
         }
-        // SAFETY: the stream is of this context, and alive; the memory was checked, and stays until the fence is passed.
+        // SAFETY: the addresses were checked. That the stream stays, and the memory until the fence is passed, this
+        // function asks for.
         unsafe { self.backend.run_at(input, outputs, Some(stream)) }
     }
 
-    /// Runs the model on a tensor that is there already, such as one of another framework by [`dlpack`](crate::dlpack), and
-    /// copies it only where it is on the host and the model on a GPU. There it returns when the run is queued, and the
+    /// Runs the model on a tensor, such as one of another framework with [`dlpack`](crate::dlpack). It is copied
+    /// only if it is on the host and the model on a GPU. On a GPU this returns when the run is enqueued, and the
     /// outputs have a fence.
     ///
     /// ```
@@ -211,8 +215,8 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// `WrongType`, where it is not one tensor of the input's type and dimensions, or on another GPU than the model; `Run`,
-    /// where running failed.
+    /// `WrongType`, if it is not one tensor of the input's type and dimensions, or not on the model's GPU; `Run`, if
+    /// running failed.
     pub fn run_tensor(&mut self, picture: Tensors) -> Result<Tensors> {
         let [tensor] = &picture[..] else {
             return Err(wrong(format!("it takes one tensor, and {} are given", picture.len())));
@@ -233,10 +237,10 @@ impl Session {
         }
     }
 
-    /// The context that the model runs in.
+    /// The CUDA context that the model runs in.
     ///
     /// # Errors
-    /// `Library`, where the model does not run on a GPU.
+    /// `Library`, if the model does not run on a GPU.
     pub fn cuda(&self) -> Result<&Context> {
         self.plan.cuda.as_ref().ok_or_else(|| {
             Error::new(ErrorKind::Library, "The model does not run on a GPU")
@@ -251,7 +255,7 @@ impl Session {
 }
 
 impl Buffers {
-    /// Until the last run is done.
+    /// Waits until the last run is done.
     fn wait(&mut self) -> Result<()> {
         self.last.take().map_or(Ok(()), |last| last.wait())
     }
@@ -259,6 +263,6 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        let _ = self.wait(); // nobody is left to be told
+        let _ = self.wait(); // drop cannot return an error
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The elements' chain without a pipeline: [`Session`] runs a model on host data, [`Detector`] finds objects in frames.
 //!
-//! The elements are thin users of the same parts, so boxes and errors are the same. Errors name properties of the
-//! elements, which are the fields of [`SessionOptions`] and [`PostprocessOptions`] under the same names. `gst::init()` is not needed.
+//! The elements use the same parts, so results and errors are the same. Errors name properties of the elements, which
+//! are the fields of [`SessionOptions`] and [`PostprocessOptions`] under the same names. `gst::init()` is not needed.
 
 mod detector;
 mod device;
@@ -34,7 +34,7 @@ pub use detector::{Detections, Detector, DeviceFrame, Keypoint, Object};
 pub use device::Buffers;
 pub use options::parse_options;
 
-/// What to run a model with; the default is what trtinfer does by default.
+/// How to load and run a model; the defaults are those of trtinfer.
 ///
 /// ```
 /// use gsttrt::session::{BackendPreference, SessionOptions};
@@ -46,27 +46,27 @@ pub use options::parse_options;
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct SessionOptions {
-    /// `Auto` takes TensorRT where it is and can run the model, else the CPU; [`Session::reason`] then says why.
+    /// `Auto` selects TensorRT if it is installed and can run the model, else the CPU; then [`Session::reason`] says why.
     pub backend: BackendPreference,
-    /// Width and height in pixels, for models that leave them open. Without, a [`Session`] takes the size that the file says, and
-    /// a [`Detector`] the smallest rectangle within it that a frame needs, where the model allows that.
+    /// Width and height in pixels, for models with dynamic dimensions. If unset, a [`Session`] takes the size in the
+    /// file, and a [`Detector`] the smallest rectangle within it that a frame needs, if the model allows that.
     pub input_size: Option<(u32, u32)>,
-    /// The GPU to use, as CUDA counts them.
+    /// The index of the CUDA device.
     pub cuda_device_id: i32,
-    /// How a [`Detector`]'s frames in 4:2:0 formats are read.
+    /// How a [`Detector`] samples the chroma of 4:2:0 formats.
     pub chroma_sampling: Chroma,
-    /// How a [`Detector`]'s frames come to the GPU.
+    /// How a [`Detector`] transfers frames to the GPU.
     pub upload: Upload,
-    /// What is said to backends, under the names of trtinfer's properties; see [`parse_options`].
+    /// Options of backends, under the names of trtinfer's properties; see [`parse_options`].
     pub options: Options,
 }
 
-/// A loaded model, to be run on host data, on buffers of its own ([`Session::buffers`]), or on a caller's GPU memory
+/// A loaded model. It runs on host data, on its own buffers ([`Session::buffers`]), or on the caller's GPU memory
 /// ([`Session::run_device`]).
 ///
-/// Its input is the tensor of one picture: `f32`, `f16` or `u8`, see [`Session::input`]. Inputs beside it, such as the
-/// picture's size, are filled by the session. It may move between threads and runs one thing at a time; other threads
-/// open sessions of their own.
+/// Its input is the tensor of one picture: `f32`, `f16` or `u8`, see [`Session::input`]. The session fills
+/// other inputs, such as the picture's size. A session may move between threads, and runs one call at a time. To run in
+/// parallel, open several sessions.
 ///
 /// ```
 /// use gsttrt::session::{Session, SessionOptions};
@@ -86,30 +86,32 @@ pub struct SessionOptions {
 /// # }
 /// ```
 pub struct Session {
-    // Drop order: the backend first, which waits for the work that uses the rest.
+    // Drop order: the backend first, because it waits for the work that uses the other fields.
     backend: Box<dyn ModelInstance>,
     plan: LoadRequest,
     outputs: Vec<TensorDesc>,
     warnings: Vec<Error>,
     pool: Pool,
-    /// Where inputs go that the model takes from GPU memory.
+    /// Memory for inputs of a model on a GPU.
     device: Option<DevicePool>,
     upload: Upload,
-    /// Made when they are asked for.
+    /// Allocated at the first use.
     buffers: Option<Buffers>,
-    /// Memory of a caller that was found to do.
+    /// The caller's addresses that passed the last check.
     checked: Vec<u64>,
 }
 
 impl Session {
-    /// Loads an ONNX file or a TensorRT engine. Engines are programs: only for files you trust.
+    /// Loads an ONNX file or a TensorRT engine. Engines contain code: load only files you trust.
     ///
-    /// TensorRT builds an engine of an ONNX file that it sees for the first time, which takes seconds to minutes;
-    /// [`Session::open_with`] shows how far it is.
+    /// For a new ONNX file TensorRT builds an engine, which takes seconds to minutes; [`Session::open_with`] reports the
+    /// progress.
     ///
     /// # Errors
-    /// `NotFound` and `Read`, where the file is not there or not readable; `ModelInfo`, where it cannot be used; `Library`, where
-    /// what is to run it is missing; `Settings`, where the options do not suit the model.
+    /// * `NotFound`, `Read`: the file does not exist or cannot be read.
+    /// * `Model`: the file is damaged or not supported.
+    /// * `Library`: a library or driver is missing.
+    /// * `Settings`: the options do not match the model.
     pub fn open(path: impl AsRef<Path>, options: &SessionOptions) -> Result<Self> {
         let warnings = Mutex::default();
         let tell = |event: LoadEvent<'_>| match event {
@@ -122,7 +124,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The same, telling of steps and warnings on the way, and given up once it is cancelled.
+    /// The same with reports of progress and warnings. Ends with an error when it is cancelled.
     ///
     /// # Errors
     /// As [`Session::open`].
@@ -157,12 +159,12 @@ impl Session {
         Ok(session)
     }
 
-    /// The same model for another size of its input; what has to be said of it was said before.
+    /// The same model for another input size, without reports.
     fn for_tensor(&self, spec: InputSpec) -> Result<Self> {
         Session::load(self.plan.for_tensor(spec), self.upload, &LoadContext::silent())
     }
 
-    /// What the file says about itself: labels, task, metadata.
+    /// The description in the file: labels, task, metadata.
     pub fn model(&self) -> &ModelInfo {
         self.plan.model()
     }
@@ -172,23 +174,23 @@ impl Session {
         self.plan.backend.name()
     }
 
-    /// Why [`BackendPreference::Auto`] came to the CPU; `None` where it did not, or was not asked.
+    /// Why [`BackendPreference::Auto`] selected the CPU; `None` if it did not, or was not used.
     pub fn reason(&self) -> Option<&str> {
         self.plan.reason.as_deref()
     }
 
-    /// What [`Session::open`] had to say, and went on all the same.
+    /// Warnings of [`Session::open`].
     pub fn warnings(&self) -> &[Error] {
         &self.warnings
     }
 
-    /// Name, type and dimensions of the picture's tensor, all fixed.
+    /// Name, type and dimensions of the picture's tensor. No dimension is dynamic.
     pub fn input(&self) -> &TensorDesc {
         &self.plan.spec.desc
     }
 
-    /// Names, types and dimensions of the outputs, in the model's order. Dimensions that the file leaves open are those of a
-    /// first run on zeros; of models that decide by the picture how much they give, each run may have others.
+    /// Names, types and dimensions of the outputs, in the model's order. Dynamic dimensions have the values of a first
+    /// run on zeros. If they depend on the picture, each run may have others.
     pub fn outputs(&self) -> &[TensorDesc] {
         &self.outputs
     }
@@ -196,7 +198,7 @@ impl Session {
     /// Runs a model with one output on the elements of its input, and writes all elements of the output.
     ///
     /// # Errors
-    /// `WrongType`, where types or numbers of elements are not the model's, or where it has several outputs; `Run`, where
+    /// `WrongType`, if types or numbers of elements differ from the model's, or it has several outputs; `Run`, if
     /// running failed. The session stays usable.
     pub fn run<I: Element, O: Element>(&mut self, input: &[I], output: &mut [O]) -> Result<()> {
         self.check_type::<I>()?;
@@ -219,7 +221,7 @@ impl Session {
         Ok(())
     }
 
-    /// Runs the model on the bytes of its input, at any address, and returns all outputs, in host memory.
+    /// Runs the model on the bytes of its input, which need no alignment, and returns all outputs in host memory.
     ///
     /// ```
     /// use gsttrt::session::{Session, SessionOptions};
@@ -235,7 +237,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// `WrongType`, where there are more or fewer bytes; `Run`, where running failed. The session stays usable.
+    /// `WrongType`, if the number of bytes differs; `Run`, if running failed. The session stays usable.
     pub fn run_bytes(&mut self, input: &[u8]) -> Result<Vec<Tensor>> {
         self.check_input(input.len())?;
         let desc = self.input().clone();
@@ -251,11 +253,11 @@ impl Session {
             })?,
         };
         let outputs = self.infer(Arc::new(Tensors::new(vec![picture], None, None)))?;
-        // The copies are not of the model's stream.
+        // The copies are enqueued on another stream than the model, so they need the outputs to be ready.
         outputs.into_ready()?.into_iter().map(|tensor| self.on_host(tensor)).collect()
     }
 
-    /// Runs the model on a tensor where the backend wants it.
+    /// Runs the model on a tensor in the backend's memory.
     fn infer(&mut self, picture: Arc<Tensors>) -> Result<Tensors> {
         self.backend.run(&[picture]).map(|mut outputs| outputs.remove(0))
     }
@@ -274,10 +276,10 @@ impl Session {
         }
     }
 
-    /// Whether that many bytes are those of the input.
+    /// Checks the size of the input in bytes.
     ///
     /// # Errors
-    /// `WrongType`, where they are not.
+    /// `WrongType`, if it differs.
     #[doc(hidden)]
     pub fn check_input(&self, given: usize) -> Result<()> {
         let wanted = self.input().bytes().expect("an input has fixed dimensions");

@@ -9,7 +9,7 @@ use crate::heads::HeadFormat;
 use crate::image::preprocess::device::Upload;
 use crate::image::transform::{Chroma, parse_input_size};
 
-/// Those that are not a backend's: of trtinfer, of trtpreprocess, of trtnms.
+/// The options of trtinfer, trtpreprocess and trtnms. Those of backends are declared there.
 const OWN: [&str; 13] = [
     "backend",
     "input-size",
@@ -26,7 +26,7 @@ const OWN: [&str; 13] = [
     "class-agnostic",
 ];
 
-/// All names.
+/// The names of all options.
 fn names() -> impl Iterator<Item = &'static str> {
     OWN.into_iter().chain(backends::all_options().map(|(_, option)| option.name))
 }
@@ -40,7 +40,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 /// ```
 ///
 /// # Errors
-/// `Settings`, where there is no such option, or its value cannot be read or is out of range.
+/// `Settings`, if there is no such option, or its value cannot be parsed or is out of range.
 pub fn parse_options<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<(SessionOptions, PostprocessOptions)> {
     let (mut options, mut postprocess) = (SessionOptions::default(), PostprocessOptions::default());
     for text in texts {
