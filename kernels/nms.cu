@@ -8,7 +8,7 @@
 //        suppress any; the blocks share the bit matrix, the last one done walks it
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add, as BBox::iou; a pair gives the same in both orders
-//   twin src/postprocess/suppress/host.rs; Rust face device.rs beside it; params of rank.cuh mirrored by NmsParams (120 bytes)
+//   reference implementation src/postprocess/suppress/host.rs; launched by device.rs beside it; parameters of rank.cuh mirrored by NmsParams (120 bytes)
 //
 // Greedy suppression asks of each box in turn whether a better one that was kept repeats it. The walk takes STEP boxes at a
 // time: it settles them among each other, then marks all that the kept ones of them repeat further down. For the first

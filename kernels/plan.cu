@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
-// plan_strokes: what was found and gathered -> strokes for overlay.cu
+// plan_strokes: what was found and gathered -> strokes for strokes.cu
 //   in    found and keypoints [found][points][dims]; edges: pairs of points that lines join
 //   out   of each of `limit` objects its lines, then its points, the weakest object first; what is not seen has no width
 //   grid  a thread for each stroke
-//   math  that of src/vision/keypoints.rs and src/vision/overlay/strokes.rs, which are the twin
-// plan_outlines: what was found and is turned -> strokes for overlay.cu
+//   math  that of src/image/keypoints.rs and src/image/overlay/strokes.rs, the reference implementation
+// plan_outlines: what was found and is turned -> strokes for strokes.cu
 //   in    found
 //   out   of each of `limit` objects its four sides, the weakest object first; what is not seen has no width
 //   grid  a thread for each side
-//   math  that of src/image/rotated.rs and src/image/overlay/strokes.rs, which are the twin
-// plan_marks: what was found -> marks for overlay.cu, and the glyphs of their texts.
+//   math  that of src/image/rotated.rs and src/image/overlay/strokes.rs, the reference implementation
+// plan_marks, and plan_rotated_marks where boxes may be rotated: detections -> marks for overlay.cu, and the glyphs of their texts.
 //   in    found: how many, then each, best first; names of classes as glyphs
 //   out   `limit` marks, *count of them for the detections, the weakest first; what shows nothing is empty, and so are the
 //         others; texts `text_stride` glyphs apart
 //   grid  a thread for each of `limit` detections
-//   math  that of src/vision/geometry.rs, and of src/vision/overlay/plan.rs and color.rs, which are the twin
-//   face  src/cuda/kernels/overlay.rs, which mirrors Parameters
+//   math  that of src/image/geometry.rs, and of src/image/overlay/plan.rs and color.rs, the reference implementation
+//   launched by src/image/overlay/kernel.rs, which mirrors Parameters
 #include "boxes.cuh"
 #include "marks.cuh"
 #include "rotated.cuh"
@@ -39,7 +39,6 @@ struct Parameters {
     uint32_t is_rgb;
     uint32_t red, green, blue;
     uint32_t is_gray;
-    uint32_t are_rotated; // boxes may be turned
     float kr, kb, black, luma_range, chroma_range;
 };
 
@@ -87,11 +86,12 @@ struct Shape {
 };
 
 // As Instances::map_to_frame, where boxes are in pixels of the tensor, and plan_marks of plan.rs.
+template <bool ROTATED>
 __device__ inline Shape shape_of(const Parameters &p, const Candidate &detection) {
     Shape shape = {{detection.x1, detection.y1, detection.x2, detection.y2}};
-    shape.is_turned = p.are_rotated && detection.angle != 0;
+    shape.is_turned = ROTATED && detection.angle != 0;
     bool is_of_frame = true;
-    if (p.are_rotated && (p.in_tensor || shape.is_turned)) {
+    if (ROTATED && (p.in_tensor || shape.is_turned)) {
         Turned turned = {detection.x1, detection.y1, detection.x2, detection.y2, detection.angle};
         if (p.in_tensor) {
             const float x = (turned.x() - p.left) * p.scale_x, y = (turned.y() - p.top) * p.scale_y;
@@ -213,7 +213,8 @@ __device__ inline Rect tag_of(const Parameters &p, const Rect &outer, uint32_t l
     return {left, top, left + width, top + height};
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) plan_marks(const __grid_constant__ Parameters p) {
+template <bool ROTATED>
+__device__ inline void plan_mark(const Parameters &p) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= p.limit) return;
     // Both are loaded together, though there may be no such detection.
@@ -224,7 +225,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) plan_marks(const __grid_co
         p.marks[i] = {};
         return;
     }
-    const Shape shape = shape_of(p, detection);
+    const Shape shape = shape_of<ROTATED>(p, detection);
     const Box &box = shape.box;
     const Edges x = edges(box.x1, box.x2, p.line, p.width), y = edges(box.y1, box.y2, p.line, p.height);
     const uint32_t number = count - 1 - i;
@@ -245,6 +246,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) plan_marks(const __grid_co
     mark.tag = tag_of(p, mark.outer, mark.text_len);
     p.marks[number] = mark;
 }
+
+extern "C" __global__ void __launch_bounds__(THREADS) plan_marks(const __grid_constant__ Parameters p) { plan_mark<false>(p); }
+extern "C" __global__ void __launch_bounds__(THREADS) plan_rotated_marks(const __grid_constant__ Parameters p) { plan_mark<true>(p); }
 
 struct StrokeParameters {
     Parameters plan;
@@ -342,7 +346,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) plan_outlines(const __grid
     const uint32_t count = min(p.plan.found->count, p.plan.limit);
     if (object >= count) return;
     const Candidate candidate = p.plan.found->detections[object];
-    const Shape shape = shape_of(p.plan, candidate);
+    const Shape shape = shape_of<true>(p.plan, candidate);
     const uint32_t next = (side + 1) % 4;
     const float from[2] = {shape.corners.x[side], shape.corners.y[side]}, to[2] = {shape.corners.x[next], shape.corners.y[next]};
     const uint32_t sizes[2] = {p.plan.width, p.plan.height};

@@ -10,7 +10,7 @@
 //        keep_rotated      one block
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add; a pair gives the same in both orders
-//   twin src/postprocess/suppress/rotated.rs; Rust face device.rs beside it; params mirrored by RotatedParams (152 bytes)
+//   reference implementation src/postprocess/suppress/rotated.rs; launched by device.rs beside it; parameters mirrored by RotatedParams (152 bytes)
 #include "rank.cuh"
 #include "rotated.cuh"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// Boxes that are turned about their centres, for rotated.cu and plan.cu. The twin is src/image/rotated.rs, bit for bit.
+// Boxes that are turned about their centres, for rotated.cu and plan.cu. The reference implementation is src/image/rotated.rs, bit for bit.
 #pragma once
 
 #include "common.cuh"

@@ -51,11 +51,14 @@ impl Fakes {
         compile("cuda.c", "libcuda.so", &[]);
         compile("tensorrt.c", "libnvinfer.so.10", &["-L.", "-lcuda"]);
         let mut again = Command::new(env::current_exe().unwrap());
-        again.args(["--exact", &format!("session::fault_tests::{test}"), "--nocapture"]);
-        let output = again.env(FOLDER, &folder).env("LD_LIBRARY_PATH", &folder).output().unwrap();
+        let (_, module) = module_path!().split_once("::").unwrap();
+        again.args(["--exact", &format!("{module}::{test}"), "--nocapture"]);
+        let others = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let paths = env::join_paths([folder.clone()].into_iter().chain(env::split_paths(&others))).unwrap();
+        let output = again.env(FOLDER, &folder).env("LD_LIBRARY_PATH", paths).output().unwrap();
         fs::remove_dir_all(&folder).unwrap();
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-        assert!(output.status.success(), "{said}");
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
         println!("{said}");
         None
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Boxes and labels on a frame, in place: `kernels/plan.cu` and `kernels/overlay.cu`. The twin is
-//! [`vision::overlay`](crate::image::overlay).
+//! Boxes and labels on a frame, in place: `kernels/plan.cu`, `kernels/overlay.cu` and `kernels/strokes.cu`. The reference
+//! implementation is the rest of [`overlay`](crate::image::overlay).
 //!
-//! What was found need not have come to the host: it is planned on the GPU too, so that painting is queued behind finding.
+//! Detections need not be on the host: marks are planned on the GPU too, so that painting is queued behind NMS.
 
 mod strokes;
 
@@ -15,6 +15,7 @@ use crate::image::detections::{DeviceDetections, found_bytes};
 use crate::image::device::{DevicePlane, check_planes};
 
 static OVERLAY: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/overlay.ptx"), "\0"));
+static STROKES: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/strokes.ptx"), "\0"));
 static PLAN: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/plan.ptx"), "\0"));
 use crate::core::counters;
 use crate::core::cuda::driver::{Context, Function, Launch, Stream};
@@ -48,7 +49,9 @@ const NUMBER: usize = 11;
 /// found are known.
 pub struct OverlayKernel {
     plan: Function,
+    plan_rotated: Function,
     paint: Function,
+    paint_tags: Function,
     paint_strokes: Function,
     target: Target,
     plan_parameters: PlanParameters,
@@ -91,7 +94,6 @@ struct PlanParameters {
     is_rgb: u32,
     rgb: [u32; 3],
     is_gray: u32,
-    are_rotated: u32,
     kr_kb: [f32; 2],
     black: f32,
     luma_range: f32,
@@ -110,7 +112,6 @@ struct Parameters {
     strides: [u32; 3],
     glyph_width: u32,
     glyph_height: u32,
-    first_part: u32,
 }
 
 /// `StrokeParameters` of `overlay.cu`.
@@ -196,8 +197,10 @@ impl OverlayKernel {
             outlines: Outlines::new(context)?,
             skeletons: keypoints.map(|model| Skeletons::new(context, &pool, model)).transpose()?,
             plan: context.module(PLAN)?.function("plan_marks")?,
+            plan_rotated: context.module(PLAN)?.function("plan_rotated_marks")?,
             paint: context.module(OVERLAY)?.function(&format!("overlay_{name}"))?,
-            paint_strokes: context.module(OVERLAY)?.function(&format!("strokes_{name}"))?,
+            paint_tags: context.module(STROKES)?.function(&format!("tags_{name}"))?,
+            paint_strokes: context.module(STROKES)?.function(&format!("strokes_{name}"))?,
             target,
             plan_parameters,
             parameters,
@@ -242,7 +245,6 @@ impl OverlayKernel {
             room: if style.labels { stride } else { 0 },
             line: style.line(&self.target),
             in_tensor: to_frame.is_some().into(),
-            are_rotated: found.are_rotated.into(),
             left: letterbox.map_or(0.0, |letterbox| letterbox.x as f32),
             top: letterbox.map_or(0.0, |letterbox| letterbox.y as f32),
             scale_x: to_frame.map_or(1.0, |(x, _)| x),
@@ -254,7 +256,7 @@ impl OverlayKernel {
         // SAFETY: the kernels take these parameters; what they have the addresses of lives as long as `self`; the planes and
         // what is found are as the caller says.
         unsafe {
-            stream.launch(&self.plan, launch, &plan)?;
+            stream.launch(if found.are_rotated { &self.plan_rotated } else { &self.plan }, launch, &plan)?;
             let outlines = match found.are_rotated {
                 true => Some(self.outlines.plan(stream, &self.pool, &plan)?),
                 false => None,
@@ -295,7 +297,7 @@ impl OverlayKernel {
             for strokes in strokes.iter().flatten() {
                 stream.launch(&self.paint_strokes, Launch { grid: tiles, block, shared: 0 }, strokes)?;
             }
-            stream.launch(&self.paint, shape(GRID.1 - TAG), &Parameters { first_part: TAG, ..*marks })
+            stream.launch(&self.paint_tags, shape(GRID.1 - TAG), marks)
         }
     }
 
