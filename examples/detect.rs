@@ -231,17 +231,19 @@ fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
 /// format that needs conversion, or have to be turned upright, as those of phones.
 fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
     let (link, pipeline) = (sink.clone(), pipeline.downgrade());
-    decode.connect_pad_added(move |_, pad| {
+    decode.connect_pad_added(move |decode, pad| {
         let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
         if link.is_linked() || !caps.structure(0).is_some_and(|caps| caps.name().starts_with("video/")) {
             return;
         }
-        let straight = link.query_caps(None).can_intersect(&caps) && !is_turned(pad);
-        // What cannot be linked is reported as not linked.
-        let _ = match pipeline.upgrade() {
-            Some(pipeline) if !straight => convert(&pipeline, pad, &link),
+        let (fits, turn) = (link.query_caps(None).can_intersect(&caps), is_turned(pad));
+        let linked = match pipeline.upgrade() {
+            Some(pipeline) if turn || !fits => convert(&pipeline, pad, &link, turn),
             _ => pad.link(&link).map(drop).map_err(Failure::from),
         };
+        if let Err(error) = linked {
+            gst::element_error!(decode, gst::StreamError::Format, ("its video cannot be used: {}", error));
+        }
     });
     decode.connect_no_more_pads(move |decode| {
         if !sink.is_linked() {
@@ -263,11 +265,11 @@ fn is_turned(pad: &gst::Pad) -> bool {
     })
 }
 
-/// Links with a conversion in between that turns frames upright, from CUDA memory too where it exists.
-fn convert(pipeline: &gst::Pipeline, pad: &gst::Pad, sink: &gst::Pad) -> Result<(), Failure> {
+/// Links with a conversion in between, from CUDA memory too where it exists, that turns frames upright where they are not.
+fn convert(pipeline: &gst::Pipeline, pad: &gst::Pad, sink: &gst::Pad, turn: bool) -> Result<(), Failure> {
     let download = gst::ElementFactory::find("cudadownload").map_or("", |_| "cudadownload !");
-    let convert =
-        gst::parse::bin_from_description(&format!("{download} videoconvert ! videoflip video-direction=auto"), true)?;
+    let flip = if turn { "! videoflip video-direction=auto" } else { "" };
+    let convert = gst::parse::bin_from_description(&format!("{download} videoconvert {flip}"), true)?;
     pipeline.add(&convert)?;
     let end = |name| convert.static_pad(name).expect("asked for");
     end("src").link(sink)?;

@@ -186,6 +186,35 @@ fn videos_of_phones_run_upright() {
     assert_eq!(orientation(&folder.join("phone-boxes.mp4").display().to_string()), None);
 }
 
+/// A GStreamer of few plugins has no videoflip. Only videos that have to be rotated need it, and then the error names it.
+#[test]
+fn a_missing_videoflip_is_named() {
+    common::init();
+    let folder = scratch("detect-videoflip");
+    let (clip, plugins) = (turned(&folder), folder.join("plugins"));
+    std::fs::create_dir(&plugins).unwrap();
+    let installed = gst::Registry::get().find_plugin("coreelements").unwrap().filename().unwrap();
+    for name in
+        ["coreelements", "typefindfunctions", "playback", "isomp4", "videoparsersbad", "libav", "videoconvertscale"]
+    {
+        let file = format!("libgst{name}.so");
+        std::os::unix::fs::symlink(installed.with_file_name(&file), plugins.join(&file)).unwrap();
+    }
+    let detect = |clip: &str| {
+        let mut program = Command::new(program());
+        program
+            .args([clip, &shapes(), "--backend", "cpu", "--no-video", "--infer", "interval=100"])
+            .current_dir(&folder);
+        program.env("GST_PLUGIN_SYSTEM_PATH_1_0", &plugins).env("GST_REGISTRY", folder.join("registry"));
+        program.env_remove("GST_PLUGIN_PATH").env_remove("GST_PLUGIN_PATH_1_0").output().unwrap()
+    };
+    let output = detect(&path("tests/data/sample.mp4"));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = detect(&clip);
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("videoflip"), "{}", text(&output.stderr));
+}
+
 #[test]
 fn frames_without_objects_are_held_like_others() {
     let folder = scratch("detect-nothing");
