@@ -174,7 +174,7 @@ enum End {
     Hung,
 }
 
-fn child(files: &[PathBuf], patience: Duration) -> End {
+fn child(files: &[PathBuf], timeout: Duration) -> End {
     let files = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(":");
     // What a failed allocation is should not depend on the machine.
     let mut child = Command::new("prlimit")
@@ -186,7 +186,7 @@ fn child(files: &[PathBuf], patience: Duration) -> End {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     loop {
         match child.try_wait().unwrap() {
             Some(status) if status.success() => return End::Well,

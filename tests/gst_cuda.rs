@@ -170,8 +170,8 @@ fn compare<T: PartialEq>(
     let (left, right) = (Line::new(ours), Line::new(theirs));
     let mut count = 0;
     for (format, buffer) in left.frames() {
-        let (other, twin) = right.frame().expect("as many frames");
-        assert!(ours_as(&format, &buffer) == theirs_as(&other, &twin), "frame {count} of {ours}");
+        let (other, expected) = right.frame().expect("as many frames");
+        assert!(ours_as(&format, &buffer) == theirs_as(&other, &expected), "frame {count} of {ours}");
         count += 1;
     }
     assert!(right.frame().is_none());
@@ -218,10 +218,10 @@ fn tensors_are_the_same_wherever_frames_are() {
     fn read(_: &Format, buffer: &gst::BufferRef) -> Vec<u8> {
         tensor_bytes(buffer)
     }
-    let maker = "trtpreprocess tensor-size=96x64";
-    let cuda = format!("{} ! video/x-raw(memory:CUDAMemory) ! {maker}", decoded(""));
+    let preprocess = "trtpreprocess tensor-size=96x64";
+    let cuda = format!("{} ! video/x-raw(memory:CUDAMemory) ! {preprocess}", decoded(""));
     // Where cudadownload passes CUDA memory on, only its caps are of system memory.
-    let downloaded = format!("{} ! cudadownload ! video/x-raw ! {maker}", decoded(""));
+    let downloaded = format!("{} ! cudadownload ! video/x-raw ! {preprocess}", decoded(""));
     let count = compare((&cuda, read), (&downloaded, read));
     println!("{count} tensors equal");
     assert!(count > 10);
@@ -261,7 +261,7 @@ fn a_pipeline_has_one_context() {
         return;
     }
     let line =
-        Line::new(&format!("{} ! trtpreprocess tensor-size=64x64 name=maker ! identity name=other", decoded("")));
+        Line::new(&format!("{} ! trtpreprocess tensor-size=64x64 name=preprocess ! identity name=other", decoded("")));
     let (_, buffer) = line.frame().unwrap();
     let context = context_of(&buffer);
     assert!(with_tensor(&buffer, |tensor| *tensor.device().unwrap().context() == context));
@@ -451,9 +451,9 @@ fn decoders_are_offered_enough_cuda_frames() {
     if !gpu_or_skip() {
         return;
     }
-    let line = Line::new(&format!("{} ! trtpreprocess tensor-size=64x64 name=maker", decoded("")));
+    let line = Line::new(&format!("{} ! trtpreprocess tensor-size=64x64 name=preprocess", decoded("")));
     let (_, buffer) = line.frame().unwrap();
-    let sink = line.element("maker").static_pad("sink").unwrap();
+    let sink = line.element("preprocess").static_pad("sink").unwrap();
     let mut query = gst::query::Allocation::new(Some(&sink.current_caps().unwrap()), true);
     assert!(sink.query(&mut query));
     let (pool, size, least, most) = query.allocation_pools().next().unwrap();
@@ -495,11 +495,11 @@ fn frames_for_the_gpu_are_made_in_pinned_memory() {
         };
         let (gpu, cpu) = (Line::new(&line("cuda")), Line::new(&line("cpu")));
         for (i, (_, buffer)) in gpu.frames().enumerate() {
-            let (_, twin) = cpu.frame().unwrap();
+            let (_, expected) = cpu.frame().unwrap();
             assert!(is_pinned(&context, &buffer), "{name}: frame {i}");
-            assert!(!is_pinned(&context, &twin));
+            assert!(!is_pinned(&context, &expected));
             assert!(with_tensor(&buffer, |tensor| tensor.device().is_some()));
-            assert!(tensor_bytes(&buffer) == tensor_bytes(&twin), "{name}: frame {i}");
+            assert!(tensor_bytes(&buffer) == tensor_bytes(&expected), "{name}: frame {i}");
         }
         assert!(cpu.frame().is_none());
     }
@@ -513,20 +513,20 @@ fn frames_read_in_place_become_the_same_tensors() {
     let line = |upload: &str, between: &str| {
         Line::new(&format!(
             "videotestsrc pattern=ball num-buffers=20 ! video/x-raw,format=NV12,width=322,height=242 {between} ! \
-             trtpreprocess name=maker upload={upload} ! \
+             trtpreprocess name=preprocess upload={upload} ! \
              capsfilter caps=\"video/x-raw,tensor=(string)\\\"cuda f16 1x3x64x96 nchw rgb letterbox:114 scale:0.003921569 images\\\"\""
         ))
     };
     let (copied, mapped, auto) = (line("copy", ""), line("mapped", ""), line("auto", ""));
     let uploaded = |line: &Line| {
-        let stats = line.element("maker").property::<gst::Structure>("stats");
+        let stats = line.element("preprocess").property::<gst::Structure>("stats");
         stats.get::<u64>("bytes-uploaded").unwrap()
     };
     let mut at_first = None;
     for (i, (_, buffer)) in copied.frames().enumerate() {
         for other in [&mapped, &auto] {
-            let (_, twin) = other.frame().unwrap();
-            assert!(tensor_bytes(&buffer) == tensor_bytes(&twin), "frame {i}");
+            let (_, expected) = other.frame().unwrap();
+            assert!(tensor_bytes(&buffer) == tensor_bytes(&expected), "frame {i}");
         }
         at_first.get_or_insert_with(|| uploaded(&mapped));
     }

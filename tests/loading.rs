@@ -95,10 +95,10 @@ fn set_state(pipeline: &gst::Pipeline, state: gst::State) {
 /// The next message of that type from the element `infer`.
 #[track_caller]
 fn message(pipeline: &gst::Pipeline, kind: gst::MessageType) -> gst::Message {
-    let patience = gst::ClockTime::try_from(HANG).unwrap();
+    let timeout = gst::ClockTime::try_from(HANG).unwrap();
     let bus = pipeline.bus().unwrap();
     loop {
-        let message = bus.timed_pop_filtered(patience, &[kind]).unwrap_or_else(|| panic!("no {kind:?}"));
+        let message = bus.timed_pop_filtered(timeout, &[kind]).unwrap_or_else(|| panic!("no {kind:?}"));
         if message.src().is_some_and(|element| element.name() == "infer") {
             return message;
         }
@@ -128,8 +128,8 @@ fn a_failure_reaches_the_bus_once() {
     let mut errors = Vec::new();
     let bus = pipeline.bus().unwrap();
     while !errors.iter().any(|name: &String| name.starts_with("videotestsrc")) {
-        let patience = gst::ClockTime::try_from(HANG).unwrap();
-        let message = bus.timed_pop_filtered(patience, &[gst::MessageType::Error]).expect("the source stops");
+        let timeout = gst::ClockTime::try_from(HANG).unwrap();
+        let message = bus.timed_pop_filtered(timeout, &[gst::MessageType::Error]).expect("the source stops");
         errors.push(message.src().unwrap().name().to_string());
     }
     assert_eq!(errors.len(), 2, "{errors:?}");

@@ -85,13 +85,13 @@ fn a_detector_stays_usable_after_mistakes() {
     let found = detect(&mut detector, 32, 32, &grey).unwrap();
     assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 16.0, 16.0), ..dog.clone() }]);
 
-    // Where the frame lies in the input is a matter of the recipe.
+    // Where the frame lies in the input is a matter of the transform.
     let found = detect(&mut detector, 64, 32, &grey).unwrap();
     assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 32.0, 16.0), ..dog.clone() }]);
-    detector.set_recipe(InputTransform { fit: ResizeMode::LetterboxTopLeft, ..*detector.recipe() });
+    detector.set_transform(InputTransform { fit: ResizeMode::LetterboxTopLeft, ..*detector.transform() });
     let found = detect(&mut detector, 64, 32, &grey).unwrap();
     assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 32.0, 32.0), ..dog }]);
-    detector.set_recipe(InputTransform { colors: Colors::Gray, ..*detector.recipe() });
+    detector.set_transform(InputTransform { colors: Colors::Gray, ..*detector.transform() });
     let error = detect(&mut detector, 64, 32, &grey).unwrap_err();
     assert!(error.message().contains("gray has 1 channels, the tensor 3"), "{error}");
 }
@@ -115,7 +115,7 @@ fn a_detector_takes_the_smallest_rectangle_for_each_frame() {
     for (width, height) in [(64, 32), (32, 64), (64, 64), (64, 32)] {
         assert_eq!(detect(&mut detector, width, height, &grey).unwrap()[0].bbox, whole, "{width}x{height}");
     }
-    detector.set_recipe(InputTransform { fit: ResizeMode::Stretch, ..*detector.recipe() });
+    detector.set_transform(InputTransform { fit: ResizeMode::Stretch, ..*detector.transform() });
     assert_eq!(
         detect(&mut detector, 64, 32, &grey).unwrap()[0].bbox,
         BBox::new(0.0, 0.0, 16.0, 8.0),

@@ -28,7 +28,7 @@ struct LoadState {
 /// An element's share in a model.
 pub struct ModelHandle {
     opening: Arc<ModelLoader>,
-    /// What the element's frames are told from others' by.
+    /// The number of the element's stream, which its frames carry.
     stream: u64,
     flushing: AtomicBool,
     left: AtomicBool,

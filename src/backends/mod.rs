@@ -3,7 +3,7 @@
 //! [`BACKENDS`].
 //!
 //! ```text
-//! LoadRequest::new   probe → the backend with the highest rank; describe → OpenedModel: what the file says, and the input that it wants
+//! LoadRequest::new   probe → the backend with the highest rank; describe → OpenedModel: the description in the file, and the input that it wants
 //! LoadRequest::load  OpenedModel::load → ModelInstance, which a Batcher runs
 //! ```
 
@@ -47,15 +47,15 @@ pub trait Backend: Sync {
     /// Where it runs models, and wants tensors.
     fn device(&self) -> Device;
 
-    /// What the user may say to it.
+    /// The options that the user may set.
     fn options(&self) -> &'static [&'static OptionSpec] {
         &[]
     }
 
-    /// How well it can run that file on this machine, said without loading the model. The highest rank is taken.
+    /// How well it can run that file on this machine, found without loading the model. The highest rank is taken.
     fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<u32, Unsupported>;
 
-    /// Reads what the model says about itself. `cuda` is there for backends on a GPU.
+    /// Reads the description of the model. `cuda` is there for backends on a GPU.
     fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>>;
 
     /// Whether a model that is loaded takes one size of input after the other, where the file leaves it open.
@@ -95,8 +95,8 @@ pub trait ModelInstance: Send {
         false
     }
 
-    /// Queues a run on one picture and on outputs that lie where the caller says: behind what is queued on the caller's `stream`,
-    /// if there is one, and before what is queued there later. Returns what is passed when it is done.
+    /// Queues a run on a picture and outputs at the addresses given: behind what is queued on the caller's `stream`, if there is
+    /// one, and before what is queued there later. Returns the fence that is passed when it is done.
     ///
     /// # Safety
     /// The stream is of the backend's context, and alive. The memory is the GPU's, has the tensors' sizes, begins at multiples of
@@ -164,7 +164,7 @@ impl From<&'static str> for BackendPreference {
 }
 
 impl BackendPreference {
-    /// As the option `backend` says it.
+    /// As the option `backend` spells it.
     pub fn word(self) -> &'static str {
         match self {
             BackendPreference::Auto => "auto",
@@ -242,32 +242,33 @@ pub enum LoadEvent<'a> {
 /// What a model is loaded for.
 pub struct LoadContext<'a> {
     /// May be called from any thread.
-    pub tell: &'a (dyn Fn(LoadEvent<'_>) + Send + Sync),
+    pub report: &'a (dyn Fn(LoadEvent<'_>) + Send + Sync),
     /// Set once the model is wanted no more.
     pub cancelled: &'a AtomicBool,
-    /// Where pictures will lie, if that is known: what is prepared for a place then is so before the first one comes.
+    /// The memory that pictures will be in, if that is known, so that graphs for it can be captured before the first frame.
     #[doc(hidden)]
     pub slots: Option<&'a BatchPool>,
     /// How many runs are to be on the GPU side by side, where it can run so many. A batch fills a GPU, one picture seldom does.
     #[doc(hidden)]
-    pub lanes: usize,
+    pub contexts: usize,
 }
 
 impl LoadContext<'static> {
-    /// For one that waits for the model itself: nothing is told, and nothing cancels it.
+    /// For a caller that waits for the model itself: nothing is reported, and nothing cancels it.
     pub fn silent() -> Self {
         static NEVER: AtomicBool = AtomicBool::new(false);
-        LoadContext { tell: &|_| {}, cancelled: &NEVER, slots: None, lanes: 1 }
+        LoadContext { report: &|_| {}, cancelled: &NEVER, slots: None, contexts: 1 }
     }
 }
 
 impl LoadContext<'_> {
-    /// Lanes of a model that many streams give one picture each. So many runs fill an H200, and each lane takes memory to work in.
+    /// Execution contexts of a model that many streams give one picture each. So many runs fill an H200, and each context takes
+    /// memory to work in.
     #[doc(hidden)]
-    pub const SHARED_LANES: usize = 4;
+    pub const SHARED_CONTEXTS: usize = 4;
 }
 
-/// Outputs that do not have a row for each picture of a batch cannot be told apart.
+/// Outputs without a row for each picture of a batch cannot be divided among the pictures.
 fn check_rows(output: &TensorDesc, rows: usize) -> Result<()> {
     if rows == 1 || output.dims.first() == Some(&(rows as i64)) {
         return Ok(());

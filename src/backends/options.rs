@@ -172,9 +172,9 @@ pub(crate) fn boolean(name: &str, value: &str) -> Result<bool> {
     one_of(name, value, &["true", "false"], &[true, false])
 }
 
-pub(crate) fn number<T: FromStr + PartialOrd + Display>(name: &str, value: &str, least: T, most: T) -> Result<T> {
-    let parsed = value.parse().ok().filter(|number| (&least..=&most).contains(&number));
-    parsed.ok_or_else(|| unreadable(name, value, format!("Use a number from {least} to {most}")))
+pub(crate) fn number<T: FromStr + PartialOrd + Display>(name: &str, value: &str, min: T, max: T) -> Result<T> {
+    let parsed = value.parse().ok().filter(|number| (&min..=&max).contains(&number));
+    parsed.ok_or_else(|| unreadable(name, value, format!("Use a number from {min} to {max}")))
 }
 
 fn unreadable(name: &str, value: &str, remedy: String) -> Error {

@@ -27,7 +27,7 @@ pub struct LoadRequest {
     pub cuda: Option<Context>,
     /// The tensor that the model wants for a frame.
     pub spec: InputSpec,
-    /// The most frames that are run at once.
+    /// Maximum number of frames that are run at once.
     pub batch: usize,
     /// Where the input has the smallest size that frames need: its stride, and the size within which it stays.
     adaptive: Option<Adaptive>,
@@ -41,7 +41,7 @@ struct Adaptive {
 
 impl LoadRequest {
     /// Reads the model's description and decides where it runs. `size` is the wish for the width and height of an input
-    /// that leaves them open, by default the smallest that frames need where the model allows that; `batch` the most frames that
+    /// that leaves them open, by default the smallest that frames need where the model allows that; `batch` the maximum number of frames that
     /// are to be run at once; `cuda` is asked for a context where a backend on a GPU is to run it.
     pub fn new(
         path: &Path,
@@ -70,7 +70,7 @@ impl LoadRequest {
     /// The tensor that the model wants for frames of that width and height.
     pub fn spec_for(&self, frame: (u32, u32)) -> InputSpec {
         // What is stretched fills any size.
-        let adaptive = self.adaptive.filter(|_| self.spec.recipe.fit == ResizeMode::Letterbox);
+        let adaptive = self.adaptive.filter(|_| self.spec.transform.fit == ResizeMode::Letterbox);
         let Some(Adaptive { stride, largest }) = adaptive else { return self.spec.clone() };
         let size = |size| self.spec.resized(size);
         let spec = size(Letterbox::smallest_tensor(frame, largest, stride));

@@ -65,7 +65,7 @@ fn count(change: impl FnOnce(&mut ThreadCounters)) {
     COUNTERS.set(counters);
 }
 
-/// Does some work, and says what it has added to the counters of this thread.
+/// Does some work, and returns what it has added to the counters of this thread.
 pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, ThreadCounters) {
     let before = COUNTERS.get();
     let outcome = work();
@@ -256,7 +256,7 @@ impl Times {
     }
 
     pub(crate) fn quantile(&self, quantile: f64) -> f64 {
-        // The histogram tells the upper end of the class that a time fell into, which may be beyond all of them.
+        // The histogram returns the upper end of the class that a time fell into, which may be beyond all of them.
         ms(Duration::from_nanos(self.histogram.value_at_quantile(quantile)).min(self.max))
     }
 }

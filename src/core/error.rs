@@ -41,7 +41,7 @@ pub struct Error {
     cause: String,
     /// For the debug part, where that is not the cause.
     debug: Option<String>,
-    /// Tells this failure from others that say the same.
+    /// Distinguishes this failure from others with the same text.
     id: u64,
     /// Where in our code it was noticed; goes to the debug part.
     place: &'static Location<'static>,
@@ -87,7 +87,7 @@ impl Error {
         self
     }
 
-    /// What the debug part of a message says instead of the cause.
+    /// Text for the debug part of a message, instead of the cause.
     #[doc(hidden)]
     pub fn with_debug(mut self, debug: impl Into<String>) -> Self {
         self.debug = Some(debug.into());

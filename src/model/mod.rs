@@ -226,7 +226,7 @@ impl ModelInfo {
             device,
             desc: TensorDesc { name: input.name.clone(), dtype: input.dtype, dims },
             order: self.order,
-            recipe: self.recipe(head),
+            transform: self.transform(head),
         })
     }
 
@@ -242,20 +242,20 @@ impl ModelInfo {
 
     /// How the picture is prepared for this model, should it have that head.
     #[doc(hidden)]
-    pub fn recipe(&self, head: Option<&HeadFormat>) -> InputTransform {
+    pub fn transform(&self, head: Option<&HeadFormat>) -> InputTransform {
         let input = self.image_input();
-        let mut recipe = head.map_or_else(InputTransform::default, |head| head.input);
+        let mut transform = head.map_or_else(InputTransform::default, |head| head.input);
         let channels = match self.order {
             TensorLayout::Nchw => input.dims[1],
             TensorLayout::Nhwc => input.dims[3],
         };
         if channels == 1 {
-            recipe.colors = Colors::Gray;
+            transform.colors = Colors::Gray;
         }
         if input.dtype == DType::U8 {
-            recipe.scale = 1.0; // such models normalise by themselves
+            transform.scale = 1.0; // such models normalise by themselves
         }
-        recipe
+        transform
     }
 
     /// Tensors for the inputs beside the picture, for so many pictures, in the order of `inputs`; `None` at the picture's place.

@@ -128,12 +128,12 @@ fn making_tensors() {
     let (luma, chroma) = bytes.split_at(64 * 48);
     let planes = [luma, chroma].map(|data| Plane { data, stride: 64 });
     let frame = Frame { format: PixelFormat::Nv12, width: 64, height: 48, planes: planes.into_iter().collect() };
-    let mut maker = new().unwrap();
-    fakes.each_call_fails("a frame of the host", || maker.of_host(&frame));
+    let mut preprocessor = new().unwrap();
+    fakes.each_call_fails("a frame of the host", || preprocessor.of_host(&frame));
     let memory = block(&context, bytes.len());
     let planes = [0, 64 * 48].map(|offset| DevicePlane { address: memory.address() + offset, stride: 64 });
     // SAFETY: the planes are of such a frame, and stay.
-    fakes.each_call_fails("a frame of the GPU", || unsafe { maker.of_gpu(&planes) });
+    fakes.each_call_fails("a frame of the GPU", || unsafe { preprocessor.of_gpu(&planes) });
     fakes.each_call_fails("the first frame", || new()?.of_host(&frame));
 }
 

@@ -114,11 +114,11 @@ impl Session {
     /// * `Settings`: the options do not match the model.
     pub fn open(path: impl AsRef<Path>, options: &SessionOptions) -> Result<Self> {
         let warnings = Mutex::default();
-        let tell = |event: LoadEvent<'_>| match event {
+        let report = |event: LoadEvent<'_>| match event {
             LoadEvent::Warning(warning) => Vec::push(&mut warnings.lock().unwrap(), warning),
             LoadEvent::Progress(..) => {}
         };
-        let loading = LoadContext { tell: &tell, ..LoadContext::silent() };
+        let loading = LoadContext { report: &report, ..LoadContext::silent() };
         let mut session = Session::open_with(path, options, &loading)?;
         session.warnings = warnings.into_inner().unwrap();
         Ok(session)
@@ -132,7 +132,7 @@ impl Session {
         let SessionOptions { backend, input_size, chroma_sampling, cuda_device_id, upload, options } = options;
         let cuda = || Context::primary(*cuda_device_id);
         let mut plan = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, options.clone(), cuda)?;
-        plan.spec.recipe.chroma = *chroma_sampling;
+        plan.spec.transform.chroma = *chroma_sampling;
         Session::load(plan, *upload, loading)
     }
 

@@ -159,7 +159,7 @@ impl TrtInfer {
             let is_inferred = TensorMeta::outputs(buffer).is_some();
             return Err(if is_inferred { messages::inferred_before() } else { messages::missing_tensor() }.into());
         };
-        let Payload::Input { tensors, origin, letterbox, recipe, original } = &*payload else {
+        let Payload::Input { tensors, origin, letterbox, transform, original } = &*payload else {
             unreachable!("it is an input")
         };
         let tensor = &tensors[0];
@@ -206,9 +206,9 @@ impl TrtInfer {
             self.obj().post_warning(&messages::starved());
         }
 
-        let (origin, letterbox, recipe) = (*origin, *letterbox, *recipe);
+        let (origin, letterbox, transform) = (*origin, *letterbox, *transform);
         let (model, original) = (model.plan.model().clone(), original.clone());
-        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, origin, letterbox, recipe, model, original }));
+        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, origin, letterbox, transform, model, original }));
         Ok(())
     }
 

@@ -43,11 +43,12 @@ struct Loading {
 
 impl Loading {
     fn run(&self, model: &SharedModel, batch_timeout: Duration) {
-        let (SharedModel { plan, opening, slots, lanes }, name) = (model, &self.name);
+        let (SharedModel { plan, opening, slots, contexts }, name) = (model, &self.name);
         self.progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", plan.backend.name()));
         let begun = Instant::now();
-        let tell = |event: LoadEvent<'_>| self.tell(event);
-        let loading = LoadContext { tell: &tell, cancelled: opening.cancelled(), slots: slots.as_ref(), lanes: *lanes };
+        let report = |event: LoadEvent<'_>| self.report(event);
+        let loading =
+            LoadContext { report: &report, cancelled: opening.cancelled(), slots: slots.as_ref(), contexts: *contexts };
         let outcome =
             plan.load(&loading).and_then(|model| Batcher::new(model, plan.batch, batch_timeout).map(Arc::new));
         if opening.is_cancelled() {
@@ -65,7 +66,7 @@ impl Loading {
         opening.finish(outcome);
     }
 
-    fn tell(&self, event: LoadEvent<'_>) {
+    fn report(&self, event: LoadEvent<'_>) {
         match event {
             LoadEvent::Warning(warning) => self.with_element(|element| element.post_warning(&warning)),
             LoadEvent::Progress(what, percent) => {
@@ -88,9 +89,9 @@ impl Loading {
     }
 
     /// Has the element only for a moment, lest a load without end keeps it.
-    fn with_element(&self, tell: impl FnOnce(&TrtInfer)) {
+    fn with_element(&self, report: impl FnOnce(&TrtInfer)) {
         if let Some(element) = self.element.upgrade() {
-            tell(&element);
+            report(&element);
         }
     }
 }

@@ -16,7 +16,7 @@ pub struct SharedModel {
     pub slots: Option<BatchPool>,
     pub opening: Arc<ModelLoader>,
     /// As for [`LoadContext`].
-    pub lanes: usize,
+    pub contexts: usize,
 }
 
 struct Shared {
@@ -34,13 +34,13 @@ impl SharedModel {
             let bytes = plan.spec.desc.bytes().expect("the specification has fixed dimensions");
             BatchPool::new(cuda, bytes, plan.batch)
         });
-        SharedModel { plan, slots, opening: Arc::default(), lanes: 1 }
+        SharedModel { plan, slots, opening: Arc::default(), contexts: 1 }
     }
 
     /// Of all that name it.
     fn shared(plan: LoadRequest) -> Self {
-        let lanes = if plan.batch == 1 { LoadContext::SHARED_LANES } else { 1 };
-        SharedModel { lanes, ..SharedModel::new(plan) }
+        let contexts = if plan.batch == 1 { LoadContext::SHARED_CONTEXTS } else { 1 };
+        SharedModel { contexts, ..SharedModel::new(plan) }
     }
 }
 

@@ -188,7 +188,7 @@ impl TrtNms {
         payload: &Arc<Payload>,
         frame: &gst::Buffer,
     ) -> Result<Option<Painted>, Interrupted> {
-        let Payload::Output { outputs, origin, letterbox, recipe, model, .. } = &**payload else {
+        let Payload::Output { outputs, origin, letterbox, transform, model, .. } = &**payload else {
             self.stats.skip();
             return Ok(None);
         };
@@ -207,7 +207,7 @@ impl TrtNms {
             other => {
                 *names = detection::LabelQuarks::default();
                 renderer.labels_change();
-                other.insert(self.postprocessor(options, model, tensors, &letterbox, recipe)?)
+                other.insert(self.postprocessor(options, model, tensors, &letterbox, transform)?)
             }
         };
         let style = settings.draw.then_some(settings.style);
@@ -222,7 +222,7 @@ impl TrtNms {
         model: &Arc<ModelInfo>,
         tensors: &[Tensor],
         letterbox: &Letterbox,
-        recipe: &InputTransform,
+        transform: &InputTransform,
     ) -> Result<Postprocessor, Error> {
         let postprocessor = Postprocessor::new(options, model, tensors, letterbox)?;
         let layout = postprocessor.decoder.format();
@@ -234,13 +234,13 @@ impl TrtNms {
             let note = format!("Classes are called as {} says, not as {} does", path.display(), model.path.display());
             self.obj().post_info(&Error::new(ErrorKind::Settings, note));
         }
-        if let Some(usual) = postprocessor.recipe_mismatch(recipe) {
+        if let Some(usual) = postprocessor.transform_mismatch(transform) {
             let warning = Error::new(
                 ErrorKind::WrongType,
                 format!("Models of layout {layout} usually want another input than this one got"),
             )
             .remedy("If boxes are wrong, set tensor-colors, scale and resize on trtpreprocess")
-            .with_debug(format!("usual: {usual:?}, here: {recipe:?}"));
+            .with_debug(format!("usual: {usual:?}, here: {transform:?}"));
             self.obj().post_warning(&warning);
         }
         Ok(postprocessor)

@@ -55,7 +55,7 @@ struct Bench {
     graph: Option<Graph>,
     run: ExecutionContext,
     stream: Arc<Stream>,
-    patience: WaitHistory,
+    history: WaitHistory,
     input: (TensorDesc, DeviceBlock, Mapped),
     outputs: Vec<(u64, Mapped)>,
 }
@@ -88,8 +88,8 @@ impl Bench {
             outputs.push((address, Mapped::new(cuda, bytes)?));
             tensors.push(Tensor::on_device(desc, block));
         }
-        let (stream, patience) = (Arc::new(Stream::new(cuda)?), WaitHistory::default());
-        Ok((Bench { graph: None, run, stream, patience, input, outputs }, tensors))
+        let (stream, history) = (Arc::new(Stream::new(cuda)?), WaitHistory::default());
+        Ok((Bench { graph: None, run, stream, history, input, outputs }, tensors))
     }
 
     fn infer(&mut self) -> Result<()> {
@@ -135,7 +135,7 @@ impl Bench {
     }
 
     fn wait(&mut self) -> Result<()> {
-        self.stream.record_awaited(&self.patience)?.wait_again(&mut self.patience)
+        self.stream.record_awaited(&self.history)?.wait_again(&mut self.history)
     }
 }
 

@@ -75,8 +75,8 @@ impl Picture {
 
     /// Microseconds until the tensor of a frame in such memory is there.
     fn time(&self, cuda: &Context, place: MemoryKind, upload: Upload, spec: &InputSpec) -> Result<f64> {
-        let mut maker = DevicePreprocessor::new(cuda, self.format, self.size, Colorimetry::default(), spec)?;
-        maker.set_upload(upload);
+        let mut preprocessor = DevicePreprocessor::new(cuda, self.format, self.size, Colorimetry::default(), spec)?;
+        preprocessor.set_upload(upload);
         let mut buffer = match place {
             MemoryKind::Host => Buffer::host(self.bytes()),
             MemoryKind::Device => Buffer::device(cuda, self.bytes())?,
@@ -87,13 +87,13 @@ impl Picture {
         for _ in 0..REPEATS + 10 {
             let begun = Instant::now();
             let made = match (buffer.as_bytes(), buffer.address()) {
-                (Some(bytes), _) => maker.of_host(&self.frame(bytes))?,
+                (Some(bytes), _) => preprocessor.of_host(&self.frame(bytes))?,
                 (None, address) => {
                     let address = address.expect("on the device");
                     let planes = self.planes.iter();
                     let planes = planes.map(|&(at, stride, _)| DevicePlane { address: address + at as u64, stride });
                     // SAFETY: they stay until the tensor is there.
-                    unsafe { maker.of_gpu(&planes.collect::<Vec<_>>()) }?
+                    unsafe { preprocessor.of_gpu(&planes.collect::<Vec<_>>()) }?
                 }
             };
             made.ready().map_or(Ok(()), wait_awake)?;

@@ -59,7 +59,7 @@ enum Phase {
 
 impl Phase {
     /// What streams do at their end takes moments, and a build minutes.
-    fn patience(self) -> Duration {
+    fn timeout(self) -> Duration {
         Duration::from_secs(if self == Phase::WarmUp { 1800 } else { 120 })
     }
 }
@@ -121,9 +121,9 @@ impl Soak {
         let bus = pipeline.bus().expect("a pipeline has one");
         // Looking for one kind of message throws away all others, and where a GPU is the end may come before the feeder is seen to
         // have finished.
-        let listen = |patience: Duration| -> Option<Result<(), String>> {
+        let listen = |timeout: Duration| -> Option<Result<(), String>> {
             let wanted = [gst::MessageType::Eos, gst::MessageType::Error];
-            let most = gst::ClockTime::try_from(patience).expect("it is not that long");
+            let most = gst::ClockTime::try_from(timeout).expect("it is not that long");
             Some(match bus.timed_pop_filtered(most, &wanted)?.view() {
                 gst::MessageView::Error(error) => Err(format!("{} ({:?})", error.error(), error.debug())),
                 _ => Ok(()),
@@ -153,9 +153,9 @@ impl Soak {
             fed.join().expect("it does not panic")
         });
         if !is_stopped && said.is_none() {
-            let patience = phase.patience();
-            let late = || Err(format!("it did not end within {} s", patience.as_secs()));
-            said = Some(listen(patience).unwrap_or_else(late));
+            let timeout = phase.timeout();
+            let late = || Err(format!("it did not end within {} s", timeout.as_secs()));
+            said = Some(listen(timeout).unwrap_or_else(late));
         }
         let has_ended = matches!(said, Some(Ok(())));
         let _ = pipeline.set_state(gst::State::Null);
@@ -175,7 +175,7 @@ impl Soak {
 
     /// So many streams at a time for so long, until all have left.
     fn crowd(self: &Arc<Self>, streams: usize, length: Duration, seed: u64, phase: Phase) -> Result<(), String> {
-        let (leave, patience) = (Arc::new(AtomicBool::new(false)), phase.patience());
+        let (leave, timeout) = (Arc::new(AtomicBool::new(false)), phase.timeout());
         let (told, said) = channel();
         let live = |slot: usize, told: Sender<Result<(), String>>| {
             let (soak, leave) = (self.clone(), leave.clone());
@@ -196,10 +196,10 @@ impl Soak {
             match said.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(outcome) => outcome.map(|()| left += 1)?,
                 Err(RecvTimeoutError::Timeout) if !leave.swap(true, Ordering::Relaxed) => {
-                    end = Instant::now() + patience
+                    end = Instant::now() + timeout
                 }
                 Err(_) => {
-                    return Err(format!("{} streams have not left within {} s.", streams - left, patience.as_secs()));
+                    return Err(format!("{} streams have not left within {} s.", streams - left, timeout.as_secs()));
                 }
             }
         }

@@ -237,8 +237,8 @@ impl Bench {
         let figure = |get: fn(&Figures) -> f64| median(flat_out.iter().map(get));
         let (fps, cpu, mib) = (figure(|run| run.fps), figure(|run| run.cpu), figure(|run| run.gpu_mib));
         let (fill, late) = (figure(Figures::fill), figure(Figures::late));
-        let lanes = if shared == Some(1) { LoadContext::SHARED_LANES } else { 1 };
-        let [engines_mib, room_mib] = engine_alone.loaded_mib(engines, lanes)?;
+        let contexts = if shared == Some(1) { LoadContext::SHARED_CONTEXTS } else { 1 };
+        let [engines_mib, room_mib] = engine_alone.loaded_mib(engines, contexts)?;
         let engine = self.engines[&batch].fps * *gpus as f64;
         let (ceiling, beyond) = (decoding.fps.min(engine), cpu - decoding.cpu);
         let each: [f64; 3] = std::array::from_fn(|i| median(flat_out.iter().map(|run| run.ours[i])));

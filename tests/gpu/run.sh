@@ -36,7 +36,7 @@
 #   LEVEL        how long TensorRT looks for fast kernels in the rows plans, build and regular (default: 3, minutes; 1 takes
 #                60 and 90 s)
 #   INFER        further properties of trtinfer, such as allow-host-code=true
-#   PATIENCE     seconds for one run of compute-sanitizer (default: 400)
+#   TIMEOUT_S    seconds for one run of compute-sanitizer (default: 400)
 #   RACECHECK    words in the names of the tests for racecheck, which is by far the slowest (default: all tests); without those
 #                that take it longest: --skip every_layout --skip crowds_, of which each_crowd_in_short has each crowd once
 #   WORK         folder for what is made here           (default: /root/k/proof where the GStreamers of a bundle are, else a new one)
@@ -483,9 +483,9 @@ row_regular() {
 sanitized() {
     local tool=$1 log=$2 status
     shift 2
-    timeout "${PATIENCE:-400}" compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$log" 2>&1
+    timeout "${TIMEOUT_S:-400}" compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$log" 2>&1
     status=$?
-    [ "$status" != 124 ] || echo "no end after ${PATIENCE:-400} s"
+    [ "$status" != 124 ] || echo "no end after ${TIMEOUT_S:-400} s"
     # Where errors were found, so that ours are told from those of a library.
     grep -ao '^=========     at [^(+<]*' "$log" | sort | uniq -c | sort -rn | head -n 3 | tr '\n' ' '
     grep -a 'ERROR SUMMARY\|RACECHECK SUMMARY\|test result' "$log" | tr '\n' ' '

@@ -159,9 +159,9 @@ impl Scope {
                     let dilation = dilations.get(i).copied().unwrap_or(1.0);
                     let window = kernel.get(i).map_or(1.0, |side| (side - 1.0) * dilation + 1.0);
                     // With no more than that, the result is hardly larger than what comes in.
-                    let most = (MAX_PAD * 2) as f64;
+                    let limit = (MAX_PAD * 2) as f64;
                     let pad = pads[i].max(0.0) + pads[i + half].max(0.0);
-                    if pad > most.max(window.min(MAX_WINDOW as f64)) {
+                    if pad > limit.max(window.min(MAX_WINDOW as f64)) {
                         return too_much(format!("pads by {pads:?}"));
                     }
                 }
@@ -217,7 +217,7 @@ fn values(tensor: &TensorProto) -> Vec<f64> {
     }
 }
 
-/// How many elements a graph says that a value has.
+/// How many elements a value has by the graph's description.
 fn elements(value: &ValueInfoProto) -> Option<f64> {
     let dims = &value.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref()?.dim;
     Some(product(dims.iter().map(|dim| dim.dim_value.map_or(1.0, |dim| dim as f64))))

@@ -174,7 +174,7 @@ impl ModelInstance for Cpu {
     }
 }
 
-/// The elements of a tensor whose type was checked by whoever made it.
+/// The elements of a tensor whose type the caller has checked.
 fn typed<T: Element>(tensor: &Tensor) -> &[T] {
     tensor.as_slice().unwrap_or_default()
 }

@@ -159,7 +159,7 @@ fn selected(node: &Suppression, values: &HashMap<String, Value>) -> Option<Value
     suppress(&suppress::Inputs {
         boxes: floats(&node.boxes)?.try_into().ok()?,
         scores: floats(&node.scores)?.try_into().ok()?,
-        most: number(&node.most).unwrap_or(0.0) as usize,
+        max_output: number(&node.max_output).unwrap_or(0.0) as usize,
         iou_threshold: number(&node.iou_threshold).unwrap_or(0.0),
         score_threshold: number(&node.score_threshold),
         centers: node.centers,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From an ONNX file to an engine.
 //!
-//! What differs between the families is here, so that callers ask for what they want and are told what cannot be had. In
+//! What differs between the families is here, so that callers ask for what they want and get an error for what is not available. In
 //! TensorRT 8 and 10 a network is weakly typed: flags say to which types the builder may lower it. From 11 on, and in RTX,
 //! networks have the types that the file gives, and no flag changes that. Progress and cancelling come with TensorRT 10; 8
 //! looks up only between its phases.
@@ -32,7 +32,7 @@ use crate::core::tensor::{DType, Dims};
 /// The types in which an engine computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// f16 where the GPU is fast at it, else f32; what the file says where the file decides, and where it is quantized.
+    /// f16 where the GPU is fast at it, else f32; the file's own types where the file decides, and where it is quantized.
     #[default]
     Auto,
     /// Really f32: without TF32 too, whose products have 10 bits.
@@ -114,7 +114,7 @@ pub struct BuildOptions {
     pub precision: Precision,
     /// The file of a calibrator, for int8 without quantization in the model.
     pub calibration: Option<PathBuf>,
-    /// Most GPU memory for temporary results, in MiB; `None` for all there is.
+    /// Maximum GPU memory for temporary results, in MiB; `None` for all there is.
     pub workspace_mib: Option<u32>,
     /// 0 to 5: how long to search for fast kernels. TensorRT's own is 3.
     pub level: Option<u8>,
@@ -251,7 +251,7 @@ pub struct Built {
 /// # Errors
 /// * `Settings`: options that this family or model cannot have.
 /// * `Model`: what TensorRT cannot parse, with the node and its operator.
-/// * `Library`: everything else that TensorRT says no to, in its words.
+/// * `Library`: everything else that TensorRT refuses, in its words.
 pub fn build(
     library: &'static Library,
     onnx: &Onnx,
@@ -336,7 +336,7 @@ fn turn(cancelled: &AtomicBool, waiting: impl FnOnce()) -> Option<MutexGuard<'st
                 if let Some(waiting) = waiting.take() {
                     waiting();
                 }
-                std::thread::sleep(cache::PATIENCE);
+                std::thread::sleep(cache::POLL_INTERVAL);
             }
         }
     }
@@ -529,21 +529,21 @@ fn set_precision(
 /// of the work, so it is done in f32; a model whose own numbers are f16 keeps them.
 fn keep_head_exact(network: &Network) {
     let mut layers: Vec<Layer<'_>> = network.steps().collect();
-    let makers: HashMap<usize, usize> = layers
+    let producers: HashMap<usize, usize> = layers
         .iter()
         .enumerate()
-        .flat_map(|(maker, layer)| layer.outputs().map(move |tensor| (tensor.identity(), maker)))
+        .flat_map(|(producer, layer)| layer.outputs().map(move |tensor| (tensor.identity(), producer)))
         .collect();
-    let maker = |tensor: &usize| makers.get(tensor).copied();
+    let producer = |tensor: &usize| producers.get(tensor).copied();
     let mut seen = vec![false; layers.len()];
-    let mut left: Vec<usize> = network.outputs().filter_map(|tensor| maker(&tensor.identity())).collect();
+    let mut left: Vec<usize> = network.outputs().filter_map(|tensor| producer(&tensor.identity())).collect();
     while let Some(index) = left.pop() {
         let layer = &mut layers[index];
         if seen[index] || layer.kind() == LayerKind::Heavy {
             continue;
         }
         seen[index] = true;
-        left.extend(layer.inputs().filter_map(|tensor| maker(&tensor.identity())));
+        left.extend(layer.inputs().filter_map(|tensor| producer(&tensor.identity())));
         let exact = layer.outputs().all(|tensor| tensor.data_type() == DataType::from(DType::F32));
         if layer.kind() == LayerKind::Light && exact {
             layer.prefer(DType::F32);

@@ -3,19 +3,19 @@
 //!
 //! Building takes minutes, and an engine is good only for the model, the TensorRT, the GPU and the options that it was built
 //! with. [`Key`] holds all of that, and its hash names the entry, so that one for something else is never found by mistake.
-//! An entry is two files: the engine as TensorRT wrote it, and a text beside it that says what it was built for, how long it
+//! An entry is two files: the engine as TensorRT wrote it, and a text beside it with what it was built for, how long it
 //! is, and its SHA-256:
 //!
 //! ```text
 //! ~/.cache/gst-plugin-trt/engines/
 //!     yolo11n-0123456789abcdef.engine     the engine
 //!     yolo11n-0123456789abcdef.txt        its label
-//!     yolo11n-0123456789abcdef.lock       held by who builds it; empty
+//!     yolo11n-0123456789abcdef.lock       held by the process that builds it; empty
 //!     timing-….cache                      TensorRT's own measurements, which make the next build shorter
 //! ```
 //!
-//! The label is written last and each file is renamed into place, so that whatever interrupts a build leaves no entry that
-//! looks whole. Since engines are programs, only the user (or root) may own or change the folder, each file in it, and the
+//! The label is written last and each file is renamed into place, so that a build that is interrupted at any point leaves no entry that
+//! looks complete. Since engines are programs, only the user (or root) may own or change the folder, each file in it, and the
 //! folders above; links are not followed.
 
 use std::fmt::Write as _;
@@ -34,8 +34,8 @@ use crate::core::files;
 /// First line of every label; another number here makes all entries of before useless.
 const TITLE: &str = "gst-plugin-trt engine 1";
 
-/// How often someone who waits for another's build looks whether it is done, or whether waiting has become pointless.
-pub(super) const PATIENCE: Duration = Duration::from_millis(50);
+/// How often a process that waits for another's build checks whether it is done or waiting has become pointless.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What an engine is built for: it is used again only where all of this is the same, save the model's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Key {
     }
 }
 
-/// What lies beside an engine and says what it is.
+/// The text beside an engine that describes it.
 struct Label {
     model: String,
     /// Names and values of [`Key::fields`].
@@ -127,7 +127,7 @@ impl Label {
         Some(Label { model, fields, bytes, sha256 })
     }
 
-    /// In which fields it differs from the key: name, what the label says, what is wanted.
+    /// In which fields it differs from the key: name, the label's value, the wanted one.
     fn differences(&self, key: &Key) -> Vec<(&'static str, &str, String)> {
         let wanted = key.fields().into_iter();
         wanted.map(|(name, wanted)| (name, self.get(name), wanted)).filter(|(_, said, wanted)| said != wanted).collect()
@@ -160,7 +160,7 @@ pub struct Cache {
 pub enum Lookup {
     /// The engine.
     Hit(Vec<u8>),
-    /// Nothing that can be used; whoever holds the slot builds it.
+    /// Nothing that can be used; the holder of the lock builds it.
     Miss(BuildLock),
 }
 
@@ -197,7 +197,7 @@ impl Cache {
     /// # Errors
     /// Only when it was cancelled.
     pub fn find(&self, key: &Key, cancelled: &AtomicBool, waiting: impl FnOnce()) -> Result<Lookup> {
-        // Most often it is there. What is wrong with it may be half of somebody's writing, and is asked again below.
+        // Usually it is there. An error may come from an entry that another process is writing, so it is read again below.
         if let Ok(engine) = self.read(key) {
             return Ok(Lookup::Hit(engine));
         }
@@ -253,7 +253,7 @@ impl Cache {
         }
     }
 
-    /// Why nothing has the key's name: the nearest engine of the same model says what is different now.
+    /// Why nothing has the key's name: the differences from the nearest engine of the same model.
     fn relative(&self, key: &Key) -> String {
         let nearest = self
             .labels(key)
@@ -284,7 +284,7 @@ impl Cache {
             })
     }
 
-    /// Removes engines of what used to be in the model's file: nobody can ask for them again.
+    /// Removes engines of earlier contents of the model's file, which cannot be needed again.
     fn remove_former(&self, key: &Key) {
         for (path, label) in self.labels(key) {
             let only_contents = matches!(label.differences(key)[..], [("contents", ..)]);
@@ -374,7 +374,7 @@ fn lock(path: &Path, cancelled: &AtomicBool, waiting: impl FnOnce()) -> Result<O
                 if let Some(waiting) = waiting.take() {
                     waiting();
                 }
-                std::thread::sleep(PATIENCE);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
     }
@@ -462,7 +462,7 @@ fn writable(metadata: &Metadata) -> Option<&'static str> {
     (metadata.mode() & 0o022 != 0).then_some("other users may write to it")
 }
 
-/// Writes the whole file or nothing. Who calls this holds a lock, so that nobody else writes to the same temporary file.
+/// Writes the whole file or nothing. The caller holds a lock, so nothing else writes to the same temporary file.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_added_extension("tmp");
     // One that was left behind, or a link.

@@ -62,7 +62,7 @@ impl Loaded {
             runtime.set_dla_core(core);
         }
         let heard = ErrorListener::listen();
-        // SAFETY: fields of `Loaded` are dropped in the right order; that the plan is trusted says the user.
+        // SAFETY: fields of `Loaded` are dropped in the right order; the user is responsible for a trusted plan.
         match unsafe { runtime.deserialize(&file[header.plan.clone()]) } {
             Some(engine) => Ok(Loaded { engine, _runtime: runtime }),
             None => Err(refused(library, header, options, &what, &built, &heard)),
@@ -183,9 +183,9 @@ impl Engine {
     /// The first profile that takes an input of these dimensions.
     pub fn profile_for(&self, input: &TensorBinding, dims: &Dims) -> Option<i32> {
         (0..self.profiles()).find(|&profile| {
-            self.profile(input, profile).is_some_and(|[least, _, most]| {
-                let within = |i: usize| (least[i]..=most[i]).contains(&dims[i]);
-                [least.len(), most.len()] == [dims.len(); 2] && (0..dims.len()).all(within)
+            self.profile(input, profile).is_some_and(|[min, _, max]| {
+                let within = |i: usize| (min[i]..=max[i]).contains(&dims[i]);
+                [min.len(), max.len()] == [dims.len(); 2] && (0..dims.len()).all(within)
             })
         })
     }
@@ -258,7 +258,7 @@ fn tensors(engine: &abi::Engine) -> Result<(Vec<TensorBinding>, Vec<TensorBindin
             );
         };
         let Some(dims) = engine.tensor_shape(&name) else {
-            return unusable("TensorRT does not tell its dimensions".into(), "Build the engine again");
+            return unusable("TensorRT does not report its dimensions".into(), "Build the engine again");
         };
         list.push(TensorBinding { desc: TensorDesc { name: text, dtype, dims }, name });
     }
@@ -302,7 +302,7 @@ impl ExecutionContext {
         }
         let ranges: Vec<String> = (0..self.engine.profiles())
             .filter_map(|profile| self.engine.profile(input, profile))
-            .map(|[least, _, most]| format!("{least} to {most}"))
+            .map(|[min, _, max]| format!("{min} to {max}"))
             .collect();
         Err(heard.error(ErrorKind::Run, format!("The engine does not take {} of {dims}", input.desc)).remedy(format!(
             "Give it one of {}, or build it again for other sizes",
@@ -313,7 +313,7 @@ impl ExecutionContext {
     /// An output's dimensions, once every input has been given its own.
     ///
     /// # Errors
-    /// `Model` for outputs whose dimensions only running tells.
+    /// `Model` for outputs whose dimensions are known only after a run.
     pub fn output_dims(&self, output: &TensorBinding) -> Result<Dims> {
         let heard = ErrorListener::listen();
         match self.raw.shape(&output.name) {
@@ -327,7 +327,8 @@ impl ExecutionContext {
                 "Export the model without suppression in its graph, which trtnms does, or with outputs of fixed size",
             )),
             None => {
-                Err(heard.error(ErrorKind::Model, format!("The engine does not tell the size of {}", output.desc.name)))
+                Err(heard
+                    .error(ErrorKind::Model, format!("The engine does not report the size of {}", output.desc.name)))
             }
         }
     }

@@ -23,10 +23,10 @@ pub struct TrtExecutor {
     stream: Arc<Stream>,
     /// Passed when the last run is done, where that was queued for a caller's stream.
     elsewhere: Option<Fence>,
-    /// Where runs are recorded, for what others queue meanwhile must not be.
+    /// The stream that runs are captured on. It is separate, as work that others queue meanwhile must not be captured.
     recorder: Stream,
     recorded: Option<GraphCache>,
-    /// Why a run could not be recorded, until somebody is told.
+    /// Why a run could not be captured, until the error is returned.
     refused: Option<Error>,
     context: ExecutionContext,
     pool: DevicePool,
@@ -35,9 +35,9 @@ pub struct TrtExecutor {
     /// Which of the engine's inputs takes the pictures, and what each of them is.
     image: TensorBinding,
     wanted: TensorDesc,
-    /// The fewest and the most pictures of a run, and how many the context was told.
+    /// Minimum and maximum pictures of a run, and how many the context is prepared for.
     rows: RangeInclusive<usize>,
-    told: usize,
+    prepared: usize,
     /// As large as a full batch makes them.
     outputs: Vec<(TensorBinding, TensorDesc)>,
     /// What goes in beside the pictures; the context has their addresses.
@@ -114,7 +114,7 @@ impl TrtExecutor {
             image,
             wanted: spec.desc.clone(),
             rows: fewest.unwrap_or(batch).clamp(1, batch)..=batch,
-            told: batch,
+            prepared: batch,
             outputs,
             side_inputs,
             gathered: None,
@@ -170,7 +170,7 @@ impl TrtExecutor {
         {
             let memory = zeros[0][0].device().expect("it was made there");
             recorded.share(&self.addresses, memory.again());
-            if loading.lanes > 1 {
+            if loading.contexts > 1 {
                 recorded.record_no_more();
                 return Ok(());
             }
@@ -181,7 +181,7 @@ impl TrtExecutor {
         zeros.iter().try_for_each(|batch| self.run_recorded(batch))
     }
 
-    /// The first run is seen, the second one recorded, the third one launched.
+    /// The first run is counted, the second one captured, the third one launched.
     fn run_recorded(&mut self, pictures: &[Arc<Tensors>]) -> Result<()> {
         (0..3).try_for_each(|_| {
             self.run_to_end(pictures)?;
@@ -190,15 +190,15 @@ impl TrtExecutor {
     }
 
     /// Prepares for runs on that many pictures.
-    fn tell(&mut self, rows: usize) -> Result<()> {
-        if self.told != rows {
+    fn prepare_for(&mut self, rows: usize) -> Result<()> {
+        if self.prepared != rows {
             // What was recorded may read dimensions that TensorRT keeps on the GPU, and is about to change.
             self.recorded = self.recorded.take().map(|_| GraphCache::after_a_change());
             self.context.set_input(&self.image, &with_rows(&self.wanted.dims, rows))?;
             for (io, dims, _) in &self.side_inputs {
                 self.context.set_input(io, &with_rows(dims, rows))?;
             }
-            self.told = rows;
+            self.prepared = rows;
         }
         Ok(())
     }
@@ -217,8 +217,8 @@ impl TrtExecutor {
         }
     }
 
-    /// The same for a caller's stream, behind and before whatever else is there. A recorded run is queued right on it: two events
-    /// and two waits between streams are microseconds.
+    /// The same on a caller's stream, in order with its other work. A captured run is queued directly on it: two events and two
+    /// waits between streams would take microseconds.
     ///
     /// # Safety
     /// As for [`TrtExecutor::start`]; the stream is of our context, and alive.
@@ -302,7 +302,7 @@ impl TrtExecutor {
     }
 
     /// Where the pictures lie as one batch of so many rows, and the row of each. They are copied there unless they are parts of
-    /// one memory, in whatever order, as those from [`BatchPool`](crate::core::memory::Slots) mostly are.
+    /// one block, in any order, as those from a [`BatchPool`](crate::core::memory::BatchPool) usually are.
     fn bring_together(&mut self, pictures: &[&DeviceBlock], rows: usize) -> Result<(u64, Vec<usize>)> {
         let size = self.picture_bytes();
         let first = pictures.iter().map(|memory| memory.address()).min().unwrap_or_default();
@@ -347,7 +347,7 @@ fn input<'a>(engine: &'a Engine, desc: &TensorDesc) -> Result<&'a TensorBinding>
 fn no_profile(engine: &Engine, image: &TensorBinding, wanted: &TensorDesc, batch: usize) -> Error {
     let ranges: Vec<String> = (0..engine.profiles())
         .filter_map(|profile| engine.profile(image, profile))
-        .map(|[least, _, most]| format!("{least} to {most}"))
+        .map(|[min, _, max]| format!("{min} to {max}"))
         .collect();
     let wanted = TensorDesc { dims: with_rows(&wanted.dims, batch), ..wanted.clone() };
     Error::new(ErrorKind::Settings, format!("The engine does not take an input of {wanted}"))
@@ -371,7 +371,7 @@ impl ModelInstance for TrtExecutor {
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
         let memories = pictures.iter().map(|picture| self.memory(&picture[0])).collect::<Result<Vec<_>>>()?;
         let rows = pictures.len().max(*self.rows.start());
-        self.tell(rows)?;
+        self.prepare_for(rows)?;
         pictures.iter().filter_map(|picture| picture.ready()).try_for_each(|ready| self.stream.wait(ready))?;
         let blocks: Vec<DeviceBlock>; // declared before what waits for the work on them, so dropped after it
         let queued = self.stream.queuing();
@@ -410,7 +410,7 @@ impl ModelInstance for TrtExecutor {
     }
 
     unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
-        self.tell(1)?;
+        self.prepare_for(1)?;
         self.addresses.clear();
         self.addresses.push(picture);
         self.addresses.extend_from_slice(outputs);

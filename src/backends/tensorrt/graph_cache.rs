@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Runs of an engine that were recorded as CUDA graphs, each with the addresses of its tensors.
+//! Runs of an engine that were captured as CUDA graphs, each with the addresses of its tensors.
 //!
-//! Tensors come from pools that hand out the same few blocks again and again, so a pipeline soon runs on recordings only. A
-//! recording costs as much as ten runs or more: it is made when addresses come for the second time, and kept as long as they come
-//! at all. Each keeps the blocks that its outputs go into, so that there is one for each place of a picture, and not for each pair
-//! of places that pools come to.
+//! Tensors come from pools that hand out the same few blocks again and again, so a pipeline soon runs on captured graphs only. A
+//! capture costs as much as ten runs or more: it is made when addresses come for the second time, and kept as long as they come
+//! at all. Each graph keeps the blocks of its outputs. So there is one graph for each input block, not one for each pair of input
+//! and output blocks.
 //!
-//! Other runs go through a [`StagedGraph`] one, if there is one: copies on the GPU are microseconds, and a hundred kernels queued one
-//! by one are a hundred. Where any of several contexts may get a picture, all do, for each would have to record each place while
-//! frames wait.
+//! Other runs go through a [`StagedGraph`], if there is one: copies on the GPU take a few microseconds, a hundred kernels queued one
+//! by one take a hundred. With several execution contexts all runs do: otherwise each context would have to capture a graph for
+//! each block while frames wait.
 
 use crate::backends::tensorrt::engine::ExecutionContext;
 use crate::backends::tensorrt::interfaces;
@@ -17,12 +17,13 @@ use crate::core::cuda::graph::Graph;
 use crate::core::error::Result;
 use crate::core::memory::DeviceBlock;
 
-/// More pictures than are under way in a stream; where they never lie in the same place again, this many are kept for nothing.
-const MOST: usize = 16;
+/// Maximum number of graphs: more than there are pictures under way in a stream. Where addresses never come again, this many are
+/// kept for nothing.
+const MAX_GRAPHS: usize = 16;
 
-/// Where more than that are under way, what has come within so many runs stays, and others get no recording of their own:
-/// each would only take the place of another. Places come in no order, so one may well stay away for a while.
-const RECENT: u64 = 64 * MOST as u64;
+/// Where more are under way, graphs that were used within so many runs stay, and other addresses get no graph: each would only
+/// replace another one. Addresses come in no order, so one may well not be used for a while.
+const RECENT: u64 = 64 * MAX_GRAPHS as u64;
 
 #[derive(Default)]
 pub struct GraphCache {
@@ -67,7 +68,7 @@ impl GraphCache {
         self.common.as_ref().map_or(0, |common| common.picture.bytes())
     }
 
-    /// From now on whatever is not recorded yet goes through the common one.
+    /// From now on all runs that are not captured yet go through the common graph.
     pub fn record_no_more(&mut self) {
         self.first = u64::MAX;
     }
@@ -77,7 +78,7 @@ impl GraphCache {
         GraphCache { first: 16, ..GraphCache::default() }
     }
 
-    /// Where the outputs of a picture went before, if nobody uses them any more.
+    /// The blocks of the outputs of an earlier run on that picture, if they are no longer in use.
     pub fn outputs(&mut self, picture: u64) -> Option<Vec<DeviceBlock>> {
         let mut known = self.runs.iter_mut().filter(|run| run.addresses[0] == picture && !run.outputs.is_empty());
         let free =
@@ -119,7 +120,7 @@ impl GraphCache {
         if self.count <= self.first {
             return false;
         }
-        if self.runs.len() >= MOST {
+        if self.runs.len() >= MAX_GRAPHS {
             let (oldest, run) = self.runs.iter().enumerate().min_by_key(|(_, run)| run.last).expect("there are some");
             if self.count - run.last < RECENT {
                 return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The C++ objects that we make for TensorRT to call: its loggers, the monitor of a build, and a calibrator that only reads.
 //!
-//! TensorRT gives reasons to its logger alone, functions only say that they failed. So the loggers keep what they are told
-//! of errors, and [`ErrorListener`] hands it to whoever makes an error of it.
+//! TensorRT gives reasons to its logger alone; functions only return that they failed. So the loggers keep the errors that they
+//! get, and [`ErrorListener`] returns them to the code that makes an [`Error`] of them.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
@@ -128,7 +128,7 @@ impl Errors {
     }
 }
 
-/// Listens to what TensorRT says of errors from its making on.
+/// Collects what TensorRT logs as errors after this is made.
 pub struct ErrorListener {
     from: u64,
 }
@@ -451,7 +451,7 @@ mod tests {
     macro_rules! virtual_call {
         ($object:expr, $number:expr, ($($type:ty),*) -> $result:ty, $($arg:expr),*) => {{
             let object: *mut c_void = $object;
-            // SAFETY: the test says which function of that number the object has.
+            // SAFETY: the test passes the type of the function that the object has at that number.
             unsafe {
                 let table = *object.cast::<*const *const c_void>();
                 let function: unsafe extern "C" fn(*mut c_void, $($type),*) -> $result =

@@ -75,9 +75,9 @@ type InitPlugins = unsafe extern "C-unwind" fn(logger: *mut c_void, namespace: *
 pub struct Library {
     family: AbiVersion,
     version: Version,
-    /// As `getInferLibVersion` says it, which is what creating functions are given.
+    /// As `getInferLibVersion` returns it, which the creating functions take.
     number: i32,
-    /// The file that was loaded, where the loader says.
+    /// The file that was loaded, if the loader knows it.
     path: PathBuf,
     create_runtime: Create,
     /// Lean runtimes have none.
@@ -392,7 +392,7 @@ fn reason(error: libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |source| source.to_string())
 }
 
-/// Family and version of what `getInferLibVersion` says. The error is the reason alone.
+/// Family and version of the result of `getInferLibVersion`. The error is the reason alone.
 fn recognise(number: i32) -> std::result::Result<(AbiVersion, Version), String> {
     let number = u32::try_from(number).unwrap_or(0);
     let version = match number {
@@ -455,7 +455,7 @@ fn needs_another(name: &str, reason: &str) -> bool {
     reason.contains("No such file") && !reason.contains(file)
 }
 
-/// Where pip and NVIDIA's archives put TensorRT without telling the system's loader.
+/// Where pip and NVIDIA's archives put TensorRT, which the system's loader does not search.
 fn usual_folders() -> Vec<PathBuf> {
     let mut roots: Vec<PathBuf> =
         ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os).map(PathBuf::from).collect();

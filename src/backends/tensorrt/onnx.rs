@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! An ONNX file as the builder sees it: bytes to parse, and the little that TensorRT's parser does not tell.
+//! An ONNX file as the builder sees it: bytes to parse, and the little that TensorRT's parser does not report.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub enum WeightType {
     F32,
     /// f16 or bf16, in some weight.
     Half,
-    /// The file says where to quantize.
+    /// The file has quantization nodes.
     Quantized,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the user says about TensorRT.
+//! The user's options for TensorRT.
 
 use std::path::PathBuf;
 

@@ -118,7 +118,7 @@ fn memory_of_the_gpu_goes_there_and_back() {
 }
 
 #[test]
-fn the_structure_of_dlpack_1_says_what_must_not_be_written() {
+fn dlpack_1_flags_read_only_memory() {
     assert_eq!(
         [std::mem::offset_of!(DlManagedVersioned, flags), std::mem::offset_of!(DlManagedVersioned, view)],
         [24, 32]

@@ -44,13 +44,13 @@ fn ranges_and_sizes_are_checked() {
 }
 
 #[test]
-fn without_a_gpu_there_is_host_memory_and_one_word_about_it() {
-    let told = AtomicBool::new(false);
-    let (mut buffer, why) = Buffer::on_device_or_host(None, 3, &told);
+fn without_a_gpu_the_fallback_to_host_memory_is_reported_once() {
+    let reported = AtomicBool::new(false);
+    let (mut buffer, why) = Buffer::on_device_or_host(None, 3, &reported);
     let why = why.unwrap();
     assert_eq!(why.message(), "Using host memory in place of the GPU's: there is no CUDA context.");
     buffer.write(0, &[1, 2, 3]).unwrap();
-    let (again, why) = Buffer::on_device_or_host(None, 3, &told);
+    let (again, why) = Buffer::on_device_or_host(None, 3, &reported);
     assert_eq!((again.kind(), why.is_none()), (MemoryKind::Host, true));
 }
 
@@ -102,12 +102,12 @@ fn the_gpus_memory_takes_the_place_of_unified_memory() {
 }
 
 #[test]
-fn what_is_wanted_in_vain_is_told_once() {
-    let told = AtomicBool::new(false);
-    let want = |there: Result<&'static str>| or_else(there, "Using the other", &told, || "the other");
+fn a_fallback_is_reported_once() {
+    let reported = AtomicBool::new(false);
+    let want = |there: Result<&'static str>| or_else(there, "Using the other", &reported, || "the other");
     assert!(matches!(want(Ok("it")), ("it", None)));
     let missing = || Err(Error::new(ErrorKind::Library, "there is none"));
-    let ("the other", Some(why)) = want(missing()) else { panic!("it is told") };
+    let ("the other", Some(why)) = want(missing()) else { panic!("it is reported") };
     assert_eq!(why.message(), "Using the other: there is none.");
     assert!(matches!(want(missing()), ("the other", None)));
 }

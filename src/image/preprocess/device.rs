@@ -52,7 +52,7 @@ pub struct DevicePreprocessor {
     /// The GPU reads host memory as fast as its own.
     shares_memory: bool,
     /// With the frames of the host.
-    patience: WaitHistory,
+    history: WaitHistory,
     /// Where frames from the host go. One will do: the next copy into it is queued behind the kernel that reads it.
     upload: Option<DeviceBlock>,
     desc: TensorDesc,
@@ -80,7 +80,7 @@ impl DevicePreprocessor {
             pool: DevicePool::new(context),
             how: Upload::Copy,
             shares_memory: context.reads_host_memory_well()?,
-            patience: WaitHistory::default(),
+            history: WaitHistory::default(),
             upload: None,
             desc: spec.desc.clone(),
             pixels,
@@ -130,18 +130,18 @@ impl DevicePreprocessor {
         {
             // SAFETY: the frame was checked, and is there until the kernel has read it, which is waited for.
             let made = unsafe { self.of_gpu(&planes) }?;
-            made.ready().map_or(Ok(()), |read| read.wait_again(&mut self.patience))?;
+            made.ready().map_or(Ok(()), |read| read.wait_again(&mut self.history))?;
             return Ok(made);
         }
         let queued = self.stream.queuing();
         let begin = self.stream.begin_timing();
         let planes = self.bring(frame)?;
         self.stream.end_timing(begin);
-        let brought = queued.record_awaited(&self.patience)?;
+        let brought = queued.record_awaited(&self.history)?;
         // SAFETY: they are copies of the frame's, which was checked, in `upload`, which stays with the stream.
         let made = unsafe { self.of_gpu(&planes) };
         // Whoever owns the frame may write to it, and a copy out of pinned memory is not done when queued.
-        brought.wait_again(&mut self.patience)?;
+        brought.wait_again(&mut self.history)?;
         made
     }
 
@@ -223,20 +223,20 @@ mod tests {
         let Some(context) = crate::test::gpu() else { return };
         let spec: InputSpec = "cuda f32 1x3x32x32 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
         let color = Colorimetry::default();
-        let mut maker = DevicePreprocessor::new(&context, PixelFormat::Nv12, (64, 48), color, &spec).unwrap();
+        let mut preprocessor = DevicePreprocessor::new(&context, PixelFormat::Nv12, (64, 48), color, &spec).unwrap();
         let bytes = vec![128; 64 * 48 * 3 / 2];
         let (luma, chroma) = bytes.split_at(64 * 48);
         let planes = [luma, chroma].map(|data| Plane { data, stride: 64 });
         let frame = Frame { format: PixelFormat::Nv12, width: 64, height: 48, planes: planes.into_iter().collect() };
-        maker.of_host(&frame).unwrap();
+        preprocessor.of_host(&frame).unwrap();
         assert_eq!(faults::take_synchronized(), 0);
         // The copy of the second plane; the fence of the copies; the kernel; its fence.
         for (call, after) in [("upload", 1), ("record", 0), ("launch", 0), ("record", 1)] {
             faults::fail(call, after);
-            let error = maker.of_host(&frame).err().unwrap();
+            let error = preprocessor.of_host(&frame).err().unwrap();
             assert!(error.message().contains("The test lets"), "{error}");
             assert_eq!(faults::take_synchronized(), 1, "{call} {after}");
-            maker.of_host(&frame).unwrap();
+            preprocessor.of_host(&frame).unwrap();
         }
     }
 }

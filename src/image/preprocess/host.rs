@@ -106,13 +106,13 @@ impl HostPreprocessor {
         check_size("frame", width, height)?;
         check_source(&source, width, height)?;
         check_spec(spec)?;
-        let (dtype, order, colors) = (spec.desc.dtype, spec.order, spec.recipe.colors);
+        let (dtype, order, colors) = (spec.desc.dtype, spec.order, spec.transform.colors);
         let letterbox = spec.letterbox(source);
         let convert = Convert::new(format, color, colors);
         let channels: Vec<_> = convert
             .lines(colors)
             .iter()
-            .zip(spec.recipe.normalisation())
+            .zip(spec.transform.normalisation())
             .map(|(&from, (factor, addend))| Channel { from, factor, addend })
             .collect();
 
@@ -121,12 +121,12 @@ impl HostPreprocessor {
         let mut elements = vec![0.0; row * channels.len()];
         for (i, element) in elements.iter_mut().enumerate() {
             let channel = if order == TensorLayout::Nchw { i / row } else { i % channels.len() };
-            *element = channels[channel].element(spec.recipe.pad.into());
+            *element = channels[channel].element(spec.transform.pad.into());
         }
         let mut padding = vec![0; elements.len() * dtype.size()];
         encode(dtype, &elements, &mut padding);
         let samples = vec![0.0; 3 * letterbox.width as usize];
-        let samplers = Sampler::all(format, (width, height), color, &spec.recipe, &letterbox);
+        let samplers = Sampler::all(format, (width, height), color, &spec.transform, &letterbox);
         Ok(HostPreprocessor {
             format,
             size: (width, height),
@@ -291,7 +291,7 @@ fn check_source(source: &Rect, width: usize, height: usize) -> Result<()> {
 }
 
 fn check_spec(spec: &InputSpec) -> Result<()> {
-    let InputSpec { desc, recipe, .. } = spec;
+    let InputSpec { desc, transform, .. } = spec;
     let wrong = |cause: String, remedy: &str| {
         Err(Error::new(ErrorKind::Negotiation, format!("Cannot make the tensor {desc} of a frame"))
             .cause(cause)
@@ -304,17 +304,20 @@ fn check_spec(spec: &InputSpec) -> Result<()> {
         return wrong(format!("elements are {}", desc.dtype), "Use a model whose input is f32, f16 or u8");
     }
     let (channels, height, width) = spec.chw();
-    if channels != recipe.colors.channels() {
-        let (name, wanted) = (recipe.colors.name(), recipe.colors.channels());
+    if channels != transform.colors.channels() {
+        let (name, wanted) = (transform.colors.name(), transform.colors.channels());
         return wrong(
             format!("{name} has {wanted} channels, the tensor {channels}"),
             "Use rgb or bgr with 3 channels, gray with 1; or check whether channels come first (nchw) or last (nhwc)",
         );
     }
-    let normalisation = recipe.normalisation();
+    let normalisation = transform.normalisation();
     if normalisation.iter().any(|(factor, addend)| !factor.is_finite() || !addend.is_finite()) {
         return wrong(
-            format!("scale {}, mean {:?} and std {:?} make no finite numbers", recipe.scale, recipe.mean, recipe.std),
+            format!(
+                "scale {}, mean {:?} and std {:?} make no finite numbers",
+                transform.scale, transform.mean, transform.std
+            ),
             "Use finite numbers, and a std that is not 0",
         );
     }

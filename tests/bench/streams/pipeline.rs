@@ -20,7 +20,7 @@ use crate::random::Random;
 const WARM_UP: u64 = 30;
 
 /// Nothing is built here any more, so what takes longer to warm up is a hang.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// When a stream's first frame comes: cameras do not take their pictures at the same moment.
 pub fn phase(stream: usize, pace: u32) -> Duration {
@@ -221,8 +221,8 @@ impl<'a> Running<'a> {
         let begun = Instant::now();
         while self.counts.iter().any(|count| count.load(Ordering::Relaxed) < WARM_UP) {
             self.look()?;
-            if begun.elapsed() > PATIENCE {
-                return Err(format!("After {} s some stream has not had {WARM_UP} frames", PATIENCE.as_secs()));
+            if begun.elapsed() > TIMEOUT {
+                return Err(format!("After {} s some stream has not had {WARM_UP} frames", TIMEOUT.as_secs()));
             }
         }
         let (begun, frames, cpu, before) = (Instant::now(), self.frames(), cpu_seconds(), batches(&self.pipeline));

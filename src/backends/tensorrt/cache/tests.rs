@@ -94,7 +94,7 @@ fn an_engine_is_found_again() {
 
 #[test]
 fn the_name_of_an_entry_stays_for_ever() {
-    // Another name would make everybody build again: raise the number in TITLE when that is meant.
+    // Another name would make all users build again: raise the number in TITLE when that is meant.
     assert_eq!(key().name(), "yolo_11n-8dbde36a8c949c34");
 }
 

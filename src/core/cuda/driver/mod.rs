@@ -288,7 +288,7 @@ impl Context {
         ))
     }
 
-    /// What CUDA says of the GPU.
+    /// An attribute of the GPU, from CUDA.
     pub(crate) fn attribute(&self, attribute: sys::CUdevice_attribute) -> Result<i32> {
         let device = result::device::get(self.0.device).or_fail("Cannot open the GPU")?;
         // SAFETY: the device was just opened.

@@ -10,7 +10,7 @@ use super::stream::RawStream;
 use super::{Context, Fence, Stream, WaitHistory};
 use crate::core::error::Result;
 
-/// Work is being queued on a stream. Before there is a [`Fence`] for it, nothing tells when the memory is free that it uses. Where a
+/// Work is being queued on a stream. Before there is a [`Fence`] for it, it is not known when the memory that it uses is free. Where a
 /// function leaves before, by an error or a panic, dropping this waits on the host until the stream is idle.
 ///
 /// Declare it after what the work uses: variables are dropped in the reverse order, so the wait comes first.
@@ -19,7 +19,7 @@ pub(crate) struct Queued<Q: WorkQueue = OnStream>(Option<Q>);
 
 /// What [`Queued`] wants of a stream.
 pub(crate) trait WorkQueue {
-    /// Waits until it is idle. That this fails, because the GPU does, is told by what is asked for next.
+    /// Waits until it is idle. If the GPU fails, the next call returns the error.
     fn finish(&self);
 }
 
@@ -68,9 +68,9 @@ impl Queued {
     }
 
     /// As [`Stream::record_awaited`].
-    pub fn record_awaited(self, patience: &WaitHistory) -> Result<Fence> {
+    pub fn record_awaited(self, history: &WaitHistory) -> Result<Fence> {
         // SAFETY: as above.
-        self.end(|stream| unsafe { stream.context.awaited_on(stream.raw, patience) })
+        self.end(|stream| unsafe { stream.context.awaited_on(stream.raw, history) })
     }
 }
 

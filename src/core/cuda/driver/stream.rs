@@ -126,10 +126,10 @@ impl Stream {
         unsafe { self.context.fence_on(self.raw()) }
     }
 
-    /// The same for a wait on the host. `patience` is the history of earlier waits for such work.
-    pub fn record_awaited(&self, patience: &WaitHistory) -> Result<Fence> {
+    /// The same for a wait on the host. `history` is the history of earlier waits for such work.
+    pub fn record_awaited(&self, history: &WaitHistory) -> Result<Fence> {
         // SAFETY: this stream's handle is alive.
-        unsafe { self.context.awaited_on(self.raw(), patience) }
+        unsafe { self.context.awaited_on(self.raw(), history) }
     }
 
     /// Begins to take the GPU's time for what is queued from now on, if a [span](counters::Span) measures(counters::Span) this thread's work.
