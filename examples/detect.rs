@@ -115,7 +115,7 @@ fn check_file(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// What the frames told on their way.
+/// What was measured and found on the frames so far.
 struct Report {
     json: BufWriter<File>,
     frames: u64,
@@ -125,7 +125,7 @@ struct Report {
     entered: [Option<Instant>; 3],
     stages: [Duration; 3],
     objects: BTreeMap<String, u64>,
-    /// Whether trtnms said of the frame that comes next that its boxes are those of an earlier one.
+    /// Whether the message of the next frame has `held`: its boxes are those of an earlier one.
     is_held: bool,
     failure: Option<String>,
 }
@@ -155,7 +155,7 @@ impl Report {
     }
 }
 
-/// The detections that trtnms hung on a buffer, in pixels of the frame.
+/// The detections that trtnms attached to a buffer, in pixels of the frame.
 fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
     let metas = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
     let detection = |meta: gst::MetaRef<gst_video::VideoRegionOfInterestMeta>| {
@@ -191,7 +191,7 @@ fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
 
 fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
     let Options { preprocess, infer, nms, .. } = options;
-    // Whole programs of work on both sides of the three elements: queues let them run beside. H.264 in 4:2:0 wants even sizes.
+    // Queues let decoding, inference and encoding run in parallel. H.264 in 4:2:0 needs even sizes.
     let tail = match options.output {
         Some(_) => {
             "videoconvert ! videoscale add-borders=false ! video/x-raw,width=[2,16384,2],height=[2,16384,2] \
@@ -208,13 +208,15 @@ fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
     let line = format!(
         "filesrc name=source ! decodebin name=decode  queue name=frames \
          ! trtpreprocess name=preprocess {preprocess} ! trtinfer name=infer {backend} {infer} \
-         ! trtnms name=nms post-messages=true {nms} ! queue ! {download} {tail}"
+         ! trtnms name=nms {nms} ! queue ! {download} {tail}"
     );
     let pipeline = gst::parse::launch(&line).map_err(|error| format!("Cannot make the pipeline: {error}."))?;
     let pipeline = pipeline.downcast::<gst::Pipeline>().expect("a launch line of several elements is a pipeline");
     let element = |name| pipeline.by_name(name).expect("named in the launch line");
     element("source").set_property("location", &options.input);
     element("infer").set_property("model-file", &options.model);
+    // The JSON needs the messages, whatever the options for trtnms are.
+    element("nms").set_property("post-messages", true);
     if let Some(labels) = &options.labels {
         element("nms").set_property("label-file", labels);
     }
@@ -225,10 +227,10 @@ fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
     Ok(pipeline)
 }
 
-/// Links the first video stream that the decoder finds, and says so where there is none.
+/// Links the first video stream that the decoder finds. It is an error if there is none.
 ///
 /// Frames go straight in, so that those in CUDA memory stay there, unless they lie where the model does not run, are of a
-/// format that needs conversion, or have to be turned upright, as those of phones.
+/// format that needs conversion, or have to be rotated, as those of phones.
 fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
     let (link, pipeline) = (sink.clone(), pipeline.downgrade());
     decode.connect_pad_added(move |_, pad| {
@@ -236,7 +238,7 @@ fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
         if link.is_linked() || !caps.structure(0).is_some_and(|caps| caps.name().starts_with("video/")) {
             return;
         }
-        let straight = link.query_caps(None).can_intersect(&caps) && !is_turned(pad);
+        let straight = link.query_caps(None).can_intersect(&caps) && !is_rotated(pad);
         // What cannot be linked is reported as not linked.
         let _ = match pipeline.upgrade() {
             Some(pipeline) if !straight => convert(&pipeline, pad, &link),
@@ -250,9 +252,9 @@ fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
     });
 }
 
-/// Whether a tag says that the picture is to be turned or mirrored. decodebin shows a pad as soon as its caps are known, and
+/// Whether a tag asks for the picture to be rotated or mirrored. decodebin shows a pad as soon as its caps are known, and
 /// decoders pass tags on after the caps, so the tags are looked for where they enter the decoder.
-fn is_turned(pad: &gst::Pad) -> bool {
+fn is_rotated(pad: &gst::Pad) -> bool {
     let target = pad.downcast_ref::<gst::GhostPad>().and_then(|pad| pad.target());
     let decoder = target.and_then(|pad| pad.parent_element());
     let pads = decoder.into_iter().flat_map(|decoder| decoder.sink_pads());
@@ -295,7 +297,7 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
         });
     }
 
-    // Only the message says it of a frame without boxes. It is posted just before the frame goes on.
+    // Of a frame without boxes, only the message has `held`. It is posted just before the frame goes on.
     let shared = report.clone();
     pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {
         let content = message.structure().filter(|content| content.name() == "trt-detections");
@@ -347,7 +349,7 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
 /// Runs to the end of the file; the error is the first that an element posts.
 fn run(pipeline: &gst::Pipeline, input: &Path, report: &Mutex<Report>) -> Result<(), Failure> {
     let bus = pipeline.bus().expect("a pipeline has a bus");
-    // An error message says more than the failed state change, so it is looked for first.
+    // An error message is more specific than the failed state change, so it is looked for first.
     let started = pipeline.set_state(gst::State::Playing);
     let terminal = std::io::stderr().is_terminal();
     let (mut shown, mut quiet) = (Instant::now(), 0);
@@ -398,7 +400,7 @@ fn gave_up(pipeline: &gst::Pipeline) -> bool {
     !reads && !element("frames").static_pad("sink").is_some_and(|pad| pad.is_linked())
 }
 
-/// What an error message says, in one sentence.
+/// The text of an error message, in one sentence.
 fn sentence(error: &gst::message::Error, input: &Path) -> String {
     let text = error.error().to_string();
     let path = error.src().map(|source| source.path_string()).unwrap_or_default();

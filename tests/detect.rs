@@ -112,7 +112,7 @@ fn results_go_where_they_are_wanted() {
 }
 
 /// The sample with the matrix of a phone held upright: turn a quarter to the right to show it.
-fn turned(folder: &Path) -> String {
+fn rotated(folder: &Path) -> String {
     let mut bytes = std::fs::read(path("tests/data/sample.mp4")).unwrap();
     let header = bytes.windows(4).position(|word| word == b"tkhd").unwrap();
     // Version 0 has 40 bytes before the matrix, of 16.16 numbers but for each third, which is 2.30.
@@ -127,7 +127,7 @@ fn turned(folder: &Path) -> String {
     clip.display().to_string()
 }
 
-/// Whether a tag of the file says that it is to be turned.
+/// The orientation tag of a file, unless it is upright.
 fn orientation(file: &str) -> Option<String> {
     common::init();
     let pipeline = gst::parse::launch(&format!("filesrc location={file} ! decodebin ! fakesink name=out")).unwrap();
@@ -145,15 +145,15 @@ fn orientation(file: &str) -> Option<String> {
 
 #[test]
 fn videos_of_phones_run_upright() {
-    let folder = scratch("detect-turned");
-    let clip = turned(&folder);
+    let folder = scratch("detect-rotated");
+    let clip = rotated(&folder);
     assert_eq!(orientation(&clip).as_deref(), Some("rotate-90"));
     let output = detect(&folder, &[&clip, &shapes(), "--backend", "cpu", "--infer", "interval=50"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
 
     let lines = std::fs::read_to_string(folder.join("phone-boxes.jsonl")).unwrap();
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    // The same as of frames that are turned by hand.
+    // The same as of frames that videoflip rotates.
     let by_hand = launch(&format!(
         "filesrc location={} ! decodebin ! videoflip video-direction=90r ! trtpreprocess \
          ! trtinfer backend=cpu interval=50 model-file={} ! trtnms post-messages=true hold-detections=false ! fakesink",
@@ -182,14 +182,16 @@ fn videos_of_phones_run_upright() {
     }
     assert!(objects > 20, "{objects}");
 
-    // And the video that was written is upright, without being told to turn again.
+    // The video that was written is upright, and has no tag that would rotate it again.
     assert_eq!(orientation(&folder.join("phone-boxes.mp4").display().to_string()), None);
 }
 
 #[test]
 fn frames_without_objects_are_held_like_others() {
     let folder = scratch("detect-nothing");
-    let nothing = ["--no-video", "--backend", "cpu", "--infer", "interval=50", "--nms", "score-threshold=1"];
+    // The JSON needs the messages, so they cannot be turned off.
+    let properties = "score-threshold=1 post-messages=false";
+    let nothing = ["--no-video", "--backend", "cpu", "--infer", "interval=50", "--nms", properties];
     let output = detect(&folder, &[&[path("tests/data/sample.mp4").as_str(), &shapes()], &nothing[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let lines = std::fs::read_to_string(folder.join("sample-boxes.jsonl")).unwrap();

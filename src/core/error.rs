@@ -43,6 +43,8 @@ pub struct Error {
     debug: Option<String>,
     /// Distinguishes this failure from others with the same text.
     id: u64,
+    /// Whether there is too little memory. The same call may succeed later.
+    is_out_of_memory: bool,
     /// Where in our code it was noticed; goes to the debug part.
     place: &'static Location<'static>,
 }
@@ -61,6 +63,7 @@ impl Error {
             cause: String::new(),
             debug: None,
             id: FAILURES.fetch_add(1, Ordering::Relaxed),
+            is_out_of_memory: false,
             place: Location::caller(),
         }
     }
@@ -85,6 +88,17 @@ impl Error {
     pub fn cause(mut self, cause: impl fmt::Display) -> Self {
         self.cause = bounded(cause.to_string());
         self
+    }
+
+    /// Sets whether the cause is too little memory.
+    pub(crate) fn out_of_memory(mut self, is_out_of_memory: bool) -> Self {
+        self.is_out_of_memory = is_out_of_memory;
+        self
+    }
+
+    /// Whether the cause is too little memory.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.is_out_of_memory
     }
 
     /// Text for the debug part of a message, instead of the cause.

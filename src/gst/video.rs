@@ -130,7 +130,7 @@ pub fn without_tensor(caps: &gst::Caps) -> gst::Caps {
     caps
 }
 
-/// `caps` as they are with the tensor that `spec` says for frames of a width and height, whatever they said before. Where the
+/// `caps` with the tensor of `spec` for frames of a width and height, in place of any tensor in them. Where the
 /// caps leave the size open, it is that of `filter`, which the answer is for.
 pub fn with_tensor(
     caps: &gst::Caps,
@@ -230,7 +230,7 @@ impl Format {
         Ok(())
     }
 
-    /// The picture of a buffer in CUDA memory, mapped for the GPU; `None` where it lies elsewhere. Caps do not tell: elements
+    /// The picture of a buffer in CUDA memory, mapped for the GPU; `None` where it lies elsewhere. Caps are not reliable: elements
     /// that download pass CUDA memory on as system memory where they can.
     pub fn on_gpu<'a>(&self, buffer: &'a gst::BufferRef, write: bool) -> Result<Option<GpuFrame<'a>>> {
         let Some(memory) = cuda::memory(buffer) else { return Ok(None) };
@@ -244,7 +244,7 @@ impl Format {
         Ok(Some(GpuFrame { planes: places.iter().map(plane).collect(), context, mapped, _buffer: buffer }))
     }
 
-    /// Where the planes lie in a buffer: as its GstVideoMeta says, which may say anything, else as the caps do.
+    /// Where the planes lie in a buffer: from its GstVideoMeta, which may be wrong and is checked, else from the caps.
     fn places(&self, buffer: &gst::BufferRef) -> Result<SmallVec<[PlaneLayout; 3]>> {
         let (format, width, height) = (self.info.format(), self.info.width(), self.info.height());
         let meta = buffer.meta::<gst_video::VideoMeta>();

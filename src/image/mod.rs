@@ -38,7 +38,7 @@ pub struct Candidate {
 const _: () = assert!(size_of::<Candidate>() == 32);
 
 impl Candidate {
-    /// Its box as it is turned.
+    /// Its rotated box.
     pub fn rotated(&self) -> RotatedBox {
         RotatedBox { bbox: self.bbox, angle: self.angle }
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Boxes that are turned about their centres.
+//! Boxes that are rotated about their centres.
 //!
 //! Arithmetic is f32, each operation rounded once in the order written here, those of sine and cosine too: `kernels/rotated.cuh`
-//! is the twin, bit for bit.
+//! gives the same results, bit for bit.
 
 use std::f32::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
 use super::geometry::{BBox, Letterbox};
 
-/// x and y of the corners of a box that may be turned, one after the other around it.
+/// x and y of the corners of a box that may be rotated, one after the other around it.
 pub type Corners = [[f32; 2]; 4];
 
 /// The smallest upright box around corners.
@@ -19,17 +19,17 @@ pub fn hull(corners: &Corners) -> BBox {
     })
 }
 
-/// A box turned about its centre.
+/// A box rotated about its centre.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RotatedBox {
-    /// As it lies before it is turned; it may reach beyond the frame.
+    /// Before the rotation; it may reach beyond the frame.
     pub bbox: BBox,
     /// Radians, clockwise as pictures are seen. In results 0 ≤ angle < π/2.
     pub angle: f32,
 }
 
 impl RotatedBox {
-    /// The same box with an angle from 0 to below π/2, as Ultralytics regularises it: width and height change places where that is
+    /// The same box with an angle from 0 to below π/2, as Ultralytics regularises it: width and height are exchanged where that is
     /// a quarter turn more.
     #[doc(hidden)]
     pub fn regular(&self) -> Self {
@@ -66,7 +66,7 @@ impl RotatedBox {
     /// From pixels of the tensor to pixels of the frame, not clipped to the source, and regular there.
     ///
     /// The rounding of a letterbox makes its scales differ a little across and down; as with Ultralytics, that of the width is the one
-    /// across, however the box is turned.
+    /// across, whatever the rotation.
     #[doc(hidden)]
     pub fn to_frame(&self, letterbox: &Letterbox) -> Self {
         let ((scale_x, scale_y), (x, y)) = (letterbox.scale(), self.bbox.center());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The input transform: how a frame becomes the tensor that a model wants.
 //!
-//! [`InputSpec`] is the whole wish, tensor and transform. Its text form travels in the caps between trtinfer and trtpreprocess
+//! [`InputSpec`] has both, tensor and transform. Its text form travels in the caps between trtinfer and trtpreprocess
 //! (and shows in `gst-launch-1.0 -v`): `cpu f32 1x3x640x640 nchw rgb letterbox:114 scale:0.003921569 images`, with
 //! `chroma:sited`, `mean:…` and `std:…` before the name where they are wanted.
 
@@ -37,7 +37,7 @@ pub enum Chroma {
     /// are trained on what they read.
     #[default]
     Nearest,
-    /// Interpolated between samples that lie where the frame's chroma site says.
+    /// Interpolated between samples at the positions of the frame's chroma site.
     Sited,
 }
 

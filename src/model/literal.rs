@@ -14,7 +14,7 @@ pub const MAX_LENGTH: usize = 4 << 20;
 /// Exporters nest two levels.
 const MAX_DEPTH: usize = 16;
 
-/// The value that a text says; `None` where it is no such literal, or over the limits.
+/// The value of a literal; `None` where the text is none, or is over the limits.
 pub fn parse(text: &str) -> Option<Value> {
     if text.len() > MAX_LENGTH {
         return None;

@@ -28,7 +28,7 @@ pub struct Object {
     pub confidence: f32,
     /// In pixels of the frame, inside it.
     pub bbox: BBox,
-    /// Its box as it is turned, if the model turns boxes; `bbox` is the upright box around it then.
+    /// Its rotated box, if the model has such; `bbox` is the upright box around it then.
     pub rotated: Option<RotatedBox>,
     /// In the order of the model's keypoints; empty if it has none.
     pub keypoints: Vec<Keypoint>,
@@ -134,7 +134,7 @@ impl Detector {
         &mut self.session
     }
 
-    /// How a frame is converted to the model's input; by default as the model file says.
+    /// How a frame is converted to the model's input; by default as the model file has it.
     pub fn transform(&self) -> &InputTransform {
         &self.session.plan.spec.transform
     }

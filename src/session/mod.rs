@@ -46,7 +46,7 @@ pub use options::parse_options;
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct SessionOptions {
-    /// `Auto` selects TensorRT if it is installed and can run the model, else the CPU; then [`Session::reason`] says why.
+    /// `Auto` selects TensorRT if it is installed and can run the model, else the CPU; then [`Session::reason`] has the reason.
     pub backend: BackendPreference,
     /// Width and height in pixels, for models with dynamic dimensions. If unset, a [`Session`] takes the size in the
     /// file, and a [`Detector`] the smallest rectangle within it that a frame needs, if the model allows that.

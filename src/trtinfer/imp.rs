@@ -72,7 +72,7 @@ impl TrtInfer {
         Ok(started)
     }
 
-    /// Says which properties have no effect with this backend; one that must have its effect is an error.
+    /// Warns of properties that have no effect with this backend; one that must have its effect is an error.
     fn refuse_what_has_no_effect(&self, backend: &dyn Backend) -> Result<()> {
         let settings = self.settings.lock().unwrap().clone();
         let (names, owners) = settings.without_effect(backend);
@@ -194,7 +194,7 @@ impl TrtInfer {
         if measure {
             batcher.measure();
         }
-        let stage = Span::begin(false); // batches are measured, by whichever thread they are run
+        let stage = Span::begin(false); // batches are measured, in the thread that runs them
         let outputs = batcher.join(seat.stream(), tensors.clone(), &running.usage)?;
         if let Some(published) = &published {
             published.attach(buffer, outputs.wait()?)?;
@@ -385,7 +385,7 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     /// Caps without a tensor come from a line without trtpreprocess. They are let in, because the error that their first
-    /// frame brings says so, and a refusal here would only be "not negotiated".
+    /// frame brings has the reason, and a refusal here would only be "not negotiated".
     fn accept_caps(&self, direction: PadDirection, caps: &Caps) -> bool {
         match direction {
             PadDirection::Sink => video::usable(&video::template_caps()).can_intersect(&video::without_tensor(caps)),

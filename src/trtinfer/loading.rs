@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Loads a model beside the pipeline, and tells of it on the bus.
+//! Loads a model in a thread of its own, and posts its progress on the bus.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -37,7 +37,7 @@ struct Loading {
     element: glib::WeakRef<TrtInfer>,
     /// Of the file.
     name: String,
-    /// The last step that was told.
+    /// The last step that was posted.
     told: Mutex<String>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What trtinfer says when something is wrong.
+//! trtinfer's error messages and warnings.
 
 use std::path::Path;
 use std::time::Duration;

@@ -5,7 +5,7 @@
 //! ride on the frame as a [`TensorMeta`](crate::gst::meta::tensor::TensorMeta) to trtnms.
 //!
 //! The file is read while the element goes to PAUSED, for the caps need the size of the input. Of an ONNX file only the description
-//! is decoded then; a TensorRT engine says what goes in and comes out only once it is loaded onto the GPU, so it is deserialised
+//! is decoded then; the inputs and outputs of a TensorRT engine are known only once it is loaded onto the GPU, so it is deserialised
 //! there, within the state change. All else (building an engine, preparing to run it) is done beside, with `progress` messages on
 //! the bus, and the first frame waits for it.
 //!

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the user says to trtinfer: each property, and what it means.
+//! The properties of trtinfer, and what they mean.
 
 use std::path::PathBuf;
 

@@ -20,9 +20,9 @@ use crate::image::transform::{InputSpec, parse_input_size};
 pub struct StartedModel {
     pub model: Arc<SharedModel>,
     pub seat: Arc<ModelHandle>,
-    /// Whether this element loads the model, and tells of it.
+    /// Whether this element loads the model and posts the progress.
     pub loads: bool,
-    /// Whether it still has to: for tensors of a size that only frames tell.
+    /// Whether it still has to: for tensors whose size is known only with the first frame.
     pub waits: bool,
     /// What frames become, as far as is known yet.
     pub tensor: Arc<InputSpec>,
@@ -38,7 +38,7 @@ impl StartedModel {
         let open = || {
             let batch = settings.batch_size as usize;
             let plan = LoadRequest::new(path, settings.backend, size, batch, settings.options.clone(), cuda)?;
-            // Frames of several streams are batched, so their tensors have one size whatever the frames have.
+            // Frames of several streams are batched, so their tensors have one size for all sizes of frames.
             Ok(if settings.shared_model.is_empty() { plan } else { plan.with_one_size() })
         };
         let (model, seat, loads) = sharing::join(settings, open)?;

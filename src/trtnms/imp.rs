@@ -23,7 +23,9 @@ use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::meta::detection;
 use crate::gst::meta::picture::Way;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
-use crate::gst::overlay::{OverlayRenderer, draw_labels_property, is_drawable, line_width_property};
+use crate::gst::overlay::{
+    OverlayRenderer, draw_labels_property, is_drawable, line_width_property, set_shared, shared_value,
+};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video;
@@ -101,7 +103,7 @@ enum Awaited {
     #[default]
     Nothing,
     Outputs(Arc<Payload>),
-    /// The element is about to stop, so nobody may wait.
+    /// The element is about to stop, so no thread may wait.
     Stop,
 }
 
@@ -120,7 +122,7 @@ impl TrtNms {
         outputs
     }
 
-    /// All that is done with a frame: its objects are found, drawn, attached and told.
+    /// Handles a frame: its objects are found, drawn, attached and posted.
     ///
     /// A frame that others share is copied before it is drawn on, into a pool of our own: software decoders keep the frames that
     /// they predict from, so this is usual and must not allocate. What trtinfer let pass shows the last objects, or goes on as it is.
@@ -417,13 +419,9 @@ impl Properties for TrtNms {
             "max-detections" => options.max_detections = value.get().expect("checked by GObject"),
             "class-agnostic" => options.class_agnostic = value.get().expect("checked by GObject"),
             "draw" => *draw = value.get().expect("checked by GObject"),
-            "draw-labels" => style.labels = value.get().expect("checked by GObject"),
-            "line-width" => style.line_width = value.get().expect("checked by GObject"),
             "hold-detections" => *hold_detections = value.get().expect("checked by GObject"),
             "post-messages" => *post_messages = value.get().expect("checked by GObject"),
-            "measure" => *measure = value.get().expect("checked by GObject"),
-            "cuda-device-id" => *cuda_device_id = value.get().expect("checked by GObject"),
-            other => unreachable!("property {other}"),
+            other => set_shared(other, value, style, cuda_device_id, measure),
         }
     }
 
@@ -447,13 +445,9 @@ impl Properties for TrtNms {
             "max-detections" => options.max_detections.to_value(),
             "class-agnostic" => options.class_agnostic.to_value(),
             "draw" => draw.to_value(),
-            "draw-labels" => style.labels.to_value(),
-            "line-width" => style.line_width.to_value(),
             "hold-detections" => hold_detections.to_value(),
             "post-messages" => post_messages.to_value(),
-            "measure" => measure.to_value(),
-            "cuda-device-id" => cuda_device_id.to_value(),
-            other => unreachable!("property {other}"),
+            other => shared_value(other, style, *cuda_device_id, *measure),
         }
     }
 }

@@ -149,7 +149,7 @@ impl TrtPreprocess {
             .then(cuda_for_the_cpu)
     }
 
-    /// Says what to do about frames that cannot be used: upstream only says "not negotiated".
+    /// Posts what to do about frames that cannot be used: upstream only reports "not negotiated".
     fn explain_refusal(&self, offered: &gst::CapsRef) {
         if self.overrides().is_some()
             && let Some(error) = video::refusal(offered).or_else(|| self.refusal_of_cuda(offered))
@@ -166,7 +166,7 @@ impl TrtPreprocess {
     }
 }
 
-/// Where tensors of such frames are made if nobody asks for them elsewhere.
+/// Where tensors of such frames are made, unless downstream asks for another device.
 fn device_of(caps: &gst::CapsRef) -> Device {
     if video::is_cuda(caps) { Device::Cuda } else { Device::Host }
 }
@@ -338,7 +338,7 @@ impl BaseTransformImpl for TrtPreprocess {
         self.answer(direction, query)
     }
 
-    /// Tells trtnms where its points are in the picture here.
+    /// Answers trtnms with the position of its points in the picture here.
     fn src_event(&self, event: gst::Event) -> bool {
         picture::answer(&event, self.obj().upcast_ref()) || self.parent_src_event(event)
     }

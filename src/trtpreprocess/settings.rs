@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the user says instead of the model: each property of trtpreprocess, unset by default.
+//! The properties of trtpreprocess. Those that are unset, which is the default, are the model's.
 
 use super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};
 use crate::core::device::Device;
@@ -88,7 +88,7 @@ impl PreprocessSettings {
 }
 
 impl Overrides {
-    /// The tensor to make: what trtinfer wants where there is one, changed by what the user says. Without trtinfer it is made
+    /// The tensor to make: what trtinfer wants where there is one, changed by the user's properties. Without trtinfer it is made
     /// on that device.
     pub fn apply(&self, wanted: Option<&InputSpec>, device: Device) -> Result<InputSpec> {
         let mut spec = match (wanted, self.size) {

@@ -191,7 +191,7 @@ impl Receiver {
 
     // ---------------------------------------------------------------------------------------- the sender's side
 
-    /// Credits that the sender has not been told of: first all the room, then what tensors give back. Waits for some. `None`
+    /// Credits that the sender does not have yet: first all the room, then what tensors give back. Waits for some. `None`
     /// once the sender has closed, for it needs no more.
     ///
     /// To be forwarded to the sender, which adds them to those it has, and takes [`credits`] off for each tensor it announces.
@@ -257,7 +257,7 @@ impl Receiver {
         self.with(sequence, count)?.ok_or_else(late)
     }
 
-    /// The sender says that it sends no more of this tensor: after its last chunk, or because it cannot go on. Without that,
+    /// The sender sends no more of this tensor: after its last chunk, or because it cannot go on. Without that,
     /// `take` waits for a chunk that was lost. Nothing happens where it is complete, or was dropped for an error.
     ///
     /// # Errors
@@ -267,7 +267,7 @@ impl Receiver {
         self.with(sequence, |arriving| Err(arriving.short())).map(|_: Option<()>| ())
     }
 
-    /// The sender says that it announces no more tensors and sends no more of those announced. `take` returns
+    /// The sender announces no more tensors and sends no more of those announced. `take` returns
     /// those that are complete, and then `None`.
     ///
     /// # Errors
@@ -319,12 +319,12 @@ impl Receiver {
 
     // ---------------------------------------------------------------------------------------- both
 
-    /// Ends all waits, on both sides, and all calls to come with an error that says why. What was not taken is dropped; what
+    /// Ends all waits, on both sides, and all later calls with an error that has the reason. What was not taken is dropped; what
     /// was stays with its user.
     pub fn cancel(&self, why: impl fmt::Display) {
         let mut line = self.line.lock().unwrap();
         if line.end.check().is_err() {
-            return; // the first one says why
+            return; // the first reason is kept
         }
         line.end = End::Cancelled(Error::new(ErrorKind::Run, "Receiving tensors was cancelled").cause(why));
         self.credits.end(line.end.clone());

@@ -43,7 +43,7 @@ pub struct Suppression {
     pub centers: bool,
 }
 
-/// Cuts a whole ONNX file, whose graph is `decoded`. Errors carry a cause; the caller says which file.
+/// Cuts a whole ONNX file, whose graph is `decoded`. Errors have a cause; the caller adds the file's name.
 pub fn cut(file: Bytes, decoded: &GraphProto) -> Result<Vec<Subgraph>> {
     let broken = |error: prost::DecodeError| Error::new(ErrorKind::Model, "the graph cannot be read").cause(error);
     let mut model = RawModel::decode(file).map_err(broken)?;

@@ -29,7 +29,7 @@ const MAX_WINDOW: i64 = 16384;
 /// Numbers in a constant that is looked at: more are no shape.
 const MAX_CONSTANT: usize = 64;
 
-/// Looks at the graph of a model; the number of nodes in it. Errors carry a cause; the caller says which file.
+/// Looks at the graph of a model; the number of nodes in it. Errors have a cause; the caller adds the file's name.
 pub fn check(graph: &GraphProto) -> Result<usize> {
     let nodes = count(graph);
     if nodes > MAX_NODES {

@@ -309,7 +309,7 @@ pub fn build(
         if cancelled.load(Ordering::Relaxed) {
             return Err(stopped(onnx));
         }
-        let remedy = match heard.words().contains("memory") {
+        let remedy = match heard.is_out_of_memory() {
             true => "End other programs on the GPU, or set workspace-mib to less",
             false => "Export the model with another opset or without what TensorRT names, or use backend=cpu",
         };

@@ -96,7 +96,7 @@ fn refused(
     };
     let words = heard.words();
     let cause = if words.is_empty() { built.to_string() } else { format!("{built}; {words}") };
-    Error::new(ErrorKind::Model, what).cause(cause).remedy(remedy)
+    Error::new(ErrorKind::Model, what).cause(cause).remedy(remedy).out_of_memory(heard.is_out_of_memory())
 }
 
 /// An input or output of an engine.
@@ -122,7 +122,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Library` where TensorRT does not start, `Model` where it does not take the plan or we cannot serve its tensors. The
-    /// caller says which file.
+    /// caller adds the file's name.
     pub fn load(
         cuda: &driver::Context,
         library: &'static Library,

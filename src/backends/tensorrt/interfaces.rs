@@ -155,12 +155,17 @@ impl ErrorListener {
         Some(of(true)).filter(|own| !own.is_empty()).unwrap_or_else(|| of(false))
     }
 
-    /// An error whose cause is what TensorRT said since.
+    /// Whether TensorRT had too little memory. It reports that in the text of its log only.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.words().contains("memory")
+    }
+
+    /// An error whose cause is what TensorRT logged since.
     #[track_caller]
     pub fn error(&self, kind: ErrorKind, what: impl Into<String>) -> Error {
         let words = self.words();
         let cause = if words.is_empty() { "TensorRT gives no reason".to_string() } else { words };
-        Error::new(kind, what).cause(cause)
+        Error::new(kind, what).cause(cause).out_of_memory(self.is_out_of_memory())
     }
 }
 
@@ -478,7 +483,12 @@ mod tests {
             say(0, c"second");
             std::thread::scope(|scope| drop(scope.spawn(|| ERRORS.lock().unwrap().push("of another thread"))));
             assert_eq!(heard.words(), "first of two; second");
-            assert_eq!(heard.error(ErrorKind::Run, "It failed").message(), "It failed: first of two; second.");
+            let error = heard.error(ErrorKind::Run, "It failed");
+            assert_eq!(error.message(), "It failed: first of two; second.");
+            assert!(!error.is_out_of_memory());
+            let heard = ErrorListener::listen();
+            say(1, c"Requested amount of GPU memory (4096 bytes) could not be allocated.");
+            assert!(heard.error(ErrorKind::Model, "It failed").about("Further out").is_out_of_memory());
         }
         // SAFETY: returned in registers, as C++ does.
         let info = virtual_call!(logger(AbiVersion::V11), 1, () -> InterfaceInfo,);

@@ -114,9 +114,9 @@ impl Library {
             return Err(Error::new(ErrorKind::NotFound, format!("There is no TensorRT library {}", file.display()))
                 .remedy("Set trt-library to libnvinfer.so.10 or the like, or to the folder that holds it"));
         }
-        Library::load(file).map_err(|reason| {
+        Library::load(file).map_err(|failure| {
             Error::new(ErrorKind::Library, format!("Cannot use the TensorRT library {}", file.display()))
-                .cause(reason)
+                .cause(failure)
                 .remedy("Set trt-library to libnvinfer.so.10 or the like, of TensorRT 8.6, 10, 11 or TensorRT-RTX 1.3 or later")
         })
     }
@@ -129,10 +129,10 @@ impl Library {
             if file.exists() {
                 match Library::load(&file) {
                     Ok(library) => return Ok(library),
-                    Err(reason) => tried.add(name, reason),
+                    Err(failure) => tried.add(name, failure),
                 }
             } else {
-                tried.add(name, "not in this folder".into());
+                tried.add(name, LoadFailure::Absent("not in this folder".into()));
             }
         }
         Err(tried.error(format!("There is no usable TensorRT in {}", folder.display())))
@@ -143,7 +143,7 @@ impl Library {
         for candidate in releases(plan) {
             match Library::load(Path::new(candidate.library)) {
                 Ok(library) => return Ok(library),
-                Err(reason) => tried.add(candidate.library, reason),
+                Err(failure) => tried.add(candidate.library, failure),
             }
         }
         let folders = usual_folders();
@@ -151,18 +151,19 @@ impl Library {
             for file in folders.iter().map(|folder| folder.join(candidate.library)).filter(|file| file.exists()) {
                 match Library::load(&file) {
                     Ok(library) => return Ok(library),
-                    Err(reason) => tried.add(&file.to_string_lossy(), reason),
+                    Err(failure) => tried.add(&file.to_string_lossy(), failure),
                 }
             }
         }
         Err(tried.error("Cannot find TensorRT".into()))
     }
 
-    /// Opens one file, or finds it already open. The error is the reason alone.
-    fn load(file: &Path) -> std::result::Result<&'static Library, String> {
+    /// Opens one file, or finds it already open.
+    fn load(file: &Path) -> std::result::Result<&'static Library, LoadFailure> {
         let mut opened = OPENED.lock().unwrap();
         // SAFETY: running the library's initialisation is what the user asks for; TensorRT's does nothing but set up.
-        let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) }.map_err(reason)?;
+        let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) }
+            .map_err(|error| LoadFailure::of_loader(file, reason(error)))?;
         // It stays open, wanted or not: unloading C++ libraries is asking for trouble.
         let dl: &'static Dl = Box::leak(Box::new(dl));
         // SAFETY: if there are functions of these names, they are TensorRT's, which have had these types since 8.
@@ -174,14 +175,14 @@ impl Library {
             )
         };
         let (Ok(get_version), Ok(create_runtime)) = (get_version, create_runtime) else {
-            return Err("it is not TensorRT's core library".into());
+            return Err(LoadFailure::Unusable("it is not TensorRT's core library".into()));
         };
         if let Some(library) = opened.iter().find(|known| std::ptr::fn_addr_eq(known.create_runtime, *create_runtime)) {
             return Ok(library);
         }
         // SAFETY: a function without arguments.
         let number = unsafe { get_version() };
-        let (family, mut version) = recognise(number)?;
+        let (family, mut version) = recognise(number).map_err(LoadFailure::Unusable)?;
         // SAFETY: as above; not there in 8.
         version.build = unsafe { dl.get::<GetVersion>(c"getInferLibBuildVersion").ok().map(|build| build() as u32) };
         let path = file_of(*create_runtime as *const c_void).unwrap_or_else(|| file.to_path_buf());
@@ -277,15 +278,15 @@ impl Library {
     fn does_not_start(&self, heard: &ErrorListener) -> Error {
         let what = format!("{} does not start", self.name());
         match self.broken_part(&heard.words()) {
-            Some((part, reason)) => {
-                let remedy = match reason.contains("executable stack") {
-                    true => {
+            Some((part, failure)) => {
+                let remedy = match failure {
+                    LoadFailure::ExecutableStack(_) => {
                         "Start the program with GLIBC_TUNABLES=glibc.rtld.execstack=2 in its environment, which glibc 2.41 \
                              and later need for TensorRT 8, or use TensorRT 10 or later"
                     }
-                    false => "Install all of its parts, of one release",
+                    _ => "Install all of its parts, of one release",
                 };
-                Error::new(ErrorKind::Library, what).cause(format!("{part} cannot be loaded: {reason}")).remedy(remedy)
+                Error::new(ErrorKind::Library, what).cause(format!("{part} cannot be loaded: {failure}")).remedy(remedy)
             }
             None => heard.error(ErrorKind::Library, what).remedy(format!(
                 "Check that the driver is new enough for it and that its parts in {} are of one release",
@@ -294,13 +295,13 @@ impl Library {
         }
     }
 
-    /// The library that TensorRT could not load by its own words, and the reason, of which it says nothing.
-    fn broken_part(&self, words: &str) -> Option<(String, String)> {
+    /// The library that TensorRT logged that it could not load, and why: TensorRT does not log the reason.
+    fn broken_part(&self, words: &str) -> Option<(String, LoadFailure)> {
         let (_, name) = words.split_once("Unable to load library: ")?;
         let name = name.split([')', ';', ' ']).next()?;
         // SAFETY: TensorRT would have loaded it too.
         let tried = unsafe { Dl::open(Some(self.folder().join(name)), RTLD_LAZY | RTLD_LOCAL) };
-        Some((name.to_string(), reason(tried.err()?)))
+        Some((name.to_string(), LoadFailure::of_loader(Path::new(name), reason(tried.err()?))))
     }
 
     /// The ONNX parser beside this library.
@@ -423,20 +424,51 @@ fn recognise(number: i32) -> std::result::Result<(AbiVersion, Version), String> 
 /// Minor version of the newest TensorRT-RTX whose interface was checked.
 const NEWEST_RTX: u32 = 7;
 
+/// Why a library was not loaded, with the reason as text.
+enum LoadFailure {
+    /// There is no such file.
+    Absent(String),
+    /// It wants an executable stack, which glibc 2.41 and later refuse.
+    ExecutableStack(String),
+    /// It is there, but cannot be loaded or is not supported.
+    Unusable(String),
+}
+
+impl LoadFailure {
+    /// The loader returns nothing but a text. One about another file means that a dependency is missing, not `file`.
+    fn of_loader(file: &Path, reason: String) -> Self {
+        let name = file.file_name().and_then(|name| name.to_str());
+        let is_of_file = name.is_none_or(|name| reason.contains(name));
+        if reason.contains("executable stack") {
+            LoadFailure::ExecutableStack(reason)
+        } else if reason.contains("No such file") && is_of_file {
+            LoadFailure::Absent(reason)
+        } else {
+            LoadFailure::Unusable(reason)
+        }
+    }
+}
+
+impl fmt::Display for LoadFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (LoadFailure::Absent(reason) | LoadFailure::ExecutableStack(reason) | LoadFailure::Unusable(reason)) = self;
+        f.write_str(reason)
+    }
+}
+
 /// What was tried, and why it was not taken.
 #[derive(Default)]
-struct Attempts(Vec<(String, String)>);
+struct Attempts(Vec<(String, LoadFailure)>);
 
 impl Attempts {
-    fn add(&mut self, name: &str, reason: String) {
-        self.0.push((name.to_string(), reason));
+    fn add(&mut self, name: &str, failure: LoadFailure) {
+        self.0.push((name.to_string(), failure));
     }
 
     fn error(self, what: String) -> Error {
         let names: Vec<&str> = self.0.iter().map(|(name, _)| name.as_str()).collect();
-        // A file that is there and is not taken is what the user wants to hear of first.
-        let absent = |reason: &str| reason.contains("No such file") || reason.contains("not in this folder");
-        let found = self.0.iter().find(|(name, reason)| !absent(reason) || needs_another(name, reason));
+        // A file that is there but cannot be used comes first.
+        let found = self.0.iter().find(|(_, failure)| !matches!(failure, LoadFailure::Absent(_)));
         let headline = match found {
             Some((name, reason)) => format!("{what}: {name} cannot be used, {reason}"),
             None => format!("{what} (tried {})", names.join(", ")),
@@ -447,12 +479,6 @@ impl Attempts {
             "Install TensorRT 8.6, 10, 11 or TensorRT-RTX, or point to it with trt-library or LD_LIBRARY_PATH; pip puts it into site-packages/tensorrt_libs",
         )
     }
-}
-
-/// Whether it is another library that is missing: "libcudart.so.12: cannot open shared object file: No such file …".
-fn needs_another(name: &str, reason: &str) -> bool {
-    let file = Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or(name);
-    reason.contains("No such file") && !reason.contains(file)
 }
 
 /// Where pip and NVIDIA's archives put TensorRT, which the system's loader does not search.
@@ -546,30 +572,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn a_missing_library_is_named() {
+        let missing = |name: &str, file: &str| {
+            let reason = format!("{file}: cannot open shared object file: No such file or directory");
+            LoadFailure::of_loader(Path::new(name), reason)
+        };
         let mut tried = Attempts::default();
-        tried.add(
-            "libnvinfer.so.11",
-            "libnvinfer.so.11: cannot open shared object file: No such file or directory".into(),
-        );
+        tried.add("libnvinfer.so.11", missing("libnvinfer.so.11", "libnvinfer.so.11"));
         let error = tried.error("Cannot find TensorRT".into());
         assert!(error.message().starts_with("Cannot find TensorRT (tried libnvinfer.so.11). Install "), "{error}");
 
         let mut tried = Attempts::default();
-        tried.add(
-            "libnvinfer.so.11",
-            "libnvinfer.so.11: cannot open shared object file: No such file or directory".into(),
-        );
-        tried.add(
-            "/x/libnvinfer.so.10",
-            "libcudart.so.12: cannot open shared object file: No such file or directory".into(),
-        );
+        tried.add("libnvinfer.so.11", missing("libnvinfer.so.11", "libnvinfer.so.11"));
+        tried.add("/x/libnvinfer.so.10", missing("/x/libnvinfer.so.10", "libcudart.so.12"));
         let error = tried.error("Cannot find TensorRT".into());
         assert!(
             error.message().contains("/x/libnvinfer.so.10 cannot be used, libcudart.so.12: cannot open"),
             "{error}"
         );
         assert!(error.cause_text().contains("libnvinfer.so.11: "), "{}", error.cause_text());
+        let reason = "libnvinfer_builder_resource.so.8: cannot enable executable stack as shared object requires";
+        let failure = LoadFailure::of_loader(Path::new("libnvinfer_builder_resource.so.8"), reason.into());
+        assert!(matches!(failure, LoadFailure::ExecutableStack(_)), "{failure}");
     }
 
     #[test]

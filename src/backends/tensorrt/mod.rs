@@ -191,7 +191,7 @@ impl TrtModel {
             Some((cache, Lookup::Hit(file))) => match load(&file, model, library, options, cuda) {
                 Ok(engine) => return Ok(engine),
                 // It was good once; something has changed that the key does not know, like the driver.
-                Err(error) if error.kind() == ErrorKind::Model && !error.cause_text().contains("memory") => {
+                Err(error) if error.kind() == ErrorKind::Model && !error.is_out_of_memory() => {
                     (loading.report)(LoadEvent::Warning(error));
                     cache.forget(&key);
                     match find(cache)? {

@@ -107,7 +107,8 @@ impl TensorMeta {
         payloads.push(payload);
     }
 
-    /// The payload that was hung there last.
+    /// The payload that was attached last. A frame with several models has more: see [`TensorMeta::input`] and
+    /// [`TensorMeta::outputs`].
     pub fn get(buffer: &gst::BufferRef) -> Option<Arc<Payload>> {
         buffer.meta::<TensorMeta>()?.0.payloads.last().cloned()
     }

@@ -121,7 +121,7 @@ impl DevicePreprocessor {
     /// are read when this returns.
     ///
     /// # Errors
-    /// `WrongType`, if it is another frame than [`DevicePreprocessor::new`] was told, or is to be read in place and the GPU does not
+    /// `WrongType`, if the frame is not of the format and size given to [`DevicePreprocessor::new`], or is to be read in place and the GPU does not
     /// see it; `Run`, where the GPU fails.
     pub fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
         frame.check(self.pixels, self.size.0, self.size.1)?;
@@ -140,7 +140,7 @@ impl DevicePreprocessor {
         let brought = queued.record_awaited(&self.history)?;
         // SAFETY: they are copies of the frame's, which was checked, in `upload`, which stays with the stream.
         let made = unsafe { self.of_gpu(&planes) };
-        // Whoever owns the frame may write to it, and a copy out of pinned memory is not done when queued.
+        // The frame's owner may write to it after this, and a copy out of pinned memory is not done when queued.
         brought.wait_again(&mut self.history)?;
         made
     }

@@ -14,14 +14,14 @@
 //!    of them. For full planes that is `(i + 0.5)·F/D − 0.5`: pixel centres, as OpenCV's `INTER_LINEAR`. Chroma of
 //!    `Chroma::Nearest` is interpolated as if each pixel had a sample of its own, which is the one that
 //!    it shares: with `near` and `weight` of full planes, `near / 2`, and `weight` where `near` is odd, else 0. What is linear
-//!    may change places, so this is the frame in RGB, interpolated; only what clamping and rounding each pixel would change
+//!    may be exchanged, so this is the frame in RGB, interpolated; only what clamping and rounding each pixel would change
 //!    is not done.
 //! 2. **Sample**, with `lerp(a, b, w) = a + (b − a)·w`: along the row first, then between the two rows:
 //!    `lerp(lerp(p[near][near], p[near][far], wx), lerp(p[far][near], p[far][far], wx), wy)`, bytes taken as 0..255 and the 16-bit words
 //!    of P010 as `word / 256`, which is exact and puts black, white and grey where 8 bits have them.
 //! 3. **Colour** (`color`). YUV: `l = (y − black)·gain`, `cb = u − 128`, `cr = v − 128`, `r = l + cr·r_cr`,
 //!    `g = (l + cb·g_cb) + cr·g_cr`, `b = l + cb·b_cb`. To gray: `l`; from RGB: `(r·0.299 + g·0.587) + b·0.114`. From gray: `l`
-//!    in each channel. RGB is full range whatever the colorimetry says; alpha is ignored.
+//!    in each channel. RGB is always full range; alpha is ignored.
 //! 4. **Clamp** to 0..255, then `element = sample·factor + addend` of [`InputTransform::normalisation`].
 //! 5. **Element**: f32 as it is; f16 rounded to nearest even; u8 rounded to nearest even and clamped.
 //!
@@ -41,7 +41,7 @@ use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::{Letterbox, Rect};
 use crate::image::transform::{InputSpec, TensorLayout};
 
-/// Most pixels along a side of frame or tensor; beyond it positions leave 32 bits.
+/// Maximum pixels along a side of frame or tensor; beyond it positions exceed 32 bits.
 pub const MAX_SIDE: usize = 1 << 15;
 
 /// Turns frames of one format and size into one kind of tensor. Built once per caps; holds all tables and scratch rows.
@@ -75,7 +75,7 @@ pub(crate) struct Channel {
 }
 
 impl HostPreprocessor {
-    /// For frames of `width` × `height` and tensors as `spec` says. `color` matters to YUV and gray formats.
+    /// For frames of `width` × `height` and tensors of `spec`. `color` matters to YUV and gray formats.
     ///
     /// # Errors
     /// `Negotiation`, if frame or tensor is empty or has a side above [`MAX_SIDE`], or if no frame can become such a
@@ -152,7 +152,7 @@ impl HostPreprocessor {
     ///
     /// # Errors
     /// `WrongType`, if the frame is not of the format and size given to [`HostPreprocessor::new`], if a plane is missing or
-    /// shorter than its stride says, or if the tensor has another size.
+    /// shorter than its stride requires, or if the tensor has another size.
     pub fn run(&mut self, frame: &Frame, tensor: &mut [u8]) -> Result<()> {
         frame.check(self.format, self.size.0, self.size.1)?;
         let bytes = self.padding.len() * self.letterbox.tensor_height as usize;

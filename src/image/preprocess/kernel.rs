@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames to tensors: `kernels/preprocess.cu`. The reference is [`vision::preprocess`](crate::image::preprocess), whose tables the
+//! Frames to tensors: `kernels/preprocess.cu`. The reference implementation is [`host`](crate::image::preprocess::host), whose tables the
 //! kernel uses.
 
 use std::ffi::CStr;
@@ -96,7 +96,7 @@ const _: () = assert!(size_of::<FrameView>() == 48 && size_of::<Position>() == 1
 const _: () = assert!(size_of::<PreprocessParams>() == MAX_BATCH * 48 + 128);
 
 impl PreprocessKernel {
-    /// For frames of `size`, width and height, and tensors as `spec` says. `color` matters to YUV and gray formats.
+    /// For frames of `size`, width and height, and tensors of `spec`. `color` matters to YUV and gray formats.
     ///
     /// # Errors
     /// As the reference implementation; `Run`, where the GPU fails.

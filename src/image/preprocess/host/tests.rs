@@ -21,7 +21,7 @@ struct Picture {
 }
 
 impl Picture {
-    /// `sample` says what lies at (plane, byte in row, row); strides are `slack` bytes longer than rows.
+    /// `sample` returns the byte at (plane, byte in row, row); strides are `slack` bytes longer than rows.
     fn new(
         (format, width, height): (PixelFormat, usize, usize),
         slack: usize,
@@ -470,7 +470,7 @@ fn ten_bits_are_exact() {
     assert!((gray(502, false) - 127.5).abs() < 1e-4, "between two codes of 8 bits: {}", gray(502, false));
 }
 
-/// A step of chroma between two samples, with luma constant: its place in the picture tells the siting.
+/// A step of chroma between two samples, with luma constant: its position in the picture shows the siting.
 #[test]
 fn chroma_is_sampled_where_it_sits() {
     let picture = Picture::new((PixelFormat::Nv12, 8, 8), 0, 0, |plane, x, y| match plane {
