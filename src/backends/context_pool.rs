@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_one_backend() {
+    fn a_pool_is_one_backend() {
         let mut contexts = ContextPool::of((1..4).map(Immediate).collect());
         let picture = Arc::new(Tensors::new(Vec::new(), None, None));
         let counts =

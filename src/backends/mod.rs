@@ -273,7 +273,7 @@ fn check_rows(output: &TensorDesc, rows: usize) -> Result<()> {
     if rows == 1 || output.dims.first() == Some(&(rows as i64)) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Model, "The model's outputs cannot be told apart by frame")
+    Err(Error::new(ErrorKind::Model, "The model's outputs cannot be divided by frame")
         .cause(format!("of a batch of {rows} it makes {output}"))
         .remedy("Set batch-size=1, or export the model with outputs whose first dimension is the batch"))
 }
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_is_the_highest_rank_that_is_there_and_says_what_is_missing() {
+    fn auto_selects_the_highest_rank_and_names_what_is_missing() {
         static ALL: [&dyn Backend; 4] = [&FAST, &OTHER, &SLOW, &ENGINES];
         assert_eq!(chosen(&ALL, "auto", "m.onnx"), Ok(("slow", Some("no driver; no library".into()))));
         static WHOLE: [&dyn Backend; 3] = [&SLOW, &MIDDLE, &ENGINES];
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn where_none_can_the_message_says_why() {
+    fn without_a_usable_backend_the_error_has_the_reasons() {
         static ALL: [&dyn Backend; 4] = [&FAST, &OTHER, &SLOW, &ENGINES];
         assert_eq!(
             chosen(&ALL, "auto", "m.engine").unwrap_err(),

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_those_of_what_was_recorded() {
+    fn quantiles_are_those_of_the_recorded_times() {
         let mut times = Times::default();
         assert_eq!([times.mean(), times.quantile(0.99)], [0.0, 0.0]);
         (1..=1000).map(Duration::from_micros).for_each(|time| times.record(time));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_within_stages_are_measured_by_themselves() {
+    fn nested_stages_are_measured_separately() {
         assert!(!is_measuring());
         let outer = Span::begin(true);
         assert!(is_measuring());

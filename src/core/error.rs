@@ -46,7 +46,7 @@ pub struct Error {
     /// Whether there is too little memory. The same call may succeed later.
     is_out_of_memory: bool,
     /// Where in our code it was noticed; goes to the debug part.
-    place: &'static Location<'static>,
+    location: &'static Location<'static>,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -64,7 +64,7 @@ impl Error {
             debug: None,
             id: FAILURES.fetch_add(1, Ordering::Relaxed),
             is_out_of_memory: false,
-            place: Location::caller(),
+            location: Location::caller(),
         }
     }
 
@@ -121,8 +121,8 @@ impl Error {
 
     /// Where in our code it was noticed.
     #[doc(hidden)]
-    pub fn place(&self) -> &'static Location<'static> {
-        self.place
+    pub fn location(&self) -> &'static Location<'static> {
+        self.location
     }
 
     /// The same failure seen from further out: `what` becomes the headline, what it was so far the cause.
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn message_has_what_cause_and_remedy() {
+    fn a_message_has_failure_cause_and_remedy() {
         let error = Error::new(ErrorKind::Read, "Cannot read the model a.onnx")
             .cause("permission denied")
             .remedy("Make it readable for this user");

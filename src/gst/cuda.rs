@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The only door to libgstcuda: the CUDA context that pipelines share, frames in CUDA memory, pools of them.
+//! All use of libgstcuda: the CUDA context that pipelines share, frames in CUDA memory, pools of them.
 //!
 //! The library is opened at run time, so that one plugin serves GStreamer 1.22 to 1.28 and machines without CUDA. Of its
 //! structures only what its public headers show is read: `GstCudaMemory.context`. From 1.24 on, memory has a stream, on which
@@ -29,7 +29,7 @@ pub const MEMORY_FEATURE: &str = "memory:CUDAMemory";
 /// `GST_MAP_CUDA`
 const MAP_CUDA: ffi::GstMapFlags = 0x20000;
 
-/// What is used of libgstcuda.
+/// The functions of libgstcuda that are used.
 struct GstCudaLibrary {
     context_new: unsafe extern "C" fn(device: c_uint) -> *mut ffi::GstObject,
     context_get_handle: unsafe extern "C" fn(context: *mut ffi::GstObject) -> *mut c_void,
@@ -105,7 +105,7 @@ struct ContextOwner(gst::Object);
 /// Contexts that stand for GstCudaContexts.
 static KNOWN: Mutex<Vec<WeakContext>> = Mutex::new(Vec::new());
 
-/// The context that stands for a GstCudaContext; the same for all who ask, so that they share modules and events.
+/// The context that stands for a GstCudaContext; all elements get the same one, so that they share modules and events.
 fn context_of(object: &gst::Object) -> Result<Context> {
     let library = library()?;
     let mut known = KNOWN.lock().unwrap();
@@ -128,13 +128,13 @@ fn context_of(object: &gst::Object) -> Result<Context> {
 /// A context on that device which some pipeline of this process works in.
 fn known(device: i32) -> Option<Context> {
     let known: Vec<Context> = KNOWN.lock().unwrap().iter().filter_map(WeakContext::upgrade).collect();
-    // Once work in a context has gone astray, every call in it fails, this one too; a new pipeline gets a new one then.
+    // After a failed kernel every call in a context fails, this one too; a new pipeline then gets a new context.
     known.into_iter().find(|context| context.device() == device && context.memory().is_ok())
 }
 
 /// A new one.
 fn make(library: &GstCudaLibrary, device: i32) -> Result<Context> {
-    // A wrong number would be answered with a log line only.
+    // A wrong number would only be logged.
     let count = driver::device_count()?;
     if device >= count {
         return Err(driver::no_device(device, count));
@@ -163,7 +163,7 @@ pub fn device_id_property() -> glib::ParamSpec {
 }
 
 /// Holds the context that an element shares with the others of its pipeline, and those of other pipelines: contexts take
-/// turns on a GPU, and what is queued in one of them runs beside each other.
+/// turns on a GPU, and work in one of them runs in parallel.
 #[derive(Default)]
 pub struct CudaContextSlot(Mutex<Option<Context>>);
 
@@ -240,7 +240,7 @@ impl CudaContextSlot {
         self.offer(&context, device);
     }
 
-    /// Takes the context over if there is none yet and it is of the wished device.
+    /// Takes the context over if there is none yet and it is of the chosen device.
     pub fn offer(&self, context: &Context, device: i32) {
         if self.fitting(device).is_none() && (device < 0 || context.device() == device) {
             let _ = self.put(context.clone());
@@ -298,7 +298,7 @@ impl CudaContextSlot {
         }
     }
 
-    /// From now on works in the context of what arrived.
+    /// From now on works in the context of the frames that arrive.
     ///
     /// # Errors
     /// `Settings`, if the user wants another device.
@@ -396,7 +396,7 @@ impl<'a> CudaMemoryRef<'a> {
 /// ```
 pub struct MappedCudaMemory<'a> {
     pub address: u64,
-    /// On which its last writer may still be at work.
+    /// The stream on which work that writes it may still be queued.
     stream: Option<NonNull<c_void>>,
     info: ffi::GstMapInfo,
     /// What is mapped.
@@ -404,7 +404,7 @@ pub struct MappedCudaMemory<'a> {
 }
 
 impl MappedCudaMemory<'_> {
-    /// Lets `ours` wait until what wrote the memory is done.
+    /// Lets `ours` wait until the work that writes the memory is done.
     pub fn order(&self, ours: &driver::Stream) -> Result<()> {
         match self.stream {
             // SAFETY: the memory, which is mapped, keeps its stream, and it is of the same context.

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_original_takes_the_place_of_its_copy() {
+    fn the_original_replaces_its_copy() {
         let (_pool, frame) = frame();
         let memory = frame.peek_memory(0).as_ptr();
         let mut copy = frame.copy();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_stays_as_it_is() {
+    fn frames_that_others_reference_are_not_changed() {
         let (_pool, frame) = frame();
         let mut copy = frame.copy();
         let originals = kept(frame.clone());
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn those_whose_copies_are_gone_return_to_their_pool() {
+    fn originals_without_copies_return_to_their_pool() {
         let (pool, frame) = frame();
         let buffer = frame.as_ptr();
         let mut copy = frame.copy();

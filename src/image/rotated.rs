@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frame_is_where_the_letterbox_says() {
+    fn boxes_follow_the_letterbox() {
         let letterbox = Letterbox::new((1920, 1080), (640, 640), ResizeMode::Letterbox);
         let on_frame = rotated(320.0, 320.0, 100.0, 50.0, 2.0).to_frame(&letterbox);
         assert_near(&[on_frame.bbox.width(), on_frame.bbox.height(), on_frame.angle], &[150.0, 300.0, 0.429_203_7]);
@@ -149,20 +149,20 @@ mod tests {
     }
 
     proptest! {
-        /// However it is said, a box has the corners that f64 finds, and its hull touches them.
+        /// In any form, a box has the corners that f64 gives, and its hull touches them.
         #[test]
         fn corners_are_those_of_the_turned_box(
             (x, y, width, height) in (-100.0..2000f32, -100.0..2000f32, 1.0..900f32, 1.0..900f32),
             angle in prop_oneof![0.0..1.6f32, -20.0..20f32],
         ) {
-            let turned = rotated(x, y, width, height, angle);
+            let boxed = rotated(x, y, width, height, angle);
             let (sin, cos) = f64::from(angle).sin_cos();
             let corner = |right: f64, down: f64| {
                 let (dx, dy) = (right * f64::from(width) / 2.0, down * f64::from(height) / 2.0);
                 [f64::from(x) + dx * cos - dy * sin, f64::from(y) + dx * sin + dy * cos]
             };
             let wanted = [corner(1.0, 1.0), corner(1.0, -1.0), corner(-1.0, -1.0), corner(-1.0, 1.0)];
-            let have = turned.corners();
+            let have = boxed.corners();
             // The regular form may begin at another corner.
             let far = |[x, y]: [f32; 2]| {
                 let distance = |[a, b]: &[f64; 2]| (a - f64::from(x)).hypot(b - f64::from(y));
@@ -171,10 +171,10 @@ mod tests {
             for corner in have {
                 prop_assert!(far(corner) < 0.01, "{have:?} {wanted:?}");
             }
-            let RotatedBox { angle, .. } = turned.regular();
+            let RotatedBox { angle, .. } = boxed.regular();
             prop_assert!((0.0..FRAC_PI_2).contains(&angle));
-            prop_assert_eq!(turned.regular().regular(), turned.regular());
-            let hull = turned.hull();
+            prop_assert_eq!(boxed.regular().regular(), boxed.regular());
+            let hull = boxed.hull();
             for [x, y] in have {
                 prop_assert!(hull.x1 <= x && x <= hull.x2 && hull.y1 <= y && y <= hull.y2);
             }

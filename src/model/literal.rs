@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn python_and_json_say_the_same() {
+    fn python_and_json_give_the_same_values() {
         for (text, value) in [
             ("{0: 'person', 1: \"it's\"}", json!({"0": "person", "1": "it's"})),
             (r#"{"0": "person", "1": "it's"}"#, json!({"0": "person", "1": "it's"})),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_literal_is_refused() {
+    fn text_that_is_no_literal_is_refused() {
         for text in [
             "",
             "{",

@@ -357,7 +357,7 @@ fn side_input(desc: &TensorDesc, rows: usize, width: usize, height: usize) -> Re
         "im_shape" => [height, width],          // PaddleDetection
         "scale_factor" => [1, 1],
         _ => {
-            return Err(Error::new(ErrorKind::Model, format!("it has an input that nobody fills, {desc}"))
+            return Err(Error::new(ErrorKind::Model, format!("it has an input whose content is not known, {desc}"))
                 .remedy("Export it with the picture as its only input"));
         }
     };

@@ -248,8 +248,8 @@ impl TrtNms {
         Ok(postprocessor)
     }
 
-    /// Lets the postprocessor have what changed while playing. A slip of the hand must not end a running pipeline: it is said
-    /// once, and the properties say again what is in force.
+    /// Lets the postprocessor have what changed while playing. A wrong value must not end a running pipeline: one warning is
+    /// posted, and the properties return to the values in use.
     fn adjust(&self, postprocessor: &mut Postprocessor, options: PostprocessOptions) {
         if *postprocessor.options() == options {
             return;
@@ -291,13 +291,13 @@ impl TrtNms {
 /// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment again to say
 /// where they are, or when its end is known.
 fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
-    let place =
+    let timing =
         |segment: &gst::Segment| (segment.format(), segment.start(), segment.time(), segment.base(), segment.offset());
     let rates = |segment: &gst::Segment| (segment.rate(), segment.applied_rate());
-    place(old) == place(new) && rates(old) == rates(new)
+    timing(old) == timing(new) && rates(old) == rates(new)
 }
 
-/// What a frame is a copy of, in its place, where that makes a copy of the picture needless.
+/// Replaces a frame by the original that it is a copy of, where that makes a copy of the picture needless.
 fn take_back(frame: &mut gst::Buffer) -> Option<gst::Buffer> {
     let frame = frame.get_mut().filter(|frame| !is_drawable(frame))?;
     match &*TensorMeta::outputs(frame)? {

@@ -108,7 +108,7 @@ video_filter! {
     TrtOverlay: "GstTrtOverlay",
     name: "Object detection: overlay (CUDA or CPU)",
     classification: "Filter/Effect/Video",
-    description: "Draws the objects that metas tell of: boxes, classes, scores and tracks",
+    description: "Draws the objects of metas: boxes, classes, scores and tracks",
 }
 
 impl BaseTransformImpl for TrtOverlay {

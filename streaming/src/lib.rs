@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Tensors that arrive in chunks, put together straight where they are wanted: in host, pinned or GPU memory.
+//! Tensors that arrive in chunks, assembled directly in host, pinned or GPU memory.
 //!
 //! A [`Receiver`] stands between the sender of the chunks, a network or another process, and the user of the tensors. The
 //! sender announces a tensor under a number and sends its bytes in chunks, in any order. The user takes each tensor once it is
@@ -31,7 +31,7 @@ mod test;
 
 use pieces::Pieces;
 
-/// The fewest credits that a tensor takes, for what is noted of it: so many tiny ones cannot fill the memory either.
+/// Minimum credits of a tensor, for the notes on it: so many tiny tensors cannot fill the memory either.
 pub const LEAST_CREDITS: usize = 256;
 
 /// The credits that a tensor takes: its bytes, and [`LEAST_CREDITS`] where it has fewer.
@@ -55,7 +55,7 @@ pub struct Progress {
     pub bytes: usize,
 }
 
-/// Puts tensors together from chunks. Sender and user may each be several threads.
+/// Assembles tensors from chunks. Sender and user may each be several threads.
 ///
 /// A wrong chunk is an error of the call that brings it, and its tensor is dropped: half of it may be wrong too. Other tensors go on.
 ///
@@ -140,10 +140,10 @@ pub struct Received {
     sequence: u64,
 }
 
-/// Where the room is: with the sender, with tensors, or free.
+/// Who holds the credits: the sender, tensors, or the receiver.
 struct Credits {
     counts: Mutex<Counts>,
-    /// There is room that the sender does not know of, or this is the end.
+    /// There are credits to grant, or this is the end.
     freed: Condvar,
     #[cfg(test)]
     askers: crate::test::Waiters,
@@ -164,7 +164,7 @@ struct Room {
 }
 
 impl Receiver {
-    /// Receives into buffers of `pool`, wherever these are, with room for tensors of so many bytes in all. Two of the largest
+    /// Receives into buffers of `pool`, in any kind of memory, with room for tensors of so many bytes in all. Two of the largest
     /// are double buffering. The pool rounds sizes up, by an eighth at most.
     ///
     /// Chunks for `Pool::new(MemoryKind::Device, …)` are copied over the bus as they come, and the tensor is a

@@ -358,7 +358,7 @@ fn parse(parser: &mut Parser, onnx: &Onnx, heard: &ErrorListener) -> Result<()> 
     let Some(error) = parser.errors().next() else {
         return Err(heard.error(ErrorKind::Model, format!("TensorRT cannot read the model {name}")).remedy(remedy));
     };
-    let (mut node, mut operator) = error.place();
+    let (mut node, mut operator) = error.node_and_operator();
     // TensorRT 8 gives only the node's number.
     let numbered = usize::try_from(error.node()).ok().and_then(|index| onnx.node(index));
     if let Some((name, op_type)) = numbered.filter(|_| operator.is_empty()) {

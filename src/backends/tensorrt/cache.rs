@@ -37,7 +37,7 @@ const TITLE: &str = "gst-plugin-trt engine 1";
 /// How often a process that waits for another's build checks whether it is done or waiting has become pointless.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What an engine is built for: it is used again only where all of this is the same, save the model's place.
+/// What an engine is built for: it is used again only where all of this is the same, except the model's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// The model's file. Gives the entry its name, for people.
@@ -69,8 +69,8 @@ impl Key {
         .map(|(name, value)| (name, one_line(value)))
     }
 
-    /// Where the model lies, as labels have it.
-    fn place(&self) -> String {
+    /// The path of the model, as labels have it.
+    fn model_path(&self) -> String {
         one_line(&self.model.display().to_string())
     }
 
@@ -96,7 +96,7 @@ struct Label {
 impl Label {
     fn new(key: &Key, engine: &[u8]) -> Self {
         Label {
-            model: key.place(),
+            model: key.model_path(),
             fields: key.fields().map(|(name, value)| (name.to_string(), value)).into(),
             bytes: engine.len() as u64,
             sha256: hex(Sha256::new_with_prefix(engine)),
@@ -257,7 +257,7 @@ impl Cache {
     fn relative(&self, key: &Key) -> String {
         let nearest = self
             .labels(key)
-            .filter(|(_, label)| label.model == key.place() || label.get("contents") == key.contents)
+            .filter(|(_, label)| label.model == key.model_path() || label.get("contents") == key.contents)
             .min_by_key(|(_, label)| label.differences(key).len());
         match nearest {
             None => "there is none for this model in the engine cache".to_string(),
@@ -288,7 +288,7 @@ impl Cache {
     fn remove_former(&self, key: &Key) {
         for (path, label) in self.labels(key) {
             let only_contents = matches!(label.differences(key)[..], [("contents", ..)]);
-            if only_contents && label.model == key.place() {
+            if only_contents && label.model == key.model_path() {
                 for extension in ["txt", "engine", "lock"] {
                     let _ = fs::remove_file(path.with_extension(extension));
                 }
@@ -297,7 +297,7 @@ impl Cache {
     }
 }
 
-/// The right to build an engine, and the place for it. Others who want the same engine wait until it is dropped.
+/// The lock for building an engine, and the path for it. Others that need the same engine wait until it is dropped.
 pub struct BuildLock {
     cache: Cache,
     key: Key,
@@ -433,7 +433,7 @@ fn trusted_folder(folder: &Path) -> std::result::Result<PathBuf, String> {
     if let Some(why) = distrust(&fs::symlink_metadata(&folder).map_err(text)?) {
         return Err(format!("{why}, and engines are programs"));
     }
-    // Who may rename a folder above can put another one in its place.
+    // A user who may rename a folder above can replace it by another one.
     for parent in folder.ancestors().skip(1) {
         let metadata = fs::symlink_metadata(parent).map_err(text)?;
         let sticky = metadata.mode() & 0o1000 != 0;

@@ -374,11 +374,11 @@ impl ExecutionContext {
     /// must have been done before.
     ///
     /// # Safety
-    /// As for [`ExecutionContext::enqueue`], for each launch of what is recorded; and there is one at a time of this context.
+    /// As for [`ExecutionContext::enqueue`], for each launch of the graph; runs of this context are launched one at a time.
     ///
     /// # Errors
-    /// `Run`, for engines that cannot be recorded: those that wait for the GPU, to learn how large something is.
-    pub unsafe fn record(&mut self, stream: &Stream) -> Result<Graph> {
+    /// `Run`, for engines that cannot be captured: those that wait for the GPU, to get the size of something.
+    pub unsafe fn capture(&mut self, stream: &Stream) -> Result<Graph> {
         // SAFETY: this enqueues the same run under the same conditions, which hold for each launch of the graph.
         stream.capture(|| unsafe { self.enqueue(stream) })
     }

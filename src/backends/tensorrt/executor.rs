@@ -24,8 +24,8 @@ pub struct TrtExecutor {
     /// Passed when the last run is done, where that was queued for a caller's stream.
     elsewhere: Option<Fence>,
     /// The stream that runs are captured on. It is separate, as work that others queue meanwhile must not be captured.
-    recorder: Stream,
-    recorded: Option<GraphCache>,
+    capture_stream: Stream,
+    graphs: Option<GraphCache>,
     /// Why a run could not be captured, until the error is returned.
     refused: Option<Error>,
     context: ExecutionContext,
@@ -48,7 +48,7 @@ pub struct TrtExecutor {
 }
 
 impl TrtExecutor {
-    /// Prepares an engine for the pictures of a plan, and records its first runs.
+    /// Prepares an engine for the pictures of a request, and captures its first runs.
     pub fn open(
         plan: &LoadRequest,
         engine: &Arc<Engine>,
@@ -59,7 +59,7 @@ impl TrtExecutor {
     ) -> Result<Self> {
         let mut backend = TrtExecutor::prepare(plan.model(), &plan.spec, plan.batch, engine.clone(), cuda)
             .map_err(|error| error.about(what))?;
-        match backend.try_recording(graphs, loading) {
+        match backend.try_capture(graphs, loading) {
             Err(error) if graphs == GraphMode::On => {
                 Err(error.about(what).remedy("Set cuda-graph=auto, which then runs it without"))
             }
@@ -106,8 +106,8 @@ impl TrtExecutor {
             context,
             stream,
             elsewhere: None,
-            recorder: Stream::new(cuda)?,
-            recorded: None,
+            capture_stream: Stream::new(cuda)?,
+            graphs: None,
             refused: None,
             pool,
             addresses: Vec::new(),
@@ -145,44 +145,44 @@ impl TrtExecutor {
         self.run(pictures)?.into_iter().try_for_each(|outputs| outputs.into_ready().map(drop))
     }
 
-    /// Records a run, and runs what was recorded: what cannot be recorded shows now, and not at some frame. Recording takes
-    /// milliseconds, so where it is known where pictures will lie, that is done for as many batches as are mostly under way.
-    fn try_recording(&mut self, graphs: GraphMode, loading: &LoadContext) -> Result<()> {
+    /// Captures a run and launches the graph, so that an engine that cannot be captured is known now and not at some frame.
+    /// Capturing takes milliseconds. So if the memory of pictures is known, it is done for as many batches as are usually under way.
+    fn try_capture(&mut self, graphs: GraphMode, loading: &LoadContext) -> Result<()> {
         if graphs == GraphMode::Off {
             return Ok(());
         }
-        self.recorded = Some(GraphCache::default());
-        let tried = self.record_places(loading);
+        self.graphs = Some(GraphCache::default());
+        let tried = self.capture_known_buffers(loading);
         if tried.is_err() {
-            self.recorded = None;
+            self.graphs = None;
         }
         tried
     }
 
-    fn record_places(&mut self, loading: &LoadContext) -> Result<()> {
+    fn capture_known_buffers(&mut self, loading: &LoadContext) -> Result<()> {
         let batch = *self.rows.end();
         let own = BatchPool::new(self.stream.context(), self.picture_bytes(), batch);
         let zeros = self.zeros(&own)?;
-        self.run_recorded(&zeros)?;
+        self.run_and_capture(&zeros)?;
         // Batches differ in their rows, and soon come to lie where others lay.
         if batch == 1
-            && let Some(recorded) = &mut self.recorded
+            && let Some(graphs) = &mut self.graphs
         {
             let memory = zeros[0][0].device().expect("it was made there");
-            recorded.share(&self.addresses, memory.again());
+            graphs.share(&self.addresses, memory.again());
             if loading.contexts > 1 {
-                recorded.record_no_more();
+                graphs.stop_capturing();
                 return Ok(());
             }
         }
         let batches = if batch == 1 { 4 } else { 2 };
         let zeros = loading.slots.into_iter().flat_map(|slots| (0..batches).map(|_| self.zeros(slots)));
         let zeros = zeros.collect::<Result<Vec<_>>>()?;
-        zeros.iter().try_for_each(|batch| self.run_recorded(batch))
+        zeros.iter().try_for_each(|batch| self.run_and_capture(batch))
     }
 
     /// The first run is counted, the second one captured, the third one launched.
-    fn run_recorded(&mut self, pictures: &[Arc<Tensors>]) -> Result<()> {
+    fn run_and_capture(&mut self, pictures: &[Arc<Tensors>]) -> Result<()> {
         (0..3).try_for_each(|_| {
             self.run_to_end(pictures)?;
             self.refused.take().map_or(Ok(()), Err)
@@ -192,8 +192,8 @@ impl TrtExecutor {
     /// Prepares for runs on that many pictures.
     fn prepare_for(&mut self, rows: usize) -> Result<()> {
         if self.prepared != rows {
-            // What was recorded may read dimensions that TensorRT keeps on the GPU, and is about to change.
-            self.recorded = self.recorded.take().map(|_| GraphCache::after_a_change());
+            // Graphs may read dimensions that TensorRT keeps on the GPU and is about to change.
+            self.graphs = self.graphs.take().map(|_| GraphCache::after_a_change());
             self.context.set_input(&self.image, &with_rows(&self.wanted.dims, rows))?;
             for (io, dims, _) in &self.side_inputs {
                 self.context.set_input(io, &with_rows(dims, rows))?;
@@ -209,8 +209,8 @@ impl TrtExecutor {
     /// They have the sizes that they should, and stay until the run is done.
     unsafe fn start(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
         self.elsewhere.take().map_or(Ok(()), |last| self.stream.wait(&last))?;
-        match self.recorded.as_mut().and_then(|runs| runs.next(&self.addresses)) {
-            // SAFETY: it was recorded with these addresses, whose memory stays until the run is done.
+        match self.graphs.as_mut().and_then(|runs| runs.next(&self.addresses)) {
+            // SAFETY: it was captured with these addresses, whose memory stays until the run is done.
             Some(graph) => unsafe { graph.launch(&self.stream) },
             // SAFETY: the memory at the addresses is large enough, and stays until the run is done.
             None => unsafe { self.enqueue(blocks) },
@@ -223,7 +223,7 @@ impl TrtExecutor {
     /// # Safety
     /// As for [`TrtExecutor::start`]; the stream is of our context, and alive.
     unsafe fn start_on(&mut self, callers: *mut c_void) -> Result<Fence> {
-        let TrtExecutor { stream, elsewhere, recorded, addresses, .. } = self;
+        let TrtExecutor { stream, elsewhere, graphs, addresses, .. } = self;
         let context = stream.context().clone();
         // Runs share the memory that they work in.
         let last = elsewhere.clone().map_or_else(|| stream.record(), Ok)?;
@@ -231,7 +231,7 @@ impl TrtExecutor {
         unsafe {
             context.hold(callers, &last)?;
             let queued = context.queuing_on(callers);
-            match recorded.as_mut().and_then(|runs| runs.next(addresses)) {
+            match graphs.as_mut().and_then(|runs| runs.next(addresses)) {
                 Some(graph) => graph.launch_on(callers)?,
                 None => {
                     stream.wait_for(callers)?;
@@ -250,31 +250,31 @@ impl TrtExecutor {
         }
     }
 
-    /// Queues a run that has no recording, and makes one where that is due.
+    /// Queues a run that has no graph, and captures one where that is due.
     ///
     /// # Safety
     /// As for [`TrtExecutor::start`].
     unsafe fn enqueue(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
-        let TrtExecutor { stream, recorder, recorded, refused, context, addresses, image, outputs, .. } = self;
+        let TrtExecutor { stream, capture_stream, graphs, refused, context, addresses, image, outputs, .. } = self;
         if let Some(error) = refused.take() {
-            let what = format!("Runs are no longer recorded as CUDA graphs: {}", error.as_clause());
+            let what = format!("Runs are no longer captured as CUDA graphs: {}", error.as_clause());
             interfaces::log(interfaces::Level::Warning, &what);
         }
         // SAFETY: `prepare` gave all inputs their dimensions. The memory is large enough, and stays until the run is done.
         unsafe {
-            let to_record = recorded.as_mut().is_some_and(|runs| runs.note(addresses, blocks));
-            if !to_record && let Some(done) = recorded.as_mut().and_then(|runs| runs.launch_common(addresses, stream)) {
+            let to_capture = graphs.as_mut().is_some_and(|runs| runs.note(addresses, blocks));
+            if !to_capture && let Some(done) = graphs.as_mut().and_then(|runs| runs.launch_common(addresses, stream)) {
                 return done;
             }
             let tensors = [&*image].into_iter().chain(outputs.iter().map(|(io, _)| io));
             tensors.zip(&*addresses).try_for_each(|(io, &address)| context.set_address(io, address))?;
             context.enqueue(stream)?;
-            let Some(runs) = recorded.as_mut().filter(|_| to_record) else { return Ok(()) };
-            if let Err(error) = runs.record(addresses, context, recorder) {
-                // This run is queued all the same, and so can the next ones be. What was recorded has memory that an earlier run may
+            let Some(runs) = graphs.as_mut().filter(|_| to_capture) else { return Ok(()) };
+            if let Err(error) = runs.capture(addresses, context, capture_stream) {
+                // This run is queued all the same, and so can the next ones be. The graphs have memory that an earlier run may
                 // still use.
                 let _ = stream.synchronize();
-                *recorded = None;
+                *graphs = None;
                 *refused = Some(error);
             }
             Ok(())
@@ -383,7 +383,7 @@ impl ModelInstance for TrtExecutor {
         };
         let descs: Vec<TensorDesc> = self.outputs.iter().map(one).collect();
         let take = |desc: &TensorDesc| self.pool.take(desc.bytes().expect("checked by output_dims"));
-        blocks = match self.recorded.as_mut().and_then(|recorded| recorded.outputs(address)) {
+        blocks = match self.graphs.as_mut().and_then(|graphs| graphs.outputs(address)) {
             Some(blocks) => blocks,
             None => descs.iter().map(take).collect::<Result<_>>()?,
         };
@@ -425,7 +425,7 @@ impl ModelInstance for TrtExecutor {
     }
 
     fn working_bytes(&self) -> u64 {
-        let tensors = self.pool.bytes() + self.recorded.as_ref().map_or(0, GraphCache::bytes);
+        let tensors = self.pool.bytes() + self.graphs.as_ref().map_or(0, GraphCache::bytes);
         self.context.engine().device_memory() + tensors as u64
     }
 }

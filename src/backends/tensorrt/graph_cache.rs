@@ -29,7 +29,7 @@ const RECENT: u64 = 64 * MAX_GRAPHS as u64;
 pub struct GraphCache {
     runs: Vec<Run>,
     common: Option<StagedGraph>,
-    /// Runs so far, recorded or not.
+    /// Runs so far, captured or not.
     count: u64,
     /// How many of them are left alone.
     first: u64,
@@ -46,7 +46,7 @@ struct Run {
     last: u64,
 }
 
-/// A recorded run on tensors of its own. One does for all: what is queued next is copied in behind the run that reads it.
+/// A captured run on tensors of its own. One does for all: the next input is copied in behind the run that reads the last one.
 struct StagedGraph {
     picture: DeviceBlock,
     outputs: Vec<DeviceBlock>,
@@ -54,7 +54,7 @@ struct StagedGraph {
 }
 
 impl GraphCache {
-    /// Makes the run that was recorded with these addresses the common one; `picture` is where its picture lies.
+    /// Makes the run that was captured with these addresses the common one; `picture` is the block of its picture.
     pub fn share(&mut self, addresses: &[u64], picture: DeviceBlock) {
         let Some(at) = self.runs.iter().position(|run| run.addresses == addresses && run.graph.is_some()) else {
             return;
@@ -69,11 +69,11 @@ impl GraphCache {
     }
 
     /// From now on all runs that are not captured yet go through the common graph.
-    pub fn record_no_more(&mut self) {
+    pub fn stop_capturing(&mut self) {
         self.first = u64::MAX;
     }
 
-    /// For runs that are no longer what they were, and may soon be something else again: the next few are not recorded.
+    /// After a change of the runs, which may soon change again: the next few are not captured.
     pub fn after_a_change() -> Self {
         GraphCache { first: 16, ..GraphCache::default() }
     }
@@ -86,7 +86,7 @@ impl GraphCache {
         Some(free.iter().map(DeviceBlock::again).collect())
     }
 
-    /// What the next run is, if it was recorded with these addresses.
+    /// The graph of the next run, if it was captured with these addresses.
     pub fn next(&mut self, addresses: &[u64]) -> Option<&mut Graph> {
         self.count += 1;
         let run = self.runs.iter_mut().find(|run| run.addresses == addresses)?;
@@ -111,8 +111,8 @@ impl GraphCache {
         Some(queue())
     }
 
-    /// Whether the run with these addresses, which has no recording, is to have one: they came before. `outputs` are blocks to be
-    /// kept for when they come again.
+    /// Whether the run with these addresses, which has no graph, is to be captured: they came before. `outputs` are blocks to be
+    /// kept for the next time.
     pub fn note(&mut self, addresses: &[u64], outputs: &[DeviceBlock]) -> bool {
         if self.runs.iter().any(|run| run.addresses == addresses) {
             return true;
@@ -132,18 +132,18 @@ impl GraphCache {
         false
     }
 
-    /// Records a run with these addresses, which [`GraphCache::note`] said yes to, and the context has.
+    /// Captures a run with these addresses, for which [`GraphCache::note`] returned true, and which are set on the context.
     ///
     /// # Safety
-    /// As for [`Context::record`].
-    pub unsafe fn record(&mut self, addresses: &[u64], context: &mut ExecutionContext, stream: &Stream) -> Result<()> {
+    /// As for [`ExecutionContext::capture`].
+    pub unsafe fn capture(&mut self, addresses: &[u64], context: &mut ExecutionContext, stream: &Stream) -> Result<()> {
         let Some(run) = self.runs.iter_mut().find(|run| run.addresses == addresses) else { return Ok(()) };
         // SAFETY: the context has these addresses, whose memory stays for each launch; its runs are launched one at a time.
-        run.graph = Some(unsafe { context.record(stream) }?);
+        run.graph = Some(unsafe { context.capture(stream) }?);
         let count = self.runs.iter().filter(|run| run.graph.is_some()).count();
         interfaces::log(
             interfaces::Level::Info,
-            &format!("a run is recorded as a CUDA graph, the {count}. of this model"),
+            &format!("a run is captured as a CUDA graph, the {count}. of this model"),
         );
         Ok(())
     }

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_say_who_built_them() {
+    fn plans_have_the_version_that_built_them() {
         let header = Header::read(&plan(b"ftrt", [8, 6, 0, 12])).unwrap();
         assert_eq!((header.builder().as_str(), header.plan.clone()), ("TensorRT 8.6.0.12", 0..80));
         let mut longer = plan(b"ftrt", [8, 6, 0, 12]);

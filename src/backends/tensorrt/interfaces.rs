@@ -433,7 +433,7 @@ unsafe extern "C" fn calibrator_batch(
 }
 
 unsafe extern "C" fn calibrator_read(this: *mut c_void, length: *mut usize) -> *const u8 {
-    // SAFETY: TensorRT calls the calibrator that it was given, and gives a place for the length.
+    // SAFETY: TensorRT calls the calibrator that it was given, and passes a pointer for the length.
     unsafe {
         let calibrator = &*this.cast::<Calibrator>();
         *length = calibrator.table.len();
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_other_threads_are_better_than_none() {
+    fn errors_of_other_threads_are_used_if_there_are_no_others() {
         let heard = ErrorListener::listen();
         std::thread::spawn(|| ERRORS.lock().unwrap().push("said by a worker")).join().unwrap();
         assert!(heard.words().contains("said by a worker"));
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn calibrators_read_and_nothing_else() {
+    fn calibrators_only_read() {
         let table = b"TRT-8600-EntropyCalibration2\nimages: 3c010a14\n";
         for (family, first) in [(AbiVersion::V8, 0), (AbiVersion::V10, 4)] {
             let calibrator = Calibrator::new(family, table.to_vec()).unwrap();

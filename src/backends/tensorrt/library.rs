@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_speaks_for_its_release() {
+    fn a_plan_selects_its_release() {
         let order =
             |plan: Option<Header>| releases(plan.as_ref()).iter().map(|candidate| candidate.major).collect::<Vec<_>>();
         assert_eq!(order(None), [11, 10, 8, 1]);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn files_say_what_their_numbers_are() {
+    fn files_have_their_weight_types() {
         let weight = |data_type| TensorProto { data_type, ..Default::default() };
         let numbers = |graph| onnx(Path::new(""), graph).numbers();
         let conv =

@@ -152,10 +152,10 @@ pub struct TrtOptions {
     pub graphs: GraphMode,
 }
 
-/// Whether runs are recorded as CUDA graphs, which cost the host one call each instead of one for each kernel.
+/// Whether runs are captured as CUDA graphs, which cost the host one call each instead of one for each kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GraphMode {
-    /// Where the engine can be recorded.
+    /// Where the engine can be captured.
     #[default]
     Auto,
     /// It is an error where it cannot.
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn each_option_says_something_to_tensorrt() {
+    fn each_option_reaches_tensorrt() {
         let usual = TrtOptions::default();
         assert_eq!((usual.library, usual.cache, usual.never_build), (None, None, false));
         assert_eq!(usual.build, BuildOptions { level: Some(3), ..BuildOptions::default() });
@@ -237,7 +237,7 @@ mod tests {
 
     /// The key of the cache is made of [`BuildOptions`].
     #[test]
-    fn what_is_in_the_key_changes_the_build_and_nothing_else_does() {
+    fn the_key_has_what_changes_the_build_and_nothing_else() {
         for option in OPTIONS {
             let other = match &option.kind {
                 OptionKind::Flag => "true",

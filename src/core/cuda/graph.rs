@@ -20,10 +20,10 @@ pub struct Graph {
 unsafe impl Send for Graph {}
 
 impl Stream {
-    /// Records what `queue` queues on this stream, and runs none of it.
+    /// Captures what `queue` queues on this stream, and runs none of it.
     ///
     /// # Errors
-    /// `queue`'s own, or `Run` where something in it cannot be recorded: memory that is allocated, a wait of the host. The
+    /// `queue`'s own, or `Run` where something in it cannot be captured: memory that is allocated, a wait on the host. The
     /// stream is as before then.
     pub fn capture(&self, queue: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let context = self.context().clone();
@@ -33,33 +33,33 @@ impl Stream {
         let captured = capture.end()?;
         let mut raw = ptr::null_mut();
         // SAFETY: the captured graph is alive, and not needed once it is instantiated.
-        unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, captured.0, 0) }.result().or_fail(RECORDING)?;
+        unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, captured.0, 0) }.result().or_fail(CAPTURING)?;
         Ok(Graph { context: context.clone(), raw })
     }
 }
 
-const RECORDING: &str = "Cannot record GPU work";
+const CAPTURING: &str = "Cannot capture GPU work";
 
-/// A stream that records, in the context that is current. Dropping this ends it, after an error or a panic of what is recorded too, and
-/// destroys what was recorded.
+/// A stream that captures, in the current context. Dropping this ends the capture, also after an error or a panic, and destroys
+/// the graph.
 struct Capture<'a>(&'a Stream);
 
-/// What was recorded; destroyed when dropped.
+/// The captured graph; destroyed when dropped.
 struct Captured(sys::CUgraph);
 
 impl<'a> Capture<'a> {
     fn begin(stream: &'a Stream) -> Result<Self> {
         // Thread-local: calls of other threads are not captured and do not end the capture.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is alive, as it is borrowed. The recording is ended by `end` or by the drop.
-        unsafe { result::stream::begin_capture(stream.raw().cast(), mode) }.or_fail(RECORDING)?;
+        // SAFETY: the stream is alive, as it is borrowed. The capture is ended by `end` or by the drop.
+        unsafe { result::stream::begin_capture(stream.raw().cast(), mode) }.or_fail(CAPTURING)?;
         Ok(Capture(stream))
     }
 
     fn end(self) -> Result<Captured> {
         let stream = std::mem::ManuallyDrop::new(self).0;
-        // SAFETY: the stream is alive and records; what it recorded is ours.
-        unsafe { result::stream::end_capture(stream.raw().cast()) }.map(Captured).or_fail(RECORDING)
+        // SAFETY: the stream is alive and captures; the graph is ours.
+        unsafe { result::stream::end_capture(stream.raw().cast()) }.map(Captured).or_fail(CAPTURING)
     }
 }
 
@@ -72,7 +72,7 @@ impl Drop for Capture<'_> {
 
 impl Drop for Captured {
     fn drop(&mut self) {
-        // SAFETY: it is ours. Where nothing was recorded there is none, which CUDA refuses.
+        // SAFETY: it is ours. Where nothing was captured it is null, which CUDA refuses.
         let _ = unsafe { sys::cuGraphDestroy(self.0) };
     }
 }
@@ -81,9 +81,9 @@ impl Graph {
     /// Queues all of it.
     ///
     /// # Safety
-    /// Everything that it was recorded with is still there, and stays until it is done.
+    /// Everything that it was captured with is still there, and stays until it is done.
     pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
-        // SAFETY: the stream is alive, and so is all that the graph was recorded with.
+        // SAFETY: the stream is alive, and so is all that the graph was captured with.
         unsafe { self.launch_on(stream.raw()) }
     }
 
@@ -95,8 +95,8 @@ impl Graph {
         #[cfg(test)]
         super::driver::faults::check("launch")?;
         let _entered = self.context.enter()?;
-        // SAFETY: graph and stream are alive and of one context. All that the graph was recorded with stays until it is done.
-        unsafe { sys::cuGraphLaunch(self.raw, stream.cast()) }.result().or_fail("Cannot start recorded GPU work")
+        // SAFETY: graph and stream are alive and of one context. All that the graph was captured with stays until it is done.
+        unsafe { sys::cuGraphLaunch(self.raw, stream.cast()) }.result().or_fail("Cannot launch a CUDA graph")
     }
 }
 
@@ -141,7 +141,7 @@ impl<'a> KernelNode<'a> {
             kern: ptr::null_mut(),
             ctx: ptr::null_mut(),
         };
-        take(&node).result().or_fail("Cannot make a chain of GPU kernels")
+        take(&node).result().or_fail("Cannot make a CUDA graph of kernels")
     }
 }
 
@@ -161,7 +161,7 @@ impl LaunchList {
     /// # Safety
     /// Each kernel takes exactly the parameters of its node.
     pub unsafe fn new<'a>(stream: &Stream, calls: impl IntoIterator<Item = KernelNode<'a>>) -> Result<Self> {
-        const WHAT: &str = "Cannot make a chain of GPU kernels";
+        const WHAT: &str = "Cannot make a CUDA graph of kernels";
         const BY_NODE: sys::CUgraphInstantiate_flags =
             sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
         let (context, priority) = (stream.context(), stream.priority());
@@ -231,7 +231,7 @@ mod tests {
     use crate::core::error::{Error, ErrorKind};
 
     #[test]
-    fn a_stream_works_on_after_a_recording_that_failed() {
+    fn a_stream_works_after_a_failed_capture() {
         let Some(context) = crate::test::gpu() else { return };
         let stream = Stream::new(&context).unwrap();
         let block = crate::core::memory::DevicePool::new(&context).take(16).unwrap();
@@ -249,7 +249,7 @@ mod tests {
             })
         }));
         assert!(panicked.is_err());
-        // Neither a wait of the host nor another recording could be while the stream still records.
+        // Neither a wait on the host nor another capture is possible while the stream still captures.
         stream.synchronize().unwrap();
         let mut graph = stream.capture(clear).unwrap();
         // SAFETY: the block stays until the stream is idle.

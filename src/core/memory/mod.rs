@@ -2,8 +2,7 @@
 //! Memory where it is needed: on the host, pinned, or on a GPU; pools of it, and copies between all of them.
 //!
 //! [`Buffer`] owns memory of one [`MemoryKind`]. A [`Pool`] gives buffers away and takes them back, so that what runs again and
-//! again allocates nothing. [`HostBlock`] and [`DeviceBlock`] are parts of such memory, or of foreign memory, as tensors have
-//! them.
+//! again allocates nothing. Tensors are in a [`HostBlock`] or [`DeviceBlock`]: a part of such memory, or of foreign memory.
 
 mod device;
 mod host;
@@ -73,7 +72,7 @@ impl fmt::Display for MemoryKind {
 /// let mut picture = Buffer::host(8);
 /// picture.as_mut_slice::<f32>()?.copy_from_slice(&[0.5, 1.0]);
 ///
-/// // On a machine without a GPU this is host memory too, and `why` says so.
+/// // Without a GPU this is host memory too, and `why` has the reason.
 /// let (mut copy, why) = Buffer::try_device(None, 8);
 /// copy.copy_from(&picture)?;
 /// assert_eq!(copy.kind(), MemoryKind::Host);
@@ -203,7 +202,7 @@ impl Buffer {
         }
     }
 
-    /// Where kernels find it; `None` for host memory that the GPU does not see.
+    /// The device address; `None` for host memory that the GPU cannot access.
     pub fn address(&self) -> Option<u64> {
         match &self.memory {
             Memory::Host(_) | Memory::Pinned(_) => None,

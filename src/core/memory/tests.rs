@@ -81,7 +81,7 @@ fn bytes_go_from_every_kind_to_every_other() {
 }
 
 #[test]
-fn the_host_does_not_see_device_memory_and_the_gpu_not_all_of_the_hosts() {
+fn the_host_cannot_read_device_memory_nor_the_gpu_all_host_memory() {
     let Some(context) = gpu() else { return };
     let mut device = Buffer::device(&context, 16).unwrap();
     assert!(device.as_bytes().is_none() && device.as_mut_bytes().is_none());
@@ -93,7 +93,7 @@ fn the_host_does_not_see_device_memory_and_the_gpu_not_all_of_the_hosts() {
 }
 
 #[test]
-fn the_gpus_memory_takes_the_place_of_unified_memory() {
+fn device_memory_replaces_unified_memory() {
     let Some(context) = gpu() else { return };
     let is_there = Buffer::unified(&context, 16).is_ok();
     let (buffer, why) = Buffer::try_unified(&context, 16).unwrap();
@@ -113,7 +113,7 @@ fn a_fallback_is_reported_once() {
 }
 
 #[test]
-fn more_than_there_is_falls_back() {
+fn an_allocation_that_is_too_large_falls_back() {
     let Some(context) = gpu() else { return };
     let (_, all) = context.memory().unwrap();
     assert!(Buffer::device(&context, all * 2).unwrap_err().message().contains("GPU memory"));

@@ -33,11 +33,11 @@ pub enum Upload {
 /// Planes begin at multiples of this in an upload.
 const ALIGN: usize = 256;
 
-/// Over PCIe a kernel takes longer for a byte of the host than a copy does (on an H200, by tests/bench/memory.rs, 1.2 times where it
+/// Over PCIe a kernel takes longer to read a byte of host memory than a copy does (on an H200, by tests/bench/memory.rs, 1.2 times where it
 /// skips rows, up to 1.9 where it needs every byte), but need not read all of them.
 const DETOUR: f64 = 1.4;
 
-/// Up to so many bytes, to start a copy and to wait for it takes longer than that.
+/// Up to so many bytes, starting a copy and waiting for it takes longer than reading them in place.
 const SMALL: usize = 256 << 10;
 
 /// Made for one format, one kind of tensor and one context.
@@ -64,7 +64,7 @@ impl DevicePreprocessor {
     /// For frames of `size`, width and height. `color` matters to YUV and gray formats.
     ///
     /// # Errors
-    /// As [`vision::preprocess`](crate::image::preprocess)' own; `Run`, where the GPU fails.
+    /// As [`HostPreprocessor::new`](crate::image::preprocess::host::HostPreprocessor::new); `Run`, where the GPU fails.
     pub fn new(
         context: &Context,
         pixels: PixelFormat,
@@ -160,7 +160,7 @@ impl DevicePreprocessor {
         Ok(Tensors::new(vec![Tensor::on_device(self.desc.clone(), block)], Some(ready), None))
     }
 
-    /// The planes of a frame as the GPU sees them where they are; `None` where it does not, and need not.
+    /// The device addresses of a frame's planes in host memory; `None` where the GPU cannot access them, and need not.
     fn seen(&self, frame: &Frame) -> Result<Option<DevicePlanes>> {
         let see = |plane: &Plane| {
             let at = plane.data.as_ptr();

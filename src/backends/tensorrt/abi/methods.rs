@@ -465,7 +465,7 @@ impl ParserError<'_> {
     }
 
     /// Name and operator of the node; empty in 8, which has only its number.
-    pub fn place(&self) -> (String, String) {
+    pub fn node_and_operator(&self) -> (String, String) {
         match self.family() {
             AbiVersion::V8 => Default::default(),
             // SAFETY: as above.

@@ -111,7 +111,7 @@ impl Interface {
     }
 }
 
-/// Calls a virtual function: the only place in this crate that does. TensorRT catches exceptions itself and reports errors by its logger
+/// Calls a virtual function; all such calls of this crate are here. TensorRT catches exceptions itself and reports errors by its logger
 /// and by what functions return. `C-unwind` makes it defined what happens should one get out nevertheless, of a plugin perhaps: it
 /// unwinds up to the next `catch_unwind`, or to the C or GStreamer function that called us, and the process is aborted there, for
 /// Rust cannot catch exceptions of C++. To make errors of them would take a part in C++, and so a C++ compiler to build this crate.

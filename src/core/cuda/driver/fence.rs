@@ -14,8 +14,8 @@ use super::{Check, Context};
 use crate::core::counters;
 use crate::core::error::Result;
 
-/// What takes longer is slept through: an interrupt wakes 0.1 to 0.2 ms late, which is nothing then, and naps would take more of
-/// the CPU.
+/// Waits that take longer sleep until an interrupt. It wakes the thread 0.1 to 0.2 ms late, which does not matter then, and naps
+/// would take more of the CPU.
 const LONG: Duration = Duration::from_millis(2);
 
 /// An event of CUDA, as it lies in a context's pool.
@@ -28,10 +28,10 @@ pub(super) struct Event {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub(super) enum EventKind {
-    /// To order work, and to look whether it is done.
+    /// To order work, and to query whether it is done.
     Ordering = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32,
-    /// To sleep until work is done. Each one interrupts the host, waited for or not: when all were such, 16 streams lost a tenth
-    /// of their frames by it.
+    /// To sleep until work is done. Each one interrupts the host, waited for or not: with such events only, the throughput of 16
+    /// streams was a tenth lower.
     Await = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32,
     /// To take the time.
     Time = sys::CUevent_flags::CU_EVENT_DEFAULT as u32,
@@ -170,8 +170,8 @@ impl Fence {
     }
 }
 
-/// How long after a wait has lasted so long to look again: first shortly before the end, if that can be foretold, and then after ever
-/// longer naps.
+/// How long to sleep before the next query, after a wait of `waited`: first until shortly before the expected end, if there is one,
+/// then longer each time.
 fn next_look(waited: Duration, expected: Duration) -> Duration {
     const NAPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_millis(1)];
     match expected.checked_sub(waited) {
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn naps_end_shortly_before_what_is_waited_for() {
+    fn naps_end_shortly_before_the_expected_time() {
         let micros = Duration::from_micros;
         let naps = |expected, takes: u64| {
             let mut looks = vec![0];
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_waits_say_what_the_next_may_be() {
+    fn the_last_waits_decide_the_next() {
         let mut history = WaitHistory::default();
         let longest = [4, 5, 4, 5, 90, 80, 70, 3, 60, 7, 8, 9].map(|time| {
             history.waited(Duration::from_millis(time));

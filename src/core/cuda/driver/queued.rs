@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Work that is queued and that no fence stands for yet.
+//! Work that is queued and has no fence yet.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::core::error::Result;
 #[must_use]
 pub(crate) struct Queued<Q: WorkQueue = OnStream>(Option<Q>);
 
-/// What [`Queued`] wants of a stream.
+/// What [`Queued`] needs of a stream.
 pub(crate) trait WorkQueue {
     /// Waits until it is idle. If the GPU fails, the next call returns the error.
     fn finish(&self);
@@ -75,7 +75,7 @@ impl Queued {
 }
 
 impl<Q: WorkQueue> Queued<Q> {
-    /// If this succeeds, the fence stands for the work, and there is nothing to wait for.
+    /// If this succeeds, the fence covers the work, and the drop does not wait.
     fn end<T>(mut self, record: impl FnOnce(&Q) -> Result<T>) -> Result<T> {
         let recorded = record(self.0.as_ref().expect("until drop"))?;
         self.0 = None;

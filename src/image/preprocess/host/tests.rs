@@ -531,7 +531,7 @@ fn elements_are_normalised_and_rounded() {
 }
 
 #[test]
-fn impossible_wishes_are_refused() {
+fn impossible_inputs_are_refused() {
     let good = || spec(DType::F32, TensorLayout::Nchw, 8, 8, InputTransform::default());
     let build = |width, height, spec: &InputSpec| {
         HostPreprocessor::new(PixelFormat::Nv12, width, height, Colorimetry::default(), spec).err()
