@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! examples/detect as a program: what it writes, what it prints, what it says when it fails.
+//! examples/detect as a program: what it writes, what it prints, and its errors.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -90,7 +90,7 @@ fn boxes_become_lines_and_a_video() {
 }
 
 #[test]
-fn results_go_where_they_are_wanted() {
+fn results_go_to_the_files_named() {
     let folder = scratch("detect-names");
     // An odd size, which H.264 in 4:2:0 does not take.
     launch(&format!(
@@ -232,7 +232,7 @@ fn failures_are_one_sentence_and_leave_nothing() {
     let classifier = classifier.save(&inputs.join("classifier.onnx"));
 
     let folder = scratch("detect-failures");
-    for (args, says) in [
+    for (args, expected_text) in [
         (&[][..], &["one INPUT and one MODEL", "--help"][..]),
         (&[sample], &["one INPUT and one MODEL"]),
         (&[sample, model, "--bogus"], &["--bogus"]),
@@ -262,7 +262,10 @@ fn failures_are_one_sentence_and_leave_nothing() {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
         let errors: Vec<_> = stderr.lines().filter(|line| line.starts_with("Error: ")).collect();
-        assert!(matches!(errors[..], [error] if says.iter().all(|part| error.contains(part))), "{args:?}: {stderr}");
+        assert!(
+            matches!(errors[..], [error] if expected_text.iter().all(|part| error.contains(part))),
+            "{args:?}: {stderr}"
+        );
         assert!(!stderr.contains("panicked") && !stderr.contains("CRITICAL"), "{args:?}: {stderr}");
         assert!(stderr.ends_with(&format!("{}\n", errors[0])), "{args:?}: it is the last word: {stderr}");
         assert_eq!(output.stdout, b"", "{args:?}");

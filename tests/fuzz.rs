@@ -144,7 +144,7 @@ fn tensors_of_other_frameworks() {
             byte_offset: random.one_of(&[0, 0, 1, 64, u64::MAX]),
         };
         let mut managed = Managed { view, context: ptr::null_mut(), deleter: None };
-        // SAFETY: shape and strides are as many as the rank says or NULL; what is imported is dropped before they are, unread.
+        // SAFETY: shape and strides have as many entries as the rank, or are NULL; what is imported is dropped before they are, unread.
         drop(unsafe { dlpack::import(NonNull::from(&mut managed), "fuzz") });
     });
 }

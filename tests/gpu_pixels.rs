@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The kernels that touch pixels against the reference implementations on the CPU, bit by bit: preprocessing, and drawing in place.
 //!
-//! Needs a GPU; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
+//! Needs a GPU; prints SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
 
 mod common;
 
@@ -391,7 +391,7 @@ impl Gpu {
                 let gathered = model.as_ref().map(|_| points.address());
                 let (address, limit) = (on_gpu.address(), detections.len() + room);
                 let found = DeviceDetections { address, limit, gathered, are_rotated };
-                // SAFETY: the block has the picture, and lives until the work is done, as does what was found.
+                // SAFETY: the block has the picture, and lives until the work is done, as do the detections.
                 unsafe {
                     match what {
                         "the host" => {

@@ -2,7 +2,7 @@
 //! Rectangles on a GPU: models with an open input, whose tensors have the shape of the frames, with the boxes of the CPU; and
 //! tensors of parts of a frame, with the bytes of the CPU.
 //!
-//! Needs a GPU, for models also a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; says SKIP
+//! Needs a GPU, for models also a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; prints SKIP
 //! where one is missing, and fails instead with `REQUIRE_GPU=1`.
 #![cfg(feature = "gstreamer")]
 

@@ -2,7 +2,7 @@
 //! Frames in GStreamer's CUDA memory: mapped where they lie, in one context for a whole pipeline, copied on the GPU; and
 //! frames in pinned memory, made by elements that know nothing of it.
 //!
-//! Needs a GPU and nvcodec; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`. `GPU_CLIP` names an MP4 of
+//! Needs a GPU and nvcodec; prints SKIP where there is none, and fails instead with `REQUIRE_GPU=1`. `GPU_CLIP` names an MP4 of
 //! H.264 other than the sample. The same binary runs on GStreamer 1.22, whose CUDA memory has no streams, and on those after it,
 //! whose frames come while they are still written.
 #![cfg(feature = "gstreamer")]
@@ -161,7 +161,7 @@ fn with_tensor<T>(buffer: &gst::BufferRef, read: impl FnOnce(&Tensor) -> T) -> T
     read(&tensors[0])
 }
 
-/// Compares all frames of two lines, and says how many there were.
+/// Compares all frames of two pipelines, and returns how many there were.
 #[track_caller]
 fn compare<T: PartialEq>(
     (ours, ours_as): (&str, fn(&Format, &gst::BufferRef) -> T),
@@ -179,7 +179,7 @@ fn compare<T: PartialEq>(
 }
 
 #[test]
-fn decoded_frames_are_what_cudadownload_says() {
+fn decoded_frames_equal_those_of_cudadownload() {
     if !gpu_or_skip() {
         return;
     }
@@ -321,7 +321,7 @@ fn lonely() -> gst::Element {
 }
 
 #[test]
-fn a_context_is_handed_on() {
+fn a_context_is_passed_to_neighbours() {
     if !gpu_or_skip() {
         return;
     }
@@ -364,9 +364,9 @@ fn wrong_devices_are_refused_by_name() {
     assert!(error.message().contains("cuda-device-id is 1, and frames come from GPU 0"), "{error}");
 }
 
-/// What anybody put into a context is looked at before it is used.
+/// The content of a context is checked before it is used.
 #[test]
-fn contexts_of_strangers_are_ignored() {
+fn contexts_with_wrong_content_are_ignored() {
     common::init();
     let mut context = gst::Context::new("gst.cuda.context", true);
     context.get_mut().unwrap().structure_mut().set("gst.cuda.context", lonely());
@@ -456,14 +456,14 @@ fn decoders_are_offered_enough_cuda_frames() {
     let sink = line.element("preprocess").static_pad("sink").unwrap();
     let mut query = gst::query::Allocation::new(Some(&sink.current_caps().unwrap()), true);
     assert!(sink.query(&mut query));
-    let (pool, size, least, most) = query.allocation_pools().next().unwrap();
+    let (pool, size, min, max) = query.allocation_pools().next().unwrap();
     assert_eq!(pool.unwrap().type_().name(), "GstCudaBufferPool");
-    assert!(least >= 8 && (most == 0 || most >= least), "{least} to {most}");
+    assert!(min >= 8 && (max == 0 || max >= min), "{min} to {max}");
     assert!(size as usize >= buffer.size());
     assert!(query.find_allocation_meta::<VideoMeta>().is_some());
 }
 
-/// Whether the driver says that an address of the host is in page-locked memory.
+/// Whether an address of the host is in page-locked memory, by the driver.
 fn is_pinned(context: &Context, buffer: &gst::BufferRef) -> bool {
     use cudarc::driver::sys;
     let mapped = buffer.map_readable().unwrap();
@@ -548,7 +548,7 @@ fn frames_read_in_place_become_the_same_tensors() {
 }
 
 #[test]
-fn pinned_memory_is_proposed_only_in_place_of_plain_memory() {
+fn pinned_memory_is_proposed_only_instead_of_system_memory() {
     if !gpu_or_skip() {
         return;
     }
@@ -578,7 +578,7 @@ fn pinned_memory_is_proposed_only_in_place_of_plain_memory() {
     drop(buffer);
     pool.set_active(false).unwrap();
 
-    // Somebody else's memory.
+    // Memory of another allocator.
     let mut query = gst::query::Allocation::new(Some(&caps), true);
     query.add_allocation_pool(Some(&gst::BufferPool::new()), 5000, 7, 0);
     pinned::propose(&context, &mut query);

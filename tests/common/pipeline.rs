@@ -109,7 +109,7 @@ fn wait(pipeline: &gst::Pipeline, failed: bool) -> Outcome {
     outcome
 }
 
-/// What a progress message says. `Progress::get` of the bindings never frees the texts that it is given.
+/// The content of a progress message. `Progress::get` of the bindings never frees the texts that it is given.
 fn text(progress: &gst::message::Progress) -> Option<String> {
     progress.structure()?.get("text").ok()
 }

@@ -142,7 +142,7 @@ impl Engine {
         })
     }
 
-    /// MiB of GPU memory that so many of it, of so many contexts each, take once they are loaded: the engines, and what they have
+    /// MiB of GPU memory that `count` of it, with so many execution contexts each, take once they are loaded: the engines, and what they have
     /// to work in.
     pub fn loaded_mib(&self, count: usize, contexts: usize) -> Result<[f64; 2]> {
         drop(self.load(contexts)?); // the first one brings modules that stay
