@@ -57,7 +57,7 @@ fn part(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// `None` is a wish for help.
+/// `None` asks for help.
 fn options() -> Result<Option<Options>, Failure> {
     use lexopt::prelude::*;
 
@@ -95,7 +95,7 @@ fn options() -> Result<Option<Options>, Failure> {
     Ok(Some(options))
 }
 
-/// What is given instead of a file gets a sentence of its own.
+/// A path that is no file has an error of its own.
 fn check_file(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     if path.is_file() {
@@ -239,7 +239,7 @@ fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
             return;
         }
         let straight = link.query_caps(None).can_intersect(&caps) && !is_rotated(pad);
-        // What cannot be linked is reported as not linked.
+        // A failed link is reported as not linked.
         let _ = match pipeline.upgrade() {
             Some(pipeline) if !straight => convert(&pipeline, pad, &link),
             _ => pad.link(&link).map(drop).map_err(Failure::from),
@@ -405,7 +405,7 @@ fn sentence(error: &gst::message::Error, input: &Path) -> String {
     let text = error.error().to_string();
     let path = error.src().map(|source| source.path_string()).unwrap_or_default();
     match error.src().map(|source| source.name()) {
-        Some(name) if STAGES.contains(&name.as_str()) => text, // our elements say what is meant
+        Some(name) if STAGES.contains(&name.as_str()) => text, // the messages of our elements are complete
         _ if path.contains(":decode") => format!("Cannot read {}: {text}", input.display()),
         name => format!("{}: {text}", name.unwrap_or_default()),
     }
