@@ -2,11 +2,11 @@
 //! Frames of one stream or of several, run together.
 //!
 //! A frame that joins gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A
-//! batch is run for the frame that makes it full, or for one that is waited for when its time is over. So nothing has to be
-//! drained: what is asked for is computed, and what is wanted no more is not.
+//! batch is run for the frame that makes it full, or for one that is waited for when its timeout expires. So nothing has to be
+//! drained: outputs that are waited for are computed, and dropped ones are not.
 //!
-//! Where a run only queues work on a GPU, the thread that asks for it does that. Where it computes, a thread of its own does it:
-//! a model may have a loop that never ends, and then that thread is left alone while the others go on.
+//! Where a run only queues work on a GPU, the calling thread does that. Where it computes, a thread of its own does it: a model
+//! may have a loop that never ends, and then that thread is abandoned while the others go on.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,7 +31,7 @@ pub struct Batcher {
 
 /// What runs batches, one at a time.
 enum BatchRunner {
-    /// The thread that asks for it, since the run only queues work.
+    /// The calling thread, since the run only queues work.
     Caller(Mutex<Box<dyn ModelInstance>>),
     /// A thread that waits for batches. It ends with the batcher, or where a run does not end, with the process.
     Thread(Sender<Vec<Arc<Tensors>>>),
@@ -82,7 +82,7 @@ pub struct PendingOutput {
     usage: Arc<Usage>,
 }
 
-/// What becomes of the outputs of a stream.
+/// Whether the outputs of a stream are used.
 #[derive(Debug, Default)]
 pub struct Usage {
     is_read: AtomicBool,
@@ -110,7 +110,7 @@ struct Request {
 enum FlushReason<'a> {
     /// Full ones, as long as this frame waits.
     Full(&'a Request),
-    /// And those that are not.
+    /// Those that are not full, too.
     Late(&'a Request),
     /// All, as long as frames of this stream wait.
     Last(u64),
@@ -153,7 +153,7 @@ impl Batcher {
         &self.line.stats
     }
 
-    /// Puts a frame of a stream, which has a number of its own, behind those that wait.
+    /// Adds a frame of a stream, which has a number of its own, to the queue.
     ///
     /// # Errors
     /// As [`ModelInstance::run`], where this made a batch full whose running failed.
@@ -169,12 +169,12 @@ impl Batcher {
         }
     }
 
-    /// Runs the frames of this stream now, with those of others that wait: no more will come.
+    /// Runs the waiting frames of this stream now, with those of others: no more will come.
     pub fn finish(&self, stream: u64) {
         while self.run(FlushReason::Last(stream)) {}
     }
 
-    /// Takes the frames of this stream out of the line. Waits for them and for their runs end.
+    /// Removes the frames of this stream from the queue. Waits for them and for their runs end.
     pub fn leave(&self, stream: u64) {
         let mut queue = self.line.queue.lock().unwrap();
         queue.running.iter().filter(|request| request.stream == stream).for_each(|request| request.lose());
@@ -243,7 +243,7 @@ impl Line {
         queue
     }
 
-    /// Runs the model on a batch, and lets go of its pictures.
+    /// Runs the model on a batch, and drops its pictures.
     fn execute(&self, model: &mut dyn ModelInstance, pictures: Vec<Arc<Tensors>>) -> Result<Vec<Tensors>> {
         let stage = Span::begin(self.measure.load(Ordering::Relaxed));
         let outcome = contained(ErrorKind::Run, "Running the model failed", || model.run(&pictures));
@@ -294,8 +294,8 @@ impl Queue {
         }
     }
 
-    /// Takes the next batch out of the line: each stream's first frame before any stream's second, so that a fast one does not
-    /// keep the others waiting.
+    /// Takes the next batch from the queue: each stream's first frame before any stream's second, so that a fast one does not
+    /// delay the others.
     fn next(&mut self, size: usize) -> Vec<Arc<Request>> {
         let mut seen: HashMap<u64, usize> = HashMap::new();
         let turn = |(at, waiting): (usize, &QueuedRequest)| {
@@ -331,7 +331,7 @@ impl PendingOutput {
         &self.request.picture
     }
 
-    /// Wants the outputs no more. Who waits for them is woken.
+    /// Cancels the request. Threads that wait for the outputs are woken.
     pub fn give_up(&self) {
         self.request.lose();
         if let Some(batcher) = self.request.batcher.upgrade() {
@@ -342,7 +342,7 @@ impl PendingOutput {
         }
     }
 
-    /// The outputs of the frame, once its batch was run, or queued where a GPU runs it. Waits for that.
+    /// Waits for the outputs of the frame: until its batch was run, or queued where a GPU runs it.
     ///
     /// # Errors
     /// Where it never will be.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A model on its way: one thread loads it, streaming threads wait for it, and a flush or a state change ends their wait.
+//! A model that is being loaded: one thread loads it, streaming threads wait for it, and a flush or a state change ends their wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -8,7 +8,7 @@ use crate::backends::Interrupted;
 use crate::backends::batcher::Batcher;
 use crate::core::error::Error;
 
-/// What loading a model comes to, for one element or for several that share it.
+/// The result of loading a model, for one element or for several that share it.
 #[derive(Default)]
 pub struct ModelLoader {
     state: Mutex<LoadState>,
@@ -35,13 +35,13 @@ pub struct ModelHandle {
 }
 
 impl ModelLoader {
-    /// Hands in what loading came to.
+    /// Stores the result of loading.
     pub fn finish(&self, outcome: Result<Arc<Batcher>, Error>) {
         self.state.lock().unwrap().outcome = Some(outcome);
         self.changed.notify_all();
     }
 
-    /// Set once the model is wanted no more.
+    /// Set once the model is no longer needed.
     pub fn cancelled(&self) -> &AtomicBool {
         &self.cancelled
     }
@@ -98,7 +98,7 @@ impl ModelHandle {
         self.change(&self.flushing, flushing);
     }
 
-    /// The element wants the model no more. Frames of it that wait for their outputs get none.
+    /// The element no longer needs the model. Frames of it that wait for their outputs get none.
     pub fn leave(&self) {
         self.change(&self.left, true);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What runs models. A backend is one file or folder behind the traits [`Backend`], [`OpenedModel`] and [`ModelInstance`], and one line in
+//! Backends, which run models. A backend is one file or folder behind the traits [`Backend`], [`OpenedModel`] and [`ModelInstance`], and one line in
 //! [`BACKENDS`].
 //!
 //! ```text
@@ -38,13 +38,13 @@ pub trait Backend: Sync {
     /// As in the property `backend`.
     fn name(&self) -> &'static str;
 
-    /// What people call it.
+    /// Its name in messages.
     fn title(&self) -> &'static str;
 
     /// What it is, for the property `backend`.
     fn blurb(&self) -> &'static str;
 
-    /// Where it runs models, and wants tensors.
+    /// The device on which it runs models and takes tensors.
     fn device(&self) -> Device;
 
     /// The options that the user may set.
@@ -58,7 +58,7 @@ pub trait Backend: Sync {
     /// Reads the description of the model. `cuda` is there for backends on a GPU.
     fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>>;
 
-    /// Whether a model that is loaded takes one size of input after the other, where the file leaves it open.
+    /// Whether a loaded model takes inputs of different sizes, where the file leaves them open.
     fn takes_any_size(&self) -> bool;
 }
 
@@ -178,7 +178,7 @@ pub fn all_options() -> impl Iterator<Item = (&'static dyn Backend, &'static Opt
     BACKENDS.iter().flat_map(|&backend| backend.options().iter().map(move |&option| (backend, option)))
 }
 
-/// What [`BackendPreference`] comes to on this machine, and for `auto`, why it was not a better one.
+/// The backend for a [`BackendPreference`] on this machine, and for `auto`, why it is not a better one.
 struct Selection {
     backend: &'static dyn Backend,
     reason: Option<String>,
@@ -230,25 +230,25 @@ fn choose_among(
     }
 }
 
-/// What loading has to say on the way.
+/// Events while a model is loaded.
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum LoadEvent<'a> {
-    /// What is being done, and how much of it is, in percent.
+    /// The current step, and how much of it is done, in percent.
     Progress(&'a str, Option<u32>),
-    /// It goes on all the same.
+    /// Loading goes on.
     Warning(Error),
 }
 
-/// What a model is loaded for.
+/// How and for whom a model is loaded.
 pub struct LoadContext<'a> {
     /// May be called from any thread.
     pub report: &'a (dyn Fn(LoadEvent<'_>) + Send + Sync),
-    /// Set once the model is wanted no more.
+    /// Set once the model is no longer needed.
     pub cancelled: &'a AtomicBool,
     /// The memory that pictures will be in, if that is known, so that graphs for it can be captured before the first frame.
     #[doc(hidden)]
     pub slots: Option<&'a BatchPool>,
-    /// How many runs are to be on the GPU side by side, where it can run so many. A batch fills a GPU, one picture seldom does.
+    /// How many runs are to be on the GPU in parallel, if it has the memory. A batch fills a GPU, one picture seldom does.
     #[doc(hidden)]
     pub contexts: usize,
 }
@@ -278,8 +278,8 @@ fn check_rows(output: &TensorDesc, rows: usize) -> Result<()> {
         .remedy("Set batch-size=1, or export the model with outputs whose first dimension is the batch"))
 }
 
-/// Runs a backend's foreign code and makes an error of its panic, which in the thread that loads would end the application. Exceptions of
-/// C++ are no panics: one that TensorRT let out would abort the process here, see `tensorrt::abi`.
+/// Runs a backend's foreign code and converts a panic into an error. C++ exceptions are no panics: one that leaves TensorRT would
+/// abort the process here, see `tensorrt::abi`.
 fn contained<T>(kind: ErrorKind, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());

@@ -251,7 +251,7 @@ impl Format {
         let (offsets, strides) = match &meta {
             Some(meta) if meta.format() != format || meta.width() < width || meta.height() < height => {
                 let is = format!("{} {}x{}", meta.format(), meta.width(), meta.height());
-                return Err(unmappable(format!("its GstVideoMeta says {is}, and its caps {format} {width}x{height}")));
+                return Err(unmappable(format!("its GstVideoMeta has {is}, and its caps {format} {width}x{height}")));
             }
             Some(meta) => (meta.offset(), meta.stride()),
             None => (self.info.offset(), self.info.stride()),
@@ -426,7 +426,7 @@ impl Drop for FramePool {
 fn unmappable(cause: String) -> Error {
     Error::new(ErrorKind::WrongType, "Cannot map a frame")
         .cause(cause)
-        .remedy("Look for an element upstream that sends buffers other than its caps say")
+        .remedy("Look for an element upstream that sends buffers that contradict its caps")
 }
 
 fn colorimetry(info: &VideoInfo) -> Colorimetry {

@@ -63,7 +63,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
             options::property(&PREFERENCE),
             glib::ParamSpecString::builder("input-size")
                 .nick("Input size")
-                .blurb("Width and height like 640x640, for models that leave them open; auto takes the smallest rectangle that frames need within the size that the file says, or that size with shared-model (unset = auto)")
+                .blurb("Width and height like 640x640, for models that leave them open; auto takes the smallest rectangle that frames need within the size in the file, or that size with shared-model (unset = auto)")
                 .mutable_ready()
                 .build(),
             glib::ParamSpecUInt::builder("batch-size")

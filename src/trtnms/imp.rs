@@ -233,7 +233,8 @@ impl TrtNms {
             && !model.labels.is_empty()
             && model.labels != postprocessor.labels
         {
-            let note = format!("Classes are called as {} says, not as {} does", path.display(), model.path.display());
+            let note =
+                format!("The names of classes are those in {}, not those in {}", path.display(), model.path.display());
             self.obj().post_info(&Error::new(ErrorKind::Settings, note));
         }
         if let Some(usual) = postprocessor.transform_mismatch(transform) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Refuses models that would take the process down: rten aborts it where an allocation fails, and its planner calls itself for
-//! each node of a path.
+//! Refuses models that would end the process: rten aborts it where an allocation fails, and its planner recurses for each node of a
+//! path.
 //!
-//! A static look: what a graph's constants say of sizes is a lower bound, and what only shows while it runs is not found.
+//! A static check: sizes from a graph's constants are a lower bound, and sizes that are only known at run time are not checked.
 
 use std::collections::HashMap;
 use std::fmt::Display;

@@ -107,7 +107,7 @@ fn external_weights(path: &Path, graph: &GraphProto) -> Result<Vec<(String, Vec<
     external_files(path, entries)?.into_iter().map(read).collect()
 }
 
-/// rten calls itself for each node on the longest path, so large graphs get a stack that is large enough. Others run on the
+/// rten recurses for each node on the longest path, so large graphs get a larger stack. Others run on the
 /// caller's, without the cost of a thread.
 fn on_a_deep_stack<T: Send>(nodes: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     if nodes <= 1000 {

@@ -9,7 +9,7 @@ use crate::image::Candidate;
 use crate::image::geometry::BBox;
 use crate::postprocess::suppress::Nms;
 
-/// What the node's inputs say; absent ones have ONNX's defaults.
+/// The node's inputs; absent ones have ONNX's defaults.
 pub struct Inputs<'a> {
     /// `[batch, boxes, 4]`.
     pub boxes: NdTensorView<'a, f32, 3>,

@@ -4,7 +4,7 @@
 //! What differs between the families is here, so that callers ask for what they want and get an error for what is not available. In
 //! TensorRT 8 and 10 a network is weakly typed: flags say to which types the builder may lower it. From 11 on, and in RTX,
 //! networks have the types that the file gives, and no flag changes that. Progress and cancelling come with TensorRT 10; 8
-//! looks up only between its phases.
+//! can be cancelled only between its phases.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -35,7 +35,7 @@ pub enum Precision {
     /// f16 where the GPU is fast at it, else f32; the file's own types where the file decides, and where it is quantized.
     #[default]
     Auto,
-    /// Really f32: without TF32 too, whose products have 10 bits.
+    /// f32 without TF32, whose products have 10 bits.
     Fp32,
     Fp16,
     /// Where the file is quantized, or the calibration gives ranges; f16 elsewhere.
@@ -131,7 +131,7 @@ pub struct BuildOptions {
 }
 
 impl BuildOptions {
-    /// What the engine is to be found by. `gpu` is as in [`Key::gpu`].
+    /// The key of the engine in the cache. `gpu` is as in [`Key::gpu`].
     ///
     /// # Errors
     /// `NotFound`, when the calibration cannot be read; `Model`, when weights cannot; `Run`, when it was cancelled.
@@ -159,7 +159,7 @@ impl BuildOptions {
         })
     }
 
-    /// Refuses what cannot be had before anything slow is done.
+    /// Refuses options that are not available, before anything slow is done.
     fn check(&self, library: &Library, onnx: &Onnx) -> Result<()> {
         let (precision, numbers) = (self.precision, onnx.numbers());
         let family = library.family();
@@ -232,7 +232,7 @@ impl fmt::Display for BuildOptions {
     }
 }
 
-/// What a build gives.
+/// The result of a build.
 pub struct Built {
     pub engine: Vec<u8>,
     /// For the next build with this library on this GPU.
@@ -246,7 +246,7 @@ pub struct Built {
 /// TensorRT. After `cancelled` is set the build ends at TensorRT's next step, with an error; that may take seconds, and in
 /// TensorRT 8 until the engine is done.
 ///
-/// All inputs and outputs of the engine lie in memory as their dimensions say.
+/// All inputs and outputs of the engine are dense, in the order of their dimensions.
 ///
 /// # Errors
 /// * `Settings`: options that this family or model cannot have.
@@ -287,7 +287,7 @@ pub fn build(
     // SAFETY: the network is dropped after the parser.
     let mut parser = unsafe { library.parser(&network) }?;
     parse(&mut parser, onnx, &heard)?;
-    // Empty files are valid protobuf, and fine by the parser.
+    // Empty files are valid protobuf, and the parser accepts them.
     if network.output_count() == 0 {
         return Err(Error::new(ErrorKind::Model, format!("TensorRT cannot read the model {}", onnx.path().display()))
             .cause("it has no outputs")
@@ -395,7 +395,7 @@ fn configure(config: &mut Config, builder: &Builder, library: &Library, options:
         config.set_hardware_compatibility(Hardware::AmperePlus);
     }
     if let Some(core) = options.dla_core {
-        // TensorRT 8 would take the GPU without a word.
+        // TensorRT 8 would use the GPU without a warning.
         let cores = builder.dla_cores();
         if core >= cores {
             let there = if cores > 0 { format!("DLA cores 0 to {}", cores - 1) } else { "no DLA".into() };
@@ -421,8 +421,8 @@ fn configure(config: &mut Config, builder: &Builder, library: &Library, options:
     Ok(())
 }
 
-/// Gives every input that leaves dimensions open the range that the engine takes there, and has all tensors lie as their
-/// dimensions say.
+/// Gives every input that leaves dimensions open the range that the engine takes there, and makes all tensors dense, in the order of their
+/// dimensions.
 fn set_shapes(
     builder: &Builder,
     config: &mut Config,
@@ -484,7 +484,7 @@ fn set_shapes(
     Ok(())
 }
 
-/// The calibrator is to live until the engine is built.
+/// The calibrator must live until the engine is built.
 fn set_precision(
     builder: &Builder,
     config: &mut Config,
@@ -559,7 +559,7 @@ fn calibration(path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// The timing cache, with what is in `bytes` if that suits; it is to live until the engine is built. RTX has none: it does not
+/// The timing cache, with `bytes` if they are of this version and GPU; it must live until the engine is built. RTX has none: it does not
 /// measure kernels.
 fn set_timing(config: &mut Config, bytes: Option<&[u8]>) -> Option<TimingCache> {
     if config.family().is_rtx() {

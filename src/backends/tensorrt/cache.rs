@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Engines that were built before, found again by what they were built for.
+//! The engine cache: built engines, found by what they were built for.
 //!
 //! Building takes minutes, and an engine is good only for the model, the TensorRT, the GPU and the options that it was built
 //! with. [`Key`] holds all of that, and its hash names the entry, so that one for something else is never found by mistake.
@@ -31,7 +31,7 @@ use sha2::{Digest, Sha256};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::files;
 
-/// First line of every label; another number here makes all entries of before useless.
+/// First line of every label; another number here invalidates all earlier entries.
 const TITLE: &str = "gst-plugin-trt engine 1";
 
 /// How often a process that waits for another's build checks whether it is done or waiting has become pointless.
@@ -51,12 +51,12 @@ pub struct Key {
     pub precision: String,
     /// As in `images 1x3x640x640`.
     pub shapes: String,
-    /// Whatever else changes what the builder does.
+    /// All other options that change the engine.
     pub options: String,
 }
 
 impl Key {
-    /// What decides whether an engine does, by its name in labels, in the order in which messages say it.
+    /// The fields that must match, by their names in labels, in the order of messages.
     fn fields(&self) -> [(&'static str, String); 6] {
         [
             ("contents", &self.contents),
@@ -345,7 +345,7 @@ impl TimingFile {
     }
 
     /// # Errors
-    /// None that matters: the next build only takes longer.
+    /// Not needed for correctness: the next build only takes longer.
     pub fn save(&self, timing: &[u8]) -> io::Result<()> {
         // Two builders may end at the same moment; the last one's measurements stay.
         let lock = open_lock(&self.path.with_added_extension("lock"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Running a plan: the engine that TensorRT makes of it, and contexts to run it in.
+//! TensorRT engines that are loaded from plans, and their execution contexts.
 //!
 //! Each context has its own copy of what a run changes, so several may run at once, each in one stream at a time. Errors
 //! carry what TensorRT logged.
@@ -39,8 +39,8 @@ impl Loaded {
     /// Loads an engine file, of which `header` was read.
     ///
     /// Plans are code, for the GPU and where that is allowed for the host, and TensorRT does not check them: a file that was made to do
-    /// harm can do anything. This is no `unsafe` function, for nothing that a caller could check makes it safe; but the file must come
-    /// from where programs come from.
+    /// harm can do anything. This function is not `unsafe`, because a caller could not check that; but the file must come
+    /// from a source that is trusted like that of a program.
     ///
     /// # Errors
     /// `Library` where TensorRT does not start, `Model` where it does not take the plan.
@@ -246,7 +246,7 @@ fn tensors(engine: &abi::Engine) -> Result<(Vec<TensorBinding>, Vec<TensorBindin
         }
         if let Some(format) = engine.unusual_format(&name) {
             return unusable(
-                format!("its elements do not lie as its dimensions say: {format}"),
+                format!("its elements are not in the order of its dimensions: {format}"),
                 "Build the engine with linear inputs and outputs; for trtexec this is the default",
             );
         }
@@ -333,7 +333,7 @@ impl ExecutionContext {
         }
     }
 
-    /// Where an input or output lies on the GPU, for this run and those that follow.
+    /// Sets the address of an input or output, for this run and later ones.
     ///
     /// # Safety
     /// The memory is large enough for the tensor, and stays its own until no queued run uses it.
@@ -370,7 +370,7 @@ impl ExecutionContext {
         }
     }
 
-    /// Records one run, to be queued at less expense as often as addresses and dimensions stay. A run with these dimensions
+    /// Captures one run as a graph, for as long as addresses and dimensions stay the same. A run with these dimensions
     /// must have been done before.
     ///
     /// # Safety

@@ -17,7 +17,7 @@ use crate::core::tensor::{Dims, Tensor, TensorDesc, Tensors};
 use crate::image::transform::InputSpec;
 use crate::model::ModelInfo;
 
-/// An engine with all that its runs want.
+/// An engine with all that its runs need.
 pub struct TrtExecutor {
     /// Others may queue what is done with the outputs here.
     stream: Arc<Stream>,
@@ -42,8 +42,8 @@ pub struct TrtExecutor {
     outputs: Vec<(TensorBinding, TensorDesc)>,
     /// What goes in beside the pictures; the context has their addresses.
     side_inputs: Vec<(TensorBinding, Dims, DeviceBlock)>,
-    /// Where pictures are brought together that do not lie so. One will do: the next batch is copied behind the run that
-    /// reads this one.
+    /// Where pictures that are not in one block are copied together. One such block will do: the next batch is copied behind the
+    /// run that reads this one.
     gathered: Option<DeviceBlock>,
 }
 
@@ -164,7 +164,7 @@ impl TrtExecutor {
         let own = BatchPool::new(self.stream.context(), self.picture_bytes(), batch);
         let zeros = self.zeros(&own)?;
         self.run_and_capture(&zeros)?;
-        // Batches differ in their rows, and soon come to lie where others lay.
+        // Batches differ in their rows, and soon have the addresses of earlier ones.
         if batch == 1
             && let Some(graphs) = &mut self.graphs
         {
@@ -206,7 +206,7 @@ impl TrtExecutor {
     /// Queues a run on the tensors of `addresses`; `blocks` are those of the outputs, if they are ours.
     ///
     /// # Safety
-    /// They have the sizes that they should, and stay until the run is done.
+    /// They have the tensors' sizes, and stay until the run is done.
     unsafe fn start(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
         self.elsewhere.take().map_or(Ok(()), |last| self.stream.wait(&last))?;
         match self.graphs.as_mut().and_then(|runs| runs.next(&self.addresses)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The first bytes of engine files: who built them, read before anything is loaded.
+//! The headers of engine files: the version that built them, read before anything is loaded.
 
 use std::ops::Range;
 
@@ -61,7 +61,7 @@ impl Header {
                 .cause(format!("there are {} of {whole} bytes", plan.len()))
                 .remedy(again));
         }
-        // TensorRT takes no byte more.
+        // TensorRT accepts no byte more.
         let plan = &plan[..whole as usize];
         let [major, minor, patch, build] = [24, 25, 26, 27].map(|i| u32::from(plan[i]));
         let capabilities = u32::from_le_bytes([32, 33, 34, 35].map(|i| plan[i]));

@@ -12,7 +12,7 @@ use std::thread::ThreadId;
 use super::abi::AbiVersion;
 use crate::core::error::{Error, ErrorKind, Result};
 
-// ---------------------------------------------------------------------------- what objects look like
+// ---------------------------------------------------------------------------- layout of objects
 
 /// A table of virtual functions as C++ compilers lay it out. Objects point at `functions`; what comes before is for
 /// `dynamic_cast`, which TensorRT does not use on objects of others.
@@ -138,7 +138,7 @@ impl ErrorListener {
         ErrorListener { from: ERRORS.lock().unwrap().said }
     }
 
-    /// What this thread's calls were answered; where nothing, what other threads' were, for a builder works in several.
+    /// The errors of this thread's calls; without any, those of other threads, because a builder uses several.
     pub fn words(&self) -> String {
         let errors = ERRORS.lock().unwrap();
         let new = usize::try_from(errors.said - self.from).unwrap_or(usize::MAX).min(errors.lines.len());
@@ -217,7 +217,7 @@ pub fn logger(family: AbiVersion) -> *mut c_void {
 /// How far a build is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress<'a> {
-    /// What TensorRT is at, in its words; they change from version to version.
+    /// TensorRT's name of the phase, which changes from version to version.
     pub phase: &'a str,
     /// 0 to 1, never falling.
     pub fraction: f64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Finding and opening TensorRT: which releases there are, which of them is here, and which numbers it goes by.
+//! Finds and opens TensorRT: the supported releases, the one on this machine, and its file names and versions.
 //!
 //! A library that was opened stays open until the process ends: TensorRT keeps threads and objects of its own. It is opened
 //! lazily and for itself alone (RTLD_LAZY, RTLD_LOCAL), so that parts which are not used need nothing, and two releases in
@@ -34,7 +34,7 @@ const fn enterprise(major: u32, library: &'static str, parser: &'static str, plu
     Release { flavour: Product::TensorRt, major, library, parser, plugins: Some(plugins) }
 }
 
-/// In the order in which they are looked for where nothing speaks for another one.
+/// In the order in which they are looked for, unless a plan needs another one.
 static RELEASES: [Release; 4] = [
     enterprise(11, "libnvinfer.so.11", "libnvonnxparser.so.11", "libnvinfer_plugin.so.11"),
     enterprise(10, "libnvinfer.so.10", "libnvonnxparser.so.10", "libnvinfer_plugin.so.10"),
@@ -52,7 +52,7 @@ static RELEASES: [Release; 4] = [
 const LEAN: [&str; 3] = ["libnvinfer_lean.so.11", "libnvinfer_lean.so.10", "libnvinfer_lean.so.8"];
 
 /// The candidates for a plan: its own series first, then later ones, which run it if it was built version-compatible, then
-/// the rest, if only to say whose plan it is. Without a plan all, newest first.
+/// the rest, whose errors name the plan's release. Without a plan all, newest first.
 fn releases(plan: Option<&Header>) -> Vec<&'static Release> {
     let mut order: Vec<&Release> = RELEASES.iter().collect();
     if let Some(plan) = plan {
@@ -92,10 +92,10 @@ static OPENED: Mutex<Vec<&'static Library>> = Mutex::new(Vec::new());
 impl Library {
     /// Opens TensorRT: the file or the one in the folder that the user `chose`, else what the system's loader finds
     /// (LD_LIBRARY_PATH first), else what lies in the folders where pip and NVIDIA's archives put it. `plan` is what is to
-    /// be run, and speaks for the release that built it.
+    /// be run, and its release comes first.
     ///
-    /// A library runs code as soon as it is loaded. This is no `unsafe` function, for a path is mostly a setting of the user, and there is
-    /// nothing that a caller could check; but what chooses the path must be trusted as much as what chooses the program itself.
+    /// A library runs code as soon as it is loaded. This function is not `unsafe`, because the path is usually a setting of the user,
+    /// and a caller could not check it; but the source of the path must be trusted like that of a program.
     ///
     /// # Errors
     /// `Library`, with every name that was tried and why it was not taken.
@@ -164,7 +164,7 @@ impl Library {
         // SAFETY: running the library's initialisation is what the user asks for; TensorRT's does nothing but set up.
         let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) }
             .map_err(|error| LoadFailure::of_loader(file, reason(error)))?;
-        // It stays open, wanted or not: unloading C++ libraries is asking for trouble.
+        // It stays open, used or not: C++ libraries cannot be unloaded safely.
         let dl: &'static Dl = Box::leak(Box::new(dl));
         // SAFETY: if there are functions of these names, they are TensorRT's, which have had these types since 8.
         let (get_version, create_runtime, create_builder) = unsafe {

@@ -66,8 +66,8 @@ impl Backend for TensorRt {
         library_for(file, &options.into()).map(|_| 2).map_err(Unsupported::Missing)
     }
 
-    /// Engines say what goes in and comes out only once they are loaded onto the GPU, so that is done here for them, and takes some
-    /// time: the caps of the element need the size of the input.
+    /// The inputs and outputs of an engine are known only once it is loaded onto the GPU, and the caps need the size of the input. So
+    /// engines are loaded here, which takes some time.
     fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
         let options = TrtOptions::from(options);
         let library = library_for(file, &options)?;
@@ -82,7 +82,7 @@ impl Backend for TensorRt {
         Ok(Arc::new(TrtModel { info: Arc::new(info), library, options, engine }))
     }
 
-    /// An engine may, but where it is built, the size is wanted before.
+    /// An engine may, but the size is needed to build one.
     fn takes_any_size(&self) -> bool {
         false
     }
@@ -108,7 +108,7 @@ impl OpenedModel for TrtModel {
         input.is_some_and(|input| engine.profile_for(input, &with_rows(&spec.desc.dims, batch)).is_some())
     }
 
-    /// With as many runs side by side as there may be.
+    /// With as many execution contexts as asked for, if there is memory for them.
     fn load(&self, request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
         let _inside = ExitGuard::enter();
         let cuda = request.cuda.as_ref().expect("a backend on a GPU is given its context");
@@ -190,7 +190,7 @@ impl TrtModel {
         let slot = match cache.as_ref().map(|cache| Ok((cache, find(cache)?))).transpose()? {
             Some((cache, Lookup::Hit(file))) => match load(&file, model, library, options, cuda) {
                 Ok(engine) => return Ok(engine),
-                // It was good once; something has changed that the key does not know, like the driver.
+                // It was valid once; something has changed that the key does not include, such as the driver.
                 Err(error) if error.kind() == ErrorKind::Model && !error.is_out_of_memory() => {
                     (loading.report)(LoadEvent::Warning(error));
                     cache.forget(&key);

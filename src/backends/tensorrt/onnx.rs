@@ -16,7 +16,7 @@ use crate::onnx::{BFLOAT16, ExternalFile, FLOAT16, NodeProto, TensorProto, exter
 /// A file that was read once, so that what is hashed is what is built.
 pub struct Onnx(Arc<FileContents>);
 
-/// What the numbers in a file are, coarsely.
+/// The types of the weights in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightType {
     F32,
@@ -26,7 +26,7 @@ pub enum WeightType {
     Quantized,
 }
 
-/// What is in the file is for TensorRT's parser to complain about.
+/// The content is not checked here: TensorRT's parser reports what is wrong with it.
 impl From<Arc<FileContents>> for Onnx {
     fn from(file: Arc<FileContents>) -> Self {
         Onnx(file)

@@ -43,7 +43,7 @@ static PRECISION: OptionSpec = OptionSpec {
         choices: &[
             Choice {
                 word: Precision::Auto.name(),
-                blurb: "FP16 where TensorRT may choose and the GPU is fast at it, else as the file says",
+                blurb: "FP16 where TensorRT may choose and the GPU is fast at it, else the types in the file",
             },
             Choice { word: Precision::Fp32.name(), blurb: "32-bit float" },
             Choice { word: Precision::Fp16.name(), blurb: "16-bit float where it is faster" },
@@ -143,7 +143,7 @@ pub struct TrtOptions {
     /// File or folder; the newest that is found by default.
     pub library: Option<PathBuf>,
     pub runtime: RuntimeOptions,
-    /// Shapes are the model's matter.
+    /// Without shapes, which depend on the model.
     pub build: BuildOptions,
     /// Take engines from the cache, and build none.
     pub never_build: bool,
