@@ -9,7 +9,7 @@
 //! The rest is private. Each line uses only those above it.
 //!
 //! * `core`: errors, tensors, memory, CUDA.
-//! * `image`: frames, the tensors made of them, and drawing. `model`: what a model file says about itself.
+//! * `image`: frames, the tensors made of them, and drawing. `model`: the description in a model file.
 //! * `heads`: how a model writes its results, one file each. `postprocess`: from a head's rows to objects.
 //! * `backends`: what runs models: TensorRT, or rten on the CPU.
 //! * [`session`]: the whole chain without a pipeline. The crate `gsttrt-capi` is the same for C.

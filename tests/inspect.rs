@@ -92,7 +92,7 @@ fn access(property: &glib::ParamSpec) -> String {
     } else if flags.contains(gst::PARAM_FLAG_MUTABLE_READY) {
         "until READY"
     } else {
-        "at a time that is not told"
+        "at an unknown time"
     };
     format!("{access} {state}")
 }
@@ -103,7 +103,7 @@ fn values(property: &glib::ParamSpec) -> Vec<glib::EnumValue> {
 }
 
 #[test]
-fn elements_are_as_the_snapshot_says() {
+fn elements_match_the_snapshot() {
     let path = common::path("tests/inspect.txt");
     let found = factories().map(|factory| describe(&factory)).collect::<Vec<_>>().join("\n");
     if std::env::var_os("UPDATE_SNAPSHOT").is_some() {
@@ -171,7 +171,7 @@ fn the_plugin_is_trt() {
 
 /// `trtinfer interval=5` names a property, and may give it a value.
 #[test]
-fn the_page_for_users_of_deepstream_names_what_there_is() {
+fn the_deepstream_page_names_existing_properties() {
     common::init();
     let page = std::fs::read_to_string(common::path("docs/deepstream.md")).unwrap();
     let mut named = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Every neighbour at every place of the chain: boxes are right, or an error says where the neighbour belongs.
+//! Every neighbour at every position of the chain: boxes are right, or an error has the position where the neighbour belongs.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -18,7 +18,7 @@ type Corners = [f64; 4];
 enum Effect {
     /// The picture is the same, or wholly scaled: boxes stay where they are in 0..1 of it.
     Follows,
-    /// Boxes move in 0..1 of the picture as this says. Between our elements it is an error that contains the text.
+    /// How boxes move, in 0..1 of the picture. Between our elements it is an error that contains the text.
     Moves(fn(Corners) -> Corners, &'static str),
     /// A new frame without metas.
     Composes,
@@ -120,7 +120,7 @@ fn detect(source: &str, infer: &str, [first, second, third, last]: [&str; 4]) ->
 
 const PLACES: [&str; 4] = ["before trtpreprocess", "before trtinfer", "before trtnms", "behind trtnms"];
 
-/// The neighbour at each place in turn. `found` is what is found without it.
+/// The neighbour at each position in turn. `found` are the detections without it.
 fn try_everywhere(source: &str, infer: &str, neighbour: &str, effect: &Effect, reference: &[Vec<Found>]) {
     for (place, place_name) in PLACES.iter().enumerate() {
         let elements = format!("{neighbour} !");
@@ -275,8 +275,8 @@ fn messages_metas_and_drawings_agree_behind_scaling() {
 
 /// videoflip's direction may change at any time, and caps stay the same.
 #[test]
-fn what_begins_while_playing_is_noticed() {
-    let model = model(&scratch("turned"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
+fn neighbours_that_start_while_playing_are_noticed() {
+    let model = model(&scratch("rotated"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
     let mut line = common::boxes::Line::parse(&format!(
         "trtpreprocess ! trtinfer model-file={model} ! videoflip name=flip ! trtnms draw=false"
     ));
@@ -289,7 +289,7 @@ fn what_begins_while_playing_is_noticed() {
 
 /// Other events of navigation go their way.
 #[test]
-fn pointers_of_applications_pass_our_elements() {
+fn navigation_events_pass_our_elements() {
     common::init();
     let model = model(&scratch("pointer"), &[[16.0, 8.0, 48.0, 24.0, 0.9, 0.0]]);
     let mut line = common::boxes::Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} ! trtnms"));

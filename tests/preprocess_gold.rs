@@ -27,7 +27,7 @@ fn tensors_are_those_of_opencv() {
             device: Device::Host,
             desc: TensorDesc::new("images", DType::F32, &[1, height as i64, width as i64, 3]),
             order: TensorLayout::Nhwc,
-            recipe: InputTransform { fit, ..InputTransform::default() },
+            transform: InputTransform { fit, ..InputTransform::default() },
         };
         let mut rest = &data[..];
         let planes = format.planes(frame_width, frame_height).into_iter().map(|(stride, rows)| {

@@ -243,7 +243,7 @@ fn launch_lines_in_the_documentation_run() {
 }
 
 #[test]
-fn launch_lines_are_substituted_as_said() {
+fn launch_lines_are_substituted_as_documented() {
     common::init();
     let folder = scratch("readme-substituted");
     let (sample, model) = (path("tests/data/sample.mp4"), shapes());

@@ -206,7 +206,7 @@ fn files_form_no_circles() {
 
 /// What runs models is known by the list of backends; only TensorRT's log has a door of its own.
 #[test]
-fn a_backend_is_known_by_its_line_in_the_list() {
+fn a_backend_is_named_only_in_the_list() {
     let is_one = |used: &String| ["backends::rten", "backends::tensorrt"].iter().any(|one| used.starts_with(one));
     let known: Vec<String> = arrows()
         .iter()

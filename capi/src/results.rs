@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `GstTrtResults`: what was found in a frame.
+//! `GstTrtResults`: the objects of a frame.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
@@ -55,7 +55,7 @@ impl Results {
             .ok_or_else(|| wrong(format!("There is no object {index}: {count} were found")).remedy("Count from 0"))
     }
 
-    /// The box as it is turned, if only by nothing.
+    /// The rotated box; its angle may be 0.
     fn rotated(&self, object: usize) -> Result<RotatedBox> {
         let upright = RotatedBox { bbox: self.object(object)?.bbox, angle: 0.0 };
         Ok(self.instances.rotated_box(object).unwrap_or(upright))
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn gst_trt_results_corners(
 ) -> c_int {
     done(contained(|| {
         let found = RESULTS.find(results)?.rotated(object)?.corners();
-        // SAFETY: as the caller says.
+        // SAFETY: `corners` is NULL, which `give` refuses, or has room.
         unsafe { give("corners", corners, found) }
     }))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What is decided and read of a model before the slow part of loading it.
+//! The steps before the slow part of loading a model: its description and backend.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ pub struct LoadRequest {
     pub(super) file: Arc<ModelFile>,
     opened: Arc<dyn OpenedModel>,
     pub backend: &'static dyn Backend,
-    /// Why [`BackendPreference::Auto`] did not come to a better backend.
+    /// Why [`BackendPreference::Auto`] did not select a better backend.
     pub reason: Option<String>,
     options: Options,
-    /// What backends on a GPU work in.
+    /// The CUDA context for backends on a GPU.
     pub cuda: Option<Context>,
     /// The tensor that the model wants for a frame.
     pub spec: InputSpec,
-    /// The most frames that are run at once.
+    /// Maximum number of frames that are run at once.
     pub batch: usize,
     /// Where the input has the smallest size that frames need: its stride, and the size within which it stays.
     adaptive: Option<Adaptive>,
@@ -40,8 +40,8 @@ struct Adaptive {
 }
 
 impl LoadRequest {
-    /// Reads the model's description and decides where it runs. `size` is the wish for the width and height of an input
-    /// that leaves them open, by default the smallest that frames need where the model allows that; `batch` the most frames that
+    /// Reads the model's description and decides where it runs. `size` are the user's width and height for an input
+    /// that leaves them open, by default the smallest that frames need where the model allows that; `batch` the maximum number of frames that
     /// are to be run at once; `cuda` is asked for a context where a backend on a GPU is to run it.
     pub fn new(
         path: &Path,
@@ -60,7 +60,7 @@ impl LoadRequest {
         let opened = backend.describe(&file, &options, cuda.as_ref())?;
         let model = opened.info();
         let spec = model.input_spec(size, batch, backend.device())?;
-        model.side_inputs(&spec, batch)?; // made by the backend; what cannot be filled is better said before the slow part
+        model.side_inputs(&spec, batch)?; // checked here, before the slow part; the backend makes them again
         let stride = model.adaptive_stride().filter(|_| size.is_none());
         let (_, height, width) = spec.chw();
         let adaptive = stride.map(|stride| Adaptive { stride, largest: (width as u32, height as u32) });
@@ -70,7 +70,7 @@ impl LoadRequest {
     /// The tensor that the model wants for frames of that width and height.
     pub fn spec_for(&self, frame: (u32, u32)) -> InputSpec {
         // What is stretched fills any size.
-        let adaptive = self.adaptive.filter(|_| self.spec.recipe.fit == ResizeMode::Letterbox);
+        let adaptive = self.adaptive.filter(|_| self.spec.transform.fit == ResizeMode::Letterbox);
         let Some(Adaptive { stride, largest }) = adaptive else { return self.spec.clone() };
         let size = |size| self.spec.resized(size);
         let spec = size(Letterbox::smallest_tensor(frame, largest, stride));

@@ -9,7 +9,7 @@ use super::video::Format;
 
 /// An element that `video_filter` made.
 pub trait VideoFilter: BaseTransformImpl {
-    /// Where its CUDA context is, and the `cuda-device-id` that is wished.
+    /// Where its CUDA context is, and the value of `cuda-device-id`.
     fn cuda(&self) -> (&CudaContextSlot, i32);
 
     /// Answers a query that has come to a pad of that direction: for the CUDA context, else as the base class does.

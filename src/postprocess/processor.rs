@@ -152,11 +152,11 @@ impl Postprocessor {
         &self.options
     }
 
-    /// The recipe that models of the forced head usually want, if this one's input was made otherwise.
-    pub fn recipe_mismatch(&self, recipe: &InputTransform) -> Option<InputTransform> {
+    /// The transform that models of the forced head usually want, if this one's input was made otherwise.
+    pub fn transform_mismatch(&self, transform: &InputTransform) -> Option<InputTransform> {
         // No model says how chroma is to be read.
-        let usual = InputTransform { chroma: recipe.chroma, ..self.model.recipe(Some(self.decoder.format())) };
-        (self.options.layout.is_some() && usual != *recipe).then_some(usual)
+        let usual = InputTransform { chroma: transform.chroma, ..self.model.transform(Some(self.decoder.format())) };
+        (self.options.layout.is_some() && usual != *transform).then_some(usual)
     }
 
     /// Finds the objects of a frame; they stay here until the next one's. Where the tensors are in GPU memory, the host waits

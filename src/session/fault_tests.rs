@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Whichever call of the driver fails, what was enqueued before is waited for, so that no memory is given back while it is in use. The
+//! If any call of the driver fails, work that was enqueued before is waited for, so that no memory is released while it is in use. The
 //! driver and TensorRT are those of tests/fakes, and need no GPU.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
@@ -31,7 +31,7 @@ struct Fakes {
 }
 
 impl Fakes {
-    /// Runs a test again, in a process that finds the fakes in place of the driver and TensorRT. They are there in that process alone.
+    /// Runs a test again, in a process that loads the fakes instead of the driver and TensorRT. They are there in that process alone.
     fn of(test: &str) -> Option<Self> {
         const FOLDER: &str = "GSTTRT_FAKES";
         if let Some(folder) = env::var_os(FOLDER) {
@@ -128,12 +128,12 @@ fn making_tensors() {
     let (luma, chroma) = bytes.split_at(64 * 48);
     let planes = [luma, chroma].map(|data| Plane { data, stride: 64 });
     let frame = Frame { format: PixelFormat::Nv12, width: 64, height: 48, planes: planes.into_iter().collect() };
-    let mut maker = new().unwrap();
-    fakes.each_call_fails("a frame of the host", || maker.of_host(&frame));
+    let mut preprocessor = new().unwrap();
+    fakes.each_call_fails("a frame of the host", || preprocessor.of_host(&frame));
     let memory = block(&context, bytes.len());
     let planes = [0, 64 * 48].map(|offset| DevicePlane { address: memory.address() + offset, stride: 64 });
     // SAFETY: the planes are of such a frame, and stay.
-    fakes.each_call_fails("a frame of the GPU", || unsafe { maker.of_gpu(&planes) });
+    fakes.each_call_fails("a frame of the GPU", || unsafe { preprocessor.of_gpu(&planes) });
     fakes.each_call_fails("the first frame", || new()?.of_host(&frame));
 }
 
@@ -189,7 +189,7 @@ fn running_engines() {
     for batch in [1, 2] {
         let mut model = load(&fakes, &context, batch).unwrap();
         for count in 1..=batch {
-            // Runs are seen, recorded and launched, behind one of a picture that was never seen.
+            // Runs are counted, captured and launched, behind one of a picture that is new.
             for run in ["first", "second", "third"] {
                 let what = format!("the {run} runs of {count} pictures, a batch has {batch}");
                 fakes.each_call_fails(&what, || Ok([model.run(&[picture()?])?, model.run(&pictures[..count])?]));

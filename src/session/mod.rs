@@ -46,7 +46,7 @@ pub use options::parse_options;
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct SessionOptions {
-    /// `Auto` selects TensorRT if it is installed and can run the model, else the CPU; then [`Session::reason`] says why.
+    /// `Auto` selects TensorRT if it is installed and can run the model, else the CPU; then [`Session::reason`] has the reason.
     pub backend: BackendPreference,
     /// Width and height in pixels, for models with dynamic dimensions. If unset, a [`Session`] takes the size in the
     /// file, and a [`Detector`] the smallest rectangle within it that a frame needs, if the model allows that.
@@ -114,11 +114,11 @@ impl Session {
     /// * `Settings`: the options do not match the model.
     pub fn open(path: impl AsRef<Path>, options: &SessionOptions) -> Result<Self> {
         let warnings = Mutex::default();
-        let tell = |event: LoadEvent<'_>| match event {
+        let report = |event: LoadEvent<'_>| match event {
             LoadEvent::Warning(warning) => Vec::push(&mut warnings.lock().unwrap(), warning),
             LoadEvent::Progress(..) => {}
         };
-        let loading = LoadContext { tell: &tell, ..LoadContext::silent() };
+        let loading = LoadContext { report: &report, ..LoadContext::silent() };
         let mut session = Session::open_with(path, options, &loading)?;
         session.warnings = warnings.into_inner().unwrap();
         Ok(session)
@@ -132,7 +132,7 @@ impl Session {
         let SessionOptions { backend, input_size, chroma_sampling, cuda_device_id, upload, options } = options;
         let cuda = || Context::primary(*cuda_device_id);
         let mut plan = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, options.clone(), cuda)?;
-        plan.spec.recipe.chroma = *chroma_sampling;
+        plan.spec.transform.chroma = *chroma_sampling;
         Session::load(plan, *upload, loading)
     }
 

@@ -41,11 +41,11 @@ struct Running {
     batcher: Option<Arc<Batcher>>,
     /// Frames since the last one that was inferred.
     passed: Option<u32>,
-    /// Whether it was said that batches do not fill.
+    /// Whether the warning that batches do not fill was posted.
     told_of_batches: bool,
     /// Whether outputs of this element are read by an element behind it.
     usage: Arc<Usage>,
-    /// Whether it was said that tensors are copied from one CUDA context to another.
+    /// Whether the warning that tensors are copied from one CUDA context to another was posted.
     told_of_copies: bool,
 }
 
@@ -72,7 +72,7 @@ impl TrtInfer {
         Ok(started)
     }
 
-    /// Says which properties have no effect with this backend; one that must have its effect is an error.
+    /// Warns of properties that have no effect with this backend; one that must have its effect is an error.
     fn refuse_what_has_no_effect(&self, backend: &dyn Backend) -> Result<()> {
         let settings = self.settings.lock().unwrap().clone();
         let (names, owners) = settings.without_effect(backend);
@@ -92,15 +92,15 @@ impl TrtInfer {
         }
     }
 
-    /// Loads the model beside.
+    /// Loads the model in another thread.
     fn load(&self, model: &Arc<SharedModel>) {
         let batch_timeout = Duration::from_micros(self.settings.lock().unwrap().batch_timeout.into());
         loading::load(&self.obj(), model, batch_timeout);
     }
 
-    /// Lets go of a model of which a run may never end.
+    /// Releases a model of which a run may never end.
     fn abandon(&self, session: &StartedModel, batcher: &Batcher) {
-        if batcher.is_idle_within(session.seat.stream(), RUN_LIMIT) {
+        if batcher.is_idle_within(session.handle.stream(), RUN_LIMIT) {
             return;
         }
         self.obj().post_warning(&messages::unfinished(&session.model.plan.model().path, RUN_LIMIT));
@@ -125,7 +125,7 @@ impl TrtInfer {
         }
         self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         gst::info!(CAT, imp = self, "loading the model again, in the context of its tensors");
-        session.seat.leave();
+        session.handle.leave();
         running.batcher = None;
         let session = session.in_context(memory.context())?;
         *self.session.lock().unwrap() = Some(session.clone());
@@ -145,7 +145,7 @@ impl TrtInfer {
         gst::info!(CAT, imp = self, "loading the model for {dims}");
         let model = fitted.model.clone();
         if let Some(former) = current.replace(fitted) {
-            former.seat.leave();
+            former.handle.leave();
         }
         running.batcher = None;
         drop(current);
@@ -154,19 +154,19 @@ impl TrtInfer {
 
     fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Interrupted> {
         let mut running = self.running.lock().unwrap();
-        // It stays on the buffer until another takes its place: the GPU may still read the frame.
+        // It stays on the buffer until another replaces it: the GPU may still read the frame.
         let Some(payload) = TensorMeta::input(buffer) else {
             let is_inferred = TensorMeta::outputs(buffer).is_some();
             return Err(if is_inferred { messages::inferred_before() } else { messages::missing_tensor() }.into());
         };
-        let Payload::Input { tensors, origin, letterbox, recipe, original } = &*payload else {
+        let Payload::Input { tensors, origin, letterbox, transform, original } = &*payload else {
             unreachable!("it is an input")
         };
         let tensor = &tensors[0];
 
         self.fit(&tensor.desc().dims, &mut running);
         self.follow(tensor, &mut running)?;
-        let StartedModel { model, seat, published, .. } = self.session().ok_or(Interrupted::Flushing)?;
+        let StartedModel { model, handle, published, .. } = self.session().ok_or(Interrupted::Flushing)?;
         let (interval, measure) = {
             let settings = self.settings.lock().unwrap();
             (settings.interval, settings.measure)
@@ -189,13 +189,13 @@ impl TrtInfer {
 
         let batcher = match &running.batcher {
             Some(batcher) => batcher.clone(),
-            None => running.batcher.insert(seat.wait()?).clone(),
+            None => running.batcher.insert(handle.wait()?).clone(),
         };
         if measure {
             batcher.measure();
         }
-        let stage = Span::begin(false); // batches are measured, by whichever thread they are run
-        let outputs = batcher.join(seat.stream(), tensors.clone(), &running.usage)?;
+        let stage = Span::begin(false); // batches are measured, in the thread that runs them
+        let outputs = batcher.join(handle.stream(), tensors.clone(), &running.usage)?;
         if let Some(published) = &published {
             published.attach(buffer, outputs.wait()?)?;
         }
@@ -206,9 +206,9 @@ impl TrtInfer {
             self.obj().post_warning(&messages::starved());
         }
 
-        let (origin, letterbox, recipe) = (*origin, *letterbox, *recipe);
+        let (origin, letterbox, transform) = (*origin, *letterbox, *transform);
         let (model, original) = (model.plan.model().clone(), original.clone());
-        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, origin, letterbox, recipe, model, original }));
+        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, origin, letterbox, transform, model, original }));
         Ok(())
     }
 
@@ -223,9 +223,9 @@ impl TrtInfer {
             }
             gst::StateChange::PausedToReady => {
                 // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the model.
-                // Locked, lest another takes its place meanwhile.
+                // Locked, so that it is not replaced meanwhile.
                 if let Some(session) = &*self.session.lock().unwrap() {
-                    session.seat.leave();
+                    session.handle.leave();
                 }
             }
             _ => {}
@@ -233,7 +233,7 @@ impl TrtInfer {
     }
 }
 
-/// Whether batches only ever come to one frame.
+/// Whether all batches so far had a single frame.
 fn starves(counts: &Counts) -> bool {
     counts.late >= 32 && counts.late == counts.batches && counts.frames == counts.batches
 }
@@ -263,7 +263,7 @@ impl Properties for TrtInfer {
             "stats" => {
                 let totals = self.stats.read();
                 let (inferred, skipped) = (totals.done, totals.skipped);
-                let batcher = self.session().and_then(|session| session.seat.batcher());
+                let batcher = self.session().and_then(|session| session.handle.batcher());
                 let counts = batcher.as_ref().map(|batcher| batcher.counts());
                 let Counts { batches, frames, late } = counts.unwrap_or_default();
                 let totals = match batcher {
@@ -336,7 +336,7 @@ impl BaseTransformImpl for TrtInfer {
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
         let running = std::mem::take(&mut *self.running.lock().unwrap());
         if let Some(session) = self.session.lock().unwrap().take() {
-            session.seat.leave();
+            session.handle.leave();
             if let Some(batcher) = &running.batcher {
                 self.abandon(&session, batcher);
             }
@@ -384,8 +384,8 @@ impl BaseTransformImpl for TrtInfer {
         Some(video::filtered(caps, filter))
     }
 
-    /// Caps without a tensor come from a line without trtpreprocess. They are let in, because the error that their first
-    /// frame brings says so, and a refusal here would only be "not negotiated".
+    /// Caps without a tensor come from a line without trtpreprocess. They are accepted, because the error that their first
+    /// frame brings has the reason, and a refusal here would only be "not negotiated".
     fn accept_caps(&self, direction: PadDirection, caps: &Caps) -> bool {
         match direction {
             PadDirection::Sink => video::usable(&video::template_caps()).can_intersect(&video::without_tensor(caps)),
@@ -396,15 +396,15 @@ impl BaseTransformImpl for TrtInfer {
     fn sink_event(&self, event: gst::Event) -> bool {
         if let Some(session) = self.session() {
             match event.view() {
-                gst::EventView::FlushStart(_) => session.seat.set_flushing(true),
-                gst::EventView::FlushStop(_) => session.seat.set_flushing(false),
+                gst::EventView::FlushStart(_) => session.handle.set_flushing(true),
+                gst::EventView::FlushStop(_) => session.handle.set_flushing(false),
                 // Nothing comes that would fill the batch.
                 gst::EventView::Eos(_) | gst::EventView::Caps(_) | gst::EventView::Gap(_) => {
                     if matches!(event.view(), gst::EventView::Eos(_)) && self.is_unread() {
                         self.obj().post_warning(&messages::unread());
                     }
-                    if let Some(batcher) = session.seat.batcher() {
-                        batcher.finish(session.seat.stream());
+                    if let Some(batcher) = session.handle.batcher() {
+                        batcher.finish(session.handle.stream());
                     }
                 }
                 _ => {}

@@ -2,11 +2,11 @@
 //! `trtinfer`: runs a model on the tensor that trtpreprocess made of each frame.
 //!
 //! The model's own description decides which tensor that is; it travels upstream in the caps field `tensor`. The outputs
-//! ride on the frame as a [`TensorMeta`](crate::gst::meta::tensor::TensorMeta) to trtnms.
+//! are attached to the frame as a [`TensorMeta`](crate::gst::meta::tensor::TensorMeta) to trtnms.
 //!
 //! The file is read while the element goes to PAUSED, for the caps need the size of the input. Of an ONNX file only the description
-//! is decoded then; a TensorRT engine says what goes in and comes out only once it is loaded onto the GPU, so it is deserialised
-//! there, within the state change. All else (building an engine, preparing to run it) is done beside, with `progress` messages on
+//! is decoded then; the inputs and outputs of a TensorRT engine are known only once it is loaded onto the GPU, so it is deserialised
+//! there, within the state change. All else (building an engine, preparing to run it) is done in another thread, with `progress` messages on
 //! the bus, and the first frame waits for it.
 //!
 //! ```text

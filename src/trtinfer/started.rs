@@ -14,15 +14,15 @@ use crate::core::tensor::{Dims, TensorDesc};
 use crate::gst::meta::gst_tensor::PublishedOutputs;
 use crate::image::transform::{InputSpec, parse_input_size};
 
-/// What start() read; does not change until stop(), save that another CUDA context takes the place of this one. Each frame
+/// What start() read; does not change until stop(), except that another CUDA context may replace this one. Each frame
 /// takes a copy.
 #[derive(Clone)]
 pub struct StartedModel {
     pub model: Arc<SharedModel>,
-    pub seat: Arc<ModelHandle>,
-    /// Whether this element loads the model, and tells of it.
+    pub handle: Arc<ModelHandle>,
+    /// Whether this element loads the model and posts the progress.
     pub loads: bool,
-    /// Whether it still has to: for tensors of a size that only frames tell.
+    /// Whether it still has to: for tensors whose size is known only with the first frame.
     pub waits: bool,
     /// What frames become, as far as is known yet.
     pub tensor: Arc<InputSpec>,
@@ -38,10 +38,10 @@ impl StartedModel {
         let open = || {
             let batch = settings.batch_size as usize;
             let plan = LoadRequest::new(path, settings.backend, size, batch, settings.options.clone(), cuda)?;
-            // Frames of several streams are batched, so their tensors have one size whatever the frames have.
+            // Frames of several streams are batched, so their tensors have one size for all sizes of frames.
             Ok(if settings.shared_model.is_empty() { plan } else { plan.with_one_size() })
         };
-        let (model, seat, loads) = sharing::join(settings, open)?;
+        let (model, handle, loads) = sharing::join(settings, open)?;
         let (waits, tensor) = (model.plan.waits_for_frames(), Arc::new(model.plan.spec.clone()));
         let published = if settings.tensor_meta {
             let (_, height, width) = tensor.chw();
@@ -49,7 +49,7 @@ impl StartedModel {
         } else {
             None
         };
-        Ok(StartedModel { model, seat: Arc::new(seat), loads, waits, tensor, published })
+        Ok(StartedModel { model, handle: Arc::new(handle), loads, waits, tensor, published })
     }
 
     /// The same model in another CUDA context, to be loaded there.
@@ -61,7 +61,7 @@ impl StartedModel {
     pub fn fitted(&self, dims: &Dims) -> Option<Self> {
         let plan = &self.model.plan;
         let is_loaded = !self.waits && plan.spec.desc.dims == *dims;
-        if !plan.waits_for_frames() || self.seat.is_left() || is_loaded {
+        if !plan.waits_for_frames() || self.handle.is_left() || is_loaded {
             return None;
         }
         let mut open = plan.model().image_input().dims.clone();
@@ -77,8 +77,8 @@ impl StartedModel {
     /// The same with a model of this element alone.
     fn of(&self, plan: LoadRequest) -> Self {
         let model = Arc::new(SharedModel::new(plan));
-        let seat = ModelHandle::take(&model.opening).expect("it is new");
-        StartedModel { model, seat: Arc::new(seat), ..self.clone() }
+        let handle = ModelHandle::take(&model.loader).expect("it is new");
+        StartedModel { model, handle: Arc::new(handle), ..self.clone() }
     }
 
     /// What was read from the file, for applications and for `gst-launch-1.0 -v`.

@@ -16,7 +16,9 @@ use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::meta::read::annotations;
 use crate::gst::meta::tensor::TensorMeta;
-use crate::gst::overlay::{OverlayRenderer, context_of, draw_labels_property, line_width_property};
+use crate::gst::overlay::{
+    OverlayRenderer, context_of, draw_labels_property, line_width_property, set_shared, shared_value,
+};
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::video;
@@ -45,7 +47,7 @@ impl Default for OverlaySettings {
 /// What set_caps() made.
 struct OverlayState {
     renderer: OverlayRenderer,
-    /// Whether it was said that frames pass undrawn.
+    /// Whether the warning that frames pass undrawn was posted.
     has_warned: bool,
 }
 
@@ -89,13 +91,7 @@ impl Properties for TrtOverlay {
 
     fn set(&self, name: &str, value: &glib::Value) {
         let OverlaySettings { style, cuda_device_id, measure } = &mut *self.settings.lock().unwrap();
-        match name {
-            "draw-labels" => style.labels = value.get().expect("checked by GObject"),
-            "line-width" => style.line_width = value.get().expect("checked by GObject"),
-            "measure" => *measure = value.get().expect("checked by GObject"),
-            "cuda-device-id" => *cuda_device_id = value.get().expect("checked by GObject"),
-            other => unreachable!("property {other}"),
-        }
+        set_shared(name, value, style, cuda_device_id, measure);
     }
 
     fn get(&self, name: &str) -> glib::Value {
@@ -104,13 +100,7 @@ impl Properties for TrtOverlay {
             return stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value();
         }
         let OverlaySettings { style, cuda_device_id, measure } = &*self.settings.lock().unwrap();
-        match name {
-            "draw-labels" => style.labels.to_value(),
-            "line-width" => style.line_width.to_value(),
-            "measure" => measure.to_value(),
-            "cuda-device-id" => cuda_device_id.to_value(),
-            other => unreachable!("property {other}"),
-        }
+        shared_value(name, style, *cuda_device_id, *measure)
     }
 }
 
@@ -118,7 +108,7 @@ video_filter! {
     TrtOverlay: "GstTrtOverlay",
     name: "Object detection: overlay (CUDA or CPU)",
     classification: "Filter/Effect/Video",
-    description: "Draws the objects that metas tell of: boxes, classes, scores and tracks",
+    description: "Draws the objects of metas: boxes, classes, scores and tracks",
 }
 
 impl BaseTransformImpl for TrtOverlay {

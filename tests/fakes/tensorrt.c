@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MPL-2.0 */
 /* TensorRT 10 for the driver of cuda.c: any plan is a model of up to two pictures, whose output is their size. Functions stand in the
- * tables of virtual functions where src/backends/tensorrt/abi says; those that are not called there are NULL. */
+ * tables of virtual functions as src/backends/tensorrt/abi has them; those that are not called there are NULL. */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames to tensors: `kernels/preprocess.cu`. The twin is [`vision::preprocess`](crate::image::preprocess), whose tables the
+//! Frames to tensors: `kernels/preprocess.cu`. The reference implementation is [`host`](crate::image::preprocess::host), whose tables the
 //! kernel uses.
 
 use std::ffi::CStr;
@@ -16,7 +16,7 @@ use crate::core::memory::{DeviceBlock, DevicePool};
 use crate::core::tensor::DType;
 use crate::image::frame::{Colorimetry, PixelFormat};
 use crate::image::geometry::{Letterbox, Rect};
-use crate::image::preprocess::HostPreprocessor as Twin;
+use crate::image::preprocess::HostPreprocessor as Reference;
 use crate::image::preprocess::color::{Convert, YuvToRgb};
 use crate::image::preprocess::sampler::{SampleAxis, Sampler};
 use crate::image::transform::{Colors, InputSpec, TensorLayout};
@@ -96,10 +96,10 @@ const _: () = assert!(size_of::<FrameView>() == 48 && size_of::<Position>() == 1
 const _: () = assert!(size_of::<PreprocessParams>() == MAX_BATCH * 48 + 128);
 
 impl PreprocessKernel {
-    /// For frames of `size`, width and height, and tensors as `spec` says. `color` matters to YUV and gray formats.
+    /// For frames of `size`, width and height, and tensors of `spec`. `color` matters to YUV and gray formats.
     ///
     /// # Errors
-    /// As the twin's; `Run`, where the GPU fails.
+    /// As the reference implementation; `Run`, where the GPU fails.
     pub fn new(
         context: &Context,
         format: PixelFormat,
@@ -110,10 +110,10 @@ impl PreprocessKernel {
         PreprocessKernel::of_region(context, format, size, (size.0 as u32, size.1 as u32).into(), color, spec)
     }
 
-    /// The same for a part of each frame, as [`HostPreprocessor::of_region`](Twin::of_region).
+    /// The same for a part of each frame, as [`HostPreprocessor::of_region`](Reference::of_region).
     ///
     /// # Errors
-    /// As the twin's; `Run`, where the GPU fails.
+    /// As the reference implementation; `Run`, where the GPU fails.
     pub fn of_region(
         context: &Context,
         format: PixelFormat,
@@ -122,9 +122,9 @@ impl PreprocessKernel {
         color: Colorimetry,
         spec: &InputSpec,
     ) -> Result<PreprocessKernel> {
-        let twin = Twin::of_region(format, size, source, color, spec)?;
-        let (letterbox, colors) = (twin.letterbox, spec.recipe.colors);
-        let (first, others) = (&twin.samplers[0], twin.samplers.last().expect("a frame has a plane"));
+        let reference = Reference::of_region(format, size, source, color, spec)?;
+        let (letterbox, colors) = (reference.letterbox, spec.transform.colors);
+        let (first, others) = (&reference.samplers[0], reference.samplers.last().expect("a frame has a plane"));
 
         let columns = positions(&first.columns, &others.columns);
         let tables = [&columns[..], &positions(&first.rows, &others.rows)].concat();
@@ -132,13 +132,13 @@ impl PreprocessKernel {
         let mut block = DevicePool::new(context).take(tables.len())?;
         block.write(tables)?;
 
-        let matrix = match twin.convert {
+        let matrix = match reference.convert {
             Convert::Rgb | Convert::RgbToGray => None,
             Convert::YuvToRgb(matrix) | Convert::Luma(matrix) => Some(matrix),
         };
         let samples_reversed = format.rgb_offsets() == Some([2, 1, 0]);
         // What one of gray repeats in three channels.
-        let channel = |c: usize| twin.channels.get(c).unwrap_or(&twin.channels[0]);
+        let channel = |c: usize| reference.channels.get(c).unwrap_or(&reference.channels[0]);
         let parameters = PreprocessParams {
             frames: [FrameView::default(); MAX_BATCH],
             columns: block.address(),
@@ -152,11 +152,11 @@ impl PreprocessKernel {
             first_step: step(first),
             others_step: step(others),
             first_alone: (falls_on_samples(&first.columns) && falls_on_samples(&first.rows)).into(),
-            to_gray: matches!(twin.convert, Convert::RgbToGray).into(),
+            to_gray: matches!(reference.convert, Convert::RgbToGray).into(),
             reversed: (samples_reversed != (colors == Colors::Bgr)).into(),
-            channels: twin.channels.len() as u32,
-            interleaved: (twin.order == TensorLayout::Nhwc).into(),
-            dtype: match twin.dtype {
+            channels: reference.channels.len() as u32,
+            interleaved: (reference.order == TensorLayout::Nhwc).into(),
+            dtype: match reference.dtype {
                 DType::F16 => 1,
                 DType::U8 => 2,
                 _ => 0,
@@ -166,10 +166,10 @@ impl PreprocessKernel {
             }),
             factor: [0, 1, 2].map(|c| channel(c).factor),
             addend: [0, 1, 2].map(|c| channel(c).addend),
-            pad: spec.recipe.pad.into(),
+            pad: spec.transform.pad.into(),
         };
 
-        let (name, one_by_one) = match (format, &twin.samplers[..]) {
+        let (name, one_by_one) = match (format, &reference.samplers[..]) {
             (PixelFormat::P010, [_]) => ("preprocess_luma16", None),
             (PixelFormat::P010, _) => ("preprocess_p010", Some("preprocess_planes16")),
             (PixelFormat::Nv12, [_, _]) => ("preprocess_nv12", Some("preprocess_planes8")),
@@ -178,7 +178,7 @@ impl PreprocessKernel {
             _ => ("preprocess_luma8", None),
         };
         let module = context.module(PREPROCESS)?;
-        let bytes_read = twin.samplers.iter().map(bytes_read).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let bytes_read = reference.samplers.iter().map(bytes_read).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
         Ok(PreprocessKernel {
             bytes_read,
             function: module.function(name)?,
@@ -188,7 +188,7 @@ impl PreprocessKernel {
             size,
             letterbox,
             _tables: block,
-            element: twin.dtype.size(),
+            element: reference.dtype.size(),
         })
     }
 

@@ -184,21 +184,21 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Those that the recipe's colours need of frames of `format` and `size`, in the order of their channels.
+    /// Those that the transform's colours need of frames of `format` and `size`, in the order of their channels.
     pub fn all(
         format: PixelFormat,
         size: (usize, usize),
         color: Colorimetry,
-        recipe: &InputTransform,
+        transform: &InputTransform,
         letterbox: &Letterbox,
     ) -> Vec<Sampler> {
-        let colors = recipe.colors;
+        let colors = transform.colors;
         let planes = format.planes(size.0, size.1);
         let sample = if format == PixelFormat::P010 { 2 } else { 1 };
         let new = |i, count, offsets: &[_], sitings| {
             Sampler::new(letterbox, i, planes[i], (count * sample, sample), offsets, sitings)
         };
-        let (luma, chroma) = (|| new(0, 1, &[0], FULL), chroma(recipe.chroma, color));
+        let (luma, chroma) = (|| new(0, 1, &[0], FULL), chroma(transform.chroma, color));
         match (format, format.rgb_offsets()) {
             (_, Some(offsets)) => vec![new(0, format.pixel_bytes(), &offsets, FULL)],
             (PixelFormat::I420, _) if colors != Colors::Gray => {
