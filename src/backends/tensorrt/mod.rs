@@ -67,7 +67,7 @@ impl Backend for TensorRt {
     }
 
     /// Engines say what goes in and comes out only once they are loaded onto the GPU, so that is done here for them, and takes some
-    /// time: the caps of the element need the size of the input.
+    /// time.
     fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
         let options = TrtOptions::from(options);
         let library = library_for(file, &options)?;
@@ -80,6 +80,10 @@ impl Backend for TensorRt {
             (ModelInfo::of_onnx(&*file.contents()?)?, None)
         };
         Ok(Arc::new(TrtModel { info: Arc::new(info), library, options, engine }))
+    }
+
+    fn loads_to_describe(&self, file: &ModelFile) -> bool {
+        file.is_engine()
     }
 
     /// An engine may, but where it is built, the size is wanted before.
