@@ -415,7 +415,7 @@ impl BaseTransformImpl for TrtInfer {
                 })
             }
             Ok(Some(StartedModel { published: Some(published), .. })) => published.describe(&caps),
-            // Their frames come without tensors, and are told what is wrong here: there is no model, or a flush.
+            // There is no model, or a flush: frames come without tensors, and the first one is told why.
             Err(_) if direction == PadDirection::Src => video::with_no_tensor(&caps),
             _ => caps,
         };

@@ -73,6 +73,9 @@ impl SlotState {
         if self.flushing {
             model.seat.set_flushing(true);
         }
+        if self.left {
+            model.seat.leave();
+        }
         self.model = SlotModel::Open(model);
     }
 }

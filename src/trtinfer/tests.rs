@@ -48,8 +48,12 @@ struct Stream {
 
 impl Stream {
     fn new(fakes: &Fakes, source: &str, infer: &str) -> Self {
+        Stream::with(fakes, source, "trtpreprocess", infer)
+    }
+
+    fn with(fakes: &Fakes, source: &str, before: &str, infer: &str) -> Self {
         let line = format!(
-            "videotestsrc name=source {source} ! video/x-raw,format=RGB,width=8,height=8 ! trtpreprocess \
+            "videotestsrc name=source {source} ! video/x-raw,format=RGB,width=8,height=8 ! {before} \
              ! trtinfer name=infer model-file={} {infer} ! fakesink",
             fakes.engine().display()
         );
@@ -133,8 +137,14 @@ fn null_is_reached_and_the_element_is_freed_while_its_engine_is_deserialised() {
     };
     let mut engines = 0;
     // The latency of live sources is asked for in the change to PLAYING.
-    for (source, infer) in [("", ""), ("is-live=true", ""), ("is-live=true", "batch-size=2")] {
-        let stream = Stream::new(fakes, source, infer);
+    let cases = [
+        ("", "trtpreprocess", ""),
+        ("", "queue ! trtpreprocess ! queue", ""),
+        ("is-live=true", "trtpreprocess", ""),
+        ("is-live=true", "trtpreprocess ! tee ! queue", "batch-size=2"),
+    ];
+    for (source, before, infer) in cases {
+        let stream = Stream::with(fakes, source, before, infer);
         for state in [gst::State::Ready, gst::State::Null] {
             stream.set_state(gst::State::Playing);
             engines += 1;
@@ -161,17 +171,9 @@ fn null_is_reached_and_the_element_is_freed_while_its_engine_is_deserialised() {
 #[test]
 fn a_flush_ends_the_wait_for_an_engine_and_frames_after_it_are_inferred() {
     let Some(fakes) = held("a_flush_ends_the_wait_for_an_engine_and_frames_after_it_are_inferred") else { return };
-    for queue in ["", "! queue"] {
+    for before in ["trtpreprocess", "trtpreprocess ! queue", "queue ! trtpreprocess ! queue"] {
         fakes.hold(true);
-        let stream = Stream::new(fakes, "num-buffers=3", "");
-        if !queue.is_empty() {
-            let queue = gst::ElementFactory::make("queue").build().unwrap();
-            stream.pipeline.add(&queue).unwrap();
-            let before = stream.infer.static_pad("sink").unwrap().peer().unwrap();
-            before.unlink(&stream.infer.static_pad("sink").unwrap()).unwrap();
-            before.link(&queue.static_pad("sink").unwrap()).unwrap();
-            queue.link(&stream.infer).unwrap();
-        }
+        let stream = Stream::with(fakes, "num-buffers=3", before, "");
         stream.set_state(gst::State::Playing);
         for _ in 0..3 {
             stream.wait_for_waiters();
