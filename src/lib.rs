@@ -40,6 +40,9 @@ mod rooms {
     #[cfg(feature = "gstreamer")]
     pub mod trtpreprocess;
 }
+#[cfg(test)]
+#[path = "test/fakes.rs"]
+mod fakes;
 mod onnx;
 #[cfg(feature = "gstreamer")]
 mod plugin;

@@ -191,7 +191,7 @@ fn videos_of_phones_run_upright() {
 fn a_missing_videoflip_is_named() {
     common::init();
     let folder = scratch("detect-videoflip");
-    let (clip, plugins) = (turned(&folder), folder.join("plugins"));
+    let (clip, plugins) = (rotated(&folder), folder.join("plugins"));
     std::fs::create_dir(&plugins).unwrap();
     let installed = gst::Registry::get().find_plugin("coreelements").unwrap().filename().unwrap();
     for name in

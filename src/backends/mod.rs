@@ -3,8 +3,9 @@
 //! [`BACKENDS`].
 //!
 //! ```text
-//! LoadRequest::new   probe → the backend with the highest rank; describe → OpenedModel: the description in the file, and the input that it wants
-//! LoadRequest::load  OpenedModel::load → ModelInstance, which a Batcher runs
+//! Placement::new       probe → the backend with the highest rank
+//! Placement::describe  describe → OpenedModel: what the file says, and the input that it wants
+//! LoadRequest::load    OpenedModel::load → ModelInstance, which a Batcher runs
 //! ```
 
 pub mod batcher;
@@ -28,7 +29,7 @@ use crate::core::tensor::{TensorDesc, Tensors};
 use crate::image::transform::InputSpec;
 use crate::model::{ModelFile, ModelInfo};
 use options::{Choice, OptionKind, OptionSpec, Options};
-pub use request::LoadRequest;
+pub use request::{LoadRequest, Placement};
 
 /// All backends. Where two are of one rank, the first is taken.
 pub static BACKENDS: &[&dyn Backend] = &[&tensorrt::TensorRt, &rten::Rten];
@@ -58,7 +59,12 @@ pub trait Backend: Sync {
     /// Reads the description of the model. `cuda` is there for backends on a GPU.
     fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>>;
 
-    /// Whether a loaded model takes inputs of different sizes, where the file leaves them open.
+    /// Whether [`describe`](Backend::describe) loads that file to know what it says, which may take long.
+    fn loads_to_describe(&self, _file: &ModelFile) -> bool {
+        false
+    }
+
+    /// Whether a model that is loaded takes one size of input after the other, where the file leaves it open.
     fn takes_any_size(&self) -> bool;
 }
 

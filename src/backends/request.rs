@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::options::Options;
-use super::{Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, choose};
+use super::{Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, choose, contained};
 use crate::core::cuda::driver::Context;
 use crate::core::device::Device;
-use crate::core::error::Result;
+use crate::core::error::{ErrorKind, Result};
 use crate::image::geometry::{Letterbox, ResizeMode};
 use crate::image::transform::InputSpec;
 use crate::model::{ModelFile, ModelInfo};
@@ -39,15 +39,20 @@ struct Adaptive {
     largest: (u32, u32),
 }
 
-impl LoadRequest {
-    /// Reads the model's description and decides where it runs. `size` are the user's width and height for an input
-    /// that leaves them open, by default the smallest that frames need where the model allows that; `batch` the maximum number of frames that
-    /// are to be run at once; `cuda` is asked for a context where a backend on a GPU is to run it.
+/// Where a model will run, decided before its description is read.
+pub struct Placement {
+    file: Arc<ModelFile>,
+    pub backend: &'static dyn Backend,
+    reason: Option<String>,
+    options: Options,
+    cuda: Option<Context>,
+}
+
+impl Placement {
+    /// `cuda` is asked for a context where a backend on a GPU is to run the model.
     pub fn new(
         path: &Path,
         preference: BackendPreference,
-        size: Option<(u32, u32)>,
-        batch: usize,
         options: Options,
         cuda: impl FnOnce() -> Result<Context>,
     ) -> Result<Self> {
@@ -57,7 +62,20 @@ impl LoadRequest {
             Device::Host => None,
             Device::Cuda => Some(cuda()?),
         };
-        let opened = backend.describe(&file, &options, cuda.as_ref())?;
+        Ok(Placement { file, backend, reason, options, cuda })
+    }
+
+    /// Whether the description is known only once the model is loaded, which may take long.
+    pub fn loads_to_describe(&self) -> bool {
+        self.backend.loads_to_describe(&self.file)
+    }
+
+    /// Reads the model's description. `size` is the wish for the width and height of an input that leaves them open, by default the
+    /// smallest that frames need where the model allows that; `batch` the maximum of frames that are to be run at once.
+    pub fn describe(self, size: Option<(u32, u32)>, batch: usize) -> Result<LoadRequest> {
+        let Placement { file, backend, reason, options, cuda } = self;
+        let what = format!("Cannot read the model {}", file.path().display());
+        let opened = contained(ErrorKind::Model, &what, || backend.describe(&file, &options, cuda.as_ref()))?;
         let model = opened.info();
         let spec = model.input_spec(size, batch, backend.device())?;
         model.side_inputs(&spec, batch)?; // checked here, before the slow part; the backend makes them again
@@ -65,6 +83,20 @@ impl LoadRequest {
         let (_, height, width) = spec.chw();
         let adaptive = stride.map(|stride| Adaptive { stride, largest: (width as u32, height as u32) });
         Ok(LoadRequest { file, opened, backend, reason, options, cuda, spec, batch, adaptive })
+    }
+}
+
+impl LoadRequest {
+    /// Decides where the model runs, as [`Placement::new`], and reads its description, as [`Placement::describe`].
+    pub fn new(
+        path: &Path,
+        preference: BackendPreference,
+        size: Option<(u32, u32)>,
+        batch: usize,
+        options: Options,
+        cuda: impl FnOnce() -> Result<Context>,
+    ) -> Result<Self> {
+        Placement::new(path, preference, options, cuda)?.describe(size, batch)
     }
 
     /// The tensor that the model wants for frames of that width and height.
@@ -113,7 +145,6 @@ impl LoadRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::error::ErrorKind;
 
     #[test]
     fn a_file_is_read_once_for_description_and_load_and_not_kept() {

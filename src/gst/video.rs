@@ -146,6 +146,22 @@ pub fn with_tensor(
     caps
 }
 
+/// What caps name in place of a tensor while there is no model that would say which one: frames are to come without.
+const NO_TENSOR: &str = "none";
+
+/// `caps` for frames without tensors.
+pub fn with_no_tensor(caps: &gst::Caps) -> gst::Caps {
+    let mut caps = caps.clone();
+    caps.make_mut().set(TENSOR_FIELD, NO_TENSOR);
+    caps
+}
+
+/// Whether fixed caps are of frames that come without tensors.
+pub fn has_no_tensor(caps: &gst::CapsRef) -> bool {
+    let tensor = caps.structure(0).and_then(|structure| structure.get::<&str>(TENSOR_FIELD).ok());
+    tensor == Some(NO_TENSOR)
+}
+
 /// Width and height, where they are fixed.
 fn frame_size(caps: &gst::StructureRef) -> Option<(u32, u32)> {
     let side = |name| caps.get::<i32>(name).ok().and_then(|side| u32::try_from(side).ok()).filter(|&side| side > 0);
@@ -155,7 +171,7 @@ fn frame_size(caps: &gst::StructureRef) -> Option<(u32, u32)> {
 /// The tensor that fixed caps name.
 pub fn tensor_of(caps: &gst::CapsRef) -> Result<Option<InputSpec>> {
     let text = caps.structure(0).and_then(|structure| structure.get::<&str>(TENSOR_FIELD).ok());
-    text.map(str::parse).transpose()
+    text.filter(|&text| text != NO_TENSOR).map(str::parse).transpose()
 }
 
 /// A negotiated video format, in both vocabularies.

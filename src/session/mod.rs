@@ -6,9 +6,9 @@
 
 mod detector;
 mod device;
-#[cfg(test)]
-mod fault_tests;
 mod options;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::path::Path;

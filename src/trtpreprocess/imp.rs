@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use gst::glib;
@@ -53,6 +54,8 @@ pub struct TrtPreprocess {
     /// each.
     overrides: Mutex<Option<Overrides>>,
     state: Mutex<Option<PreprocessState>>,
+    /// Downstream has no model: frames pass without tensors.
+    passes: AtomicBool,
     originals: Mutex<HeldFrames>,
     cuda: CudaContextSlot,
     stats: Stats,
@@ -344,6 +347,12 @@ impl BaseTransformImpl for TrtPreprocess {
     }
 
     fn set_caps(&self, incaps: &Caps, outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
+        let passes = video::has_no_tensor(outcaps);
+        self.passes.store(passes, Ordering::Relaxed);
+        if passes {
+            *self.state.lock().unwrap() = None;
+            return Ok(());
+        }
         let state = self.configure(incaps, outcaps).map_err(|error| {
             if self.is_new_complaint(&error) {
                 self.obj().post_error(&error);
@@ -389,6 +398,7 @@ impl BaseTransformImpl for TrtPreprocess {
         let stage = Span::begin(self.settings.lock().unwrap().measure);
         let payload = match self.state.lock().unwrap().as_mut() {
             Some(state) => self.payload(state, buffer),
+            None if self.passes.load(Ordering::Relaxed) => return Ok(gst::FlowSuccess::Ok),
             None => return Err(gst::FlowError::NotNegotiated),
         };
         let payload = payload.map_err(|error: Error| {

@@ -66,8 +66,8 @@ impl Backend for TensorRt {
         library_for(file, &options.into()).map(|_| 2).map_err(Unsupported::Missing)
     }
 
-    /// The inputs and outputs of an engine are known only once it is loaded onto the GPU, and the caps need the size of the input. So
-    /// engines are loaded here, which takes some time.
+    /// Engines say what goes in and comes out only once they are loaded onto the GPU, so that is done here for them, and takes some
+    /// time.
     fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
         let options = TrtOptions::from(options);
         let library = library_for(file, &options)?;
@@ -82,7 +82,11 @@ impl Backend for TensorRt {
         Ok(Arc::new(TrtModel { info: Arc::new(info), library, options, engine }))
     }
 
-    /// An engine may, but the size is needed to build one.
+    fn loads_to_describe(&self, file: &ModelFile) -> bool {
+        file.is_engine()
+    }
+
+    /// An engine may, but where it is built, the size is wanted before.
     fn takes_any_size(&self) -> bool {
         false
     }
