@@ -10,6 +10,7 @@
 //!
 //! * `core`: errors, tensors, memory, CUDA.
 //! * `image`: frames, the tensors made of them, and drawing. `model`: what a model file says about itself.
+//! * `track`: numbers for objects that stay the same from frame to frame.
 //! * `heads`: how a model writes its results, one file each. `postprocess`: from a head's rows to objects.
 //! * `backends`: what runs models: TensorRT, or rten on the CPU.
 //! * [`session`]: the whole chain without a pipeline. The crate `gsttrt-capi` is the same for C.
@@ -31,6 +32,7 @@ mod rooms {
     pub mod model;
     pub mod postprocess;
     pub mod session;
+    pub mod track;
     #[cfg(feature = "gstreamer")]
     pub mod trtinfer;
     #[cfg(feature = "gstreamer")]

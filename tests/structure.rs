@@ -11,7 +11,7 @@ use syn::visit::Visit;
 const FLOORS: [&[&str]; 9] = [
     &["core"],
     &["image", "onnx"],
-    &["heads"],
+    &["heads", "track"],
     &["model"],
     &["postprocess"],
     &["backends"],
