@@ -15,7 +15,7 @@
 //! * `backends`: what runs models: TensorRT, or rten on the CPU.
 //! * [`session`]: the whole chain without a pipeline. The crate `gsttrt-capi` is the same for C.
 //! * `gst`: GStreamer's side: metas, memory, contexts, statistics.
-//! * `trtpreprocess`, `trtinfer`, `trtnms`, `trtoverlay`: the elements, thin: settings, caps, one call per frame.
+//! * `trtpreprocess`, `trtinfer`, `trtnms`, `trttrack`, `trtoverlay`: the elements, thin: settings, caps, one call per frame.
 
 // Some of it is for the elements alone, and some for tests.
 #![cfg_attr(not(all(feature = "gstreamer", feature = "internals")), allow(dead_code, unused_imports))]
@@ -41,6 +41,8 @@ mod rooms {
     pub mod trtoverlay;
     #[cfg(feature = "gstreamer")]
     pub mod trtpreprocess;
+    #[cfg(feature = "gstreamer")]
+    pub mod trttrack;
 }
 mod onnx;
 #[cfg(feature = "gstreamer")]

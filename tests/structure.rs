@@ -16,7 +16,7 @@ const FLOORS: [&[&str]; 9] = [
     &["postprocess"],
     &["backends"],
     &["session", "gst"],
-    &["trtpreprocess", "trtinfer", "trtnms", "trtoverlay"],
+    &["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtoverlay"],
     &["plugin"],
 ];
 

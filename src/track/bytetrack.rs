@@ -13,6 +13,8 @@ use crate::image::geometry::BBox;
 /// Largest costs of the second match and of that of new tracks.
 const SECOND_LIMIT: f64 = 0.5;
 const UNCONFIRMED_LIMIT: f64 = 0.7;
+/// Part of its width and height by which a box is made larger on each side where frames were skipped.
+const BUFFER: f64 = 0.5;
 /// Tracks that overlap by more are one.
 const SAME: f64 = 1.0 - 0.15;
 
@@ -75,6 +77,10 @@ pub struct ByteTrack {
     tracks: Vec<Track>,
     /// Since the start.
     frames: u64,
+    /// The time of the last detections.
+    last_update: u64,
+    /// Whether objects were foreseen since.
+    has_predicted: bool,
     /// For each detection of the last frame that had any.
     objects: Vec<Option<TrackedObject>>,
     edges: Vec<Edges>,
@@ -92,6 +98,8 @@ impl ByteTrack {
             state,
             tracks: Vec::new(),
             frames: 0,
+            last_update: 0,
+            has_predicted: false,
             objects: Vec::new(),
             edges: Vec::new(),
             rows: Vec::new(),
@@ -145,14 +153,18 @@ impl ByteTrack {
         std::mem::swap(&mut self.columns, &mut self.low);
         self.assign(options, detections, false, SECOND_LIMIT);
         self.see_matches(detections, now, last_id);
-        self.end_others(TrackState::Lost);
+        self.lose_others();
         std::mem::swap(&mut self.columns, &mut self.low);
 
         let is_unconfirmed = |track: &Track| track.state == TrackState::Unconfirmed;
         select(&mut self.rows, &self.tracks, is_unconfirmed);
         self.assign(options, detections, options.fuse_score, UNCONFIRMED_LIMIT);
         self.see_matches(detections, now, last_id);
-        self.end_others(TrackState::Removed);
+        if std::mem::take(&mut self.has_predicted) || steps > 1 {
+            self.match_buffered(options, detections, now, last_id);
+        }
+        self.tracks.retain(|track| track.state != TrackState::Unconfirmed);
+        self.last_update = now;
 
         for column in 0..self.columns.len() {
             let detection = self.columns[column];
@@ -167,7 +179,27 @@ impl ByteTrack {
         self.publish();
     }
 
+    /// Objects whose velocity is not yet known go far between detections where frames were skipped. What was seen in the last of
+    /// them, and is matched with nothing, is matched once more by larger boxes, as C-BIoU (Yang et al., WACV 2023) does.
+    fn match_buffered(&mut self, options: &TrackOptions, detections: &[TrackInput], now: u64, last_id: &mut u64) {
+        let ByteTrack { assignment, tracks, edges, columns, .. } = self;
+        let mut column = 0..;
+        columns.retain(|_| assignment.row(column.next().expect("endless")).is_none());
+        columns.iter().for_each(|&detection| edges[detection as usize] = buffered(&edges[detection as usize]));
+        let last_update = self.last_update;
+        let was_just_seen = |track: &Track| {
+            track.state == TrackState::Unconfirmed || track.state == TrackState::Lost && track.last_seen == last_update
+        };
+        select(&mut self.rows, tracks, was_just_seen);
+        self.rows.iter().for_each(|&row| tracks[row as usize].edges = buffered(&tracks[row as usize].edges));
+        self.assign(options, detections, false, f64::from(options.match_thresh));
+        let ByteTrack { tracks, rows, .. } = self;
+        rows.iter().for_each(|&row| tracks[row as usize].edges = tracks[row as usize].filter.edges());
+        self.see_matches(detections, now, last_id);
+    }
+
     pub(crate) fn predict(&mut self, options: &TrackOptions, Moment { now, steps }: Moment) {
+        self.has_predicted = true;
         for track in &mut self.tracks {
             track.predict(steps);
             track.is_predicted = true;
@@ -230,10 +262,10 @@ impl ByteTrack {
     }
 
     /// The tracks of `rows` that were not matched.
-    fn end_others(&mut self, state: TrackState) {
+    fn lose_others(&mut self) {
         for (row, &track) in self.rows.iter().enumerate() {
             if self.assignment.column(row).is_none() {
-                self.tracks[track as usize].state = state;
+                self.tracks[track as usize].state = TrackState::Lost;
             }
         }
     }
@@ -295,6 +327,12 @@ impl ByteTrack {
             self.objects[track.detection as usize] = Some(TrackedObject { id, bbox, first_seen, last_seen });
         }
     }
+}
+
+fn buffered(edges: &Edges) -> Edges {
+    let [left, top, right, bottom] = *edges;
+    let (across, down) = (BUFFER * (right - left), BUFFER * (bottom - top));
+    [left - across, top - down, right + across, bottom + down]
 }
 
 /// Writes the numbers of the tracks for which that is true.

@@ -4,6 +4,8 @@
 //! | file | |
 //! |---|---|
 //! | [`bytetrack`] | ByteTrack (Zhang et al., ECCV 2022), and with another filter the part of BoT-SORT that needs no pixels |
+//! | [`ocsort`] | OC-SORT (Cao et al., CVPR 2023) |
+//! | [`iou`] | the largest overlaps first |
 //! | [`kalman`] | where a box will be |
 //! | [`overlap`], [`assignment`] | which box is which |
 //!
@@ -11,11 +13,15 @@
 
 pub mod assignment;
 pub mod bytetrack;
+pub mod iou;
 pub mod kalman;
+pub mod ocsort;
 pub mod overlap;
 
 use bytetrack::ByteTrack;
+use iou::IouTracker;
 use kalman::BoxState;
+use ocsort::OcSort;
 
 use crate::image::geometry::BBox;
 
@@ -25,17 +31,13 @@ pub enum TrackerKind {
     #[default]
     ByteTrack,
     BotSortIou,
+    OcSort,
+    Iou,
 }
 
 impl TrackerKind {
-    pub const ALL: [TrackerKind; 2] = [TrackerKind::ByteTrack, TrackerKind::BotSortIou];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            TrackerKind::ByteTrack => "bytetrack",
-            TrackerKind::BotSortIou => "botsort-iou",
-        }
-    }
+    pub const ALL: [TrackerKind; 4] =
+        [TrackerKind::ByteTrack, TrackerKind::BotSortIou, TrackerKind::OcSort, TrackerKind::Iou];
 }
 
 /// Parameters, as the papers' programs call them.
@@ -50,6 +52,16 @@ pub struct TrackOptions {
     /// Largest cost of a match: 1 less the intersection over union, with `fuse_score` times the score.
     pub match_thresh: f32,
     pub fuse_score: bool,
+    /// OC-SORT: pairs that overlap less are none.
+    pub iou_thresh: f32,
+    /// OC-SORT: frames in a row in which an object must be seen.
+    pub min_hits: u32,
+    /// OC-SORT: weight of the direction.
+    pub inertia: f32,
+    /// OC-SORT: frames over which the direction is taken; at most [`ocsort::MAX_DELTA_T`].
+    pub delta_t: u32,
+    /// OC-SORT: low scores keep tracks alive, as with ByteTrack.
+    pub use_byte: bool,
     /// Objects of different classes are different objects.
     pub per_class: bool,
     /// Nanoseconds for which a track that is not seen is kept.
@@ -64,6 +76,11 @@ impl Default for TrackOptions {
             det_thresh: 0.6,
             match_thresh: 0.8,
             fuse_score: true,
+            iou_thresh: 0.3,
+            min_hits: 3,
+            inertia: 0.2,
+            delta_t: 3,
+            use_byte: false,
             per_class: true,
             lost_after: 1_000_000_000,
         }
@@ -98,11 +115,28 @@ pub(crate) struct Moment {
     steps: u32,
 }
 
+#[derive(Debug)]
+enum Algorithm {
+    Byte(ByteTrack),
+    OcSort(OcSort),
+    Iou(IouTracker),
+}
+
+/// The same of each.
+macro_rules! each {
+    ($algorithm:expr, $it:ident => $work:expr) => {
+        match $algorithm {
+            Algorithm::Byte($it) => $work,
+            Algorithm::OcSort($it) => $work,
+            Algorithm::Iou($it) => $work,
+        }
+    };
+}
+
 /// Follows the objects of one stream.
 #[derive(Debug)]
 pub struct Tracker {
-    kind: TrackerKind,
-    algorithm: ByteTrack,
+    algorithm: Algorithm,
     /// The last number that was given.
     last_id: u64,
     /// The time of the last frame.
@@ -114,20 +148,18 @@ const MAX_STEPS: u64 = 32;
 
 impl Tracker {
     pub fn new(kind: TrackerKind) -> Self {
-        let state = match kind {
-            TrackerKind::ByteTrack => BoxState::Xyah,
-            TrackerKind::BotSortIou => BoxState::Xywh,
+        let algorithm = match kind {
+            TrackerKind::ByteTrack => Algorithm::Byte(ByteTrack::new(BoxState::Xyah)),
+            TrackerKind::BotSortIou => Algorithm::Byte(ByteTrack::new(BoxState::Xywh)),
+            TrackerKind::OcSort => Algorithm::OcSort(OcSort::default()),
+            TrackerKind::Iou => Algorithm::Iou(IouTracker::default()),
         };
-        Tracker { kind, algorithm: ByteTrack::new(state), last_id: 0, last: None }
-    }
-
-    pub fn kind(&self) -> TrackerKind {
-        self.kind
+        Tracker { algorithm, last_id: 0, last: None }
     }
 
     /// The next frame is not behind the last one: all tracks end. No number is given twice.
     pub fn reset(&mut self) {
-        self.algorithm.reset();
+        each!(&mut self.algorithm, it => it.reset());
         self.last = None;
     }
 
@@ -141,20 +173,20 @@ impl Tracker {
         frame_duration: u64,
     ) -> &[Option<TrackedObject>] {
         let moment = self.moment(now, frame_duration);
-        self.algorithm.update(options, detections, moment, &mut self.last_id);
+        each!(&mut self.algorithm, it => it.update(options, detections, moment, &mut self.last_id));
         self.objects()
     }
 
     /// Says where the objects of the last detections are at `now`, in a frame that no detector has seen.
     pub fn predict(&mut self, options: &TrackOptions, now: u64, frame_duration: u64) -> &[Option<TrackedObject>] {
         let moment = self.moment(now, frame_duration);
-        self.algorithm.predict(options, moment);
+        each!(&mut self.algorithm, it => it.predict(options, moment));
         self.objects()
     }
 
     /// For each detection of the last update, the object that it is; nothing for those that are no track yet.
     pub fn objects(&self) -> &[Option<TrackedObject>] {
-        self.algorithm.objects()
+        each!(&self.algorithm, it => it.objects())
     }
 
     fn moment(&mut self, now: u64, frame_duration: u64) -> Moment {
