@@ -201,7 +201,8 @@ impl ByteTrack {
     pub(crate) fn predict(&mut self, options: &TrackOptions, Moment { now, steps }: Moment) {
         self.has_predicted = true;
         for track in &mut self.tracks {
-            track.predict(steps);
+            (0..steps).for_each(|_| track.filter.coast());
+            track.edges = track.filter.edges();
             track.is_predicted = true;
         }
         self.remove_old(options, now);

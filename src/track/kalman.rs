@@ -97,6 +97,18 @@ impl BoxFilter {
         }
     }
 
+    /// One step without a detector. The size stays as it was, and the place is as sure as the velocity: what may have changed until the
+    /// next detection is the velocity, by three times as much as the papers have it for frames that are detected. Less is worse in
+    /// tests/track where only each fifth frame is detected.
+    pub fn coast(&mut self) {
+        self.numbers[2].velocity = 0.0;
+        self.numbers[3].velocity = 0.0;
+        let deviations = deviations(self.state, self.numbers[2].value, self.numbers[3].value);
+        for (number, (_, velocity)) in self.numbers.iter_mut().zip(deviations) {
+            number.predict(0.0, 9.0 * velocity * velocity);
+        }
+    }
+
     pub fn update(&mut self, bbox: &BBox) {
         let measured = measure(self.state, bbox);
         let mut deviations = deviations(self.state, self.numbers[2].value, self.numbers[3].value);
