@@ -16,6 +16,7 @@ pub mod bytetrack;
 pub mod iou;
 pub mod kalman;
 pub mod ocsort;
+pub mod options;
 pub mod overlap;
 
 use bytetrack::ByteTrack;
@@ -38,6 +39,15 @@ pub enum TrackerKind {
 impl TrackerKind {
     pub const ALL: [TrackerKind; 4] =
         [TrackerKind::ByteTrack, TrackerKind::BotSortIou, TrackerKind::OcSort, TrackerKind::Iou];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            TrackerKind::ByteTrack => "bytetrack",
+            TrackerKind::BotSortIou => "botsort-iou",
+            TrackerKind::OcSort => "ocsort",
+            TrackerKind::Iou => "iou",
+        }
+    }
 }
 
 /// Parameters, as the papers' programs call them.

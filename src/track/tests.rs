@@ -210,7 +210,7 @@ fn what_comes_back_in_time_has_its_number() {
         // OC-SORT says nothing until it has seen an object thrice in a row.
         let hidden = if kind == TrackerKind::OcSort { 2 } else { 0 };
         (0..40).for_each(|frame| assert_eq!(clip.push(&[place(frame)]), [1]));
-        (40..55).for_each(|_| assert_eq!(clip.push(&[]), []));
+        (40..55).for_each(|_| assert!(clip.push(&[]).is_empty()));
         for frame in 55..60 {
             let wanted = if frame < 55 + hidden { 0 } else { 1 };
             assert_eq!(clip.push(&[place(frame)]), [wanted], "{kind:?}, {frame}");
