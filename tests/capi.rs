@@ -351,6 +351,63 @@ fn results_stay_until_they_are_freed() {
     }
 }
 
+/// A tracker with these options; `status` otherwise.
+fn tracker(options: &[&str]) -> Result<*mut GstTrtTracker, c_int> {
+    let texts: Vec<CString> = options.iter().map(|option| CString::new(*option).unwrap()).collect();
+    let pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
+    let mut tracker = ptr::dangling_mut();
+    match unsafe { gst_trt_tracker_new(pointers.as_ptr(), &mut tracker) } {
+        0 => Ok(tracker),
+        status => {
+            assert!(tracker.is_null(), "no handle comes with an error");
+            Err(status)
+        }
+    }
+}
+
+#[test]
+fn objects_are_numbered_by_a_tracker() {
+    let session = open(&one_box("capi-tracker"), &["backend=cpu"]).unwrap();
+    let pixels = vec![0; SIDE * SIDE * 3];
+    let follow = |tracker, at: u64| {
+        let results = detect(session, &frame(&pixels)).unwrap();
+        assert_eq!(gst_trt_results_track_id(results, 0), 0, "not yet");
+        assert_eq!(gst_trt_tracker_update(tracker, results, at * 40_000_000, 40_000_000), 0, "{}", last_error());
+        (results, gst_trt_results_track_id(results, 0))
+    };
+    for algorithm in ["bytetrack", "botsort-iou", "ocsort", "iou"] {
+        let tracker = tracker(&[&format!("tracker={algorithm}"), "lost-after=1000000000"]).unwrap();
+        for at in 0..3 {
+            let (results, id) = follow(tracker, at);
+            assert_eq!(id, 1, "{algorithm}");
+            let json = text(gst_trt_results_json(results, 0)).unwrap();
+            assert!(json.contains(r#""track-id":1"#), "{json}");
+            assert_eq!(gst_trt_results_track_id(results, 1), 0);
+            assert!(last_error().contains("no object 1"), "{}", last_error());
+            assert_eq!(gst_trt_tracker_update(tracker, results, 0, 0), 7);
+            assert!(last_error().contains("have numbers already"), "{}", last_error());
+            gst_trt_results_free(results);
+            assert_eq!(gst_trt_tracker_update(tracker, results, 0, 0), 7);
+            assert!(last_error().contains("results is not open"), "{}", last_error());
+        }
+        assert_eq!(gst_trt_tracker_reset(tracker), 0);
+        let (results, id) = follow(tracker, 0);
+        assert_eq!(id, 2, "{algorithm}");
+        gst_trt_tracker_free(tracker);
+        gst_trt_tracker_free(tracker);
+        assert_eq!(gst_trt_tracker_reset(tracker), 7);
+        assert!(last_error().contains("tracker is not open"), "{}", last_error());
+        gst_trt_results_free(results);
+    }
+    gst_trt_session_close(session);
+    let mut made = ptr::dangling_mut();
+    assert_eq!(unsafe { gst_trt_tracker_new(ptr::null(), &mut made) }, 0);
+    gst_trt_tracker_free(made);
+    assert_eq!(unsafe { gst_trt_tracker_new(ptr::null(), ptr::null_mut()) }, 7);
+    assert!(tracker(&["tracker=none"]).is_err());
+    assert!(last_error().contains("bytetrack, botsort-iou"), "{}", last_error());
+}
+
 #[test]
 fn rotated_boxes_have_angles_and_corners() {
     let rotation = |results| {

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use gst::glib;
 use gst::prelude::*;
 
-const ELEMENTS: [&str; 4] = ["trtpreprocess", "trtinfer", "trtnms", "trtoverlay"];
+const ELEMENTS: [&str; 5] = ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtoverlay"];
 
 fn factories() -> impl Iterator<Item = gst::ElementFactory> {
     common::init();
@@ -62,7 +62,7 @@ fn kind(property: &glib::ParamSpec) -> String {
             }
         )*};
     }
-    numbers! { ParamSpecInt "int" ParamSpecUInt "unsigned int" ParamSpecFloat "float" ParamSpecDouble "double" }
+    numbers! { ParamSpecInt "int" ParamSpecUInt "unsigned int" ParamSpecUInt64 "unsigned 64-bit int" ParamSpecFloat "float" ParamSpecDouble "double" }
     let default = property.default_value();
     match property.value_type() {
         glib::Type::BOOL => format!("boolean, default {}", default.get::<bool>().unwrap()),
@@ -166,7 +166,7 @@ fn the_plugin_is_trt() {
     assert!(plugin.version().starts_with(env!("CARGO_PKG_VERSION")));
     let mut elements: Vec<_> = gst::Registry::get().features_by_plugin("trt").iter().map(|f| f.name()).collect();
     elements.sort();
-    assert_eq!(elements, ["trtinfer", "trtnms", "trtoverlay", "trtpreprocess"]);
+    assert_eq!(elements, ["trtinfer", "trtnms", "trtoverlay", "trtpreprocess", "trttrack"]);
 }
 
 /// `trtinfer interval=5` names a property, and may give it a value.

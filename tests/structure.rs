@@ -11,12 +11,12 @@ use syn::visit::Visit;
 const FLOORS: [&[&str]; 9] = [
     &["core"],
     &["image", "onnx"],
-    &["heads"],
+    &["heads", "track"],
     &["model"],
     &["postprocess"],
     &["backends"],
     &["session", "gst"],
-    &["trtpreprocess", "trtinfer", "trtnms", "trtoverlay"],
+    &["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtoverlay"],
     &["plugin"],
 ];
 

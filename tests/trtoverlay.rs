@@ -337,6 +337,57 @@ fn the_text_has_label_score_and_track() {
     assert!(ink("cat", &[]) == ink("cat", &[]) && ink("cat", &[]) != ink("cow", &[]));
 }
 
+/// A frame of 256x64 with an object of that number whose lower edge is at that place.
+fn numbered(id: i32, x: u32) -> gst::Buffer {
+    let mut buffer = grey(256 * 64);
+    let mut region = VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), "cat", (x - 5, 40, 10, 10));
+    region.add_param(gst::Structure::builder("object_id").field("id", id).build());
+    buffer
+}
+
+#[test]
+fn numbers_are_written_if_wanted() {
+    common::init();
+    let ink = |properties: &str, buffer: gst::Buffer| {
+        let mut line = Line::parse(&format!("trtoverlay {properties}"));
+        line.caps("GRAY8", 256, 64);
+        bytes(&line.push(buffer))
+    };
+    let mut bare = grey(256 * 64);
+    VideoRegionOfInterestMeta::add(bare.get_mut().unwrap(), "cat", (95, 40, 10, 10));
+    let bare = ink("", bare);
+    assert!(ink("", numbered(12, 100)) != bare);
+    assert!(ink("draw-ids=false", numbered(12, 100)) == bare);
+}
+
+#[test]
+fn trails_are_as_long_as_wanted() {
+    let mut line = Line::parse("trtoverlay draw-labels=false line-width=2 trail-length=3");
+    line.caps("GRAY8", 256, 64);
+    line.push(numbered(1, 20));
+    let mut leftmost = |buffer: gst::Buffer, wanted: usize, what: &str| {
+        let picture = bytes(&line.push(buffer));
+        // Below the box, where the trail is half as thick as the line.
+        let row = &picture[50 * 256..51 * 256];
+        let found = row.iter().position(|&byte| byte != GREY);
+        assert!(found.is_some_and(|found| found.abs_diff(wanted) <= 1), "{what}: {found:?}, not {wanted}");
+    };
+    for step in 1..8u32 {
+        leftmost(numbered(1, 20 + 10 * step), 20 + 10 * step.saturating_sub(3) as usize, "it grows, and stays as long");
+    }
+    assert_eq!(line.said(), [""; 0]);
+    line.push_event(gst::event::FlushStart::new());
+    line.push_event(gst::event::FlushStop::new(true));
+    line.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    let mut row = |buffer: gst::Buffer| bytes(&line.push(buffer))[50 * 256..51 * 256].iter().any(|&byte| byte != GREY);
+    row(numbered(1, 200));
+    assert!(row(numbered(1, 210)), "a new one");
+    // Without a number, or of no length, there is none.
+    line.element("trtoverlay").set_property("trail-length", 0u32);
+    let mut row = |buffer: gst::Buffer| bytes(&line.push(buffer))[50 * 256..51 * 256].iter().any(|&byte| byte != GREY);
+    assert!(!row(numbered(1, 220)));
+}
+
 // ------------------------------------------------------------------------------------------- properties
 
 #[test]

@@ -12,6 +12,7 @@ use gsttrt::image::label_text;
 use gsttrt::image::rotated::{Corners, RotatedBox};
 use gsttrt::postprocess::{Instances, fields};
 use gsttrt::session::Detections;
+use gsttrt::track::TrackInput;
 
 use crate::error::{c_string, contained, done, wrong};
 use crate::handles::Handles;
@@ -31,6 +32,8 @@ pub(crate) struct Results {
     /// For each object, made at the first call.
     json: Vec<OnceLock<CString>>,
     class_labels: Vec<String>,
+    /// For each object, once a tracker has seen them; 0 is none.
+    track_ids: OnceLock<Vec<u64>>,
 }
 
 impl Results {
@@ -43,6 +46,7 @@ impl Results {
             keypoint_names: names.iter().map(|name| c_string(name)).collect(),
             json: vec![OnceLock::new(); instances.len()],
             class_labels: labels.to_vec(),
+            track_ids: OnceLock::new(),
             instances: instances.clone(),
         }
     }
@@ -53,6 +57,22 @@ impl Results {
             .boxes
             .get(index)
             .ok_or_else(|| wrong(format!("There is no object {index}: {count} were found")).remedy("Count from 0"))
+    }
+
+    /// Keeps the numbers that a tracker gives.
+    pub fn number(&self, track: impl FnOnce(&[TrackInput]) -> Vec<u64>) -> Result<()> {
+        let numbered =
+            || wrong("The objects have numbers already").remedy("Give each frame's results to one tracker, once");
+        if self.track_ids.get().is_some() {
+            return Err(numbered());
+        }
+        let input = |&Candidate { bbox, score, class, .. }: &Candidate| TrackInput { bbox, score, class };
+        let inputs: Vec<TrackInput> = self.instances.boxes.iter().map(input).collect();
+        self.track_ids.set(track(&inputs)).map_err(|_| numbered())
+    }
+
+    fn track_id(&self, object: usize) -> u64 {
+        self.track_ids.get().map_or(0, |ids| ids[object])
     }
 
     /// The rotated box; its angle may be 0.
@@ -111,6 +131,12 @@ pub extern "C" fn gst_trt_results_class_id(results: *const GstTrtResults, object
 #[unsafe(no_mangle)]
 pub extern "C" fn gst_trt_results_confidence(results: *const GstTrtResults, object: usize) -> f32 {
     get(results, |results| Ok(results.object(object)?.score)).unwrap_or(f32::NAN)
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_track_id(results: *const GstTrtResults, object: usize) -> u64 {
+    get(results, |results| results.object(object).map(|_| results.track_id(object))).unwrap_or(0)
 }
 
 /// See `gsttrt.h`.
@@ -191,7 +217,12 @@ pub unsafe extern "C" fn gst_trt_results_keypoint(
 pub extern "C" fn gst_trt_results_json(results: *const GstTrtResults, object: usize) -> *const c_char {
     let json = |results: &Results| {
         results.object(object)?;
-        let write = || c_string(&fields::json(&results.instances, object, &results.class_labels).to_string());
+        let write = || {
+            let mut fields = fields::json(&results.instances, object, &results.class_labels);
+            let id = Some(results.track_id(object)).filter(|&id| id != 0);
+            id.into_iter().for_each(|id| fields["track-id"] = id.into());
+            c_string(&fields.to_string())
+        };
         Ok(results.json[object].get_or_init(write).as_ptr())
     };
     get(results, json).unwrap_or(ptr::null())

@@ -38,6 +38,15 @@ pub trait Properties {
     fn get(&self, name: &str) -> gst::glib::Value;
 }
 
+/// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment again to say
+/// where they are, or when its end is known.
+pub fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
+    let place =
+        |segment: &gst::Segment| (segment.format(), segment.start(), segment.time(), segment.base(), segment.offset());
+    let rates = |segment: &gst::Segment| (segment.rate(), segment.applied_rate());
+    place(old) == place(new) && rates(old) == rates(new)
+}
+
 /// Makes an element of a structure in `imp` that has `settings` with a `cuda_device_id`, the slot `cuda`, and [`Properties`]. The module above
 /// has the class, under the same name. `before_state_change` is a method that is called with each change of state.
 macro_rules! video_filter {

@@ -108,6 +108,17 @@ impl OverlayRenderer {
         })
     }
 
+    /// Lets objects draw trails of so many frames behind them, and says whether tags have their numbers.
+    pub fn follow(&mut self, annotations: &[Annotation], trail_length: u32, with_ids: bool) {
+        self.host.trails.follow(annotations, trail_length);
+        self.host.hides_ids = !with_ids;
+    }
+
+    /// What comes next is another part of the stream.
+    pub fn end_trails(&mut self) {
+        self.host.trails.clear();
+    }
+
     /// Draws annotations of any source on a frame, the most important first.
     ///
     /// # Errors

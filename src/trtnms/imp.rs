@@ -19,7 +19,7 @@ use crate::core::error::{Error, ErrorKind};
 use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::element::{Properties, VideoFilter, video_filter};
+use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
 use crate::gst::meta::detection;
 use crate::gst::meta::picture::Way;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
@@ -287,15 +287,6 @@ impl TrtNms {
             outputs.give_up();
         }
     }
-}
-
-/// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment again to say
-/// where they are, or when its end is known.
-fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
-    let timing =
-        |segment: &gst::Segment| (segment.format(), segment.start(), segment.time(), segment.base(), segment.offset());
-    let rates = |segment: &gst::Segment| (segment.rate(), segment.applied_rate());
-    timing(old) == timing(new) && rates(old) == rates(new)
 }
 
 /// Replaces a frame by the original that it is a copy of, where that makes a copy of the picture needless.

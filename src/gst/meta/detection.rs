@@ -117,7 +117,7 @@ fn rotation(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gs
 }
 
 /// Fields of objects in a structure.
-struct Fields(gst::Structure);
+pub(super) struct Fields(pub gst::Structure);
 
 impl Fields {
     fn frame_size(&mut self, (width, height): (u32, u32)) {

@@ -7,6 +7,7 @@ pub mod gst_tensor;
 pub(crate) mod picture;
 pub mod read;
 pub mod tensor;
+pub mod track;
 
 use std::ops::ControlFlow;
 
