@@ -369,7 +369,8 @@ impl Gpu {
                 let values = (0..count * model.shape.numbers()).map(&mut number).collect();
                 Keypoints { model, values }
             });
-            let in_tensor = Instances { boxes: detections.to_vec(), rotated: are_rotated.then(Vec::new), keypoints };
+            let boxes = detections.to_vec();
+            let in_tensor = Instances { boxes, rotated: are_rotated.then(Vec::new), keypoints, masks: None };
             let mut of_frame = in_tensor.clone();
             of_frame.map_to_frame(&letterbox);
             // More may be found than is.

@@ -9,6 +9,7 @@ use gsttrt::core::error::Result;
 use gsttrt::image::Candidate;
 use gsttrt::image::keypoints::Keypoints;
 use gsttrt::image::label_text;
+use gsttrt::image::masks::Mask;
 use gsttrt::image::rotated::{Corners, RotatedBox};
 use gsttrt::postprocess::{Instances, fields};
 use gsttrt::session::Detections;
@@ -30,6 +31,8 @@ pub(crate) struct Results {
     keypoint_names: Vec<CString>,
     /// For each object, made at the first call.
     json: Vec<OnceLock<CString>>,
+    /// The same: rectangle and pixels.
+    masks: Vec<OnceLock<Option<([u32; 4], Vec<u8>)>>>,
     class_labels: Vec<String>,
 }
 
@@ -42,6 +45,7 @@ impl Results {
             labels: instances.boxes.iter().map(label).collect(),
             keypoint_names: names.iter().map(|name| c_string(name)).collect(),
             json: vec![OnceLock::new(); instances.len()],
+            masks: vec![OnceLock::new(); instances.len()],
             class_labels: labels.to_vec(),
             instances: instances.clone(),
         }
@@ -59,6 +63,16 @@ impl Results {
     fn rotated(&self, object: usize) -> Result<RotatedBox> {
         let upright = RotatedBox { bbox: self.object(object)?.bbox, angle: 0.0 };
         Ok(self.instances.rotated_box(object).unwrap_or(upright))
+    }
+
+    /// Left, top, width and height of a rectangle, and a byte for each of its pixels, if the model gives masks.
+    fn mask(&self, object: usize) -> Result<Option<&([u32; 4], Vec<u8>)>> {
+        self.object(object)?;
+        let pixels = |mask: Mask| {
+            let rect = mask.rect();
+            ([rect.left, rect.top, rect.width(), rect.height()], mask.to_bytes())
+        };
+        Ok(self.masks[object].get_or_init(|| self.instances.mask(object).map(pixels)).as_ref())
     }
 
     fn keypoint_count(&self) -> usize {
@@ -184,6 +198,26 @@ pub unsafe extern "C" fn gst_trt_results_keypoint(
         // SAFETY: `point` is NULL, which `give` refuses, or room for three numbers.
         unsafe { give("point", point, [found[0], found[1], found.get(2).copied().unwrap_or(f32::NAN)]) }
     }))
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// `rect` is NULL or room for four numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_results_mask(
+    results: *const GstTrtResults,
+    object: usize,
+    rect: *mut [u32; 4],
+) -> *const u8 {
+    let mask = || {
+        let results = RESULTS.find(results)?;
+        let Some((found, pixels)) = results.mask(object)? else { return Ok(ptr::null()) };
+        // SAFETY: `rect` is NULL, which `give` refuses, or room for four numbers.
+        unsafe { give("rect", rect, *found) }?;
+        Ok(pixels.as_ptr())
+    };
+    contained(mask).unwrap_or(ptr::null())
 }
 
 /// See `gsttrt.h`.

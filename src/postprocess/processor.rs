@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Instances;
 use super::classes::{read_labels, thresholds};
-use super::refine::gather;
+use super::refine::{MaskFinder, gather};
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
 use crate::core::cuda::driver::{Context, Stream, StreamRole};
@@ -16,6 +16,7 @@ use crate::heads::{Decoder, HeadFormat, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
+use crate::image::masks::Masks;
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;
 
@@ -77,6 +78,7 @@ pub struct Postprocessor {
     thresholds: Thresholds,
     nms: Nms,
     instances: Instances,
+    masks: Option<MaskFinder>,
     /// What finds the objects where the model's outputs are in GPU memory.
     device: Option<DeviceDecoder>,
     /// Where it does that, if not behind the model itself.
@@ -105,7 +107,9 @@ impl Postprocessor {
             _ => None,
         };
         let rotated = decoder.angles().map(|_| Vec::new());
-        let instances = Instances { rotated, keypoints, ..Instances::default() };
+        let masks = MaskFinder::new(&decoder, input);
+        let found = masks.as_ref().map(|_| Masks::default());
+        let instances = Instances { rotated, keypoints, masks: found, ..Instances::default() };
         let mut processor = Postprocessor {
             model: model.clone(),
             outputs,
@@ -115,6 +119,7 @@ impl Postprocessor {
             thresholds: Thresholds::uniform(options.score_threshold),
             nms: Nms::new(options.iou_threshold, options.max_detections as usize, options.class_agnostic),
             instances,
+            masks,
             device: None,
             stream: None,
             options: options.clone(),
@@ -176,6 +181,9 @@ impl Postprocessor {
                 if let (Some((_, view)), Some(keypoints)) = (self.decoder.keypoints(), &mut self.instances.keypoints) {
                     gather(&view, self.decoder.pick(tensors)?[view.output], boxes, &mut keypoints.values);
                 }
+                if let (Some(finder), Some(masks)) = (&mut self.masks, &mut self.instances.masks) {
+                    finder.find(&self.decoder.pick(tensors)?, boxes, masks)?;
+                }
                 self.map_to_frame(letterbox)
             }
         }
@@ -203,7 +211,11 @@ impl Postprocessor {
             tensors.ready().map_or(Ok(()), |ready| stream.wait(ready))?;
         }
         let begin = stream.begin_timing();
-        device.launch(stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
+        let picked = self.decoder.pick(tensors)?;
+        device.launch(stream, &picked, &self.thresholds, &self.nms)?;
+        if let Some(finder) = &mut self.masks {
+            finder.keep(&picked);
+        }
         stream.end_timing(begin);
         Ok(device.found())
     }
@@ -215,6 +227,9 @@ impl Postprocessor {
             self.instances.boxes.extend_from_slice(device.detections()?);
             if let Some(keypoints) = &mut self.instances.keypoints {
                 keypoints.values.extend_from_slice(device.gathered()?);
+            }
+            if let (Some(finder), Some(masks)) = (&mut self.masks, &mut self.instances.masks) {
+                finder.find_kept(device.gathered()?, &self.instances.boxes, masks)?;
             }
         }
         self.map_to_frame(letterbox)

@@ -291,8 +291,8 @@ impl DeviceDecoder {
             }
         }
         let limit = USUAL_DETECTIONS.min(head.rows);
-        let gather = match decoder.keypoints() {
-            Some((_, view)) => {
+        let gather = match decoder.gathered() {
+            Some(view) => {
                 let view = (view, dtypes[view.output]);
                 Some(DeviceGather::new(context, &pool, view, nms_params.found, limit)?)
             }
