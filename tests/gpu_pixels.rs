@@ -440,6 +440,7 @@ fn random_boxes_look_as_the_twin_paints_them() {
             let style = Style {
                 labels: gpu.random.one_of(&[true, true, false]),
                 line_width: gpu.random.one_of(&[0, 1, 2, 3, 7, 64, u32::MAX]),
+                ..Style::default()
             };
             gpu.compare_drawing(&picture, &detections, &style);
         }
@@ -461,7 +462,7 @@ fn many_and_great_boxes_look_as_the_twin_paints_them() {
         let picture = Picture::noise(&mut gpu.random, (format, width, height), 32, 256);
         let detections = gpu.detections(count, width, height);
         for line_width in [0, 5, 64] {
-            gpu.compare_drawing(&picture, &detections, &Style { labels: true, line_width });
+            gpu.compare_drawing(&picture, &detections, &Style { line_width, ..Style::default() });
         }
     }
 }

@@ -6,9 +6,10 @@ mod common;
 
 use std::path::Path;
 
-use common::boxes::{Line, SIDE, found, grey};
+use common::boxes::{GREY, Line, SIDE, found, grey};
 use common::onnx::{F32, Graph};
 use common::{launch, path, scratch};
+use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt::core::tensor::Tensor;
 use gsttrt::image::Candidate;
@@ -93,35 +94,9 @@ fn regions(buffer: &gst::BufferRef) -> Vec<(String, Mask)> {
 fn filled(label: &str, rect: [u32; 4], seen: [u32; 4]) -> (String, Mask) {
     let rect_of = |[left, top, right, bottom]: [u32; 4]| Rect { left, top, right, bottom };
     let (rect, seen) = (rect_of(rect), rect_of(seen));
-    let mut lengths = vec![0];
-    for x in rect.left..rect.right {
-        for y in rect.top..rect.bottom {
-            let is_seen = (seen.left..seen.right).contains(&x) && (seen.top..seen.bottom).contains(&y);
-            if (lengths.len() % 2 == 0) != is_seen {
-                lengths.push(0);
-            }
-            *lengths.last_mut().unwrap() += 1;
-        }
-    }
-    (label.into(), Mask::from_counts(rect, &counts(&lengths)).unwrap())
-}
-
-/// Run lengths as COCO compresses them.
-fn counts(lengths: &[i64]) -> String {
-    let mut text = String::new();
-    for (i, length) in lengths.iter().enumerate() {
-        let mut rest = length - if i > 2 { lengths[i - 2] } else { 0 };
-        loop {
-            let group = rest % 32 + if rest % 32 < 0 { 32 } else { 0 };
-            rest = (rest - group) / 32;
-            let is_last = rest == -(group / 16);
-            text.push((48 + group as u8 + if is_last { 0 } else { 32 }).into());
-            if is_last {
-                break;
-            }
-        }
-    }
-    text
+    let places = (rect.top..rect.bottom).flat_map(|y| (rect.left..rect.right).map(move |x| (x, y)));
+    let is_seen = |(x, y)| (seen.left..seen.right).contains(&x) && (seen.top..seen.bottom).contains(&y);
+    (label.into(), Mask::of(rect, &places.map(is_seen).collect::<Vec<_>>()))
 }
 
 /// What is kept of [`ROWS`] on a frame as large as the input.
@@ -180,6 +155,62 @@ fn many_objects_that_fill_the_frame() {
     let model = end_to_end(&scratch("segment-many"), &rows);
     let found = regions(&Line::new(&model, "draw=true").push(grey(SIDE * SIDE * 3)));
     assert!(found == vec![filled("cat", [0, 0, 64, 64], [0, 0, 32, 64]); 300], "{} objects", found.len());
+}
+
+#[test]
+fn masks_are_given_or_only_drawn() {
+    let model = plain(&scratch("segment-given"), &ROWS);
+    let mut line = Line::new(&model, "draw-labels=false post-messages=true mask-output=none");
+    let picture = |buffer: &gst::BufferRef| buffer.map_readable().unwrap().to_vec();
+    let hidden = line.push(grey(SIDE * SIDE * 3));
+    assert_eq!(found(&hidden).len(), 2, "an object without a pixel is none, whatever is given");
+    let regions_without = hidden.iter_meta::<VideoRegionOfInterestMeta>();
+    assert!(regions_without.map(|region| region.param("mask").is_none()).all(|is_hidden| is_hidden));
+    let message = line.messages().remove(0).to_string();
+    assert!(!message.contains("mask-"), "{message}");
+    line.nms().set_property_from_str("mask-output", "objects");
+    let given = line.push(grey(SIDE * SIDE * 3));
+    assert_eq!(regions(&given), expected());
+    assert!(picture(&given) == picture(&hidden), "both are drawn");
+    // Inside the outlines only masks are drawn.
+    let inside = |picture: &[u8], x: u32, y: u32| picture[((y * SIDE + x) * 3) as usize..][..3].to_vec();
+    let half = picture(&given);
+    assert_ne!(inside(&half, 24, 24), [GREY; 3], "the left half of the cat");
+    assert_eq!(inside(&half, 40, 20), [GREY; 3], "its right half");
+    line.nms().set_property("mask-alpha", 0.0f32);
+    let none = picture(&line.push(grey(SIDE * SIDE * 3)));
+    assert_eq!(inside(&none, 24, 24), [GREY; 3]);
+    line.nms().set_property("mask-alpha", 1.0f32);
+    let full = picture(&line.push(grey(SIDE * SIDE * 3)));
+    let (half, full) = (inside(&half, 24, 24), inside(&full, 24, 24));
+    let outline = inside(&none, 16, 16);
+    assert_eq!(full, outline, "the colour of the class");
+    for ((half, full), grey) in half.into_iter().zip(full).zip([GREY; 3]) {
+        assert!(half.abs_diff(grey).abs_diff(half.abs_diff(full)) <= 1, "{half} is between {full} and {grey}");
+    }
+}
+
+#[test]
+fn masks_look_the_same_whoever_draws_them() {
+    common::init();
+    let model = plain(&scratch("segment-drawn"), &ROWS);
+    let infer = format!("trtpreprocess ! trtinfer model-file={model}");
+    for format in PixelFormat::ALL.map(PixelFormat::name) {
+        for (style, (width, height)) in [("", (64, 64)), ("mask-alpha=0.8 draw-labels=false", (130, 51))] {
+            let format_of = gst_video::VideoFormat::from_string(format);
+            let size = gst_video::VideoInfo::builder(format_of, width, height).build().unwrap().size() as u32;
+            let drawn = |elements: String| {
+                let mut line = Line::parse(&elements);
+                line.caps(format, width, height);
+                let buffer = line.push(grey(size));
+                buffer.map_readable().unwrap().to_vec()
+            };
+            let fused = drawn(format!("{infer} ! trtnms draw=true {style}"));
+            let apart = drawn(format!("{infer} ! trtnms draw=false ! trtoverlay {style}"));
+            let boxes = drawn(format!("{infer} ! trtnms draw=false ! trtoverlay {style} mask-alpha=0"));
+            assert!(fused == apart && apart != boxes, "{format} {style}");
+        }
+    }
 }
 
 #[test]

@@ -36,6 +36,18 @@ pub fn line_width_property() -> glib::ParamSpec {
         .build()
 }
 
+/// The property of [`Style::mask_alpha`].
+pub fn mask_alpha_property() -> glib::ParamSpec {
+    glib::ParamSpecFloat::builder("mask-alpha")
+        .nick("Mask alpha")
+        .blurb("How much drawn masks cover the picture: 0 draws none, 1 hides what is below")
+        .minimum(0.0)
+        .maximum(1.0)
+        .default_value(Style::default().mask_alpha)
+        .mutable_playing()
+        .build()
+}
+
 /// Made for one format.
 pub struct OverlayRenderer {
     format: Format,
@@ -75,8 +87,10 @@ impl OverlayRenderer {
             if let Some(frame) = format.on_gpu(buffer, true)? {
                 return painter_in(gpu, &frame.context, format, labels, model)?.paint(&frame, instances, style);
             }
-            format
-                .draw(buffer, |frame| host.draw(frame, instances.drawn(), instances.keypoints.as_ref(), labels, style))
+            let Instances { keypoints, masks, .. } = instances;
+            format.draw(buffer, |frame| {
+                host.draw(frame, instances.drawn(), keypoints.as_ref(), masks.as_ref(), labels, style);
+            })
         })
     }
 

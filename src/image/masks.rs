@@ -10,6 +10,9 @@
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
+#[cfg(feature = "gstreamer")]
+use gst::glib;
+
 use super::Candidate;
 use super::geometry::{BBox, Letterbox, Rect};
 use crate::core::tensor::Tensor;
@@ -110,6 +113,19 @@ pub struct Masks {
     bits: Vec<u32>,
     /// Where the model's input lies on the frame, once that is known.
     letterbox: Option<Letterbox>,
+    /// Whether they are drawn only.
+    pub(crate) is_hidden: bool,
+}
+
+/// What is given of masks, beside being drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtMaskOutput"))]
+pub enum MaskOutput {
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "Nothing: masks are only drawn", nick = "none"))]
+    None,
+    #[default]
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "The mask of each object, with the object", nick = "objects"))]
+    Objects,
 }
 
 /// Where a mask is.
@@ -321,6 +337,16 @@ impl Mask {
         Mask { rect, bits: vec![0; words(rect.width()) * rect.height() as usize] }
     }
 
+    /// Of a value for each pixel of the rectangle, row by row.
+    pub fn of(rect: Rect, pixels: &[bool]) -> Self {
+        let mut mask = Mask::new(rect);
+        let (width, stride) = (rect.width() as usize, words(rect.width()));
+        for at in (0..pixels.len()).filter(|&at| pixels[at]) {
+            mask.bits[at / width * stride + at % width / 32] |= 1 << (at % width % 32);
+        }
+        mask
+    }
+
     /// A rectangle of the frame, outside which no pixel is the object's.
     pub fn rect(&self) -> Rect {
         self.rect
@@ -343,11 +369,16 @@ impl Mask {
         let width = self.rect.width() as usize;
         let mut bytes = vec![0; width * self.rect.height() as usize];
         for (y, row) in bytes.chunks_exact_mut(width.max(1)).enumerate() {
-            for [start, end] in runs(self.row(y as u32), width as u32) {
+            for [start, end] in self.runs(y as u32) {
                 row[start as usize..end as usize].fill(255);
             }
         }
         bytes
+    }
+
+    /// Where pixels of a row of the rectangle that are the object's begin and end, from its left on.
+    pub(crate) fn runs(&self, y: u32) -> impl Iterator<Item = [u32; 2]> {
+        runs(self.row(y), self.rect.width())
     }
 
     /// The words of a row of the rectangle.

@@ -16,7 +16,7 @@ use crate::heads::{Decoder, HeadFormat, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
-use crate::image::masks::Masks;
+use crate::image::masks::{MaskOutput, Masks};
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;
 
@@ -49,6 +49,8 @@ pub struct PostprocessOptions {
     pub max_detections: u32,
     /// Whether boxes of different classes suppress each other.
     pub class_agnostic: bool,
+    /// What is given of masks.
+    pub mask_output: MaskOutput,
 }
 
 impl Default for PostprocessOptions {
@@ -62,6 +64,7 @@ impl Default for PostprocessOptions {
             iou_threshold: 0.45,
             max_detections: 300,
             class_agnostic: false,
+            mask_output: MaskOutput::default(),
         }
     }
 }
@@ -144,6 +147,9 @@ impl Postprocessor {
         self.nms.iou_threshold = options.iou_threshold;
         self.nms.max_detections = options.max_detections as usize;
         self.nms.class_agnostic = options.class_agnostic;
+        if let Some(masks) = &mut self.instances.masks {
+            masks.is_hidden = options.mask_output == MaskOutput::None;
+        }
         self.options = options;
         Ok(())
     }

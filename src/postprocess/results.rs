@@ -51,9 +51,14 @@ impl Instances {
         Some(self.rotated.as_ref()?[object].rotated())
     }
 
-    /// The mask of an object on the frame, where the model gives masks.
+    /// The mask of an object on the frame, where masks are given.
     pub fn mask(&self, object: usize) -> Option<Mask> {
-        Some(self.masks.as_ref()?.on_frame(object))
+        self.has_masks().then(|| self.masks.as_ref().map(|masks| masks.on_frame(object)))?
+    }
+
+    /// Whether the masks are given, not only drawn.
+    pub fn has_masks(&self) -> bool {
+        self.masks.as_ref().is_some_and(|masks| !masks.is_hidden)
     }
 
     /// From pixels of the model's input to pixels of the frame. An object whose mask is empty is none, as with Ultralytics; and what lies in the padding alone is no object of it.

@@ -23,7 +23,9 @@ use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::meta::detection;
 use crate::gst::meta::picture::Way;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
-use crate::gst::overlay::{OverlayRenderer, draw_labels_property, is_drawable, line_width_property};
+use crate::gst::overlay::{
+    OverlayRenderer, draw_labels_property, is_drawable, line_width_property, mask_alpha_property,
+};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video;
@@ -374,6 +376,11 @@ impl Properties for TrtNms {
                 .default_value(default.options.class_agnostic)
                 .mutable_playing()
                 .build(),
+            glib::ParamSpecEnum::builder_with_default("mask-output", default.options.mask_output)
+                .nick("Mask output")
+                .blurb("What metas and messages tell of the masks that segmentation models give")
+                .mutable_playing()
+                .build(),
             glib::ParamSpecBoolean::builder("draw")
                 .nick("Draw")
                 .blurb("Draw the boxes on the frame")
@@ -382,6 +389,7 @@ impl Properties for TrtNms {
                 .build(),
             draw_labels_property("Write class and score at each drawn box"),
             line_width_property(),
+            mask_alpha_property(),
             glib::ParamSpecBoolean::builder("hold-detections")
                 .nick("Hold detections")
                 .blurb("On frames that trtinfer skips (interval), repeat the last detections, marked as held")
@@ -416,9 +424,11 @@ impl Properties for TrtNms {
             "iou-threshold" => options.iou_threshold = value.get().expect("checked by GObject"),
             "max-detections" => options.max_detections = value.get().expect("checked by GObject"),
             "class-agnostic" => options.class_agnostic = value.get().expect("checked by GObject"),
+            "mask-output" => options.mask_output = value.get().expect("checked by GObject"),
             "draw" => *draw = value.get().expect("checked by GObject"),
             "draw-labels" => style.labels = value.get().expect("checked by GObject"),
             "line-width" => style.line_width = value.get().expect("checked by GObject"),
+            "mask-alpha" => style.mask_alpha = value.get().expect("checked by GObject"),
             "hold-detections" => *hold_detections = value.get().expect("checked by GObject"),
             "post-messages" => *post_messages = value.get().expect("checked by GObject"),
             "measure" => *measure = value.get().expect("checked by GObject"),
@@ -446,9 +456,11 @@ impl Properties for TrtNms {
             "iou-threshold" => options.iou_threshold.to_value(),
             "max-detections" => options.max_detections.to_value(),
             "class-agnostic" => options.class_agnostic.to_value(),
+            "mask-output" => options.mask_output.to_value(),
             "draw" => draw.to_value(),
             "draw-labels" => style.labels.to_value(),
             "line-width" => style.line_width.to_value(),
+            "mask-alpha" => style.mask_alpha.to_value(),
             "hold-detections" => hold_detections.to_value(),
             "post-messages" => post_messages.to_value(),
             "measure" => measure.to_value(),

@@ -16,7 +16,9 @@ use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::meta::read::annotations;
 use crate::gst::meta::tensor::TensorMeta;
-use crate::gst::overlay::{OverlayRenderer, context_of, draw_labels_property, line_width_property};
+use crate::gst::overlay::{
+    OverlayRenderer, context_of, draw_labels_property, line_width_property, mask_alpha_property,
+};
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::video;
@@ -79,6 +81,7 @@ impl Properties for TrtOverlay {
         vec![
             draw_labels_property("Write class, score and track at each box, where they are known"),
             line_width_property(),
+            mask_alpha_property(),
             cuda::device_id_property(),
             stats::measure_property(),
             stats::property(
@@ -92,6 +95,7 @@ impl Properties for TrtOverlay {
         match name {
             "draw-labels" => style.labels = value.get().expect("checked by GObject"),
             "line-width" => style.line_width = value.get().expect("checked by GObject"),
+            "mask-alpha" => style.mask_alpha = value.get().expect("checked by GObject"),
             "measure" => *measure = value.get().expect("checked by GObject"),
             "cuda-device-id" => *cuda_device_id = value.get().expect("checked by GObject"),
             other => unreachable!("property {other}"),
@@ -107,6 +111,7 @@ impl Properties for TrtOverlay {
         match name {
             "draw-labels" => style.labels.to_value(),
             "line-width" => style.line_width.to_value(),
+            "mask-alpha" => style.mask_alpha.to_value(),
             "measure" => measure.to_value(),
             "cuda-device-id" => cuda_device_id.to_value(),
             other => unreachable!("property {other}"),

@@ -121,7 +121,9 @@ fn rotation(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gs
 
 /// A structure with the mask of an object, where its model gives masks, with that size too.
 fn mask(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gst::Structure> {
-    instances.masks.as_ref()?;
+    if !instances.has_masks() {
+        return None;
+    }
     let mut fields = Fields(gst::Structure::new_empty("mask"));
     fields::visit_mask(instances, object, &mut fields);
     fields.frame_size(size);

@@ -3,15 +3,6 @@ use super::*;
 use crate::image::geometry::ResizeMode;
 use proptest::prelude::*;
 
-fn mask(rect: Rect, pixels: &[bool]) -> Mask {
-    let mut mask = Mask::new(rect);
-    let (width, stride) = (rect.width() as usize, words(rect.width()));
-    for at in (0..pixels.len()).filter(|&at| pixels[at]) {
-        mask.bits[at / width * stride + at % width / 32] |= 1 << (at % width % 32);
-    }
-    mask
-}
-
 fn object(bbox: [f32; 4]) -> Candidate {
     let [x1, y1, x2, y2] = bbox;
     Candidate { bbox: BBox::new(x1, y1, x2, y2), score: 0.5, class: 0, row: 0, angle: 0.0 }
@@ -49,7 +40,7 @@ fn slow(
 fn run_lengths_are_those_of_coco() {
     // Computed apart, by a script of another language.
     let square = Rect { left: 0, top: 0, right: 4, bottom: 3 };
-    let counts = |text: &str| mask(square, &text.bytes().map(|byte| byte == b'x').collect::<Vec<_>>()).counts();
+    let counts = |text: &str| Mask::of(square, &text.bytes().map(|byte| byte == b'x').collect::<Vec<_>>()).counts();
     assert_eq!(counts("............"), "<");
     assert_eq!(counts("xxxxxxxxxxxx"), "0<");
     assert_eq!(counts("x..........."), "01;");
@@ -127,7 +118,7 @@ proptest! {
     ) {
         let rect = Rect { left, top, right: left + width, bottom: top + height };
         let pixels: Vec<bool> = seed.iter().take((width * height) as usize).map(|&byte| byte > 6).collect();
-        let mask = mask(rect, &pixels);
+        let mask = Mask::of(rect, &pixels);
         prop_assert_eq!(Mask::from_counts(rect, &mask.counts()), Some(mask.clone()));
         let bytes: Vec<bool> = mask.to_bytes().iter().map(|&byte| byte == 255).collect();
         prop_assert_eq!(bytes, pixels);
