@@ -19,6 +19,7 @@ use gsttrt::heads::{
 };
 use gsttrt::image::Candidate;
 use gsttrt::image::keypoints::{KeypointModel, KeypointShape};
+use gsttrt::image::masks::{Masks, Prototypes};
 use gsttrt::postprocess::gather;
 use gsttrt::postprocess::suppress::Nms;
 use gsttrt::postprocess::suppress::device::DeviceDecoder;
@@ -30,6 +31,8 @@ struct Pair {
     pool: DevicePool,
     decoder: Decoder,
     boxes: DeviceDecoder,
+    /// Width and height of the model's input.
+    input: (u32, u32),
 }
 
 impl Pair {
@@ -37,7 +40,8 @@ impl Pair {
         let descs: Vec<_> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
         let decoder = Decoder::new(Some(layout), &descs, hints).unwrap();
         let boxes = DeviceDecoder::new(context, &decoder).unwrap();
-        Pair { stream: Arc::new(Stream::new(context).unwrap()), pool: DevicePool::new(context), decoder, boxes }
+        let (stream, pool) = (Arc::new(Stream::new(context).unwrap()), DevicePool::new(context));
+        Pair { stream, pool, decoder, boxes, input: hints.input.unwrap() }
     }
 
     fn upload(&self, tensors: &[Tensor]) -> Vec<Tensor> {
@@ -84,6 +88,15 @@ impl Pair {
                 "{}: what is gathered",
                 about()
             );
+        }
+        if let Some((shape, place, view)) = self.decoder.prototypes() {
+            let (picked, mut coefficients) = (self.decoder.pick(tensors).unwrap(), Vec::new());
+            gather(&view, picked[view.output], &wanted, &mut coefficients);
+            let (mut expected, mut have) = (Masks::default(), Masks::default());
+            let prototypes = Prototypes::new(shape, picked[place]).unwrap();
+            expected.find(&prototypes, &coefficients, &wanted, self.input);
+            self.boxes.masks(&mut have).unwrap();
+            assert!(have == expected, "{}: masks", about());
         }
         wanted.len()
     }
@@ -212,7 +225,7 @@ fn layouts(context: &Context, shapes: &[(usize, usize, u32)], types: &[DType], a
     let mut random = Random(1);
     let mut left = 0;
     for &layout in HEADS {
-        let ids = if layout.outputs.len() > 1 { all_ids } else { &[DType::F32] };
+        let ids = if layout.outputs.len() > 1 && !layout.has_prototypes() { all_ids } else { &[DType::F32] };
         for &(rows, classes, size) in shapes {
             for &floats in types {
                 for &ids in ids {

@@ -12,7 +12,10 @@ use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::KeypointModel;
 use crate::image::overlay::kernel::OverlayKernel;
-use crate::image::overlay::{Annotation, Overlay, Plan, Style};
+use std::sync::Arc;
+
+use crate::image::masks::Mask;
+use crate::image::overlay::{Annotation, Overlay, Plan, Sample, Style, annotated_tints, found_tints};
 use crate::postprocess::Instances;
 
 /// The property of [`Style::labels`]; `blurb` says what they tell.
@@ -85,7 +88,11 @@ impl OverlayRenderer {
         let model = keypoint_model(instances);
         self.change(frame, labels, model, |OverlayRenderer { format, host, gpu, .. }, buffer| {
             if let Some(frame) = format.on_gpu(buffer, true)? {
-                return painter_in(gpu, &frame.context, format, labels, model)?.paint(&frame, instances, style);
+                let target = format.target();
+                let tints =
+                    found_tints(&target, instances.drawn(), instances.masks.as_ref(), style).collect::<Vec<_>>();
+                let painter = painter_in(gpu, &frame.context, format, labels, model)?;
+                return painter.paint(&frame, instances, &tints, style);
             }
             let Instances { keypoints, masks, .. } = instances;
             format.draw(buffer, |frame| {
@@ -102,8 +109,9 @@ impl OverlayRenderer {
         self.change(frame, &[], None, |OverlayRenderer { format, host, gpu, .. }, buffer| {
             let annotations = annotations.iter().cloned();
             if let Some(frame) = format.on_gpu(buffer, true)? {
+                let tints: Vec<_> = annotated_tints(&format.target(), annotations.clone(), style).collect();
                 let plan = host.plan_annotations(format.target(), annotations, style);
-                return painter_in(gpu, &frame.context, format, &[], None)?.paint_plan(&frame, &plan);
+                return painter_in(gpu, &frame.context, format, &[], None)?.paint_plan(&frame, &plan, &tints, style);
             }
             format.draw(buffer, |frame| host.annotate(frame, annotations, style))
         })
@@ -263,17 +271,33 @@ impl GpuPainter {
     }
 
     /// Paints what the host found on a frame, or on a copy of it, and waits for that.
-    fn paint(&mut self, frame: &GpuFrame, instances: &Instances, style: &Style) -> Result<()> {
+    fn paint(
+        &mut self,
+        frame: &GpuFrame,
+        instances: &Instances,
+        tints: &[(Arc<Mask>, Sample)],
+        style: &Style,
+    ) -> Result<()> {
         // SAFETY: the planes were checked as above; what was launched before was waited for.
         self.wait_for(frame, |overlay, stream| unsafe {
+            overlay.launch_tints(stream, &frame.planes, tints, style)?;
             overlay.launch_for(stream, &frame.planes, instances.drawn(), instances.keypoints.as_ref(), style)
         })
     }
 
     /// The same for what the host has planned for such frames.
-    fn paint_plan(&mut self, frame: &GpuFrame, plan: &Plan) -> Result<()> {
+    fn paint_plan(
+        &mut self,
+        frame: &GpuFrame,
+        plan: &Plan,
+        tints: &[(Arc<Mask>, Sample)],
+        style: &Style,
+    ) -> Result<()> {
         // SAFETY: as above.
-        self.wait_for(frame, |overlay, stream| unsafe { overlay.launch_plan(stream, &frame.planes, plan) })
+        self.wait_for(frame, |overlay, stream| unsafe {
+            overlay.launch_tints(stream, &frame.planes, tints, style)?;
+            overlay.launch_plan(stream, &frame.planes, plan)
+        })
     }
 
     fn wait_for(

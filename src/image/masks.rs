@@ -14,6 +14,7 @@ use half::slice::HalfFloatSliceExt;
 use gst::glib;
 
 use super::Candidate;
+use super::detections::MaskPlace;
 use super::geometry::{BBox, Letterbox, Rect};
 use crate::core::tensor::Tensor;
 
@@ -44,15 +45,6 @@ impl<'a> Prototypes<'a> {
         let values = match tensor.as_slice() {
             Some(values) => Floats::Full(values),
             None => Floats::Half(tensor.as_slice()?),
-        };
-        Prototypes::of(shape, values)
-    }
-
-    /// The same for the bytes of a tensor; `None` where they are not aligned, too.
-    pub fn from_bytes(shape: PrototypeShape, bytes: &'a [u8], is_half: bool) -> Option<Self> {
-        let values = match is_half {
-            true => Floats::Half(bytemuck::try_cast_slice(bytes).ok()?),
-            false => Floats::Full(bytemuck::try_cast_slice(bytes).ok()?),
         };
         Prototypes::of(shape, values)
     }
@@ -162,6 +154,33 @@ impl Masks {
         }
     }
 
+    /// Takes over the masks that a GPU found: where each is, the first of its words, and whether any pixel is set; and their words, if
+    /// these are known already.
+    pub(crate) fn adopt(&mut self, places: impl Iterator<Item = (Rect, usize, bool)>, bits: &[u32]) {
+        self.places.extend(places.map(|(rect, first, is_seen)| Place { rect, first, is_empty: !is_seen }));
+        self.bits.extend_from_slice(bits);
+    }
+
+    /// Whether the words are to be given yet.
+    pub(crate) fn lacks_bits(&self) -> bool {
+        self.bits.is_empty() && self.places.iter().any(|place| !place.is_empty)
+    }
+
+    pub(crate) fn set_bits(&mut self, bits: Vec<u32>) {
+        self.bits = bits;
+    }
+
+    /// As kernels have them: the places, and the words.
+    pub fn for_device(&self) -> (Vec<MaskPlace>, &[u32]) {
+        let place = |place: &Place| MaskPlace {
+            rect: place.rect,
+            first: place.first as u64,
+            is_seen: (!place.is_empty).into(),
+            unused: 0,
+        };
+        (self.places.iter().map(place).collect(), &self.bits)
+    }
+
     /// Whether no pixel is the object's.
     pub fn is_empty(&self, object: usize) -> bool {
         self.places[object].is_empty
@@ -173,7 +192,7 @@ impl Masks {
     }
 
     /// No more than so many are left, and this is where they are on the frame.
-    pub(crate) fn map_to_frame(&mut self, kept: usize, letterbox: &Letterbox) {
+    pub fn map_to_frame(&mut self, kept: usize, letterbox: &Letterbox) {
         self.places.truncate(kept);
         self.letterbox = Some(*letterbox);
     }
@@ -191,7 +210,8 @@ impl Masks {
             Rect { left: columns[0], top: rows[0], right: columns[columns.len() - 1], bottom: rows[rows.len() - 1] };
         let mut mask = Mask::new(on_frame);
         let (stride, from_stride) = (words(on_frame.width()), words(rect.width()));
-        let bits = &self.bits[first..];
+        // None are there where the host did not ask for them.
+        let Some(bits) = self.bits.get(first..).filter(|bits| !bits.is_empty()) else { return mask };
         for (row, edges) in rows.windows(2).enumerate() {
             let copies = (edges[0] - on_frame.top) as usize..(edges[1] - on_frame.top) as usize;
             if copies.is_empty() {
@@ -212,17 +232,18 @@ impl Masks {
 fn pixels_of(bbox: &BBox, (width, height): (u32, u32)) -> Rect {
     let edge = |at: f32, size: u32| at.ceil().clamp(0.0, size as f32) as u32;
     let (x, y) = (|at| edge(at, width), |at| edge(at, height));
-    Rect { left: x(bbox.x1), top: y(bbox.y1), right: x(bbox.x2), bottom: y(bbox.y2) }
+    let (left, top) = (x(bbox.x1), y(bbox.y1));
+    Rect { left, top, right: x(bbox.x2).max(left), bottom: y(bbox.y2).max(top) }
 }
 
 /// The first column of the frame that a column of the model's input covers: that whose middle is not left of it.
-fn column_edge(letterbox: &Letterbox, at: u32) -> u32 {
+pub(crate) fn column_edge(letterbox: &Letterbox, at: u32) -> u32 {
     let inside = at.clamp(letterbox.x, letterbox.x + letterbox.width) - letterbox.x;
     edge(inside, letterbox.scale().0, letterbox.place.x1, letterbox.place.x2)
 }
 
 /// The same of rows.
-fn row_edge(letterbox: &Letterbox, at: u32) -> u32 {
+pub(crate) fn row_edge(letterbox: &Letterbox, at: u32) -> u32 {
     let inside = at.clamp(letterbox.y, letterbox.y + letterbox.height) - letterbox.y;
     edge(inside, letterbox.scale().1, letterbox.place.y1, letterbox.place.y2)
 }
@@ -374,6 +395,11 @@ impl Mask {
             }
         }
         bytes
+    }
+
+    /// Rows of whole words, the left pixel of the rectangle in the lowest bit.
+    pub(crate) fn bits(&self) -> &[u32] {
+        &self.bits
     }
 
     /// Where pixels of a row of the rectangle that are the object's begin and end, from its left on.

@@ -217,11 +217,8 @@ impl Postprocessor {
             tensors.ready().map_or(Ok(()), |ready| stream.wait(ready))?;
         }
         let begin = stream.begin_timing();
-        let picked = self.decoder.pick(tensors)?;
-        device.launch(stream, &picked, &self.thresholds, &self.nms)?;
-        if let Some(finder) = &mut self.masks {
-            finder.keep(&picked);
-        }
+        device.wants_masks = self.options.mask_output != MaskOutput::None;
+        device.launch(stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
         stream.end_timing(begin);
         Ok(device.found())
     }
@@ -234,11 +231,19 @@ impl Postprocessor {
             if let Some(keypoints) = &mut self.instances.keypoints {
                 keypoints.values.extend_from_slice(device.gathered()?);
             }
-            if let (Some(finder), Some(masks)) = (&mut self.masks, &mut self.instances.masks) {
-                finder.find_kept(device.gathered()?, &self.instances.boxes, masks)?;
+            if let Some(masks) = &mut self.instances.masks {
+                device.masks(masks)?;
             }
         }
         self.map_to_frame(letterbox)
+    }
+
+    /// Brings masks to the host that were found on the GPU and are only drawn there: some frames are drawn on by the host.
+    pub fn fetch_masks(&mut self) -> Result<()> {
+        match (&mut self.instances.masks, &mut self.device) {
+            (Some(masks), Some(device)) if masks.lacks_bits() => device.read_masks(masks),
+            _ => Ok(()),
+        }
     }
 
     fn map_to_frame(&mut self, letterbox: &Letterbox) -> Result<()> {

@@ -6,7 +6,6 @@
 
 use std::ffi::CStr;
 
-use crate::core::counters;
 use crate::core::cuda::driver::{Context, Function, Launch};
 use crate::core::cuda::graph::KernelNode;
 use crate::core::cuda::ptx;
@@ -32,7 +31,7 @@ pub fn gather(view: &TensorView, tensor: &Tensor, kept: &[Candidate], to: &mut V
     }
 }
 
-/// Finds the masks of the objects that are kept.
+/// Finds the masks of the objects that are kept, on the host; [`super::masks`] does on a GPU.
 pub(super) struct MaskFinder {
     shape: PrototypeShape,
     /// The place of the prototypes among the outputs that the head consists of.
@@ -43,18 +42,13 @@ pub(super) struct MaskFinder {
     input: (u32, u32),
     /// Those of the objects of a frame.
     gathered: Vec<f32>,
-    /// Prototypes in GPU memory, until the objects are known, and whether they are f16.
-    on_device: Option<(DeviceBlock, bool)>,
-    /// Aligned for f32.
-    copied: Vec<u32>,
 }
 
 impl MaskFinder {
     /// `None` for heads without masks.
     pub fn new(decoder: &Decoder, input: (u32, u32)) -> Option<Self> {
         let (shape, place, coefficients) = decoder.prototypes()?;
-        let (gathered, copied) = (Vec::new(), Vec::new());
-        Some(MaskFinder { shape, place, coefficients, input, gathered, on_device: None, copied })
+        Some(MaskFinder { shape, place, coefficients, input, gathered: Vec::new() })
     }
 
     /// Appends the masks of these objects; `outputs` are what the decoder picked, in host memory.
@@ -69,28 +63,6 @@ impl MaskFinder {
             Error::new(ErrorKind::WrongType, format!("Prototypes of masks cannot be read from {}", tensor.desc()))
         })?;
         to.find(&prototypes, &self.gathered, kept, self.input);
-        Ok(())
-    }
-
-    /// Keeps prototypes in GPU memory until the objects are known.
-    pub fn keep(&mut self, outputs: &[&Tensor]) {
-        let tensor = outputs[self.place];
-        let is_half = tensor.desc().dtype == DType::F16;
-        self.on_device = tensor.device().map(|block| (block.part(0, block.bytes()), is_half));
-    }
-
-    /// Appends the masks of objects with those coefficients. The work that made the prototypes is done.
-    pub fn find_kept(&mut self, coefficients: &[f32], kept: &[Candidate], to: &mut Masks) -> Result<()> {
-        let Some((block, is_half)) = self.on_device.take().filter(|_| !kept.is_empty()) else { return Ok(()) };
-        let PrototypeShape { count, width, height } = self.shape;
-        let bytes = count * width * height * if is_half { 2 } else { 4 };
-        self.copied.resize(bytes.div_ceil(4), 0);
-        let copied = &mut bytemuck::cast_slice_mut(&mut self.copied)[..bytes];
-        block.read_into(copied)?;
-        counters::downloaded(bytes);
-        let prototypes =
-            Prototypes::from_bytes(self.shape, copied, is_half).expect("as many as there are, and aligned");
-        to.find(&prototypes, coefficients, kept, self.input);
         Ok(())
     }
 }

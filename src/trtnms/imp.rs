@@ -152,10 +152,13 @@ impl TrtNms {
         let is_held = painted.is_none();
         let has_objects = !is_held || settings.hold_detections && state.can_hold;
         let NmsState { postprocessor, names, renderer, .. } = state;
-        let Some(postprocessor) = postprocessor.as_ref().filter(|_| has_objects) else {
+        let Some(postprocessor) = postprocessor.as_mut().filter(|_| has_objects) else {
             TensorMeta::remove(frame.make_mut(), &payload);
             return Ok(frame);
         };
+        if style.is_some() && matches!(painted, None | Some(Painted::No)) {
+            postprocessor.fetch_masks()?;
+        }
         let (instances, labels, size) = (postprocessor.instances(), &postprocessor.labels, renderer.size());
         gst::trace!(CAT, imp = self, "frame {number}: {} objects", instances.len());
         match (painted, style) {

@@ -37,7 +37,7 @@ use super::frame::FrameMut;
 use super::geometry::BBox;
 use super::keypoints::Keypoints;
 use super::masks::{Mask, Masks};
-use color::{Rgb, sample};
+use color::sample;
 use plan::outline;
 use tint::Tint;
 
@@ -87,12 +87,8 @@ impl Overlay {
         labels: &[String],
         style: &Style,
     ) {
-        if let Some(masks) = masks {
-            let tint = |(object, &Candidate { bbox, class, .. }): (usize, &Candidate)| {
-                (bbox, class_color(class), Arc::new(masks.on_frame(object)))
-            };
-            self.tint(frame, detections.iter().enumerate().map(tint), style);
-        }
+        let target = Target::of(frame);
+        self.tint(frame, found_tints(&target, detections, masks, style), style);
         paint(frame, &self.plan(Target::of(frame), detections, keypoints, labels, style));
     }
 
@@ -103,23 +99,48 @@ impl Overlay {
         annotations: impl DoubleEndedIterator<Item = Annotation<'a>> + Clone,
         style: &Style,
     ) {
-        let tint = |annotation: Annotation| Some((annotation.bbox, annotation.color(), annotation.mask.clone()?));
-        self.tint(frame, annotations.clone().filter_map(tint), style);
+        let target = Target::of(frame);
+        self.tint(frame, annotated_tints(&target, annotations.clone(), style), style);
         paint(frame, &self.plan_annotations(Target::of(frame), annotations, style));
     }
 
-    /// Lays the masks of objects that have a mark over a frame, the most important first.
-    fn tint(&mut self, frame: &mut FrameMut, masks: impl Iterator<Item = (BBox, Rgb, Arc<Mask>)>, style: &Style) {
-        let (target, weight) = (Target::of(frame), style.mask_weight());
-        if weight == 0 {
-            return;
-        }
+    /// Lays masks over a frame.
+    fn tint(&mut self, frame: &mut FrameMut, tints: impl Iterator<Item = (Arc<Mask>, Sample)>, style: &Style) {
         let mut is_new = true;
-        for (_, color, mask) in masks.filter(|(bbox, ..)| outline(*bbox, &target, style).is_some()) {
+        for (mask, paper) in tints {
             if std::mem::take(&mut is_new) {
-                self.tint.begin(&target);
+                self.tint.begin(&Target::of(frame));
             }
-            self.tint.lay(frame, &mask, &sample(color, &target), weight);
+            self.tint.lay(frame, &mask, &paper, style.mask_weight());
         }
     }
+}
+
+/// The masks that are laid over a frame, and their colours, the most important first: of objects that have a mark.
+pub fn found_tints(
+    target: &Target,
+    detections: &[Candidate],
+    masks: Option<&Masks>,
+    style: &Style,
+) -> impl Iterator<Item = (Arc<Mask>, Sample)> {
+    let is_drawn = move |(_, detection): &(usize, &Candidate)| has_tint(target, detection.bbox, style);
+    let detections = detections.iter().enumerate().filter(is_drawn);
+    let tint = move |(object, detection): (usize, &Candidate)| {
+        Some((Arc::new(masks?.on_frame(object)), sample(class_color(detection.class), target)))
+    };
+    detections.filter_map(tint)
+}
+
+/// The same for what anybody says about the objects in a frame.
+pub fn annotated_tints<'a>(
+    target: &Target,
+    annotations: impl Iterator<Item = Annotation<'a>>,
+    style: &Style,
+) -> impl Iterator<Item = (Arc<Mask>, Sample)> {
+    let annotations = annotations.filter(move |annotation| has_tint(target, annotation.bbox, style));
+    annotations.filter_map(move |annotation| Some((annotation.mask.clone()?, sample(annotation.color(), target))))
+}
+
+fn has_tint(target: &Target, bbox: BBox, style: &Style) -> bool {
+    style.mask_weight() > 0 && outline(bbox, target, style).is_some()
 }
