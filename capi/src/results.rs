@@ -31,9 +31,17 @@ pub(crate) struct Results {
     keypoint_names: Vec<CString>,
     /// For each object, made at the first call.
     json: Vec<OnceLock<CString>>,
-    /// The same: rectangle and pixels.
-    masks: Vec<OnceLock<Option<([u32; 4], Vec<u8>)>>>,
+    /// The same.
+    masks: Vec<OnceLock<Option<MaskPixels>>>,
     class_labels: Vec<String>,
+}
+
+/// The mask of an object.
+struct MaskPixels {
+    /// Left, top, width and height.
+    rect: [u32; 4],
+    /// A byte for each.
+    pixels: Vec<u8>,
 }
 
 impl Results {
@@ -45,7 +53,7 @@ impl Results {
             labels: instances.boxes.iter().map(label).collect(),
             keypoint_names: names.iter().map(|name| c_string(name)).collect(),
             json: vec![OnceLock::new(); instances.len()],
-            masks: vec![OnceLock::new(); instances.len()],
+            masks: std::iter::repeat_with(OnceLock::new).take(instances.len()).collect(),
             class_labels: labels.to_vec(),
             instances: instances.clone(),
         }
@@ -65,12 +73,12 @@ impl Results {
         Ok(self.instances.rotated_box(object).unwrap_or(upright))
     }
 
-    /// Left, top, width and height of a rectangle, and a byte for each of its pixels, if the model gives masks.
-    fn mask(&self, object: usize) -> Result<Option<&([u32; 4], Vec<u8>)>> {
+    /// If the model gives masks.
+    fn mask(&self, object: usize) -> Result<Option<&MaskPixels>> {
         self.object(object)?;
         let pixels = |mask: Mask| {
             let rect = mask.rect();
-            ([rect.left, rect.top, rect.width(), rect.height()], mask.to_bytes())
+            MaskPixels { rect: [rect.left, rect.top, rect.width(), rect.height()], pixels: mask.to_bytes() }
         };
         Ok(self.masks[object].get_or_init(|| self.instances.mask(object).map(pixels)).as_ref())
     }
@@ -212,7 +220,7 @@ pub unsafe extern "C" fn gst_trt_results_mask(
 ) -> *const u8 {
     let mask = || {
         let results = RESULTS.find(results)?;
-        let Some((found, pixels)) = results.mask(object)? else { return Ok(ptr::null()) };
+        let Some(MaskPixels { rect: found, pixels }) = results.mask(object)? else { return Ok(ptr::null()) };
         // SAFETY: `rect` is NULL, which `give` refuses, or room for four numbers.
         unsafe { give("rect", rect, *found) }?;
         Ok(pixels.as_ptr())

@@ -359,6 +359,7 @@ impl Mask {
     }
 
     /// Of a value for each pixel of the rectangle, row by row.
+    #[doc(hidden)]
     pub fn of(rect: Rect, pixels: &[bool]) -> Self {
         let mut mask = Mask::new(rect);
         let (width, stride) = (rect.width() as usize, words(rect.width()));

@@ -27,7 +27,7 @@ const HEADER: usize = 16;
 /// Of `tint.cu`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-struct Tint {
+struct DeviceTint {
     rect: Rect,
     first: u64,
     paper: Sample,
@@ -62,7 +62,8 @@ struct TintParameters {
     weight: u32,
 }
 
-const _: () = assert!(size_of::<Tint>() == 32 && size_of::<TintPlan>() == 40 && size_of::<TintParameters>() == 88);
+const _: () =
+    assert!(size_of::<DeviceTint>() == 32 && size_of::<TintPlan>() == 40 && size_of::<TintParameters>() == 88);
 
 /// Lays masks over frames of one kind. Keeps its memory.
 pub(super) struct Tints {
@@ -111,7 +112,7 @@ impl Tints {
         marks: &PlannedMarks,
         (letterbox, weight): (&Letterbox, u32),
     ) -> Result<()> {
-        let bytes = marks.limit as usize * size_of::<Tint>();
+        let bytes = marks.limit as usize * size_of::<DeviceTint>();
         let block = match self.tints.take_if(|block| block.bytes() >= bytes) {
             Some(block) => block,
             None => pool.take(bytes)?,
@@ -140,9 +141,9 @@ impl Tints {
         masks: impl Iterator<Item = (&'a Mask, Sample)>,
         weight: u32,
     ) -> Result<()> {
-        let (mut tints, mut bits): (Vec<Tint>, Vec<u32>) = (Vec::new(), Vec::new());
+        let (mut tints, mut bits): (Vec<DeviceTint>, Vec<u32>) = (Vec::new(), Vec::new());
         for (mask, paper) in masks {
-            tints.push(Tint { rect: mask.rect(), first: bits.len() as u64, paper, unused: 0 });
+            tints.push(DeviceTint { rect: mask.rect(), first: bits.len() as u64, paper, unused: 0 });
             bits.extend_from_slice(mask.bits());
         }
         if bits.is_empty() {
