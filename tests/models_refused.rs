@@ -219,18 +219,18 @@ fn metadata_that_contradicts_the_model() {
     let long = "x".repeat(100_000);
     let nested = format!("{}1{}", "[".repeat(30), "]".repeat(30));
     for (name, key, text, parts) in [
-        (
-            "segment",
-            "task",
-            "segment",
-            &["“segment”", "only “detect”, “pose” and “obb”", "Use the detection model"][..],
-        ),
+        ("segment", "task", "segment", &["No layout fits", "output0 f32 1x1x6", "without prototypes of masks"][..]),
         ("pose", "task", "pose", &["output0 f32 1x1x6", "without kpt_shape"]),
         ("points", "kpt_shape", "[0, 3]", &["keypoints", "“[0, 3]”", "like [17, 3]"]),
         ("dims", "kpt_shape", "[17, 4]", &["keypoints", "“[17, 4]”"]),
         ("shape", "kpt_shape", "17", &["keypoints", "“17”"]),
         ("obb", "task", "obb", &["No layout fits", "output0 f32 1x1x6", "obb or obb-end-to-end"]),
-        ("classify", "task", "classify", &["“classify”"]),
+        (
+            "classify",
+            "task",
+            "classify",
+            &["“classify”", "only “detect”, “pose”, “obb” and “segment”", "Use the detection model"],
+        ),
         ("broken", "names", "{0: 'a', 1: ", &["class names", "“{0: 'a', 1: ”", "Python dictionary"]),
         ("gap", "names", "{0: 'a', 2: 'b'}", &["class names", "{0: 'a', 2: 'b'}"]),
         ("numbers", "names", "{0: 7}", &["class names", "{0: 7}"]),

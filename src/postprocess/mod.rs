@@ -5,6 +5,7 @@
 
 mod classes;
 pub mod fields;
+mod masks;
 mod processor;
 mod refine;
 mod results;

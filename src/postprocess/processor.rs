@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Instances;
 use super::classes::{read_labels, thresholds};
-use super::refine::gather;
+use super::refine::{MaskFinder, gather};
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
 use crate::core::cuda::driver::{Context, Stream, StreamRole};
@@ -16,6 +16,7 @@ use crate::heads::{Decoder, HeadFormat, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
+use crate::image::masks::{MaskOutput, Masks};
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;
 
@@ -48,6 +49,8 @@ pub struct PostprocessOptions {
     pub max_detections: u32,
     /// Whether boxes of different classes suppress each other.
     pub class_agnostic: bool,
+    /// What is given of masks.
+    pub mask_output: MaskOutput,
 }
 
 impl Default for PostprocessOptions {
@@ -61,6 +64,7 @@ impl Default for PostprocessOptions {
             iou_threshold: 0.45,
             max_detections: 300,
             class_agnostic: false,
+            mask_output: MaskOutput::default(),
         }
     }
 }
@@ -77,6 +81,7 @@ pub struct Postprocessor {
     thresholds: Thresholds,
     nms: Nms,
     instances: Instances,
+    masks: Option<MaskFinder>,
     /// What finds the objects where the model's outputs are in GPU memory.
     device: Option<DeviceDecoder>,
     /// Where it does that, if not behind the model itself.
@@ -105,7 +110,9 @@ impl Postprocessor {
             _ => None,
         };
         let rotated = decoder.angles().map(|_| Vec::new());
-        let instances = Instances { rotated, keypoints, ..Instances::default() };
+        let masks = MaskFinder::new(&decoder, input);
+        let found = masks.as_ref().map(|_| Masks::default());
+        let instances = Instances { rotated, keypoints, masks: found, ..Instances::default() };
         let mut processor = Postprocessor {
             model: model.clone(),
             outputs,
@@ -115,6 +122,7 @@ impl Postprocessor {
             thresholds: Thresholds::uniform(options.score_threshold),
             nms: Nms::new(options.iou_threshold, options.max_detections as usize, options.class_agnostic),
             instances,
+            masks,
             device: None,
             stream: None,
             options: options.clone(),
@@ -139,6 +147,9 @@ impl Postprocessor {
         self.nms.iou_threshold = options.iou_threshold;
         self.nms.max_detections = options.max_detections as usize;
         self.nms.class_agnostic = options.class_agnostic;
+        if let Some(masks) = &mut self.instances.masks {
+            masks.is_hidden = options.mask_output == MaskOutput::None;
+        }
         self.options = options;
         Ok(())
     }
@@ -176,6 +187,9 @@ impl Postprocessor {
                 if let (Some((_, view)), Some(keypoints)) = (self.decoder.keypoints(), &mut self.instances.keypoints) {
                     gather(&view, self.decoder.pick(tensors)?[view.output], boxes, &mut keypoints.values);
                 }
+                if let (Some(finder), Some(masks)) = (&mut self.masks, &mut self.instances.masks) {
+                    finder.find(&self.decoder.pick(tensors)?, boxes, masks)?;
+                }
                 self.map_to_frame(letterbox)
             }
         }
@@ -203,6 +217,7 @@ impl Postprocessor {
             tensors.ready().map_or(Ok(()), |ready| stream.wait(ready))?;
         }
         let begin = stream.begin_timing();
+        device.wants_masks = self.options.mask_output != MaskOutput::None;
         device.launch(stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
         stream.end_timing(begin);
         Ok(device.found())
@@ -216,8 +231,19 @@ impl Postprocessor {
             if let Some(keypoints) = &mut self.instances.keypoints {
                 keypoints.values.extend_from_slice(device.gathered()?);
             }
+            if let Some(masks) = &mut self.instances.masks {
+                device.masks(masks)?;
+            }
         }
         self.map_to_frame(letterbox)
+    }
+
+    /// Brings masks to the host that were found on the GPU and are only drawn there: some frames are drawn on by the host.
+    pub fn fetch_masks(&mut self) -> Result<()> {
+        match (&mut self.instances.masks, &mut self.device) {
+            (Some(masks), Some(device)) if masks.lacks_bits() => device.read_masks(masks),
+            _ => Ok(()),
+        }
     }
 
     fn map_to_frame(&mut self, letterbox: &Letterbox) -> Result<()> {

@@ -6,11 +6,12 @@ use crate::backends::options::{OptionValue, boolean, number, one_of, path};
 use crate::backends::{self, PREFERENCE};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::heads::HeadFormat;
+use crate::image::masks::MaskOutput;
 use crate::image::preprocess::device::Upload;
 use crate::image::transform::{Chroma, parse_input_size};
 
 /// The options of trtinfer, trtpreprocess and trtnms. Those of backends are declared there.
-const OWN: [&str; 13] = [
+const OWN: [&str; 14] = [
     "backend",
     "input-size",
     "cuda-device-id",
@@ -24,6 +25,7 @@ const OWN: [&str; 13] = [
     "iou-threshold",
     "max-detections",
     "class-agnostic",
+    "mask-output",
 ];
 
 /// The names of all options.
@@ -77,6 +79,10 @@ fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name:
         "iou-threshold" => postprocess.iou_threshold = number(name, value, 0.0, 1.0)?,
         "max-detections" => postprocess.max_detections = number(name, value, 1, 65536)?,
         "class-agnostic" => postprocess.class_agnostic = boolean(name, value)?,
+        "mask-output" => {
+            postprocess.mask_output =
+                one_of(name, value, &["none", "objects"], &[MaskOutput::None, MaskOutput::Objects])?
+        }
         _ => {
             let (_, option) = backends::all_options().find(|(_, option)| option.name == name).ok_or_else(|| {
                 Error::new(ErrorKind::Settings, format!("There is no option “{name}”"))
@@ -97,7 +103,9 @@ mod tests {
 
     #[test]
     fn each_option_shows() {
-        let own = ["cpu", "64x32", "1", "sited", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true"];
+        let own = [
+            "cpu", "64x32", "1", "sited", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true", "none",
+        ];
         let of_backends = ["/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off"];
         let values = || own.into_iter().chain(of_backends);
         assert_eq!(names().count(), values().count());
@@ -126,6 +134,7 @@ mod tests {
             ("max-detections=0", "from 1 to 65536"),
             ("cuda-device-id=-1", "from 0"),
             ("class-agnostic=yes", "true, false"),
+            ("mask-output=all", "none, objects"),
             ("layout=cubist", "no layout “cubist”"),
             ("input-size=64", "input-size=64"),
             ("chroma-sampling=left", "nearest, sited"),

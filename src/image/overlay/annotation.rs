@@ -3,10 +3,12 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use super::color::{Rgb, class_color};
 use crate::image::geometry::BBox;
 use crate::image::keypoints::ObjectKeypoints;
+use crate::image::masks::Mask;
 use crate::image::rotated::Corners;
 
 /// An object in a frame, by whatever found it. Only the box is always known.
@@ -26,6 +28,7 @@ pub struct Annotation<'a> {
     pub track_id: Option<u64>,
     /// In pixels of the frame.
     pub keypoints: Option<ObjectKeypoints<'a>>,
+    pub mask: Option<Arc<Mask>>,
 }
 
 impl Annotation<'_> {
@@ -75,6 +78,7 @@ mod tests {
             confidence: None,
             track_id: None,
             keypoints: None,
+            mask: None,
         }
     }
 
