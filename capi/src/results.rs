@@ -97,8 +97,8 @@ impl Results {
     fn mask(&self, object: usize) -> Result<Option<&MaskPixels>> {
         self.object(object)?;
         let pixels = |mask: Mask| {
-            let rect = mask.rect();
-            MaskPixels { rect: [rect.left, rect.top, rect.width(), rect.height()], pixels: mask.to_bytes() }
+            let (rect, pixels) = mask.pixels();
+            MaskPixels { rect, pixels }
         };
         Ok(self.masks[object].get_or_init(|| self.instances.mask(object).map(pixels)).as_ref())
     }

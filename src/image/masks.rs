@@ -370,11 +370,13 @@ impl Mask {
     }
 
     /// A rectangle of the frame, outside which no pixel is the object's.
+    #[doc(hidden)]
     pub fn rect(&self) -> Rect {
         self.rect
     }
 
     /// Whether a pixel of the frame is the object's.
+    #[doc(hidden)]
     pub fn contains(&self, x: u32, y: u32) -> bool {
         let Rect { left, top, right, bottom } = self.rect;
         let inside = (left..right).contains(&x) && (top..bottom).contains(&y);
@@ -382,11 +384,20 @@ impl Mask {
     }
 
     /// How many pixels are the object's.
+    #[doc(hidden)]
     pub fn area(&self) -> u64 {
         self.bits.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// A byte for each pixel of the rectangle, row by row: 255 for those of the object, 0 for others.
+    /// Left, top, width and height of a rectangle of the frame, and a byte for each of its pixels, row by row: 255 for those of the
+    /// object, 0 for others. Outside the rectangle none is the object's.
+    pub fn pixels(&self) -> ([u32; 4], Vec<u8>) {
+        let Rect { left, top, .. } = self.rect;
+        ([left, top, self.rect.width(), self.rect.height()], self.to_bytes())
+    }
+
+    /// The bytes alone.
+    #[doc(hidden)]
     pub fn to_bytes(&self) -> Vec<u8> {
         let width = self.rect.width() as usize;
         let mut bytes = vec![0; width * self.rect.height() as usize];
@@ -415,6 +426,7 @@ impl Mask {
     }
 
     /// The run lengths of the rectangle's pixels, column by column, as COCO compresses them to text.
+    #[doc(hidden)]
     pub fn counts(&self) -> String {
         let height = u64::from(self.rect.height());
         // Of each column the rows at which its pixels change; above the first they are not set.
@@ -456,6 +468,7 @@ impl Mask {
     }
 
     /// The mask of a rectangle with those run lengths; `None` where they are not those of so many pixels.
+    #[doc(hidden)]
     pub fn from_counts(rect: Rect, counts: &str) -> Option<Self> {
         if rect.left > rect.right || rect.top > rect.bottom {
             return None;

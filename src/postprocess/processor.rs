@@ -50,6 +50,7 @@ pub struct PostprocessOptions {
     /// Whether boxes of different classes suppress each other.
     pub class_agnostic: bool,
     /// What is given of masks.
+    #[doc(hidden)]
     pub mask_output: MaskOutput,
 }
 

@@ -35,7 +35,7 @@ CANDIDATES = ((40, 120), (120, 300), (300, 700))
 # lie is a matter of PyTorch's rounding, which is another on another kind of CPU.
 PICTURES = range(4)
 ENOUGH = 12  # fewer undoubted boxes than this would make an agreement worthless
-TASKS = {"segment": "segment", "classify": "classif"}
+TASKS = {"classify": "classif"}
 SHAPES = ((640, 360), (405, 720))  # width, height of the test pictures: a downscale by 2 or 1, and an odd portrait one
 
 CERTAIN, DOUBTFUL, GONE = "certain", "doubtful", "gone"

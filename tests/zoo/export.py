@@ -77,7 +77,6 @@ ROWS = {
     "yolo26n-obb": row("yolo26n-obb.yaml"),
     "yolo26n-obb-e2e": row("yolo26n-obb.yaml", nms=False),
     # Tasks that trtnms does not do: it must refuse them and say which one it met.
-    "yolo11n-seg": row("yolo11n-seg.yaml"),
     "yolo11n-cls": row("yolo11n-cls.yaml"),
 }
 
