@@ -55,10 +55,12 @@ impl Choose for Random {
     }
 
     fn recipe(&mut self, colors: Colors) -> InputTransform {
+        let fit = self.one_of(&ResizeMode::ALL);
         InputTransform {
             colors,
             chroma: self.one_of(&Chroma::ALL),
-            fit: self.one_of(&ResizeMode::ALL),
+            fit,
+            shortest_edge: 0,
             pad: self.next() as u8,
             scale: self.one_of(&[1.0, 1.0 / 255.0, -0.3]),
             mean: [0; 3].map(|_| self.one_of(&[0.0, 0.456, 17.0])),
@@ -347,7 +349,9 @@ impl Gpu {
         let mut kernel = OverlayKernel::new(&self.context, picture.target(color), &labels, model.as_deref()).unwrap();
         let side = 8 + self.random.below(700) as u32;
         let frame = (picture.width as u32, picture.height as u32);
-        let letterbox = Letterbox::new(frame, (side, 8 + side / 2), self.random.one_of(&ResizeMode::ALL));
+        // What paints there takes boxes of the whole frame.
+        let fit = self.random.one_of(&[ResizeMode::Letterbox, ResizeMode::LetterboxTopLeft, ResizeMode::Stretch]);
+        let letterbox = Letterbox::new(frame, (side, 8 + side / 2), fit);
         // Models that find keypoints turn no boxes.
         let are_rotated = model.is_none() && self.random.below(2) == 0;
         let mut angle = || match self.random.below(8) {

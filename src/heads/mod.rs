@@ -201,6 +201,7 @@ pub struct TensorView {
 const YOLO: InputTransform = InputTransform {
     colors: Colors::Rgb,
     fit: ResizeMode::Letterbox,
+    shortest_edge: 0,
     pad: 114,
     scale: 1.0 / 255.0,
     mean: [0.0; 3],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames to tensors: `kernels/preprocess.cu`. The twin is [`vision::preprocess`](crate::image::preprocess), whose tables the
+//! Frames to tensors: `kernels/preprocess.cu`, and `kernels/antialias.cu` for what is resized with antialiasing. The twin is [`vision::preprocess`](crate::image::preprocess), whose tables the
 //! kernel uses.
 
 use std::ffi::CStr;
@@ -10,6 +10,7 @@ use bytemuck::{Pod, Zeroable, cast_slice};
 use crate::image::device::{DevicePlane, DevicePlanes, check_planes};
 
 static PREPROCESS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/preprocess.ptx"), "\0"));
+static ANTIALIAS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/antialias.ptx"), "\0"));
 use crate::core::cuda::driver::{Context, Function, Launch, Stream};
 use crate::core::error::Result;
 use crate::core::memory::{DeviceBlock, DevicePool};
@@ -17,20 +18,25 @@ use crate::core::tensor::DType;
 use crate::image::frame::{Colorimetry, PixelFormat};
 use crate::image::geometry::{Letterbox, Rect};
 use crate::image::preprocess::HostPreprocessor as Twin;
+use crate::image::preprocess::antialias::{AntialiasSampler, TapAxis};
 use crate::image::preprocess::color::{Convert, YuvToRgb};
+use crate::image::preprocess::host::Samplers;
 use crate::image::preprocess::sampler::{SampleAxis, Sampler};
 use crate::image::transform::{Colors, InputSpec, TensorLayout};
 
 /// Frames of one launch.
 pub const MAX_BATCH: usize = 8;
 
-/// Threads of a block, and the pixels of a row of the scaled frame that each makes, as in the kernel.
+/// Threads of a block, and the pixels of a row of the scaled frame that each makes, as in the kernel; with antialiasing it makes
+/// one.
 const THREADS: (u32, u32) = (32, 4);
 const COLUMNS: u32 = 2;
 
 /// Turns frames of one format and size into one kind of tensor. Built once per caps; holds the tables on the GPU.
 pub struct PreprocessKernel {
     function: Function,
+    /// Pixels of a row that a thread makes.
+    columns: u32,
     /// The same for chroma in pairs that are not aligned to both samples, which it reads one by one.
     one_by_one: Option<Function>,
     parameters: PreprocessParams,
@@ -65,6 +71,27 @@ struct Position {
     others_weight: f32,
 }
 
+/// `Taps` of the kernel: what of an axis a position is made of, in plane 0 and in the others, as first sample, count, and place of
+/// the first weight.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Taps {
+    first: [u32; 3],
+    others: [u32; 3],
+    unused: [u32; 2],
+}
+
+/// What the kernel needs of the samplers.
+struct Tables {
+    bytes: Vec<u8>,
+    /// Where the rows begin in it, behind the columns.
+    rows: usize,
+    first_step: u32,
+    others_step: u32,
+    first_alone: bool,
+    bytes_read: (usize, usize),
+}
+
 /// `PreprocessParams` of the kernel.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -92,6 +119,7 @@ struct PreprocessParams {
     pad: f32,
 }
 
+const _: () = assert!(size_of::<Taps>() == 32);
 const _: () = assert!(size_of::<FrameView>() == 48 && size_of::<Position>() == 16);
 const _: () = assert!(size_of::<PreprocessParams>() == MAX_BATCH * 48 + 128);
 
@@ -124,13 +152,12 @@ impl PreprocessKernel {
     ) -> Result<PreprocessKernel> {
         let twin = Twin::of_region(format, size, source, color, spec)?;
         let (letterbox, colors) = (twin.letterbox, spec.recipe.colors);
-        let (first, others) = (&twin.samplers[0], twin.samplers.last().expect("a frame has a plane"));
-
-        let columns = positions(&first.columns, &others.columns);
-        let tables = [&columns[..], &positions(&first.rows, &others.rows)].concat();
-        let tables: &[u8] = cast_slice(&tables);
-        let mut block = DevicePool::new(context).take(tables.len())?;
-        block.write(tables)?;
+        let (tables, module, columns) = match &twin.samplers {
+            Samplers::Bilinear(samplers) => (bilinear(samplers), PREPROCESS, COLUMNS),
+            Samplers::Antialiased(samplers) => (antialiased(samplers), ANTIALIAS, 1),
+        };
+        let mut block = DevicePool::new(context).take(tables.bytes.len())?;
+        block.write(&tables.bytes)?;
 
         let matrix = match twin.convert {
             Convert::Rgb | Convert::RgbToGray => None,
@@ -142,16 +169,16 @@ impl PreprocessKernel {
         let parameters = PreprocessParams {
             frames: [FrameView::default(); MAX_BATCH],
             columns: block.address(),
-            rows: block.address() + size_of_val(&columns[..]) as u64,
+            rows: block.address() + tables.rows as u64,
             left: letterbox.x,
             top: letterbox.y,
             width: letterbox.width,
             height: letterbox.height,
             tensor_width: letterbox.tensor_width,
             tensor_height: letterbox.tensor_height,
-            first_step: step(first),
-            others_step: step(others),
-            first_alone: (falls_on_samples(&first.columns) && falls_on_samples(&first.rows)).into(),
+            first_step: tables.first_step,
+            others_step: tables.others_step,
+            first_alone: tables.first_alone.into(),
             to_gray: matches!(twin.convert, Convert::RgbToGray).into(),
             reversed: (samples_reversed != (colors == Colors::Bgr)).into(),
             channels: twin.channels.len() as u32,
@@ -169,19 +196,29 @@ impl PreprocessKernel {
             pad: spec.recipe.pad.into(),
         };
 
-        let (name, one_by_one) = match (format, &twin.samplers[..]) {
-            (PixelFormat::P010, [_]) => ("preprocess_luma16", None),
-            (PixelFormat::P010, _) => ("preprocess_p010", Some("preprocess_planes16")),
-            (PixelFormat::Nv12, [_, _]) => ("preprocess_nv12", Some("preprocess_planes8")),
-            (_, [_, _, _]) => ("preprocess_planes8", None),
-            (_, [pixels]) if pixels.offsets.len() == 3 => ("preprocess_rgb", None),
-            _ => ("preprocess_luma8", None),
+        let (name, one_by_one) = match &twin.samplers {
+            Samplers::Bilinear(samplers) => match (format, &samplers[..]) {
+                (PixelFormat::P010, [_]) => ("preprocess_luma16", None),
+                (PixelFormat::P010, _) => ("preprocess_p010", Some("preprocess_planes16")),
+                (PixelFormat::Nv12, [_, _]) => ("preprocess_nv12", Some("preprocess_planes8")),
+                (_, [_, _, _]) => ("preprocess_planes8", None),
+                (_, [pixels]) if pixels.offsets.len() == 3 => ("preprocess_rgb", None),
+                _ => ("preprocess_luma8", None),
+            },
+            Samplers::Antialiased(samplers) => match (format, &samplers[..]) {
+                (PixelFormat::P010, [_]) => ("antialias_luma16", None),
+                (PixelFormat::P010, _) => ("antialias_pairs16", None),
+                (PixelFormat::Nv12, [_, _]) => ("antialias_pairs8", None),
+                (_, [_, _, _]) => ("antialias_planes8", None),
+                (_, [pixels]) if pixels.offsets.len() == 3 => ("antialias_rgb", None),
+                _ => ("antialias_luma8", None),
+            },
         };
-        let module = context.module(PREPROCESS)?;
-        let bytes_read = twin.samplers.iter().map(bytes_read).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let module = context.module(module)?;
         Ok(PreprocessKernel {
-            bytes_read,
+            bytes_read: tables.bytes_read,
             function: module.function(name)?,
+            columns,
             one_by_one: one_by_one.map(|name| module.function(name)).transpose()?,
             parameters,
             format,
@@ -233,7 +270,7 @@ impl PreprocessKernel {
             }
             let function = one_by_one.unwrap_or(&self.function);
             let grid = (
-                parameters.tensor_width.div_ceil(THREADS.0 * COLUMNS),
+                parameters.tensor_width.div_ceil(THREADS.0 * self.columns),
                 parameters.height.div_ceil(THREADS.1),
                 frames.len() as u32,
             );
@@ -279,6 +316,52 @@ fn bytes_read(sampler: &Sampler) -> (usize, usize) {
         rows[near as usize + usize::from(weight != 0.0)] = true;
     }
     (sampler.row_bytes * rows.iter().filter(|&&read| read).count(), sampler.row_bytes * rows.len())
+}
+
+fn bilinear(samplers: &[Sampler]) -> Tables {
+    let (first, others) = (&samplers[0], samplers.last().expect("a frame has a plane"));
+    let (columns, rows) = (positions(&first.columns, &others.columns), positions(&first.rows, &others.rows));
+    Tables {
+        bytes: [cast_slice(&columns[..]), cast_slice(&rows[..])].concat(),
+        rows: size_of_val(&columns[..]),
+        first_step: step(first),
+        others_step: step(others),
+        first_alone: falls_on_samples(&first.columns) && falls_on_samples(&first.rows),
+        bytes_read: samplers.iter().map(bytes_read).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)),
+    }
+}
+
+fn antialiased(samplers: &[AntialiasSampler]) -> Tables {
+    let (first, others) = (&samplers[0], samplers.last().expect("a frame has a plane"));
+    let mut weights: Vec<f32> = Vec::new();
+    // Weights lie behind both tables, and are counted from the beginning.
+    let words = size_of::<Taps>() / size_of::<f32>();
+    let behind = words * (first.columns.first.len() + first.rows.first.len());
+    let mut runs = |axis: &TapAxis, unit: usize| -> Vec<[u32; 3]> {
+        let begin = (behind + weights.len()) as u32;
+        weights.extend_from_slice(&axis.weights);
+        let places = axis.first.iter().zip(axis.start.windows(2));
+        places.map(|(&first, places)| [first * unit as u32, places[1] - places[0], begin + places[0]]).collect()
+    };
+    let mut taps = |first: (&TapAxis, usize), others: (&TapAxis, usize)| -> Vec<Taps> {
+        let (first, others) = (runs(first.0, first.1), runs(others.0, others.1));
+        first.into_iter().zip(others).map(|(first, others)| Taps { first, others, unused: [0; 2] }).collect()
+    };
+    let columns = taps((&first.columns, first.pixel), (&others.columns, others.pixel));
+    let rows = taps((&first.rows, 1), (&others.rows, 1));
+    let read = |sampler: &AntialiasSampler| {
+        let (begin, end) = sampler.rows.span();
+        (end - begin) * sampler.row_bytes
+    };
+    let bytes_read = samplers.iter().map(read).sum();
+    Tables {
+        rows: size_of_val(&columns[..]),
+        bytes: [cast_slice(&columns[..]), cast_slice(&rows[..]), cast_slice(&weights[..])].concat(),
+        first_step: first.pixel as u32,
+        others_step: others.pixel as u32,
+        first_alone: false,
+        bytes_read: (bytes_read, bytes_read),
+    }
 }
 
 /// Bytes from a sample to the next in its row; 0 where there is only one.
