@@ -22,7 +22,7 @@ use gsttrt::image::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Pl
 use gsttrt::image::geometry::{BBox, Letterbox, ResizeMode};
 use gsttrt::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
 use gsttrt::image::overlay::kernel::OverlayKernel;
-use gsttrt::image::overlay::{self, Style, Target};
+use gsttrt::image::overlay::{self, Annotation, Style, Target};
 use gsttrt::image::preprocess::kernel::{MAX_BATCH, PreprocessKernel};
 use gsttrt::image::preprocess::{self, MAX_SIDE};
 use gsttrt::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout};
@@ -373,7 +373,12 @@ impl Gpu {
                 let values = (0..count * model.shape.numbers()).map(&mut number).collect();
                 Keypoints { model, values }
             });
-            let in_tensor = Instances { boxes: detections.to_vec(), rotated: are_rotated.then(Vec::new), keypoints };
+            let in_tensor = Instances {
+                boxes: detections.to_vec(),
+                rotated: are_rotated.then(Vec::new),
+                keypoints,
+                ..Instances::default()
+            };
             let mut of_frame = in_tensor.clone();
             of_frame.map_to_frame(&letterbox);
             // More may be found than is.
@@ -465,6 +470,35 @@ fn many_and_great_boxes_look_as_the_twin_paints_them() {
         let detections = gpu.detections(count, width, height);
         for line_width in [0, 5, 64] {
             gpu.compare_drawing(&picture, &detections, &Style { labels: true, line_width });
+        }
+    }
+}
+
+#[test]
+fn classes_of_the_frame_look_as_the_twin_writes_them() {
+    let Some(mut gpu) = gpu_or_skip() else { return };
+    for format in PixelFormat::ALL {
+        for (width, height) in [(320, 180), (101, 47), (16, 200), (9, 5)] {
+            let picture = Picture::noise(&mut gpu.random, (format, width, height), 0, 16);
+            let (color, style) = (gpu.random.colorimetry(), Style::default());
+            let class = |class| Annotation {
+                class: Some(class),
+                confidence: Some(0.5),
+                ..Annotation::of_frame("tabby".into())
+            };
+            let boxed = Annotation { bbox: BBox::new(2.0, 2.0, 30.0, 20.0), of_frame: false, ..class(3) };
+            let annotations = [class(0), boxed, class(1), class(2)];
+            let (mut wanted, mut twin) = (picture.clone(), overlay::Overlay::default());
+            wanted.draw(color, |frame| twin.annotate(frame, annotations.iter().cloned(), &style));
+
+            let mut kernel = OverlayKernel::new(&gpu.context, picture.target(color), &[], None).unwrap();
+            let block = gpu.upload(&picture.bytes);
+            let planes = picture.on_device(&block);
+            let plan = twin.plan_annotations(picture.target(color), annotations.iter().cloned(), &style);
+            // SAFETY: the block has the picture, and lives until the work is done.
+            unsafe { kernel.launch_plan(&gpu.stream, &planes, &plan) }.unwrap();
+            gpu.stream.synchronize().unwrap();
+            gpu.check(&block.read().unwrap(), &wanted.bytes, || format!("{} {width}x{height}", format.name()));
         }
     }
 }

@@ -186,6 +186,24 @@ GstTrtStatus gst_trt_results_keypoint (const GstTrtResults *results, size_t obje
  * freed. NULL on errors. */
 const char *gst_trt_results_json (const GstTrtResults *results, size_t object);
 
+/* Classes of the frame as a whole, numbered from 0 in order of descending confidence. Classifiers give these, at most the option
+ * top-k (5 by default), and no objects; other models give none.
+ *
+ * 0 on errors too. */
+size_t gst_trt_results_frame_class_count (const GstTrtResults *results);
+
+/* The class's name, or # and its id if it has none. Valid until the results are freed. NULL on errors. */
+const char *gst_trt_results_frame_class_label (const GstTrtResults *results, size_t rank);
+
+/* 0 on errors too. */
+uint32_t gst_trt_results_frame_class_id (const GstTrtResults *results, size_t rank);
+
+/* 0..1; NaN on errors. */
+float gst_trt_results_frame_class_confidence (const GstTrtResults *results, size_t rank);
+
+/* All fields of a class as JSON. Valid until the results are freed. NULL on errors. */
+const char *gst_trt_results_frame_class_json (const GstTrtResults *results, size_t rank);
+
 /* The number of GPUs. If CUDA cannot be used, this is GST_TRT_LIBRARY, count is 0, and gst_trt_last_error() says why. */
 GstTrtStatus gst_trt_gpu_count (uint32_t *count);
 

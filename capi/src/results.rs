@@ -10,7 +10,7 @@ use gsttrt::image::Candidate;
 use gsttrt::image::keypoints::Keypoints;
 use gsttrt::image::label_text;
 use gsttrt::image::rotated::{Corners, RotatedBox};
-use gsttrt::postprocess::{Instances, fields};
+use gsttrt::postprocess::{Instances, RankedClass, fields};
 use gsttrt::session::Detections;
 
 use crate::error::{c_string, contained, done, wrong};
@@ -31,6 +31,8 @@ pub(crate) struct Results {
     /// For each object, made at the first call.
     json: Vec<OnceLock<CString>>,
     class_labels: Vec<String>,
+    /// For each class of the frame, with its fields as JSON.
+    frame_classes: Vec<(CString, CString)>,
 }
 
 impl Results {
@@ -38,11 +40,16 @@ impl Results {
         let Detections { instances, labels } = found;
         let names = instances.keypoints.as_ref().map_or(&[][..], |points| &points.model.names);
         let label = |object: &Candidate| c_string(&label_text(labels, object.class));
+        let frame_class = |(rank, found): (usize, &RankedClass)| {
+            let json = fields::class_json(instances, rank, labels).to_string();
+            (c_string(&label_text(labels, found.class)), c_string(&json))
+        };
         Results {
             labels: instances.boxes.iter().map(label).collect(),
             keypoint_names: names.iter().map(|name| c_string(name)).collect(),
             json: vec![OnceLock::new(); instances.len()],
             class_labels: labels.to_vec(),
+            frame_classes: instances.frame_classes().iter().enumerate().map(frame_class).collect(),
             instances: instances.clone(),
         }
     }
@@ -53,6 +60,14 @@ impl Results {
             .boxes
             .get(index)
             .ok_or_else(|| wrong(format!("There is no object {index}: {count} were found")).remedy("Count from 0"))
+    }
+
+    fn frame_class(&self, rank: usize) -> Result<&RankedClass> {
+        let classes = self.instances.frame_classes();
+        let count = classes.len();
+        classes.get(rank).ok_or_else(|| {
+            wrong(format!("There is no class {rank} of the frame: there are {count}")).remedy("Count from 0")
+        })
     }
 
     /// The box as it is turned, if only by nothing.
@@ -194,5 +209,37 @@ pub extern "C" fn gst_trt_results_json(results: *const GstTrtResults, object: us
         let write = || c_string(&fields::json(&results.instances, object, &results.class_labels).to_string());
         Ok(results.json[object].get_or_init(write).as_ptr())
     };
+    get(results, json).unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_frame_class_count(results: *const GstTrtResults) -> usize {
+    get(results, |results| Ok(results.frame_classes.len())).unwrap_or(0)
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_frame_class_label(results: *const GstTrtResults, rank: usize) -> *const c_char {
+    let label = |results: &Results| results.frame_class(rank).map(|_| results.frame_classes[rank].0.as_ptr());
+    get(results, label).unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_frame_class_id(results: *const GstTrtResults, rank: usize) -> u32 {
+    get(results, |results| Ok(results.frame_class(rank)?.class)).unwrap_or(0)
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_frame_class_confidence(results: *const GstTrtResults, rank: usize) -> f32 {
+    get(results, |results| Ok(results.frame_class(rank)?.score)).unwrap_or(f32::NAN)
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_frame_class_json(results: *const GstTrtResults, rank: usize) -> *const c_char {
+    let json = |results: &Results| results.frame_class(rank).map(|_| results.frame_classes[rank].1.as_ptr());
     get(results, json).unwrap_or(ptr::null())
 }

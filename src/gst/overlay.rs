@@ -13,7 +13,7 @@ use crate::image::geometry::Letterbox;
 use crate::image::keypoints::KeypointModel;
 use crate::image::overlay::kernel::OverlayKernel;
 use crate::image::overlay::{Annotation, Overlay, Plan, Style};
-use crate::postprocess::Instances;
+use crate::postprocess::{Instances, RankedClass};
 
 /// The property of [`Style::labels`]; `blurb` says what they tell.
 pub fn draw_labels_property(blurb: &str) -> glib::ParamSpec {
@@ -70,6 +70,15 @@ impl OverlayRenderer {
         labels: &[String],
         style: &Style,
     ) -> Result<()> {
+        let classes = instances.frame_classes();
+        if !classes.is_empty() {
+            let banner = |found: &RankedClass| Annotation {
+                class: Some(found.class),
+                confidence: Some(found.score),
+                ..Annotation::of_frame(labels.get(found.class as usize).map_or("", String::as_str).into())
+            };
+            return self.annotate(frame, &classes.iter().map(banner).collect::<Vec<_>>(), style);
+        }
         let model = keypoint_model(instances);
         self.change(frame, labels, model, |OverlayRenderer { format, host, gpu, .. }, buffer| {
             if let Some(frame) = format.on_gpu(buffer, true)? {

@@ -4,6 +4,7 @@
 //! called wherever they are written.
 
 mod classes;
+mod classify;
 pub mod fields;
 mod processor;
 mod refine;
@@ -11,6 +12,7 @@ mod results;
 pub mod suppress;
 
 pub(crate) use classes::read_labels;
+pub use classify::{ClassScores, RankedClass};
 pub use processor::{PostprocessOptions, Postprocessor};
 pub use refine::gather;
 pub use results::Instances;

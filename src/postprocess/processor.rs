@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use super::Instances;
 use super::classes::{read_labels, thresholds};
+use super::classify::{ClassScores, Classifier};
 use super::refine::gather;
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
 use crate::core::cuda::driver::{Context, Stream, StreamRole};
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::tensor::{Tensor, TensorDesc, Tensors};
+use crate::core::tensor::{DType, Tensor, TensorDesc, Tensors};
 use crate::heads::{Decoder, HeadFormat, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
@@ -48,6 +49,10 @@ pub struct PostprocessOptions {
     pub max_detections: u32,
     /// Whether boxes of different classes suppress each other.
     pub class_agnostic: bool,
+    /// Most classes that a classifier tells of a frame, best scores first.
+    pub top_k: u32,
+    /// What a classifier's output holds.
+    pub class_scores: ClassScores,
 }
 
 impl Default for PostprocessOptions {
@@ -61,6 +66,8 @@ impl Default for PostprocessOptions {
             iou_threshold: 0.45,
             max_detections: 300,
             class_agnostic: false,
+            top_k: 5,
+            class_scores: ClassScores::Auto,
         }
     }
 }
@@ -77,6 +84,8 @@ pub struct Postprocessor {
     thresholds: Thresholds,
     nms: Nms,
     instances: Instances,
+    /// What reads classes of the whole frame, where the model tells those.
+    classifier: Option<Classifier>,
     /// What finds the objects where the model's outputs are in GPU memory.
     device: Option<DeviceDecoder>,
     /// Where it does that, if not behind the model itself.
@@ -105,7 +114,10 @@ impl Postprocessor {
             _ => None,
         };
         let rotated = decoder.angles().map(|_| Vec::new());
-        let instances = Instances { rotated, keypoints, ..Instances::default() };
+        let classifier = decoder.format().is_classifier();
+        let classifier = classifier.then(|| Classifier::new(model, &decoder.first_output().name));
+        let classes = classifier.as_ref().map(|_| Vec::new());
+        let instances = Instances { rotated, keypoints, classes, ..Instances::default() };
         let mut processor = Postprocessor {
             model: model.clone(),
             outputs,
@@ -115,6 +127,7 @@ impl Postprocessor {
             thresholds: Thresholds::uniform(options.score_threshold),
             nms: Nms::new(options.iou_threshold, options.max_detections as usize, options.class_agnostic),
             instances,
+            classifier,
             device: None,
             stream: None,
             options: options.clone(),
@@ -154,14 +167,44 @@ impl Postprocessor {
 
     /// The recipe that models of the forced head usually want, if this one's input was made otherwise.
     pub fn recipe_mismatch(&self, recipe: &InputTransform) -> Option<InputTransform> {
-        // No model says how chroma is to be read.
-        let usual = InputTransform { chroma: recipe.chroma, ..self.model.recipe(Some(self.decoder.format())) };
+        let usual = self.model.recipe(Some(self.decoder.format()));
+        // No model says how chroma is to be read, and no classifier how it is normalised.
+        let usual = match self.is_classifier() {
+            true => InputTransform { fit: usual.fit, ..*recipe },
+            false => InputTransform { chroma: recipe.chroma, ..usual },
+        };
         (self.options.layout.is_some() && usual != *recipe).then_some(usual)
+    }
+
+    /// Whether the model tells classes of the whole frame. Then there is nothing to [`queue`](Self::queue).
+    pub fn is_classifier(&self) -> bool {
+        self.classifier.is_some()
+    }
+
+    /// What the user may have to say of a classifier's input, where neither the model file nor the user says anything.
+    pub fn input_hint(&self, recipe: &InputTransform) -> Option<Error> {
+        let is_told = self.model.is_by_ultralytics() || recipe.mean != [0.0; 3] || recipe.std != [1.0; 3];
+        if !self.is_classifier() || is_told || self.model.image_input().dtype == DType::U8 {
+            return None;
+        }
+        let file = self.model.path.display();
+        let note = Error::new(ErrorKind::Settings, format!("{file} does not say how its input is normalised"));
+        Some(note.remedy(
+            "For torchvision's and timm's ImageNet models, unless their graph does it, set \
+             mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on trtpreprocess, and their shortest-edge, such as 256 for an input of 224",
+        ))
     }
 
     /// Finds the objects of a frame; they stay here until the next one's. Where the tensors are in GPU memory, the host waits
     /// here for the boxes.
     pub fn find(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
+        if let (Some(classifier), Some(classes)) = (&mut self.classifier, &mut self.instances.classes) {
+            let output = self.decoder.pick(tensors)?[0];
+            tensors.wait()?;
+            let count = self.decoder.classes().unwrap_or(0);
+            let PostprocessOptions { class_scores, top_k, .. } = self.options;
+            return classifier.classify(output, count, class_scores, &self.thresholds, top_k as usize, classes);
+        }
         match tensors.first().and_then(Tensor::device) {
             Some(memory) => {
                 let stream = self.stream(tensors, memory.context())?;

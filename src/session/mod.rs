@@ -29,8 +29,8 @@ pub use crate::image::keypoints::{KeypointModel, KeypointShape};
 pub use crate::image::preprocess::device::Upload;
 pub use crate::image::transform::{Chroma, Colors, InputTransform};
 pub use crate::model::ModelInfo;
-pub use crate::postprocess::PostprocessOptions;
-pub use detector::{Detections, Detector, DeviceFrame, Keypoint, Object};
+pub use crate::postprocess::{ClassScores, PostprocessOptions};
+pub use detector::{Detections, Detector, DeviceFrame, FrameClass, Keypoint, Object};
 pub use device::Buffers;
 pub use options::parse_options;
 

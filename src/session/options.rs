@@ -8,9 +8,10 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::heads::HeadFormat;
 use crate::image::preprocess::device::Upload;
 use crate::image::transform::{Chroma, parse_input_size};
+use crate::postprocess::ClassScores;
 
 /// The options of trtinfer, trtpreprocess and trtnms. Those of backends are declared there.
-const OWN: [&str; 13] = [
+const OWN: [&str; 15] = [
     "backend",
     "input-size",
     "cuda-device-id",
@@ -24,6 +25,8 @@ const OWN: [&str; 13] = [
     "iou-threshold",
     "max-detections",
     "class-agnostic",
+    "top-k",
+    "class-scores",
 ];
 
 /// The names of all options.
@@ -77,6 +80,10 @@ fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name:
         "iou-threshold" => postprocess.iou_threshold = number(name, value, 0.0, 1.0)?,
         "max-detections" => postprocess.max_detections = number(name, value, 1, 65536)?,
         "class-agnostic" => postprocess.class_agnostic = boolean(name, value)?,
+        "top-k" => postprocess.top_k = number(name, value, 1, 65536)?,
+        "class-scores" => {
+            postprocess.class_scores = one_of(name, value, &ClassScores::ALL.map(ClassScores::name), &ClassScores::ALL)?
+        }
         _ => {
             let (_, option) = backends::all_options().find(|(_, option)| option.name == name).ok_or_else(|| {
                 Error::new(ErrorKind::Settings, format!("There is no option “{name}”"))
@@ -97,7 +104,10 @@ mod tests {
 
     #[test]
     fn each_option_shows() {
-        let own = ["cpu", "64x32", "1", "sited", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true"];
+        let own = [
+            "cpu", "64x32", "1", "sited", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true", "3",
+            "logits",
+        ];
         let of_backends = ["/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off"];
         let values = || own.into_iter().chain(of_backends);
         assert_eq!(names().count(), values().count());
@@ -126,6 +136,8 @@ mod tests {
             ("max-detections=0", "from 1 to 65536"),
             ("cuda-device-id=-1", "from 0"),
             ("class-agnostic=yes", "true, false"),
+            ("top-k=0", "from 1 to 65536"),
+            ("class-scores=softmax", "auto, probabilities, logits"),
             ("layout=cubist", "no layout “cubist”"),
             ("input-size=64", "input-size=64"),
             ("chroma-sampling=left", "nearest, sited"),

@@ -158,7 +158,9 @@ impl TrtNms {
         gst::trace!(CAT, imp = self, "frame {number}: {} objects", instances.len());
         match (painted, style) {
             (Some(Painted::OnCopy(copy)), _) => frame = copy,
-            (None | Some(Painted::No), Some(style)) if !instances.is_empty() => {
+            (None | Some(Painted::No), Some(style))
+                if !instances.is_empty() || !instances.frame_classes().is_empty() =>
+            {
                 renderer.draw(&mut frame, instances, labels, &style)?;
             }
             _ => {}
@@ -233,6 +235,9 @@ impl TrtNms {
         {
             let note = format!("Classes are called as {} says, not as {} does", path.display(), model.path.display());
             self.obj().post_info(&Error::new(ErrorKind::Settings, note));
+        }
+        if let Some(hint) = postprocessor.input_hint(recipe) {
+            self.obj().post_info(&hint);
         }
         if let Some(usual) = postprocessor.recipe_mismatch(recipe) {
             let warning = Error::new(
@@ -374,6 +379,19 @@ impl Properties for TrtNms {
                 .default_value(default.options.class_agnostic)
                 .mutable_playing()
                 .build(),
+            glib::ParamSpecUInt::builder("top-k")
+                .nick("Top k")
+                .blurb("Maximum classes that a classifier tells of a frame; those with the best scores are kept")
+                .minimum(1)
+                .maximum(65536)
+                .default_value(default.options.top_k)
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("class-scores", default.options.class_scores)
+                .nick("Class scores")
+                .blurb("What the output of a classifier holds")
+                .mutable_playing()
+                .build(),
             glib::ParamSpecBoolean::builder("draw")
                 .nick("Draw")
                 .blurb("Draw the boxes on the frame")
@@ -416,6 +434,8 @@ impl Properties for TrtNms {
             "iou-threshold" => options.iou_threshold = value.get().expect("checked by GObject"),
             "max-detections" => options.max_detections = value.get().expect("checked by GObject"),
             "class-agnostic" => options.class_agnostic = value.get().expect("checked by GObject"),
+            "top-k" => options.top_k = value.get().expect("checked by GObject"),
+            "class-scores" => options.class_scores = value.get().expect("checked by GObject"),
             "draw" => *draw = value.get().expect("checked by GObject"),
             "draw-labels" => style.labels = value.get().expect("checked by GObject"),
             "line-width" => style.line_width = value.get().expect("checked by GObject"),
@@ -446,6 +466,8 @@ impl Properties for TrtNms {
             "iou-threshold" => options.iou_threshold.to_value(),
             "max-detections" => options.max_detections.to_value(),
             "class-agnostic" => options.class_agnostic.to_value(),
+            "top-k" => options.top_k.to_value(),
+            "class-scores" => options.class_scores.to_value(),
             "draw" => draw.to_value(),
             "draw-labels" => style.labels.to_value(),
             "line-width" => style.line_width.to_value(),

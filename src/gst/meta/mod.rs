@@ -2,10 +2,12 @@
 //! What our elements hang on buffers: tensors for each other, detections for everybody. And what else hangs there, where a frame
 //! goes on in another buffer.
 
+pub mod classification;
 pub mod detection;
 pub mod gst_tensor;
 pub(crate) mod picture;
 pub mod read;
+mod structure;
 pub mod tensor;
 
 use std::ops::ControlFlow;
