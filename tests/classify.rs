@@ -16,7 +16,7 @@ use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt::session::{Detector, PostprocessOptions, SessionOptions, parse_options};
 
 /// Logits of cat, dog and bird: probabilities of 1/8, 5/8 and 1/4.
-const LOGITS: [f32; 3] = [0.0, 1.609_437_9, std::f32::consts::LN_2];
+const LOGITS: [f32; 3] = [0.0, 1.609_438, std::f32::consts::LN_2];
 const EXPECTED: [(&str, u32, f64); 3] = [("dog", 1, 0.625), ("bird", 2, 0.25), ("cat", 0, 0.125)];
 
 fn bytes(values: &[f32]) -> Vec<u8> {
@@ -210,8 +210,8 @@ fn classes_are_written_in_the_corner() {
 }
 
 fn classify(model: &str, options: &[&str]) -> Vec<(String, u32, f64)> {
-    let (_, postprocess) = parse_options(options.iter().copied()).unwrap();
-    let mut detector = Detector::open(model, &SessionOptions::default(), postprocess).unwrap();
+    let (options, postprocess) = parse_options(options.iter().copied()).unwrap();
+    let mut detector = Detector::open(model, &options, postprocess).unwrap();
     assert_eq!(detector.classes(), [], "before the first frame");
     let pixels = vec![77; 96 * 64 * 3];
     let planes = [Plane { data: &pixels[..], stride: 96 * 3 }].into_iter().collect();
@@ -237,15 +237,39 @@ fn a_detector_gives_classes() {
     assert_eq!(detector.classes(), [], "no classifier");
 }
 
-/// The mean of what a model gets is what it says: the middle of the frame, and not its sides.
-#[test]
-fn a_classifier_sees_the_middle_of_the_frame() {
+/// The means of the channels of what a model gets are what it says.
+fn means(folder: &Path) -> String {
     let graph = Graph::new()
         .input("images", F32, &["1", "3", "8", "8"])
         .node("ReduceMean", &["images"], &["output0"], vec![common::onnx::ints("axes", &[2, 3]), int("keepdims", 0)])
         .output("output0", F32, &["1", "3"])
         .metadata("task", "classify");
-    let model = graph.save(&scratch("classify-middle").join("mean.onnx"));
+    graph.save(&folder.join("means.onnx"))
+}
+
+#[test]
+fn options_of_a_session_normalise() {
+    let model = means(&scratch("classify-normalise"));
+    let sample = 77.0 / 255.0;
+    for (option, expected) in
+        [("top-k=1", sample), ("mean=0.25", sample - 0.25), ("std=0.5", sample / 0.5), ("shortest-edge=16", sample)]
+    {
+        let found = classify(&model, &["class-scores=probabilities", "score-threshold=0", option]);
+        assert!((found[0].2 - expected).abs() < 1e-3, "{option}: {found:?}");
+    }
+    let (options, postprocess) = parse_options(["shortest-edge=7"]).unwrap();
+    let mut detector = Detector::open(&model, &options, postprocess).unwrap();
+    let pixels = vec![77; 64 * 64 * 3];
+    let planes = [Plane { data: &pixels[..], stride: 64 * 3 }].into_iter().collect();
+    let frame = Frame { format: PixelFormat::Rgb, width: 64, height: 64, planes };
+    let error = detector.detect(&frame, Colorimetry::default()).unwrap_err();
+    assert!(error.message().contains("shortest-edge=7 makes it 7x7"), "{error}");
+}
+
+/// The middle of the frame, and not its sides.
+#[test]
+fn a_classifier_sees_the_middle_of_the_frame() {
+    let model = means(&scratch("classify-middle"));
     let mut line = Line::new(&model, "class-scores=probabilities score-threshold=0.5");
     line.caps("RGB", 32, 16);
     // Blue in the middle 16 columns, red beside them.

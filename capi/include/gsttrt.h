@@ -90,7 +90,8 @@ const char *gst_trt_last_error (void);
  * builds an engine, which takes seconds to minutes.
  *
  * options: strings such as "backend=cpu" or "score-threshold=0.5", with NULL after the last; or NULL. Names, ranges and
- * defaults are those of the properties of trtinfer and trtnms, except that cuda-device-id is 0 by default. */
+ * defaults are those of the properties of trtinfer and trtnms, except that cuda-device-id is 0 by default; and of trtpreprocess
+ * chroma-sampling, mean, std, shortest-edge and upload. */
 GstTrtStatus gst_trt_session_open (const char *model, const char *const *options, GstTrtSession **session);
 
 /* NULL and closed sessions are ignored. */

@@ -55,6 +55,12 @@ pub struct SessionOptions {
     pub cuda_device_id: i32,
     /// How a [`Detector`] samples the chroma of 4:2:0 formats.
     pub chroma_sampling: Chroma,
+    /// What a [`Detector`] subtracts from samples in 0..1 and divides them by, for models whose file does not say it, such as
+    /// ImageNet classifiers; see [`InputTransform`].
+    pub mean: Option<[f32; 3]>,
+    pub std: Option<[f32; 3]>,
+    /// [`InputTransform::shortest_edge`], if not 0.
+    pub shortest_edge: u32,
     /// How a [`Detector`] transfers frames to the GPU.
     pub upload: Upload,
     /// Options of backends, under the names of trtinfer's properties; see [`parse_options`].
@@ -129,10 +135,24 @@ impl Session {
     /// # Errors
     /// As [`Session::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &SessionOptions, loading: &LoadContext) -> Result<Self> {
-        let SessionOptions { backend, input_size, chroma_sampling, cuda_device_id, upload, options } = options;
+        let SessionOptions {
+            backend,
+            input_size,
+            chroma_sampling,
+            mean,
+            std,
+            shortest_edge,
+            cuda_device_id,
+            upload,
+            options,
+        } = options;
         let cuda = || Context::primary(*cuda_device_id);
         let mut plan = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, options.clone(), cuda)?;
-        plan.spec.recipe.chroma = *chroma_sampling;
+        let recipe = &mut plan.spec.recipe;
+        recipe.chroma = *chroma_sampling;
+        recipe.mean = mean.unwrap_or(recipe.mean);
+        recipe.std = std.unwrap_or(recipe.std);
+        recipe.shortest_edge = *shortest_edge;
         Session::load(plan, *upload, loading)
     }
 

@@ -7,15 +7,18 @@ use crate::backends::{self, PREFERENCE};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::heads::HeadFormat;
 use crate::image::preprocess::device::Upload;
-use crate::image::transform::{Chroma, parse_input_size};
+use crate::image::transform::{Chroma, parse_input_size, parse_triple};
 use crate::postprocess::ClassScores;
 
 /// The options of trtinfer, trtpreprocess and trtnms. Those of backends are declared there.
-const OWN: [&str; 15] = [
+const OWN: [&str; 18] = [
     "backend",
     "input-size",
     "cuda-device-id",
     "chroma-sampling",
+    "mean",
+    "std",
+    "shortest-edge",
     "upload",
     "layout",
     "label-file",
@@ -68,6 +71,17 @@ fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name:
         "chroma-sampling" => {
             options.chroma_sampling = one_of(name, value, &Chroma::ALL.map(Chroma::name), &Chroma::ALL)?
         }
+        "mean" => options.mean = Some(triple(name, value)?),
+        "std" => {
+            let std = triple(name, value)?;
+            if std.contains(&0.0) {
+                return Err(
+                    Error::new(ErrorKind::Settings, "std divides, so it cannot be 0").remedy("Use 1 for no effect")
+                );
+            }
+            options.std = Some(std);
+        }
+        "shortest-edge" => options.shortest_edge = number(name, value, 0, 16384)?,
         "upload" => {
             options.upload =
                 one_of(name, value, &["auto", "copy", "mapped"], &[Upload::Auto, Upload::Copy, Upload::Mapped])?
@@ -95,6 +109,14 @@ fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name:
     Ok(())
 }
 
+/// Three numbers, or one for all channels.
+fn triple(name: &str, value: &str) -> Result<[f32; 3]> {
+    parse_triple(value, ',').ok_or_else(|| {
+        Error::new(ErrorKind::Settings, format!("{name}={value} cannot be read"))
+            .remedy("Write one number, or one for each channel like 0.485,0.456,0.406")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,8 +127,8 @@ mod tests {
     #[test]
     fn each_option_shows() {
         let own = [
-            "cpu", "64x32", "1", "sited", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true", "3",
-            "logits",
+            "cpu", "64x32", "1", "sited", "0.5", "1,2,4", "256", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b",
+            "0.6", "7", "true", "3", "logits",
         ];
         let of_backends = ["/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off"];
         let values = || own.into_iter().chain(of_backends);
@@ -137,6 +159,9 @@ mod tests {
             ("cuda-device-id=-1", "from 0"),
             ("class-agnostic=yes", "true, false"),
             ("top-k=0", "from 1 to 65536"),
+            ("mean=1,2", "0.485,0.456,0.406"),
+            ("std=0", "cannot be 0"),
+            ("shortest-edge=-1", "from 0 to 16384"),
             ("class-scores=softmax", "auto, probabilities, logits"),
             ("layout=cubist", "no layout “cubist”"),
             ("input-size=64", "input-size=64"),
