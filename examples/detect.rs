@@ -57,7 +57,7 @@ fn part(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// `None` is a wish for help.
+/// `None` asks for help.
 fn options() -> Result<Option<Options>, Failure> {
     use lexopt::prelude::*;
 
@@ -95,7 +95,7 @@ fn options() -> Result<Option<Options>, Failure> {
     Ok(Some(options))
 }
 
-/// What is given instead of a file gets a sentence of its own.
+/// A path that is no file has an error of its own.
 fn check_file(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     if path.is_file() {
@@ -115,7 +115,7 @@ fn check_file(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// What the frames told on their way.
+/// What was measured and found on the frames so far.
 struct Report {
     json: BufWriter<File>,
     frames: u64,
@@ -125,7 +125,7 @@ struct Report {
     entered: [Option<Instant>; 3],
     stages: [Duration; 3],
     objects: BTreeMap<String, u64>,
-    /// Whether trtnms said of the frame that comes next that its boxes are those of an earlier one.
+    /// Whether the message of the next frame has `held`: its boxes are those of an earlier one.
     is_held: bool,
     failure: Option<String>,
 }
@@ -155,7 +155,7 @@ impl Report {
     }
 }
 
-/// The detections that trtnms hung on a buffer, in pixels of the frame.
+/// The detections that trtnms attached to a buffer, in pixels of the frame.
 fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
     let metas = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
     let detection = |meta: gst::MetaRef<gst_video::VideoRegionOfInterestMeta>| {
@@ -205,7 +205,7 @@ fn classes(buffer: &gst::BufferRef) -> Option<Vec<Value>> {
 
 fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
     let Options { preprocess, infer, nms, .. } = options;
-    // Whole programs of work on both sides of the three elements: queues let them run beside. H.264 in 4:2:0 wants even sizes.
+    // Queues let decoding, inference and encoding run in parallel. H.264 in 4:2:0 needs even sizes.
     let tail = match options.output {
         Some(_) => {
             "videoconvert ! videoscale add-borders=false ! video/x-raw,width=[2,16384,2],height=[2,16384,2] \
@@ -222,13 +222,15 @@ fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
     let line = format!(
         "filesrc name=source ! decodebin name=decode  queue name=frames \
          ! trtpreprocess name=preprocess {preprocess} ! trtinfer name=infer {backend} {infer} \
-         ! trtnms name=nms post-messages=true {nms} ! queue ! {download} {tail}"
+         ! trtnms name=nms {nms} ! queue ! {download} {tail}"
     );
     let pipeline = gst::parse::launch(&line).map_err(|error| format!("Cannot make the pipeline: {error}."))?;
     let pipeline = pipeline.downcast::<gst::Pipeline>().expect("a launch line of several elements is a pipeline");
     let element = |name| pipeline.by_name(name).expect("named in the launch line");
     element("source").set_property("location", &options.input);
     element("infer").set_property("model-file", &options.model);
+    // The JSON needs the messages, whatever the options for trtnms are.
+    element("nms").set_property("post-messages", true);
     if let Some(labels) = &options.labels {
         element("nms").set_property("label-file", labels);
     }
@@ -239,23 +241,25 @@ fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
     Ok(pipeline)
 }
 
-/// Links the first video stream that the decoder finds, and says so where there is none.
+/// Links the first video stream that the decoder finds. It is an error if there is none.
 ///
 /// Frames go straight in, so that those in CUDA memory stay there, unless they lie where the model does not run, are of a
-/// format that needs conversion, or have to be turned upright, as those of phones.
+/// format that needs conversion, or have to be rotated, as those of phones.
 fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
     let (link, pipeline) = (sink.clone(), pipeline.downgrade());
-    decode.connect_pad_added(move |_, pad| {
+    decode.connect_pad_added(move |decode, pad| {
         let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
         if link.is_linked() || !caps.structure(0).is_some_and(|caps| caps.name().starts_with("video/")) {
             return;
         }
-        let straight = link.query_caps(None).can_intersect(&caps) && !is_turned(pad);
-        // What cannot be linked is reported as not linked.
-        let _ = match pipeline.upgrade() {
-            Some(pipeline) if !straight => convert(&pipeline, pad, &link),
+        let (fits, rotated) = (link.query_caps(None).can_intersect(&caps), is_rotated(pad));
+        let linked = match pipeline.upgrade() {
+            Some(pipeline) if rotated || !fits => convert(&pipeline, pad, &link, rotated),
             _ => pad.link(&link).map(drop).map_err(Failure::from),
         };
+        if let Err(error) = linked {
+            gst::element_error!(decode, gst::StreamError::Format, ("its video cannot be used: {}", error));
+        }
     });
     decode.connect_no_more_pads(move |decode| {
         if !sink.is_linked() {
@@ -264,9 +268,9 @@ fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
     });
 }
 
-/// Whether a tag says that the picture is to be turned or mirrored. decodebin shows a pad as soon as its caps are known, and
+/// Whether a tag asks for the picture to be rotated or mirrored. decodebin shows a pad as soon as its caps are known, and
 /// decoders pass tags on after the caps, so the tags are looked for where they enter the decoder.
-fn is_turned(pad: &gst::Pad) -> bool {
+fn is_rotated(pad: &gst::Pad) -> bool {
     let target = pad.downcast_ref::<gst::GhostPad>().and_then(|pad| pad.target());
     let decoder = target.and_then(|pad| pad.parent_element());
     let pads = decoder.into_iter().flat_map(|decoder| decoder.sink_pads());
@@ -277,11 +281,11 @@ fn is_turned(pad: &gst::Pad) -> bool {
     })
 }
 
-/// Links with a conversion in between that turns frames upright, from CUDA memory too where it exists.
-fn convert(pipeline: &gst::Pipeline, pad: &gst::Pad, sink: &gst::Pad) -> Result<(), Failure> {
+/// Links with a conversion in between, from CUDA memory too where it exists, that turns frames upright where they are not.
+fn convert(pipeline: &gst::Pipeline, pad: &gst::Pad, sink: &gst::Pad, rotated: bool) -> Result<(), Failure> {
     let download = gst::ElementFactory::find("cudadownload").map_or("", |_| "cudadownload !");
-    let convert =
-        gst::parse::bin_from_description(&format!("{download} videoconvert ! videoflip video-direction=auto"), true)?;
+    let flip = if rotated { "! videoflip video-direction=auto" } else { "" };
+    let convert = gst::parse::bin_from_description(&format!("{download} videoconvert {flip}"), true)?;
     pipeline.add(&convert)?;
     let end = |name| convert.static_pad(name).expect("asked for");
     end("src").link(sink)?;
@@ -309,7 +313,7 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
         });
     }
 
-    // Only the message says it of a frame without boxes. It is posted just before the frame goes on.
+    // Of a frame without boxes, only the message has `held`. It is posted just before the frame goes on.
     let shared = report.clone();
     pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {
         let content = message.structure().filter(|content| content.name() == "trt-detections");
@@ -365,7 +369,7 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
 /// Runs to the end of the file; the error is the first that an element posts.
 fn run(pipeline: &gst::Pipeline, input: &Path, report: &Mutex<Report>) -> Result<(), Failure> {
     let bus = pipeline.bus().expect("a pipeline has a bus");
-    // An error message says more than the failed state change, so it is looked for first.
+    // An error message is more specific than the failed state change, so it is looked for first.
     let started = pipeline.set_state(gst::State::Playing);
     let terminal = std::io::stderr().is_terminal();
     let (mut shown, mut quiet) = (Instant::now(), 0);
@@ -416,12 +420,12 @@ fn gave_up(pipeline: &gst::Pipeline) -> bool {
     !reads && !element("frames").static_pad("sink").is_some_and(|pad| pad.is_linked())
 }
 
-/// What an error message says, in one sentence.
+/// The text of an error message, in one sentence.
 fn sentence(error: &gst::message::Error, input: &Path) -> String {
     let text = error.error().to_string();
     let path = error.src().map(|source| source.path_string()).unwrap_or_default();
     match error.src().map(|source| source.name()) {
-        Some(name) if STAGES.contains(&name.as_str()) => text, // our elements say what is meant
+        Some(name) if STAGES.contains(&name.as_str()) => text, // the messages of our elements are complete
         _ if path.contains(":decode") => format!("Cannot read {}: {text}", input.display()),
         name => format!("{}: {text}", name.unwrap_or_default()),
     }

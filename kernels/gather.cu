@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// gather: of each box that was kept, what else its row says, such as keypoints.
+// gather: of each box that was kept, the other numbers of its row, such as keypoints.
 //   in   found    the number of boxes that were kept, then the boxes
 //        data     a tensor of the head: number i of row r is at data[first + r * row_stride + i * column_stride]
 //   out  results  in mapped host memory, [kept][columns] as f32

@@ -12,7 +12,7 @@
 //
 // Greedy suppression asks of each box in turn whether a better one that was kept repeats it. The walk takes STEP boxes at a
 // time: it settles them among each other, then marks all that the kept ones of them repeat further down. For the first
-// WINDOW boxes the bit matrix says who repeats whom. Boxes behind it, if the limit lets the walk come so far, are compared
+// WINDOW boxes the bit matrix has which box repeats which. Boxes behind it, if the limit lets the walk come so far, are compared
 // with all kept ones directly.
 #include "rank.cuh"
 
@@ -100,7 +100,7 @@ __device__ void fill_matrix(const NmsParams& p, u32 n) {
     }
 }
 
-// What the threads of the walking block tell each other.
+// What the threads of the walking block exchange.
 struct Walk {
     u64 dead[WORDS];  // boxes in the window that a kept one of an earlier step repeats
     // Boxes of the step: not settled yet, and kept. Rounds read one side and write the other.
@@ -125,7 +125,7 @@ __device__ __forceinline__ void tell(u64* words, u32 warp, bool bit) {
 
 // Settles the boxes of a step: kept is who is alive and not repeated by a better one that is kept. In a round all are
 // settled whose better ones are, so there are as many rounds as boxes in the longest chain of repetition; a few, usually.
-// Thread i knows of box i whether it is alive, and its better ones. Returns the side of walk.kept that says who is kept.
+// Thread i knows of box i whether it is alive, and its better ones. Returns the side of walk.kept with the kept boxes.
 __device__ __forceinline__ u32 settle(Walk& walk, bool alive, const u64 (&better)[STEP_WORDS]) {
     const u32 warp = threadIdx.x / 32;
     const bool has_box = threadIdx.x < STEP;
@@ -179,7 +179,7 @@ __device__ void compare_step(const NmsParams& p, u32 n, Walk& walk, u32 first, u
     const u32 bits = __ballot_sync(EVERYONE, repeated);
     if (part == 0) walk.repeated[mine] = bits >> lane & ((1u << STEP_LANES) - 1);
     __syncthreads();
-    // Of those that are repeated nobody asks; where objects are crowded that is nearly all.
+    // Boxes that are repeated need none; where objects are crowded that is nearly all.
     for (u32 word = 0; word < STEP_WORDS; word++) {
         const Column column(p, n, first + word * 64);
         for (u32 row = warp; row < STEP; row += WARPS) {

@@ -19,14 +19,14 @@ struct NmsParams {
     u32* count;       // of candidates
     u32* next_count;  // of the next frame, to be cleared
     u32* blocks_done;  // 0 before and after
-    u32* kept;         // [capacity] places of kept boxes among the sorted
+    u32* kept;         // [capacity] indices of kept boxes among the sorted
     u64* matrix;       // which boxes one repeats: a row for each of min(*count, WINDOW), see matrix_row
     Results* results;
     Results* found;
     u32 capacity;
     u32 limit;
     u32 agnostic;
-    float threshold;  // of IoU; of turned boxes, what reach in suppress/rotated.rs makes of it
+    float threshold;  // of IoU; of rotated boxes, what reach in suppress/rotated.rs makes of it
 };
 
 static_assert(sizeof(NmsParams) == 120, "mirrored in device.rs");

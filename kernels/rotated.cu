@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 // rank_rotated: candidates in no order -> in the order of the result, as normal distributions too.
-// suppress_rotated: what repeats a better turned box, kept or not, is dropped. keep_rotated: nothing does.
+// suppress_rotated: a box that repeats a better rotated box, kept or not, is dropped. keep_rotated: none is dropped.
 //   in   from     *count candidates; angles of the head's rows
 //   out  sorted, gaussians (rank_rotated), for the others
 //        results  in mapped host memory: how many, then each Candidate (32 bytes)
@@ -14,18 +14,18 @@
 #include "rank.cuh"
 #include "rotated.cuh"
 
-// The normal distribution that a turned box stands for, and its angle.
+// The normal distribution that stands for a rotated box, and its angle.
 struct alignas(16) Gaussian {
     float x, y;     // mean
     float a, b, c;  // covariance
-    float angle;    // as the row says it; no number where there is no such box
+    float angle;    // of the row; NaN where there is no such box
     u32 cls;
     u32 unused;
 };
 
 struct RotatedParams {
     NmsParams nms;
-    Source angles;        // by which the rows are turned
+    Source angles;        // of the rows
     Gaussian* gaussians;  // [capacity] of the sorted
 };
 

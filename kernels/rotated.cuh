@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// Boxes that are turned about their centres, for rotated.cu and plan.cu. The reference implementation is src/image/rotated.rs, bit for bit.
+// Boxes that are rotated about their centres, for rotated.cu and plan.cu. The reference implementation is src/image/rotated.rs, bit for bit.
 #pragma once
 
 #include "common.cuh"
@@ -8,7 +8,7 @@ inline constexpr float PI = 3.14159265358979f;
 inline constexpr float HALF_PI = 1.57079632679490f;
 inline constexpr float QUARTER_PI = 0.785398163397448f;
 
-// As RotatedBox: its edges before it is turned, and the angle.
+// As RotatedBox: its edges before the rotation, and the angle.
 struct Turned {
     float x1, y1, x2, y2, angle;
 

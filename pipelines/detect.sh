@@ -33,7 +33,7 @@ Examples:
   pipelines/detect.sh --nms "score-threshold=0.5" street.mp4 yolo11n.onnx
 
 The first run installs missing Debian packages (needs root or sudo) and builds for some minutes.
-`gst-inspect-1.0 trtnms` lists properties; README.md says how to load the plugin.
+`gst-inspect-1.0 trtnms` lists properties; README.md describes how to load the plugin.
 END
 }
 

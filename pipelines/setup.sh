@@ -30,7 +30,7 @@ CARGO_C_PACKAGES=(libssl-dev)
 # The analytics library for the features v1_24 and later. It depends on OpenCV, so it is installed only for them.
 ANALYTICS_PACKAGES=(libgstreamer-plugins-bad1.0-dev)
 
-# Ends the script with one sentence that says what is wrong and what to do.
+# Ends the script with one sentence: what is wrong and what to do.
 fail() {
     echo "$ME: $*" >&2
     exit 1

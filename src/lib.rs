@@ -9,12 +9,13 @@
 //! The rest is private. Each line uses only those above it.
 //!
 //! * `core`: errors, tensors, memory, CUDA.
-//! * `image`: frames, the tensors made of them, and drawing. `model`: what a model file says about itself.
+//! * `image`: frames, the tensors made of them, and drawing. `model`: the description in a model file.
+//! * `track`: ids of objects that stay the same from frame to frame.
 //! * `heads`: how a model writes its results, one file each. `postprocess`: from a head's rows to objects.
 //! * `backends`: what runs models: TensorRT, or rten on the CPU.
 //! * [`session`]: the whole chain without a pipeline. The crate `gsttrt-capi` is the same for C.
 //! * `gst`: GStreamer's side: metas, memory, contexts, statistics.
-//! * `trtpreprocess`, `trtinfer`, `trtnms`, `trtoverlay`: the elements, thin: settings, caps, one call per frame.
+//! * `trtpreprocess`, `trtinfer`, `trtnms`, `trttrack`, `trtoverlay`: the elements, thin: settings, caps, one call per frame.
 
 // Some of it is for the elements alone, and some for tests.
 #![cfg_attr(not(all(feature = "gstreamer", feature = "internals")), allow(dead_code, unused_imports))]
@@ -31,6 +32,7 @@ mod rooms {
     pub mod model;
     pub mod postprocess;
     pub mod session;
+    pub mod track;
     #[cfg(feature = "gstreamer")]
     pub mod trtinfer;
     #[cfg(feature = "gstreamer")]
@@ -39,7 +41,12 @@ mod rooms {
     pub mod trtoverlay;
     #[cfg(feature = "gstreamer")]
     pub mod trtpreprocess;
+    #[cfg(feature = "gstreamer")]
+    pub mod trttrack;
 }
+#[cfg(test)]
+#[path = "test/fakes.rs"]
+mod fakes;
 mod onnx;
 #[cfg(feature = "gstreamer")]
 mod plugin;

@@ -15,7 +15,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 
 /// A file beside a model that holds weights of it.
 pub struct ExternalFile<'a> {
-    /// As the model says it.
+    /// The model's text.
     pub name: &'a str,
     pub path: PathBuf,
 }

@@ -2,12 +2,13 @@
 //! What GStreamer finds in the library when it loads it as a plugin.
 
 use crate::gst::export;
-use crate::{trtinfer, trtnms, trtoverlay, trtpreprocess};
+use crate::{trtinfer, trtnms, trtoverlay, trtpreprocess, trttrack};
 
 fn register(plugin: &::gst::Plugin) -> Result<(), ::gst::glib::BoolError> {
     trtpreprocess::register(plugin)?;
     trtinfer::register(plugin)?;
     trtnms::register(plugin)?;
+    trttrack::register(plugin)?;
     trtoverlay::register(plugin)?;
     export::register();
     Ok(())

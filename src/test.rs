@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::core::cuda::driver::Context;
 
-/// A GPU for a test; where there is none, the test says that it is left out, and fails if there has to be one (`REQUIRE_GPU`).
+/// A GPU for a test; where there is none, the test prints that it is skipped, and fails if there has to be one (`REQUIRE_GPU`).
 pub(crate) fn gpu() -> Option<Context> {
     Context::primary(0).map_err(|error| skip(&error)).ok()
 }
 
-/// Says that a test, or a part of it, is left out.
+/// Prints that a test, or a part of it, is skipped.
 pub(crate) fn skip(why: &dyn std::fmt::Display) {
     assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "{why}");
     println!("SKIP: {why}");
 }
 
-/// Threads that wait, for tests that want them to: counted up under the lock that the wait gives up, so that whoever has seen the count
+/// Threads that wait, for tests that need them to: counted up under the lock that the wait releases, so that a test that has seen the count
 /// and then gets the lock knows that they wait.
 #[derive(Default)]
 pub(crate) struct Waiters(AtomicUsize);

@@ -27,7 +27,7 @@ fn objects(buffer: &gst::BufferRef) -> Vec<(String, [i32; 4], f32)> {
 }
 
 #[test]
-fn objects_are_told_as_analytics() {
+fn objects_become_analytics_metas() {
     let mut line = Line::new(&model(&scratch("analytics"), &ROWS), "");
     let buffer = line.push(grey(SIDE * SIDE * 3));
     assert_eq!(objects(&buffer), [("a".into(), [20, 24, 24, 16], 0.9), ("c".into(), [4, 4, 8, 12], 0.5)]);
@@ -41,10 +41,10 @@ fn objects_are_told_as_analytics() {
     assert_eq!(buffer.iter_meta::<AnalyticsRelationMeta>().count(), 1, "nothing found is also said");
 }
 
-/// A box that is turned, as GStreamer has it from 1.26 on.
+/// A box that is rotated, as GStreamer has it from 1.26 on.
 #[cfg(feature = "v1_26")]
 #[test]
-fn turned_boxes_are_oriented() {
+fn rotated_boxes_are_oriented() {
     use common::onnx::{F32, Graph};
 
     // Its sides change places in the range of angles that results have.
@@ -104,7 +104,7 @@ fn gstreamers_overlay_draws_them() {
     assert_eq!(changed(1.0), [], "nothing found clears what was shown");
 }
 
-/// An object as GStreamer's own elements tell of it, with a tracking where it has one.
+/// An object as GStreamer's own elements attach it, with a tracking where it has one.
 fn add(buffer: &mut gst::BufferRef, label: &str, [x, y, w, h]: [i32; 4], track: Option<u64>) {
     if buffer.meta::<AnalyticsRelationMeta>().is_none() {
         AnalyticsRelationMeta::add(buffer);
@@ -118,7 +118,7 @@ fn add(buffer: &mut gst::BufferRef, label: &str, [x, y, w, h]: [i32; 4], track: 
 }
 
 #[test]
-fn objects_of_others_are_read_and_each_once() {
+fn objects_of_other_elements_are_read_once_each() {
     use gst_video::VideoRegionOfInterestMeta;
     common::init();
     let mut buffer = grey(SIDE * SIDE);

@@ -210,7 +210,7 @@ fn a_frame_does_not_wait_longer_than_the_timeout() {
 }
 
 #[test]
-fn batches_that_cannot_fill_are_told_of() {
+fn batches_that_cannot_fill_are_reported() {
     let model = model("batch-starved", "n");
     let infer = format!("trtinfer name=infer model-file={model} batch-size=2 batch-timeout=10");
     let mut stream = Stream::parse(&infer); // no queue
@@ -260,7 +260,7 @@ fn stopping_does_not_wait_for_a_batch() {
         stream.push(10);
         stream.wait_for_nms(1);
         drop(stream);
-        assert_eq!(other.batches(), [0; 3], "nobody has waited for the timeout");
+        assert_eq!(other.batches(), [0; 3], "no frame has waited for the timeout");
     }
 }
 
@@ -288,7 +288,7 @@ fn the_wait_for_a_batch_is_latency() {
 }
 
 #[test]
-fn models_that_cannot_be_batched_say_so() {
+fn models_that_cannot_be_batched_are_reported() {
     let folder = scratch("batch-refused");
     let one = brightness("1").save(&folder.join("one.onnx"));
     let four = brightness("4").save(&folder.join("four.onnx"));
@@ -301,7 +301,7 @@ fn models_that_cannot_be_batched_say_so() {
         (&one, 2, "ResourceError::Settings", ["one.onnx: batch-size is 2", "takes batches of 1", "Set batch-size=1"]),
         (&four, 2, "ResourceError::Settings", ["four.onnx: batch-size is 2", "takes batches of 4", "Set batch-size=4"]),
         (&four, 1, "ResourceError::Settings", ["four.onnx: batch-size is 1", "4x3x64x64", "dynamic batch"]),
-        (&constant, 2, "LibraryError::Init", ["told apart by frame", "output0 f32 1x1x6", "Set batch-size=1"]),
+        (&constant, 2, "LibraryError::Init", ["cannot be divided by frame", "output0 f32 1x1x6", "Set batch-size=1"]),
     ] {
         let line = format!("trtpreprocess ! trtinfer model-file={model} batch-size={batch} ! {ROOM} ! trtnms");
         launch(&format!("{source} ! {line} ! fakesink")).expect_error(domain, &parts);
@@ -311,7 +311,7 @@ fn models_that_cannot_be_batched_say_so() {
 // ------------------------------------------------------------------------------------------- of several streams
 
 #[test]
-fn streams_fill_batches_together_and_get_what_is_theirs() {
+fn streams_fill_batches_together_and_get_their_own_results() {
     let model = model("shared", "n");
     let shared = format!("batch-size=3 {LONG} shared-model=shared");
     let mut streams: [Stream; 3] = std::array::from_fn(|_| Stream::new(&model, &shared));
@@ -327,7 +327,7 @@ fn streams_fill_batches_together_and_get_what_is_theirs() {
     assert_eq!(streams[0].batches(), streams[2].batches());
     let mut loaded = streams.each_ref().map(Stream::progress);
     loaded.sort();
-    assert_eq!(loaded, [0, 0, 2], "one of them loads the model, and tells of it");
+    assert_eq!(loaded, [0, 0, 2], "one of them loads the model and posts the progress");
 }
 
 #[test]
@@ -422,7 +422,7 @@ fn elements_that_share_a_model_must_agree() {
 }
 
 #[test]
-fn a_shared_model_that_cannot_be_loaded_is_told_of_by_all() {
+fn all_streams_report_a_shared_model_that_cannot_be_loaded() {
     let folder = scratch("shared-broken");
     let broken = Graph::new()
         .input("images", F32, &["1", "3", "64", "64"])
@@ -453,7 +453,7 @@ fn two_streams(model: &str, infer: &str) -> gst::Pipeline {
 }
 
 #[test]
-fn streams_of_one_pipeline_tell_of_a_failure_once() {
+fn streams_of_one_pipeline_report_a_failure_once() {
     let folder = scratch("shared-once");
     let unknown = Graph::new()
         .input("images", F32, &["n", "3", "64", "64"])
@@ -478,7 +478,7 @@ fn streams_of_one_pipeline_tell_of_a_failure_once() {
                 let src = pipeline.by_name(name).unwrap();
                 let _ = src.emit_by_name::<gst::FlowReturn>("push-buffer", &[&frame]);
             }
-            // Each source says that it stops, once the failure has come back to it.
+            // Each source posts that it stops, once the failure has come back to it.
             let (mut ours, mut stopped) = (Vec::new(), 0);
             while stopped < 2 {
                 let message = bus.timed_pop_filtered(gst::ClockTime::from_seconds(60), &[gst::MessageType::Error]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! capi/include/gsttrt.h: it declares what the library exports, its examples run, and mistakes are errors that break nothing.
 
-#![allow(clippy::undocumented_unsafe_blocks, reason = "pointers are to locals, NULL, or as wrong as the test says")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "pointers are to locals, NULL, or as wrong as the test requires")]
 
 mod common;
 
@@ -146,7 +146,7 @@ fn last_error() -> String {
     unsafe { CStr::from_ptr(gst_trt_last_error()) }.to_str().unwrap().to_string()
 }
 
-/// One box over a quarter of a 64x64 input, whatever the picture.
+/// One box over a quarter of a 64x64 input, for any picture.
 fn one_box(test: &str) -> String {
     let row = [0.0, 0.0, 32.0, 32.0, 0.9, 1.0];
     let graph = Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("output0", &[1, 1, 6], &row);
@@ -203,9 +203,9 @@ fn finds(session: *mut GstTrtSession) -> bool {
 }
 
 #[test]
-fn opening_says_what_is_wrong() {
+fn open_errors_name_the_cause() {
     let model = one_box("capi-open");
-    for (model, options, code, says) in [
+    for (model, options, code, expected_text) in [
         ("/nowhere.onnx", &[][..], 2, "There is no model file /nowhere.onnx"),
         ("/", &[], 3, "Cannot read"),
         (&path("README.md"), &[], 4, "README.md"),
@@ -214,7 +214,7 @@ fn opening_says_what_is_wrong() {
         (&model, &["input-size=32x32"], 1, "32x32"),
     ] {
         let (found, text) = open(model, options).unwrap_err();
-        assert!(found == code && text.contains(says), "{found}: {text}");
+        assert!(found == code && text.contains(expected_text), "{found}: {text}");
     }
     unsafe {
         let mut session = ptr::null_mut();
@@ -253,12 +253,16 @@ fn wrong_frames_are_errors_and_break_nothing() {
         (|frame| frame.struct_size = 4096, 7, "struct_size 4096"),
         (|frame| frame.struct_size = usize::MAX, 7, "Set struct_size to sizeof (GstTrtFrame)"),
     ];
-    for (spoil, code, says) in mistakes {
+    for (spoil, code, expected_text) in mistakes {
         let mut spoilt = frame(&pixels);
         spoil(&mut spoilt);
         let status = detect(session, &spoilt).unwrap_err();
-        assert!(status == code && last_error().contains(says), "{status}: {} is not “{says}”", last_error());
-        assert!(finds(session), "{says}");
+        assert!(
+            status == code && last_error().contains(expected_text),
+            "{status}: {} is not “{expected_text}”",
+            last_error()
+        );
+        assert!(finds(session), "{expected_text}");
     }
     assert_eq!(detect(session, ptr::null()), Err(7));
     assert_eq!(last_error(), "The argument frame is NULL.");
@@ -269,7 +273,7 @@ fn wrong_frames_are_errors_and_break_nothing() {
 
 /// A program that was built for a later version, whose structure is longer.
 #[test]
-fn frames_of_later_versions_do_where_they_ask_for_nothing_new() {
+fn frames_of_later_versions_work_without_new_fields() {
     #[repr(C)]
     struct Later {
         frame: GstTrtFrame,
@@ -306,7 +310,9 @@ fn results_stay_until_they_are_freed() {
 
     // What this model does not find.
     assert_eq!((gst_trt_results_keypoint_count(first), gst_trt_results_keypoint_name(first, 0)), (0, ptr::null()));
-    let expect = |is_error: bool, says: &str| assert!(is_error && last_error().contains(says), "{}", last_error());
+    let expect = |is_error: bool, expected_text: &str| {
+        assert!(is_error && last_error().contains(expected_text), "{}", last_error())
+    };
     unsafe {
         let (mut point, mut bbox) = ([7.0; 3], [7.0; 4]);
         expect(gst_trt_results_keypoint(first, 0, 0, &mut point) == 7, "no keypoint 0: an object has 0");
@@ -329,25 +335,82 @@ fn results_stay_until_they_are_freed() {
     gst_trt_results_free(first);
     gst_trt_results_free(first);
     gst_trt_results_free(ptr::null_mut());
-    for (results, says) in
+    for (results, expected_text) in
         [(first, "closed already"), (ptr::null_mut(), "it is NULL"), (session.cast(), "closed already")]
     {
         let mut point = [0.0; 3];
-        expect(gst_trt_results_count(results) == 0, says);
-        expect(gst_trt_results_label(results, 0).is_null(), says);
-        expect(gst_trt_results_confidence(results, 0).is_nan(), says);
-        expect(gst_trt_results_json(results, 0).is_null(), says);
-        expect(unsafe { gst_trt_results_box(results, 0, &mut [0.0; 4]) } == 7, says);
-        expect(gst_trt_results_angle(results, 0).is_nan(), says);
-        expect(unsafe { gst_trt_results_corners(results, 0, &mut [[0.0; 2]; 4]) } == 7, says);
-        expect(unsafe { gst_trt_results_keypoint(results, 0, 0, &mut point) } == 7, says);
-        expect(gst_trt_results_keypoint_name(results, 0).is_null(), says);
+        expect(gst_trt_results_count(results) == 0, expected_text);
+        expect(gst_trt_results_label(results, 0).is_null(), expected_text);
+        expect(gst_trt_results_confidence(results, 0).is_nan(), expected_text);
+        expect(gst_trt_results_json(results, 0).is_null(), expected_text);
+        expect(unsafe { gst_trt_results_box(results, 0, &mut [0.0; 4]) } == 7, expected_text);
+        expect(gst_trt_results_angle(results, 0).is_nan(), expected_text);
+        expect(unsafe { gst_trt_results_corners(results, 0, &mut [[0.0; 2]; 4]) } == 7, expected_text);
+        expect(unsafe { gst_trt_results_keypoint(results, 0, 0, &mut point) } == 7, expected_text);
+        expect(gst_trt_results_keypoint_name(results, 0).is_null(), expected_text);
+    }
+}
+
+/// A tracker with these options; `status` otherwise.
+fn tracker(options: &[&str]) -> Result<*mut GstTrtTracker, c_int> {
+    let texts: Vec<CString> = options.iter().map(|option| CString::new(*option).unwrap()).collect();
+    let pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
+    let mut tracker = ptr::dangling_mut();
+    match unsafe { gst_trt_tracker_new(pointers.as_ptr(), &mut tracker) } {
+        0 => Ok(tracker),
+        status => {
+            assert!(tracker.is_null(), "no handle comes with an error");
+            Err(status)
+        }
     }
 }
 
 #[test]
-fn turned_boxes_have_angles_and_corners() {
-    let turned = |results| {
+fn objects_are_numbered_by_a_tracker() {
+    let session = open(&one_box("capi-tracker"), &["backend=cpu"]).unwrap();
+    let pixels = vec![0; SIDE * SIDE * 3];
+    let follow = |tracker, at: u64| {
+        let results = detect(session, &frame(&pixels)).unwrap();
+        assert_eq!(gst_trt_results_track_id(results, 0), 0, "not yet");
+        assert_eq!(gst_trt_tracker_update(tracker, results, at * 40_000_000, 40_000_000), 0, "{}", last_error());
+        (results, gst_trt_results_track_id(results, 0))
+    };
+    for algorithm in ["bytetrack", "botsort-iou", "ocsort", "iou"] {
+        let tracker = tracker(&[&format!("tracker={algorithm}"), "lost-after=1000000000"]).unwrap();
+        for at in 0..3 {
+            let (results, id) = follow(tracker, at);
+            assert_eq!(id, 1, "{algorithm}");
+            let json = text(gst_trt_results_json(results, 0)).unwrap();
+            assert!(json.contains(r#""track-id":1"#), "{json}");
+            assert_eq!(gst_trt_results_track_id(results, 1), 0);
+            assert!(last_error().contains("no object 1"), "{}", last_error());
+            assert_eq!(gst_trt_tracker_update(tracker, results, 0, 0), 7);
+            assert!(last_error().contains("have numbers already"), "{}", last_error());
+            gst_trt_results_free(results);
+            assert_eq!(gst_trt_tracker_update(tracker, results, 0, 0), 7);
+            assert!(last_error().contains("results is not open"), "{}", last_error());
+        }
+        assert_eq!(gst_trt_tracker_reset(tracker), 0);
+        let (results, id) = follow(tracker, 0);
+        assert_eq!(id, 2, "{algorithm}");
+        gst_trt_tracker_free(tracker);
+        gst_trt_tracker_free(tracker);
+        assert_eq!(gst_trt_tracker_reset(tracker), 7);
+        assert!(last_error().contains("tracker is not open"), "{}", last_error());
+        gst_trt_results_free(results);
+    }
+    gst_trt_session_close(session);
+    let mut made = ptr::dangling_mut();
+    assert_eq!(unsafe { gst_trt_tracker_new(ptr::null(), &mut made) }, 0);
+    gst_trt_tracker_free(made);
+    assert_eq!(unsafe { gst_trt_tracker_new(ptr::null(), ptr::null_mut()) }, 7);
+    assert!(tracker(&["tracker=none"]).is_err());
+    assert!(last_error().contains("bytetrack, botsort-iou"), "{}", last_error());
+}
+
+#[test]
+fn rotated_boxes_have_angles_and_corners() {
+    let rotation = |results| {
         let mut corners = [[0.0; 2]; 4];
         assert_eq!(unsafe { gst_trt_results_corners(results, 0, &mut corners) }, 0, "{}", last_error());
         (gst_trt_results_angle(results, 0), corners)
@@ -360,7 +423,7 @@ fn turned_boxes_have_angles_and_corners() {
         results
     };
     let results = found(&one_box("capi-upright"));
-    assert_eq!(turned(results), (0.0, upright), "this model turns no boxes");
+    assert_eq!(rotation(results), (0.0, upright), "this model has no rotated boxes");
     gst_trt_results_free(results);
 
     // Of 16x8 around (28, 28), by an eighth of a turn clockwise: the lower right corner comes straight down or so.
@@ -369,8 +432,8 @@ fn turned_boxes_have_angles_and_corners() {
     let graph = graph.constant("output0", &[1, 1, 7], &[28.0, 28.0, 16.0, 8.0, 0.9, 0.0, angle]);
     let graph = graph.metadata("end2end", "True").metadata("names", "{0: 'ship'}");
     let results = found(&graph.save(&scratch("capi-obb").join("obb.onnx")));
-    let (told, corners) = turned(results);
-    assert_eq!(told, angle);
+    let (read, corners) = rotation(results);
+    assert_eq!(read, angle);
     let (far, near) = (12.0 * 0.5f32.sqrt(), 4.0 * 0.5f32.sqrt());
     let wanted = [[near, far], [far, near], [-near, -far], [-far, -near]].map(|corner| corner.map(|at| at + 28.0));
     let apart = corners.iter().flatten().zip(wanted.iter().flatten()).map(|(a, b)| (a - b).abs());
@@ -432,9 +495,13 @@ fn wrong_arrays_are_errors_and_break_nothing() {
     let mut result = [7f32; 6];
     let (input, out) = (picture.as_ptr().cast::<c_void>(), result.as_mut_ptr().cast::<c_void>());
     let (bytes, none) = (size_of_val(&picture[..]), ptr::null_mut());
-    let expect = |status: c_int, says: &str| {
-        assert!(status == 7 && last_error().contains(says), "{status}: {} is not “{says}”", last_error());
-        assert!(finds(session), "{says}");
+    let expect = |status: c_int, expected_text: &str| {
+        assert!(
+            status == 7 && last_error().contains(expected_text),
+            "{status}: {} is not “{expected_text}”",
+            last_error()
+        );
+        assert!(finds(session), "{expected_text}");
     };
     let none_of = |tensor: *const GstTrtTensorInfo| if tensor.is_null() { 7 } else { 0 };
     unsafe {
@@ -462,8 +529,12 @@ fn a_sessions_buffers_are_run_on() {
     let picture: [u8; 12] = std::array::from_fn(|i| i as u8);
     let mut result = [99u8; 12];
     let (input, out, none) = (picture.as_ptr().cast::<c_void>(), result.as_mut_ptr().cast::<c_void>(), ptr::null_mut());
-    let expect = |status: c_int, wanted: c_int, says: &str| {
-        assert!(status == wanted && last_error().contains(says), "{status}: {} is not “{says}”", last_error());
+    let expect = |status: c_int, wanted: c_int, expected_text: &str| {
+        assert!(
+            status == wanted && last_error().contains(expected_text),
+            "{status}: {} is not “{expected_text}”",
+            last_error()
+        );
     };
     unsafe {
         expect(gst_trt_session_copy_input(session, input, 11), 7, "12 elements, and 11 are given");
@@ -478,7 +549,7 @@ fn a_sessions_buffers_are_run_on() {
         assert_eq!(gst_trt_session_copy_output(session, 0, out, 12), 0);
         assert_eq!(result, picture);
 
-        // What needs a GPU says so.
+        // Functions that need a GPU return that as the error.
         let (mut at, mut outputs) = (none, [none]);
         expect(gst_trt_session_buffers(session, &mut at, outputs.as_mut_ptr(), 1), 5, "does not run on a GPU");
         expect(gst_trt_session_buffers(session, &mut at, outputs.as_mut_ptr(), 2), 7, "1 outputs, and 2 are given");
@@ -523,9 +594,13 @@ fn dlpack_tensors_are_run_and_outlive_the_session() {
         unsafe { dlpack::export(tensor, Box::new(picture.clone()), dlpack::Consumer::Unknown) }.as_ptr()
     };
     let (mut outputs, none) = ([ptr::null_mut()], ptr::null_mut());
-    let expect = |status: c_int, says: &str| {
-        assert!(status == 7 && last_error().contains(says), "{status}: {} is not “{says}”", last_error());
-        assert_eq!(Arc::strong_count(&picture), 1, "the input is consumed: {says}");
+    let expect = |status: c_int, expected_text: &str| {
+        assert!(
+            status == 7 && last_error().contains(expected_text),
+            "{status}: {} is not “{expected_text}”",
+            last_error()
+        );
+        assert_eq!(Arc::strong_count(&picture), 1, "the input is consumed: {expected_text}");
     };
     unsafe {
         let out = outputs.as_mut_ptr();
@@ -546,7 +621,7 @@ fn dlpack_tensors_are_run_and_outlive_the_session() {
 }
 
 #[test]
-fn gpus_are_counted_or_it_is_said_why_not() {
+fn gpus_are_counted_or_the_error_has_the_reason() {
     let mut count = 99;
     match unsafe { gst_trt_gpu_count(&mut count) } {
         0 => assert!(count > 0),
@@ -559,14 +634,14 @@ fn gpus_are_counted_or_it_is_said_why_not() {
 }
 
 #[test]
-fn sessions_that_are_no_more_are_errors() {
+fn closed_sessions_are_errors() {
     let session = open(&one_box("capi-closed"), &["backend=cpu"]).unwrap();
     gst_trt_session_close(session);
     gst_trt_session_close(session);
     gst_trt_session_close(ptr::null_mut());
-    let closed = |session, says: &str| unsafe {
+    let closed = |session, expected_text: &str| unsafe {
         assert!(gst_trt_session_input(session).is_null());
-        assert!(last_error().contains(says), "{}", last_error());
+        assert!(last_error().contains(expected_text), "{}", last_error());
         assert!(gst_trt_session_output(session, 0).is_null());
         assert_eq!(detect(session, &frame(&[])), Err(7));
         assert_eq!(gst_trt_session_run(session, ptr::null(), 0, ptr::null(), ptr::null(), 0), 7);

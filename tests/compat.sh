@@ -11,7 +11,7 @@
 # mount namespace of this script, so they end with it, however it ends.
 #
 # Packages of sid do not fit each other on every day.  Where they cannot be installed, its
-# tests are skipped, which the log says; where they can, a failing test is a failure.
+# tests are skipped, which the log shows; where they can, a failing test is a failure.
 set -euo pipefail
 
 # shellcheck source=pipelines/setup.sh
@@ -76,7 +76,7 @@ only_one_at_a_time() {
     flock --nonblock 9 || fail "another run uses $CACHE; wait for its end."
 }
 
-# Files are removed below, and that must never reach through a mount of somebody else's.
+# Files are removed below, which must never reach through a mount that is not ours.
 nothing_mounted() {
     ! cut -d' ' -f5 /proc/self/mountinfo | grep -F -- "${FOLDER// /\\040}" ||
         fail "something is mounted in $FOLDER (the lines above); unmount it first."
@@ -107,7 +107,7 @@ make_folder() {
     rm -rf --one-file-system "$new"
     mirror=$(debian_mirror)
     quietly "$NAME goes into $FOLDER" debootstrap --variant=minbase "$SUITE" "$new" ${mirror:+"$mirror"}
-    # Nothing here must survive a power cut, and nobody reads manuals here.
+    # Nothing here must survive a power cut, and no manuals are needed.
     printf '%s\n' force-unsafe-io 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/*' \
         >"$new/etc/dpkg/dpkg.cfg.d/test-folder"
     mv "$new" "$FOLDER"
@@ -219,7 +219,7 @@ test_sid() {
 }
 
 skip_suite() {
-    printf '\n== SKIP: %s cannot be installed today, its archive says why above; nothing ran with %s\n' "$NAME" "$FEATURE"
+    printf '\n== SKIP: %s cannot be installed today, the reason is above; nothing ran with %s\n' "$NAME" "$FEATURE"
 }
 
 if [ -z "${COMPAT_PART:-}" ]; then

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! examples/detect as a program: what it writes, what it prints, what it says when it fails.
+//! examples/detect as a program: what it writes, what it prints, and its errors.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -90,7 +90,7 @@ fn boxes_become_lines_and_a_video() {
 }
 
 #[test]
-fn results_go_where_they_are_wanted() {
+fn results_go_to_the_files_named() {
     let folder = scratch("detect-names");
     // An odd size, which H.264 in 4:2:0 does not take.
     launch(&format!(
@@ -112,7 +112,7 @@ fn results_go_where_they_are_wanted() {
 }
 
 /// The sample with the matrix of a phone held upright: turn a quarter to the right to show it.
-fn turned(folder: &Path) -> String {
+fn rotated(folder: &Path) -> String {
     let mut bytes = std::fs::read(path("tests/data/sample.mp4")).unwrap();
     let header = bytes.windows(4).position(|word| word == b"tkhd").unwrap();
     // Version 0 has 40 bytes before the matrix, of 16.16 numbers but for each third, which is 2.30.
@@ -127,7 +127,7 @@ fn turned(folder: &Path) -> String {
     clip.display().to_string()
 }
 
-/// Whether a tag of the file says that it is to be turned.
+/// The orientation tag of a file, unless it is upright.
 fn orientation(file: &str) -> Option<String> {
     common::init();
     let pipeline = gst::parse::launch(&format!("filesrc location={file} ! decodebin ! fakesink name=out")).unwrap();
@@ -145,15 +145,15 @@ fn orientation(file: &str) -> Option<String> {
 
 #[test]
 fn videos_of_phones_run_upright() {
-    let folder = scratch("detect-turned");
-    let clip = turned(&folder);
+    let folder = scratch("detect-rotated");
+    let clip = rotated(&folder);
     assert_eq!(orientation(&clip).as_deref(), Some("rotate-90"));
     let output = detect(&folder, &[&clip, &shapes(), "--backend", "cpu", "--infer", "interval=50"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
 
     let lines = std::fs::read_to_string(folder.join("phone-boxes.jsonl")).unwrap();
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    // The same as of frames that are turned by hand.
+    // The same as of frames that videoflip rotates.
     let by_hand = launch(&format!(
         "filesrc location={} ! decodebin ! videoflip video-direction=90r ! trtpreprocess \
          ! trtinfer backend=cpu interval=50 model-file={} ! trtnms post-messages=true hold-detections=false ! fakesink",
@@ -182,14 +182,45 @@ fn videos_of_phones_run_upright() {
     }
     assert!(objects > 20, "{objects}");
 
-    // And the video that was written is upright, without being told to turn again.
+    // The video that was written is upright, and has no tag that would rotate it again.
     assert_eq!(orientation(&folder.join("phone-boxes.mp4").display().to_string()), None);
+}
+
+/// A GStreamer of few plugins has no videoflip. Only videos that have to be rotated need it, and then the error names it.
+#[test]
+fn a_missing_videoflip_is_named() {
+    common::init();
+    let folder = scratch("detect-videoflip");
+    let (clip, plugins) = (rotated(&folder), folder.join("plugins"));
+    std::fs::create_dir(&plugins).unwrap();
+    let installed = gst::Registry::get().find_plugin("coreelements").unwrap().filename().unwrap();
+    for name in
+        ["coreelements", "typefindfunctions", "playback", "isomp4", "videoparsersbad", "libav", "videoconvertscale"]
+    {
+        let file = format!("libgst{name}.so");
+        std::os::unix::fs::symlink(installed.with_file_name(&file), plugins.join(&file)).unwrap();
+    }
+    let detect = |clip: &str| {
+        let mut program = Command::new(program());
+        program
+            .args([clip, &shapes(), "--backend", "cpu", "--no-video", "--infer", "interval=100"])
+            .current_dir(&folder);
+        program.env("GST_PLUGIN_SYSTEM_PATH_1_0", &plugins).env("GST_REGISTRY", folder.join("registry"));
+        program.env_remove("GST_PLUGIN_PATH").env_remove("GST_PLUGIN_PATH_1_0").output().unwrap()
+    };
+    let output = detect(&path("tests/data/sample.mp4"));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = detect(&clip);
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("videoflip"), "{}", text(&output.stderr));
 }
 
 #[test]
 fn frames_without_objects_are_held_like_others() {
     let folder = scratch("detect-nothing");
-    let nothing = ["--no-video", "--backend", "cpu", "--infer", "interval=50", "--nms", "score-threshold=1"];
+    // The JSON needs the messages, so they cannot be turned off.
+    let properties = "score-threshold=1 post-messages=false";
+    let nothing = ["--no-video", "--backend", "cpu", "--infer", "interval=50", "--nms", properties];
     let output = detect(&folder, &[&[path("tests/data/sample.mp4").as_str(), &shapes()], &nothing[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let lines = std::fs::read_to_string(folder.join("sample-boxes.jsonl")).unwrap();
@@ -230,7 +261,7 @@ fn failures_are_one_sentence_and_leave_nothing() {
     let classifier = classifier.save(&inputs.join("classifier.onnx"));
 
     let folder = scratch("detect-failures");
-    for (args, says) in [
+    for (args, expected_text) in [
         (&[][..], &["one INPUT and one MODEL", "--help"][..]),
         (&[sample], &["one INPUT and one MODEL"]),
         (&[sample, model, "--bogus"], &["--bogus"]),
@@ -260,7 +291,10 @@ fn failures_are_one_sentence_and_leave_nothing() {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
         let errors: Vec<_> = stderr.lines().filter(|line| line.starts_with("Error: ")).collect();
-        assert!(matches!(errors[..], [error] if says.iter().all(|part| error.contains(part))), "{args:?}: {stderr}");
+        assert!(
+            matches!(errors[..], [error] if expected_text.iter().all(|part| error.contains(part))),
+            "{args:?}: {stderr}"
+        );
         assert!(!stderr.contains("panicked") && !stderr.contains("CRITICAL"), "{args:?}: {stderr}");
         assert!(stderr.ends_with(&format!("{}\n", errors[0])), "{args:?}: it is the last word: {stderr}");
         assert_eq!(output.stdout, b"", "{args:?}");

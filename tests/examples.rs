@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The examples that read detections, as programs: what they print of a clip, and that each failure ends with the text of the
-//! error and without waiting for ever. The same of the examples without a pipeline; tests/capi.rs says what those find, and
+//! error and without waiting for ever. The same of the examples without a pipeline; tests/capi.rs tests what those find, and
 //! tests/detect.rs runs `detect`.
 #![cfg(feature = "gstreamer")]
 
@@ -108,7 +108,7 @@ fn failures_are_said(language: &str) {
     damaged[data..].fill(0);
     let damaged = example.file("damaged.mp4", &damaged);
     let junk = example.file("junk.onnx", b"junk");
-    for (arguments, says) in [
+    for (arguments, expected_text) in [
         (&[] as &[&str], "Usage: detections"),
         (&[&sample], "Usage: detections"),
         (&[&sample, "nope.onnx"], "There is no model file nope.onnx"),
@@ -120,7 +120,7 @@ fn failures_are_said(language: &str) {
         let output = example.run(arguments);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{language} {arguments:?}: {said}");
-        assert!(said.contains(says), "{language} {arguments:?}: {said}");
+        assert!(said.contains(expected_text), "{language} {arguments:?}: {said}");
         let noise = ["CRITICAL", "Traceback", "panicked", "Error {"];
         assert!(!noise.iter().any(|word| said.contains(word)), "{language} {arguments:?}: {said}");
         assert_eq!(text(&output.stdout), "", "{language} {arguments:?}");
@@ -161,17 +161,17 @@ fn the_rust_example_finds_objects() {
 }
 
 #[test]
-fn the_python_example_says_what_failed() {
+fn the_python_example_reports_failures() {
     failures_are_said("py");
 }
 
 #[test]
-fn the_c_example_says_what_failed() {
+fn the_c_example_reports_failures() {
     failures_are_said("c");
 }
 
 #[test]
-fn the_rust_example_says_what_failed() {
+fn the_rust_example_reports_failures() {
     failures_are_said("rs");
 }
 
@@ -186,7 +186,7 @@ fn the_c_example_takes_frames_that_were_converted() {
 }
 
 #[test]
-fn a_python_without_bindings_is_told_what_it_lacks() {
+fn python_without_bindings_prints_what_is_missing() {
     let example = Example::plain("py", "bare");
     // `-S` leaves out the folder in which Debian installs modules.
     let words = ["-S", &example.words[0], "a.mp4", "m.onnx"];
@@ -207,7 +207,7 @@ fn failure(command: &mut Command) -> String {
 }
 
 #[test]
-fn the_session_examples_say_what_failed() {
+fn the_session_examples_report_failures() {
     let folder = scratch("examples-session");
     let library = target().join("libgsttrt_capi.so");
     let c = folder.join("session");
@@ -228,7 +228,7 @@ fn the_session_examples_say_what_failed() {
     let huge = file("huge.ppm", b"P6 4294967295 4294967295 255\n");
     let model = shapes();
     for program in [&c, &rust] {
-        for (arguments, says) in [
+        for (arguments, expected_text) in [
             (&[] as &[&str], "Usage: session MODEL PICTURE.ppm"),
             (&["nope.onnx", &good], "Error: There is no model file nope.onnx"),
             (&[&model, "nope.ppm"], "nope.ppm"),
@@ -237,7 +237,7 @@ fn the_session_examples_say_what_failed() {
             (&[&model, &huge], "Error: "),
         ] {
             let said = failure(Command::new(program).args(arguments).env("LD_LIBRARY_PATH", target()));
-            assert!(said.contains(says), "{arguments:?}: {said}");
+            assert!(said.contains(expected_text), "{arguments:?}: {said}");
         }
         let found = Command::new(program).args([&model, &good]).env("LD_LIBRARY_PATH", target()).output().unwrap();
         assert!(found.status.success(), "{}", text(&found.stderr));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames as they come to trtpreprocess: any layout that a GstVideoMeta tells, buffers that are not what their caps say, and
+//! Frames as they come to trtpreprocess: any layout that a GstVideoMeta describes, buffers that contradict their caps, and
 //! caps that it cannot take.
 #![cfg(feature = "gstreamer")]
 
@@ -10,7 +10,7 @@ use common::preprocess::*;
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoMeta};
 
-/// NV12 7x3 with a gradient in luma, in layouts that only a GstVideoMeta can tell.
+/// NV12 7x3 with a gradient in luma, in layouts that only a GstVideoMeta can describe.
 #[test]
 fn strides_and_offsets_come_from_the_meta() {
     common::init();
@@ -54,7 +54,7 @@ fn strides_and_offsets_come_from_the_meta() {
 }
 
 #[test]
-fn buffers_that_are_not_what_the_caps_say() {
+fn buffers_that_contradict_the_caps() {
     common::init();
     use VideoFormat::{I420, Nv12};
     let caps = video("NV12", 8, 4, "");

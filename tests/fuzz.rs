@@ -144,7 +144,7 @@ fn tensors_of_other_frameworks() {
             byte_offset: random.one_of(&[0, 0, 1, 64, u64::MAX]),
         };
         let mut managed = Managed { view, context: ptr::null_mut(), deleter: None };
-        // SAFETY: shape and strides are as many as the rank says or NULL; what is imported is dropped before they are, unread.
+        // SAFETY: shape and strides have as many entries as the rank, or are NULL; what is imported is dropped before they are, unread.
         drop(unsafe { dlpack::import(NonNull::from(&mut managed), "fuzz") });
     });
 }
@@ -174,7 +174,7 @@ enum End {
     Hung,
 }
 
-fn child(files: &[PathBuf], patience: Duration) -> End {
+fn child(files: &[PathBuf], timeout: Duration) -> End {
     let files = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(":");
     // What a failed allocation is should not depend on the machine.
     let mut child = Command::new("prlimit")
@@ -186,7 +186,7 @@ fn child(files: &[PathBuf], patience: Duration) -> End {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     loop {
         match child.try_wait().unwrap() {
             Some(status) if status.success() => return End::Well,

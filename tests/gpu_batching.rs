@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Batches on a GPU: streams that share a model find what each finds alone, wherever their frames lie.
 //!
-//! Needs a GPU, GStreamer's nvcodec and TensorRT with its builder; says SKIP where one is missing, and fails instead with
+//! Needs a GPU, GStreamer's nvcodec and TensorRT with its builder; prints SKIP where one is missing, and fails instead with
 //! `REQUIRE_GPU=1`. `GPU_CLIP` and `TRT_PROPERTIES` are as in tests/gpu_chain.rs; the engine is built from shapes.onnx, or
 //! `GPU_ONNX`, with an open batch, at the lowest level.
 #![cfg(feature = "gstreamer")]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Decoding and suppression on the GPU against their twins on the CPU: the same detections, in the same order, bit for bit.
+//! Decoding and suppression on the GPU against the reference implementations on the CPU: the same detections, in the same order, bit for bit.
 //!
-//! Needs a GPU; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
+//! Needs a GPU; prints SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
 
 mod common;
 
@@ -51,7 +51,7 @@ impl Pair {
         tensors.iter().map(upload).collect()
     }
 
-    /// Says how many boxes were left.
+    /// Returns how many boxes were left.
     #[track_caller]
     fn compare(&mut self, what: &str, tensors: &[Tensor], thresholds: &Thresholds, nms: &mut Nms) -> usize {
         let mut wanted = Vec::new();
@@ -450,7 +450,7 @@ fn frames_do_not_disturb_each_other() {
             nms.max_detections = limit;
             assert_eq!(pair.compare("a limit", &tensors, &lists[0], &mut nms), limit.min(100));
         }
-        // Frames whose boxes nobody asks for.
+        // Frames whose boxes are not read.
         let uploaded = pair.upload(&tensors);
         for _ in 0..50 {
             let read = pair.decoder.pick(&uploaded).unwrap();

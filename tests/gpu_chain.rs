@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The whole chain on frames that a GPU decoded: they stay in its memory, in the decoder's layout, and nothing stays behind.
 //!
-//! Needs a GPU, GStreamer's nvcodec and TensorRT; says SKIP where one is missing, and fails instead with `REQUIRE_GPU=1`.
+//! Needs a GPU, GStreamer's nvcodec and TensorRT; prints SKIP where one is missing, and fails instead with `REQUIRE_GPU=1`.
 //! `GPU_MODEL` names a model other than shapes.onnx, `GPU_CLIP` an MP4 of H.264 other than the sample, and `TRT_PROPERTIES`
 //! further properties of trtinfer, such as `trt-library=/opt/tensorrt/lib`.
 #![cfg(feature = "gstreamer")]
@@ -55,7 +55,7 @@ fn watch(pipeline: &gst::Pipeline, element: &str, mut look: impl FnMut(&gst::Pad
     });
 }
 
-/// What tells one frame in GPU memory from another: the memory itself, and where its planes begin.
+/// What identifies a frame in GPU memory: the memory itself, and where its planes begin.
 type MemoryKind = (usize, Vec<usize>, Vec<i32>);
 
 fn place(buffer: &gst::BufferRef) -> MemoryKind {
@@ -87,7 +87,7 @@ fn frames_are_the_decoders_own_up_to_the_sink() {
 /// A decoder often still holds the frame that it gives, which then goes on as a copy. Thrown away, it would be allocated anew, for
 /// which the whole GPU is waited for.
 #[test]
-fn pools_keep_frames_that_decoders_hold_on_to() {
+fn pools_keep_frames_that_decoders_hold() {
     if !gpu_chain_or_skip() {
         return;
     }
@@ -97,7 +97,7 @@ fn pools_keep_frames_that_decoders_hold_on_to() {
     let pad = pipeline.by_name("decoder").unwrap().static_pad("src").unwrap();
     pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
         let frame = info.buffer().expect("asked for");
-        // SAFETY: the frame is alive, and whoever has it may read that.
+        // SAFETY: the frame is alive, so its fields may be read.
         found.store(unsafe { (*frame.as_ptr()).pool as usize }, Ordering::Relaxed);
         *held.lock().unwrap() = Some(frame.clone());
         gst::PadProbeReturn::Ok
@@ -118,9 +118,9 @@ fn pools_keep_frames_that_decoders_hold_on_to() {
     assert_eq!(thrown_away.load(Ordering::Relaxed), 0);
 }
 
-/// As decoders do, somebody holds each frame while it becomes a tensor, and has let it go when it is drawn on.
+/// As decoders do, the test holds each frame while it becomes a tensor, and has released it when it is drawn on.
 #[test]
-fn frames_that_were_held_are_drawn_on_where_they_are() {
+fn frames_that_were_held_are_drawn_in_place() {
     if !gpu_chain_or_skip() {
         return;
     }
@@ -148,7 +148,7 @@ fn frames_that_were_held_are_drawn_on_where_they_are() {
 }
 
 #[test]
-fn what_others_look_at_is_not_drawn_on() {
+fn frames_that_others_read_are_not_drawn_on() {
     if !gpu_chain_or_skip() {
         return;
     }
@@ -202,7 +202,7 @@ fn iou(a: (u32, u32, u32, u32), b: (u32, u32, u32, u32)) -> f64 {
 }
 
 #[test]
-fn other_elements_of_cuda_stand_on_either_side() {
+fn cuda_elements_may_be_on_either_side() {
     if !gpu_chain_or_skip() {
         return;
     }
@@ -278,7 +278,7 @@ fn one_pipeline_is_on_one_gpu() {
 
 /// Frames that an application got from one pipeline and gives to another, whose model is shared.
 #[test]
-fn frames_of_another_context_are_told_of() {
+fn frames_of_another_context_are_reported() {
     if !gpu_chain_or_skip() {
         return;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The kernels that touch pixels against their twins on the CPU, bit by bit: preprocessing, and drawing in place.
+//! The kernels that touch pixels against the reference implementations on the CPU, bit by bit: preprocessing, and drawing in place.
 //!
-//! Needs a GPU; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
+//! Needs a GPU; prints SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn gpu_or_skip() -> Option<Gpu> {
 /// What can be chosen of a frame and its tensor.
 trait Choose {
     fn colorimetry(&mut self) -> Colorimetry;
-    fn recipe(&mut self, colors: Colors) -> InputTransform;
+    fn transform(&mut self, colors: Colors) -> InputTransform;
 }
 
 impl Choose for Random {
@@ -54,7 +54,7 @@ impl Choose for Random {
         }
     }
 
-    fn recipe(&mut self, colors: Colors) -> InputTransform {
+    fn transform(&mut self, colors: Colors) -> InputTransform {
         let fit = self.one_of(&ResizeMode::ALL);
         InputTransform {
             colors,
@@ -69,10 +69,10 @@ impl Choose for Random {
     }
 }
 
-fn spec(dtype: DType, order: TensorLayout, width: usize, height: usize, recipe: InputTransform) -> InputSpec {
-    let (c, h, w) = (recipe.colors.channels() as i64, height as i64, width as i64);
+fn spec(dtype: DType, order: TensorLayout, width: usize, height: usize, transform: InputTransform) -> InputSpec {
+    let (c, h, w) = (transform.colors.channels() as i64, height as i64, width as i64);
     let dims = if order == TensorLayout::Nchw { [1, c, h, w] } else { [1, h, w, c] };
-    InputSpec { device: Device::Cuda, desc: TensorDesc::new("images", dtype, &dims), order, recipe }
+    InputSpec { device: Device::Cuda, desc: TensorDesc::new("images", dtype, &dims), order, transform }
 }
 
 /// A frame of noise in one piece of memory: planes behind one another, with poison between rows and planes.
@@ -158,8 +158,8 @@ impl Gpu {
         let Picture { format, width, height, .. } = *picture;
         let bytes = spec.desc.bytes().unwrap();
         let mut wanted = vec![POISON; offset + bytes + 64];
-        let mut twin = preprocess::HostPreprocessor::new(format, width, height, color, spec).unwrap();
-        twin.run(&picture.frame(), &mut wanted[offset..][..bytes]).unwrap();
+        let mut reference = preprocess::HostPreprocessor::new(format, width, height, color, spec).unwrap();
+        reference.run(&picture.frame(), &mut wanted[offset..][..bytes]).unwrap();
 
         let kernel = PreprocessKernel::new(&self.context, format, (width, height), color, spec).unwrap();
         let (frame, tensor) = (self.upload(&picture.bytes), self.upload(&vec![POISON; wanted.len()]));
@@ -169,7 +169,7 @@ impl Gpu {
         self.check(&tensor.read().unwrap(), &wanted, || {
             format!("{} {width}x{height}, {color:?}, strides {:?}, {spec}", format.name(), picture.planes)
         });
-        assert_eq!(kernel.letterbox(), twin.letterbox());
+        assert_eq!(kernel.letterbox(), reference.letterbox());
     }
 
     #[track_caller]
@@ -183,7 +183,7 @@ impl Gpu {
 }
 
 #[test]
-fn every_format_and_recipe_makes_the_tensor_of_the_twin() {
+fn every_format_and_transform_makes_the_reference_tensor() {
     let Some(mut gpu) = gpu_or_skip() else { return };
     let sizes = [((1, 1), (1, 1)), ((1, 1), (9, 4)), ((7, 3), (64, 33)), ((2, 1), (5, 5)), ((61, 90), (34, 70))];
     for format in PixelFormat::ALL {
@@ -192,10 +192,10 @@ fn every_format_and_recipe_makes_the_tensor_of_the_twin() {
                 for order in TensorLayout::ALL {
                     for ((width, height), (tensor_width, tensor_height)) in sizes {
                         let color = gpu.random.colorimetry();
-                        let recipe = gpu.random.recipe(colors);
+                        let transform = gpu.random.transform(colors);
                         let slack = 2 * gpu.random.below(3);
                         let picture = Picture::noise(&mut gpu.random, (format, width, height), slack, 2);
-                        let spec = spec(dtype, order, tensor_width, tensor_height, recipe);
+                        let spec = spec(dtype, order, tensor_width, tensor_height, transform);
                         gpu.compare_tensor(&picture, color, &spec, 0);
                     }
                 }
@@ -205,7 +205,7 @@ fn every_format_and_recipe_makes_the_tensor_of_the_twin() {
 }
 
 #[test]
-fn random_frames_make_the_tensors_of_the_twin() {
+fn random_frames_make_the_reference_tensors() {
     let Some(mut gpu) = gpu_or_skip() else { return };
     for _ in 0..400 {
         let random = &mut gpu.random;
@@ -218,14 +218,14 @@ fn random_frames_make_the_tensors_of_the_twin() {
         let picture = Picture::noise(random, (format, width, height), slack, align);
         let (dtype, order, colors) =
             (random.one_of(&DTYPES), random.one_of(&TensorLayout::ALL), random.one_of(&Colors::ALL));
-        let (color, recipe) = (random.colorimetry(), random.recipe(colors));
+        let (color, transform) = (random.colorimetry(), random.transform(colors));
         let offset = dtype.size() * random.below(4);
-        gpu.compare_tensor(&picture, color, &spec(dtype, order, tensor_width, tensor_height, recipe), offset);
+        gpu.compare_tensor(&picture, color, &spec(dtype, order, tensor_width, tensor_height, transform), offset);
     }
 }
 
 #[test]
-fn great_frames_make_the_tensors_of_the_twin() {
+fn great_frames_make_the_reference_tensors() {
     let Some(mut gpu) = gpu_or_skip() else { return };
     let color = Colorimetry { matrix: Matrix::Bt709, chroma_left: true, ..Colorimetry::default() };
     let cases = [
@@ -246,8 +246,8 @@ fn great_frames_make_the_tensors_of_the_twin() {
             [(DType::F16, TensorLayout::Nchw), (DType::F32, TensorLayout::Nhwc), (DType::U8, TensorLayout::Nchw)]
         {
             for chroma in Chroma::ALL {
-                let recipe = InputTransform { chroma, ..InputTransform::default() };
-                gpu.compare_tensor(&picture, color, &spec(dtype, order, tensor_width, tensor_height, recipe), 0);
+                let transform = InputTransform { chroma, ..InputTransform::default() };
+                gpu.compare_tensor(&picture, color, &spec(dtype, order, tensor_width, tensor_height, transform), 0);
             }
         }
     }
@@ -262,7 +262,7 @@ fn a_batch_is_its_frames() {
     for (dtype, aligns) in DTYPES.into_iter().flat_map(|dtype| [[1, 1], [2, 2], [2, 1]].map(|aligns| (dtype, aligns))) {
         let spec = spec(dtype, TensorLayout::Nchw, 21, 15, InputTransform::default());
         let (bytes, color) = (spec.desc.bytes().unwrap(), Colorimetry::default());
-        let mut twin = preprocess::HostPreprocessor::new(PixelFormat::Nv12, 30, 20, color, &spec).unwrap();
+        let mut reference = preprocess::HostPreprocessor::new(PixelFormat::Nv12, 30, 20, color, &spec).unwrap();
         let kernel = PreprocessKernel::new(&gpu.context, PixelFormat::Nv12, (30, 20), color, &spec).unwrap();
         let mut wanted = vec![POISON; bytes * count];
         let tensors = gpu.upload(&wanted);
@@ -270,7 +270,7 @@ fn a_batch_is_its_frames() {
         for (i, tensor) in wanted.chunks_exact_mut(bytes).enumerate() {
             let align = aligns[i % 2];
             let picture = Picture::noise(&mut gpu.random, (PixelFormat::Nv12, 30, 20), align * i, align);
-            twin.run(&picture.frame(), tensor).unwrap();
+            reference.run(&picture.frame(), tensor).unwrap();
             let block = gpu.upload(&picture.bytes);
             frames.push((picture.on_device(&block), tensors.address() + (i * bytes) as u64));
             blocks.push(block);
@@ -391,16 +391,16 @@ impl Gpu {
                 ("a plan", &in_tensor, detections),
                 ("the GPU", &of_frame, of_frame.drawn()),
             ] {
-                let (mut wanted, mut twin) = (picture.clone(), overlay::Overlay::default());
+                let (mut wanted, mut reference) = (picture.clone(), overlay::Overlay::default());
                 let points_in_frame = in_frame.keypoints.as_ref();
-                wanted.draw(color, |frame| twin.draw(frame, drawn, points_in_frame, &labels, style));
+                wanted.draw(color, |frame| reference.draw(frame, drawn, points_in_frame, &labels, style));
 
                 let block = self.upload(&picture.bytes);
                 let planes = picture.on_device(&block);
                 let gathered = model.as_ref().map(|_| points.address());
                 let (address, limit) = (on_gpu.address(), detections.len() + room);
                 let found = DeviceDetections { address, limit, gathered, are_rotated };
-                // SAFETY: the block has the picture, and lives until the work is done, as does what was found.
+                // SAFETY: the block has the picture, and lives until the work is done, as do the detections.
                 unsafe {
                     match what {
                         "the host" => {
@@ -435,7 +435,7 @@ impl Gpu {
 }
 
 #[test]
-fn random_boxes_look_as_the_twin_paints_them() {
+fn random_boxes_look_like_the_reference() {
     let Some(mut gpu) = gpu_or_skip() else { return };
     for format in PixelFormat::ALL {
         for _ in 0..40 {
@@ -455,7 +455,7 @@ fn random_boxes_look_as_the_twin_paints_them() {
 }
 
 #[test]
-fn many_and_great_boxes_look_as_the_twin_paints_them() {
+fn many_and_great_boxes_look_like_the_reference() {
     let Some(mut gpu) = gpu_or_skip() else { return };
     let cases = [
         (PixelFormat::Nv12, (1920, 1080), 20),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What trtinfer's properties of TensorRT do, each through the element.
 //!
-//! Needs a GPU and a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; says SKIP where one is
+//! Needs a GPU and a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; prints SKIP where one is
 //! missing, and fails instead with `REQUIRE_GPU=1`.
 #![cfg(feature = "gstreamer")]
 
@@ -75,7 +75,7 @@ fn files(folder: &str, extension: &str) -> usize {
 }
 
 #[test]
-fn engines_are_built_once_and_kept_where_the_user_says() {
+fn engines_are_built_once_and_kept_in_the_folder_named() {
     let Some(bench) = Bench::new("properties-cache") else { return };
     bench
         .infer("engine-build=never")
@@ -134,21 +134,21 @@ fn host_code_is_run_only_where_it_is_allowed() {
 }
 
 #[test]
-fn runs_are_recorded_unless_that_is_off() {
+fn runs_are_captured_unless_that_is_off() {
     let Some(bench) = Bench::new("properties-graph") else { return };
-    let recorded = Arc::new(AtomicUsize::new(0));
-    let count = recorded.clone();
+    let captured = Arc::new(AtomicUsize::new(0));
+    let count = captured.clone();
     gst::log::set_threshold_from_string("trt*:4", false);
     let function = gst::log::add_log_function(move |_, _, _, _, _, _, message| {
         let text = message.get().unwrap_or_default();
-        count.fetch_add(usize::from(text.contains("recorded as a CUDA graph")), Ordering::Relaxed);
+        count.fetch_add(usize::from(text.contains("captured as a CUDA graph")), Ordering::Relaxed);
     });
     for (setting, some) in [("auto", true), ("off", false), ("on", true)] {
-        recorded.store(0, Ordering::Relaxed);
+        captured.store(0, Ordering::Relaxed);
         bench.infer(&format!("cuda-graph={setting}")).expect_success();
-        let recorded = recorded.load(Ordering::Relaxed);
-        println!("cuda-graph={setting}: {recorded}");
-        assert_eq!(recorded > 0, some, "{setting}");
+        let captured = captured.load(Ordering::Relaxed);
+        println!("cuda-graph={setting}: {captured}");
+        assert_eq!(captured > 0, some, "{setting}");
     }
     gst::log::remove_log_function(function);
 }
@@ -165,7 +165,7 @@ fn wrong_libraries_and_devices_are_named() {
     }
 }
 
-/// Large models take minutes, and nobody has to wait for their end. The file is a copy, for not every GStreamer sees the project.
+/// Large models take minutes, and stopping must not wait for that. The file is a copy, for not every GStreamer sees the project.
 #[test]
 fn a_pipeline_stops_while_its_engine_is_built() {
     common::init();
@@ -180,7 +180,7 @@ fn a_pipeline_stops_while_its_engine_is_built() {
         let message = bus.timed_pop_filtered(gst::ClockTime::from_seconds(60), &kinds).expect("some word");
         let gst::MessageView::Progress(progress) = message.view() else { panic!("{message:?}") };
         let text: String = progress.structure().and_then(|fields| fields.get("text").ok()).unwrap_or_default();
-        // TensorRT is at work once it tells of its steps, which 8 never does.
+        // TensorRT is at work once it reports its steps, which 8 never does.
         let is_building = text.contains("building an engine");
         if text.contains(" %)") && !is_building && !text.contains("waiting")
             || is_building && text.contains("TensorRT 8")
@@ -197,7 +197,7 @@ fn a_pipeline_stops_while_its_engine_is_built() {
 }
 
 #[test]
-fn a_gpu_without_memory_is_an_error_and_no_end() {
+fn a_gpu_without_memory_is_an_error_not_a_crash() {
     let Some(bench) = Bench::new("properties-memory") else { return };
     assert!(bench.built("").is_some());
     let cuda = Context::primary(0).unwrap();

@@ -2,7 +2,7 @@
 //! Rectangles on a GPU: models with an open input, whose tensors have the shape of the frames, with the boxes of the CPU; and
 //! tensors of parts of a frame, with the bytes of the CPU.
 //!
-//! Needs a GPU, for models also a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; says SKIP
+//! Needs a GPU, for models also a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; prints SKIP
 //! where one is missing, and fails instead with `REQUIRE_GPU=1`.
 #![cfg(feature = "gstreamer")]
 
@@ -140,9 +140,9 @@ fn tensors_of_parts_of_a_frame_are_those_of_the_cpu() {
             ..Colorimetry::default()
         };
         let mut spec: InputSpec = "cuda f32 1x3x24x40 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
-        spec.recipe.chroma = random.one_of(&Chroma::ALL);
-        spec.recipe.fit = random.one_of(&ResizeMode::ALL);
-        spec.recipe.shortest_edge = random.one_of(&[0, 0, 40, 57]);
+        spec.transform.chroma = random.one_of(&Chroma::ALL);
+        spec.transform.fit = random.one_of(&ResizeMode::ALL);
+        spec.transform.shortest_edge = random.one_of(&[0, 0, 40, 57]);
 
         let planes: Vec<(usize, Vec<u8>)> = (format.planes(width, height).into_iter())
             .map(|(row, rows)| (row, (0..row * rows).map(|_| random.next() as u8).collect()))

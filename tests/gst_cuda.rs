@@ -2,7 +2,7 @@
 //! Frames in GStreamer's CUDA memory: mapped where they lie, in one context for a whole pipeline, copied on the GPU; and
 //! frames in pinned memory, made by elements that know nothing of it.
 //!
-//! Needs a GPU and nvcodec; says SKIP where there is none, and fails instead with `REQUIRE_GPU=1`. `GPU_CLIP` names an MP4 of
+//! Needs a GPU and nvcodec; prints SKIP where there is none, and fails instead with `REQUIRE_GPU=1`. `GPU_CLIP` names an MP4 of
 //! H.264 other than the sample. The same binary runs on GStreamer 1.22, whose CUDA memory has no streams, and on those after it,
 //! whose frames come while they are still written.
 #![cfg(feature = "gstreamer")]
@@ -161,7 +161,7 @@ fn with_tensor<T>(buffer: &gst::BufferRef, read: impl FnOnce(&Tensor) -> T) -> T
     read(&tensors[0])
 }
 
-/// Compares all frames of two lines, and says how many there were.
+/// Compares all frames of two pipelines, and returns how many there were.
 #[track_caller]
 fn compare<T: PartialEq>(
     (ours, ours_as): (&str, fn(&Format, &gst::BufferRef) -> T),
@@ -170,8 +170,8 @@ fn compare<T: PartialEq>(
     let (left, right) = (Line::new(ours), Line::new(theirs));
     let mut count = 0;
     for (format, buffer) in left.frames() {
-        let (other, twin) = right.frame().expect("as many frames");
-        assert!(ours_as(&format, &buffer) == theirs_as(&other, &twin), "frame {count} of {ours}");
+        let (other, expected) = right.frame().expect("as many frames");
+        assert!(ours_as(&format, &buffer) == theirs_as(&other, &expected), "frame {count} of {ours}");
         count += 1;
     }
     assert!(right.frame().is_none());
@@ -179,7 +179,7 @@ fn compare<T: PartialEq>(
 }
 
 #[test]
-fn decoded_frames_are_what_cudadownload_says() {
+fn decoded_frames_equal_those_of_cudadownload() {
     if !gpu_or_skip() {
         return;
     }
@@ -218,10 +218,10 @@ fn tensors_are_the_same_wherever_frames_are() {
     fn read(_: &Format, buffer: &gst::BufferRef) -> Vec<u8> {
         tensor_bytes(buffer)
     }
-    let maker = "trtpreprocess tensor-size=96x64";
-    let cuda = format!("{} ! video/x-raw(memory:CUDAMemory) ! {maker}", decoded(""));
+    let preprocess = "trtpreprocess tensor-size=96x64";
+    let cuda = format!("{} ! video/x-raw(memory:CUDAMemory) ! {preprocess}", decoded(""));
     // Where cudadownload passes CUDA memory on, only its caps are of system memory.
-    let downloaded = format!("{} ! cudadownload ! video/x-raw ! {maker}", decoded(""));
+    let downloaded = format!("{} ! cudadownload ! video/x-raw ! {preprocess}", decoded(""));
     let count = compare((&cuda, read), (&downloaded, read));
     println!("{count} tensors equal");
     assert!(count > 10);
@@ -261,7 +261,7 @@ fn a_pipeline_has_one_context() {
         return;
     }
     let line =
-        Line::new(&format!("{} ! trtpreprocess tensor-size=64x64 name=maker ! identity name=other", decoded("")));
+        Line::new(&format!("{} ! trtpreprocess tensor-size=64x64 name=preprocess ! identity name=other", decoded("")));
     let (_, buffer) = line.frame().unwrap();
     let context = context_of(&buffer);
     assert!(with_tensor(&buffer, |tensor| *tensor.device().unwrap().context() == context));
@@ -321,7 +321,7 @@ fn lonely() -> gst::Element {
 }
 
 #[test]
-fn a_context_is_handed_on() {
+fn a_context_is_passed_to_neighbours() {
     if !gpu_or_skip() {
         return;
     }
@@ -364,9 +364,9 @@ fn wrong_devices_are_refused_by_name() {
     assert!(error.message().contains("cuda-device-id is 1, and frames come from GPU 0"), "{error}");
 }
 
-/// What anybody put into a context is looked at before it is used.
+/// The content of a context is checked before it is used.
 #[test]
-fn contexts_of_strangers_are_ignored() {
+fn contexts_with_wrong_content_are_ignored() {
     common::init();
     let mut context = gst::Context::new("gst.cuda.context", true);
     context.get_mut().unwrap().structure_mut().set("gst.cuda.context", lonely());
@@ -451,19 +451,19 @@ fn decoders_are_offered_enough_cuda_frames() {
     if !gpu_or_skip() {
         return;
     }
-    let line = Line::new(&format!("{} ! trtpreprocess tensor-size=64x64 name=maker", decoded("")));
+    let line = Line::new(&format!("{} ! trtpreprocess tensor-size=64x64 name=preprocess", decoded("")));
     let (_, buffer) = line.frame().unwrap();
-    let sink = line.element("maker").static_pad("sink").unwrap();
+    let sink = line.element("preprocess").static_pad("sink").unwrap();
     let mut query = gst::query::Allocation::new(Some(&sink.current_caps().unwrap()), true);
     assert!(sink.query(&mut query));
-    let (pool, size, least, most) = query.allocation_pools().next().unwrap();
+    let (pool, size, min, max) = query.allocation_pools().next().unwrap();
     assert_eq!(pool.unwrap().type_().name(), "GstCudaBufferPool");
-    assert!(least >= 8 && (most == 0 || most >= least), "{least} to {most}");
+    assert!(min >= 8 && (max == 0 || max >= min), "{min} to {max}");
     assert!(size as usize >= buffer.size());
     assert!(query.find_allocation_meta::<VideoMeta>().is_some());
 }
 
-/// Whether the driver says that an address of the host is in page-locked memory.
+/// Whether an address of the host is in page-locked memory, by the driver.
 fn is_pinned(context: &Context, buffer: &gst::BufferRef) -> bool {
     use cudarc::driver::sys;
     let mapped = buffer.map_readable().unwrap();
@@ -495,11 +495,11 @@ fn frames_for_the_gpu_are_made_in_pinned_memory() {
         };
         let (gpu, cpu) = (Line::new(&line("cuda")), Line::new(&line("cpu")));
         for (i, (_, buffer)) in gpu.frames().enumerate() {
-            let (_, twin) = cpu.frame().unwrap();
+            let (_, expected) = cpu.frame().unwrap();
             assert!(is_pinned(&context, &buffer), "{name}: frame {i}");
-            assert!(!is_pinned(&context, &twin));
+            assert!(!is_pinned(&context, &expected));
             assert!(with_tensor(&buffer, |tensor| tensor.device().is_some()));
-            assert!(tensor_bytes(&buffer) == tensor_bytes(&twin), "{name}: frame {i}");
+            assert!(tensor_bytes(&buffer) == tensor_bytes(&expected), "{name}: frame {i}");
         }
         assert!(cpu.frame().is_none());
     }
@@ -513,20 +513,20 @@ fn frames_read_in_place_become_the_same_tensors() {
     let line = |upload: &str, between: &str| {
         Line::new(&format!(
             "videotestsrc pattern=ball num-buffers=20 ! video/x-raw,format=NV12,width=322,height=242 {between} ! \
-             trtpreprocess name=maker upload={upload} ! \
+             trtpreprocess name=preprocess upload={upload} ! \
              capsfilter caps=\"video/x-raw,tensor=(string)\\\"cuda f16 1x3x64x96 nchw rgb letterbox:114 scale:0.003921569 images\\\"\""
         ))
     };
     let (copied, mapped, auto) = (line("copy", ""), line("mapped", ""), line("auto", ""));
     let uploaded = |line: &Line| {
-        let stats = line.element("maker").property::<gst::Structure>("stats");
+        let stats = line.element("preprocess").property::<gst::Structure>("stats");
         stats.get::<u64>("bytes-uploaded").unwrap()
     };
     let mut at_first = None;
     for (i, (_, buffer)) in copied.frames().enumerate() {
         for other in [&mapped, &auto] {
-            let (_, twin) = other.frame().unwrap();
-            assert!(tensor_bytes(&buffer) == tensor_bytes(&twin), "frame {i}");
+            let (_, expected) = other.frame().unwrap();
+            assert!(tensor_bytes(&buffer) == tensor_bytes(&expected), "frame {i}");
         }
         at_first.get_or_insert_with(|| uploaded(&mapped));
     }
@@ -548,7 +548,7 @@ fn frames_read_in_place_become_the_same_tensors() {
 }
 
 #[test]
-fn pinned_memory_is_proposed_only_in_place_of_plain_memory() {
+fn pinned_memory_is_proposed_only_instead_of_system_memory() {
     if !gpu_or_skip() {
         return;
     }
@@ -578,7 +578,7 @@ fn pinned_memory_is_proposed_only_in_place_of_plain_memory() {
     drop(buffer);
     pool.set_active(false).unwrap();
 
-    // Somebody else's memory.
+    // Memory of another allocator.
     let mut query = gst::query::Allocation::new(Some(&caps), true);
     query.add_allocation_pool(Some(&gst::BufferPool::new()), 5000, 7, 0);
     pinned::propose(&context, &mut query);

@@ -48,7 +48,7 @@ fn other_value(element: &gst::Element, property: &gst::glib::ParamSpec) -> gst::
 }
 
 #[test]
-fn what_counts_from_the_next_start_on_is_refused_while_playing() {
+fn properties_of_ready_are_refused_while_playing() {
     init();
     let file = model(&scratch("refused"), &ROW);
     let line =
@@ -85,7 +85,7 @@ fn what_counts_from_the_next_start_on_is_refused_while_playing() {
 }
 
 #[test]
-fn a_restarted_trtinfer_has_its_new_input_size_negotiated() {
+fn a_restarted_trtinfer_negotiates_its_new_input_size() {
     let folder = scratch("restarted");
     let head = |side: &str| {
         let rows: Vec<f32> = ROW.concat();
@@ -116,7 +116,7 @@ fn a_restarted_trtinfer_has_its_new_input_size_negotiated() {
 }
 
 #[test]
-fn wishes_that_only_tensorrt_can_meet_are_named_on_the_cpu() {
+fn properties_without_effect_on_the_cpu_are_named() {
     let file = model(&scratch("wishes"), &ROW);
     let run = |wishes: &str| {
         launch(&format!(
@@ -156,7 +156,7 @@ fn frames_of_another_format_end_in_an_error_behind_decodebin_too() {
 }
 
 #[test]
-fn files_of_other_frameworks_say_how_to_export_them() {
+fn errors_for_other_frameworks_files_have_the_export_command() {
     let folder = scratch("others");
     let run = |file: &str| launch(&format!("{FRAMES} ! trtpreprocess ! trtinfer model-file={file} ! fakesink"));
     let file = |name: &str| {
@@ -171,7 +171,7 @@ fn files_of_other_frameworks_say_how_to_export_them() {
 }
 
 #[test]
-fn results_that_nothing_reads_are_told_of() {
+fn results_that_nothing_reads_are_reported() {
     let file = model(&scratch("unread"), &ROW);
     let run = |sink: &str| launch(&format!("{FRAMES} ! trtpreprocess ! trtinfer model-file={file} ! {sink}"));
     let outcome = run("fakesink");
@@ -184,7 +184,7 @@ fn results_that_nothing_reads_are_told_of() {
 }
 
 #[test]
-fn skipped_frames_repeat_the_last_boxes_and_say_so() {
+fn skipped_frames_repeat_the_last_boxes_as_held() {
     let file = model(&scratch("held"), &ROW);
     let seen = |nms: &str| {
         let mut line = Line::new(&file, &format!("post-messages=true {nms}"));

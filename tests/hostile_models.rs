@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Model files that are damaged or made to do harm, each played in a pipeline: whatever happens, it gets to NULL.
+//! Model files that are damaged or made to do harm, each played in a pipeline: in all cases it gets to NULL.
 //!
 //! `HOSTILE_FILES=11000 HOSTILE_SEED=7 cargo test --test hostile_models -- --nocapture` plays so many. Seed and number name a file, and
 //! `HOSTILE_FIRST=123 HOSTILE_FILES=1` plays the one of that number again. A file that ends the process or hangs it is kept.
@@ -35,7 +35,7 @@ fn file(seed: u64, number: u64) -> Vec<u8> {
     hostile::model(&mut Random(seed << 32 ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d)))
 }
 
-/// Plays a model. Says how that ended, and whether the model still computes.
+/// Plays a model. Returns how that ended, and whether the model still computes.
 fn play(model: &Path, said: impl Fn(&str)) -> (&'static str, bool) {
     let line = format!(
         "videotestsrc num-buffers=2 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess \
@@ -54,13 +54,13 @@ fn play(model: &Path, said: impl Fn(&str)) -> (&'static str, bool) {
         Some(gst::MessageType::Eos) => ("ran", false),
         Some(_) => ("refused", false),
         None => {
-            assert!(started.is_ok(), "an element that does not start says why");
+            assert!(started.is_ok(), "an element that does not start posts why");
             ("stopped", true)
         }
     }
 }
 
-/// The process that plays files, from the number that the environment says, until one of them still computes at its end.
+/// The process that plays files, from the number in the environment, until one of them still computes at its end.
 #[test]
 fn files_numbered_in_the_environment() {
     let (Ok(folder), count) = (std::env::var("HOSTILE_FOLDER"), setting("HOSTILE_FILES", 0)) else { return };

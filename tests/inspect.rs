@@ -11,7 +11,7 @@ use std::fmt::Write;
 use gst::glib;
 use gst::prelude::*;
 
-const ELEMENTS: [&str; 4] = ["trtpreprocess", "trtinfer", "trtnms", "trtoverlay"];
+const ELEMENTS: [&str; 5] = ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtoverlay"];
 
 fn factories() -> impl Iterator<Item = gst::ElementFactory> {
     common::init();
@@ -62,7 +62,7 @@ fn kind(property: &glib::ParamSpec) -> String {
             }
         )*};
     }
-    numbers! { ParamSpecInt "int" ParamSpecUInt "unsigned int" ParamSpecFloat "float" ParamSpecDouble "double" }
+    numbers! { ParamSpecInt "int" ParamSpecUInt "unsigned int" ParamSpecUInt64 "unsigned 64-bit int" ParamSpecFloat "float" ParamSpecDouble "double" }
     let default = property.default_value();
     match property.value_type() {
         glib::Type::BOOL => format!("boolean, default {}", default.get::<bool>().unwrap()),
@@ -92,7 +92,7 @@ fn access(property: &glib::ParamSpec) -> String {
     } else if flags.contains(gst::PARAM_FLAG_MUTABLE_READY) {
         "until READY"
     } else {
-        "at a time that is not told"
+        "at an unknown time"
     };
     format!("{access} {state}")
 }
@@ -103,7 +103,7 @@ fn values(property: &glib::ParamSpec) -> Vec<glib::EnumValue> {
 }
 
 #[test]
-fn elements_are_as_the_snapshot_says() {
+fn elements_match_the_snapshot() {
     let path = common::path("tests/inspect.txt");
     let found = factories().map(|factory| describe(&factory)).collect::<Vec<_>>().join("\n");
     if std::env::var_os("UPDATE_SNAPSHOT").is_some() {
@@ -166,12 +166,12 @@ fn the_plugin_is_trt() {
     assert!(plugin.version().starts_with(env!("CARGO_PKG_VERSION")));
     let mut elements: Vec<_> = gst::Registry::get().features_by_plugin("trt").iter().map(|f| f.name()).collect();
     elements.sort();
-    assert_eq!(elements, ["trtinfer", "trtnms", "trtoverlay", "trtpreprocess"]);
+    assert_eq!(elements, ["trtinfer", "trtnms", "trtoverlay", "trtpreprocess", "trttrack"]);
 }
 
 /// `trtinfer interval=5` names a property, and may give it a value.
 #[test]
-fn the_page_for_users_of_deepstream_names_what_there_is() {
+fn the_deepstream_page_names_existing_properties() {
     common::init();
     let page = std::fs::read_to_string(common::path("docs/deepstream.md")).unwrap();
     let mut named = 0;

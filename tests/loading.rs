@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! trtinfer loads its model beside the pipeline: what the bus says, and that nobody waits in vain.
+//! trtinfer loads its model beside the pipeline: its messages on the bus, and that no thread waits for ever.
 //!
 //! Its loader posts a message before it begins, and a handler on the bus holds it there until the test lets it go on.
 #![cfg(feature = "gstreamer")]
@@ -14,7 +14,7 @@ use common::onnx::{F32, Graph};
 use common::{init, run, scratch};
 use gst::prelude::*;
 
-/// Far longer than anything here takes; whoever waits so long hangs.
+/// Far longer than anything here takes: a wait of this length is a hang.
 const HANG: Duration = Duration::from_secs(30);
 
 struct SlowModel {
@@ -43,16 +43,16 @@ impl SlowModel {
         self.released.1.notify_all();
     }
 
-    /// Holds whoever says that this model is being loaded, once that is on the bus.
+    /// Blocks the thread that posts that this model is being loaded, once the message is on the bus.
     fn hold(&self, bus: &gst::Bus) {
-        let (released, told) = (self.released.clone(), AtomicBool::new(false));
+        let (released, reported) = (self.released.clone(), AtomicBool::new(false));
         bus.set_sync_handler(move |bus, message| {
             let gst::MessageView::Progress(progress) = message.view() else { return gst::BusSyncReply::Pass };
             let text: String = progress.structure().unwrap().get("text").unwrap();
-            if !text.starts_with("Loading slow.onnx for") || told.swap(false, Ordering::SeqCst) {
+            if !text.starts_with("Loading slow.onnx for") || reported.swap(false, Ordering::SeqCst) {
                 return gst::BusSyncReply::Pass;
             }
-            told.store(true, Ordering::SeqCst);
+            reported.store(true, Ordering::SeqCst);
             let _ = bus.post(message.copy()); // comes here again, and passes
             let (open, opened) = &*released;
             drop(opened.wait_while(open.lock().unwrap(), |open| !*open).unwrap());
@@ -95,10 +95,10 @@ fn set_state(pipeline: &gst::Pipeline, state: gst::State) {
 /// The next message of that type from the element `infer`.
 #[track_caller]
 fn message(pipeline: &gst::Pipeline, kind: gst::MessageType) -> gst::Message {
-    let patience = gst::ClockTime::try_from(HANG).unwrap();
+    let timeout = gst::ClockTime::try_from(HANG).unwrap();
     let bus = pipeline.bus().unwrap();
     loop {
-        let message = bus.timed_pop_filtered(patience, &[kind]).unwrap_or_else(|| panic!("no {kind:?}"));
+        let message = bus.timed_pop_filtered(timeout, &[kind]).unwrap_or_else(|| panic!("no {kind:?}"));
         if message.src().is_some_and(|element| element.name() == "infer") {
             return message;
         }
@@ -128,8 +128,8 @@ fn a_failure_reaches_the_bus_once() {
     let mut errors = Vec::new();
     let bus = pipeline.bus().unwrap();
     while !errors.iter().any(|name: &String| name.starts_with("videotestsrc")) {
-        let patience = gst::ClockTime::try_from(HANG).unwrap();
-        let message = bus.timed_pop_filtered(patience, &[gst::MessageType::Error]).expect("the source stops");
+        let timeout = gst::ClockTime::try_from(HANG).unwrap();
+        let message = bus.timed_pop_filtered(timeout, &[gst::MessageType::Error]).expect("the source stops");
         errors.push(message.src().unwrap().name().to_string());
     }
     assert_eq!(errors.len(), 2, "{errors:?}");
@@ -138,7 +138,7 @@ fn a_failure_reaches_the_bus_once() {
 }
 
 #[test]
-fn nobody_waits_for_a_model_that_is_not_needed() {
+fn no_thread_waits_for_a_model_that_is_not_needed() {
     let model = SlowModel::new("loading-null");
     let (pipeline, frames) = model.pipeline("videotestsrc");
     for _ in 0..2 {
@@ -163,7 +163,7 @@ fn nobody_waits_for_a_model_that_is_not_needed() {
 }
 
 #[test]
-fn a_cancelled_load_says_so_and_nothing_else() {
+fn a_cancelled_load_only_reports_that() {
     let model = SlowModel::new("loading-cancelled");
     let (pipeline, frames) = model.pipeline("videotestsrc");
     set_state(&pipeline, gst::State::Playing);
@@ -225,7 +225,7 @@ fn the_end_comes_without_a_model() {
 }
 
 #[test]
-fn a_failed_start_can_be_mended() {
+fn a_failed_start_can_be_corrected() {
     let folder = scratch("loading-mended");
     let (missing, late) = (folder.join("late.onnx").display().to_string(), folder.join("late.onnx"));
     init();
@@ -273,7 +273,7 @@ fn abandoned(pipeline: &gst::Pipeline) -> Vec<String> {
 }
 
 #[test]
-fn a_run_that_never_ends_is_left_alone_and_that_is_said_once() {
+fn a_run_that_never_ends_is_abandoned_with_one_warning() {
     for (source, infer) in [
         ("videotestsrc ! video/x-raw", ""), // trtinfer runs it
         ("videotestsrc is-live=true ! video/x-raw,framerate=1/10", "batch-size=2 batch-timeout=1 ! queue"), // trtnms does
@@ -304,7 +304,7 @@ fn a_flush_does_not_wait_for_a_run_that_never_ends() {
 }
 
 #[test]
-fn loading_that_never_ends_is_left_alone() {
+fn loading_that_never_ends_is_abandoned() {
     let pipeline = endless_pipeline("loading-endless-load", "1", true, "videotestsrc ! video/x-raw", "");
     for _ in 0..2 {
         set_state(&pipeline, gst::State::Playing);

@@ -76,7 +76,7 @@ impl Noise {
 }
 
 #[test]
-fn files_that_are_no_files() {
+fn paths_that_are_no_files() {
     let folder = scratch("no-files");
     refused("/nowhere/x.onnx", "ResourceError::NotFound", &["/nowhere/x.onnx", "Check the path given as model-file"]);
     refused(&folder.display().to_string(), "ResourceError::OpenRead", &["no-files: it is a folder"]);
@@ -139,7 +139,7 @@ fn noise_is_no_model() {
     }
 }
 
-/// Whatever is wrong with a file, it comes out as a result, never as a panic.
+/// Any fault of a file is returned as an error, never as a panic.
 #[test]
 fn damaged_models_run_or_are_refused() {
     let file = scratch("damaged").join("damaged.onnx");
@@ -214,7 +214,7 @@ fn graphs_that_take_no_picture() {
 }
 
 #[test]
-fn metadata_that_speaks_against_the_model() {
+fn metadata_that_contradicts_the_model() {
     let folder = scratch("metadata");
     let long = "x".repeat(100_000);
     let nested = format!("{}1{}", "[".repeat(30), "]".repeat(30));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Boxes that are turned: which are kept, where they land on the frame, and where they can be read.
+//! Rotated boxes: which are kept, where they are on the frame, and how they can be read.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -75,11 +75,11 @@ fn rotation(params: &gst::StructureRef) -> (f64, [f64; 8]) {
 }
 
 /// Label, angle and corners of an object.
-type Told = (String, f64, [f64; 8]);
+type Region = (String, f64, [f64; 8]);
 type Wanted = (&'static str, f64, [f64; 8]);
 
-/// What each region tells.
-fn regions(buffer: &gst::BufferRef) -> Vec<Told> {
+/// Label, angle and corners of each region.
+fn regions(buffer: &gst::BufferRef) -> Vec<Region> {
     let read = |meta: gst::MetaRef<VideoRegionOfInterestMeta>| {
         let (angle, corners) = rotation(meta.param("rotation").expect("a structure called rotation"));
         (meta.roi_type().to_string(), angle, corners)
@@ -88,8 +88,8 @@ fn regions(buffer: &gst::BufferRef) -> Vec<Told> {
 }
 
 #[track_caller]
-fn assert_near(have: &[Told], wanted: &[Wanted]) {
-    let is_near = |(have, wanted): (&Told, &Wanted)| {
+fn assert_near(have: &[Region], wanted: &[Wanted]) {
+    let is_near = |(have, wanted): (&Region, &Wanted)| {
         have.0 == wanted.0
             && (have.1 - wanted.1).abs() < 1e-5
             && have.2.iter().zip(&wanted.2).all(|(a, b)| (a - b).abs() < 1e-3)
@@ -107,14 +107,14 @@ fn expected() -> [Wanted; 3] {
 }
 
 #[test]
-fn turned_boxes_are_kept_and_told() {
+fn rotated_boxes_are_kept_and_attached() {
     let folder = scratch("obb-kept");
     let without_repetition = [ROWS[0], ROWS[2], ROWS[3]];
     for model in [plain(&folder, &ROWS), end_to_end(&folder, &without_repetition)] {
         let mut line = Line::new(&model, "draw=false post-messages=true");
         let buffer = line.push(grey(SIDE * SIDE * 3));
         assert_near(&regions(&buffer), &expected());
-        // Regions are upright, and around the turned boxes.
+        // Regions are upright, and around the rotated boxes.
         let half = (16.0 * 0.5f64.cos() + 4.0 * 0.5f64.sin(), 16.0 * 0.5f64.sin() + 4.0 * 0.5f64.cos());
         let first = &found(&buffer)[0];
         let edges = [32.0 - half.0, 32.0 - half.1, 32.0 + half.0, 32.0 + half.1];
@@ -135,7 +135,7 @@ fn turned_boxes_are_kept_and_told() {
 
 #[test]
 fn a_dropped_box_drops_others() {
-    // The second repeats the first, the third the second only; that is how Ultralytics suppresses turned boxes.
+    // The second repeats the first, the third the second only; that is how Ultralytics suppresses rotated boxes.
     let row = |x: f32, score| [x, 32.0, 32.0, 8.0, score, 0.0, 0.3];
     let rows = [(1, row(24.0, 0.9)), (2, row(28.0, 0.8)), (3, row(32.0, 0.7)), (4, row(60.0, 0.6))];
     let mut line = Line::new(&plain(&scratch("obb-chain"), &rows), "draw=false iou-threshold=0.5");
@@ -168,7 +168,7 @@ fn a_stretched_frame_is_an_error() {
 }
 
 #[test]
-fn what_is_no_box_is_left_out() {
+fn rows_that_are_no_box_are_left_out() {
     let nan = f32::NAN;
     let rows = [
         (0, [32.0, 32.0, 16.0, 8.0, 0.9, 0.0, nan]),
@@ -214,7 +214,7 @@ fn columns_that_do_not_fit_are_an_error() {
 }
 
 #[test]
-fn outlines_are_turned_whoever_draws_them() {
+fn trtoverlay_draws_rotated_outlines_as_trtnms() {
     let model = plain(&scratch("obb-drawn"), &ROWS[..1]);
     let elements = "trtpreprocess ! trtinfer model-file=";
     let pixels = |line: &mut Line| {
@@ -242,7 +242,7 @@ fn detector(model: &str) -> Detector {
 }
 
 #[test]
-fn a_detector_gives_turned_boxes() {
+fn a_detector_gives_rotated_boxes() {
     let pixels = vec![77; (SIDE * SIDE * 3) as usize];
     let planes = [Plane { data: &pixels[..], stride: SIDE as usize * 3 }].into_iter().collect();
     let frame = Frame { format: PixelFormat::Rgb, width: SIDE as usize, height: SIDE as usize, planes };

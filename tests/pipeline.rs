@@ -84,7 +84,7 @@ fn interval_leaves_frames_out() {
 }
 
 #[test]
-fn what_is_drawn_does_not_reach_the_decoder() {
+fn drawing_does_not_reach_the_decoder() {
     // The decoder predicts frames from those that it has given away, and they are drawn on.
     let decoded = |elements: &str| {
         let pipeline = pipeline(&format!("{} ! identity name=decoded {elements} ! fakesink sync=false", clip(20)));

@@ -124,7 +124,7 @@ fn without_objects_there_are_no_points() {
 }
 
 #[test]
-fn points_that_are_no_numbers_are_not_known() {
+fn points_that_are_not_finite_are_unknown() {
     let mut row = ROWS[1];
     (row.1[6], row.1[11]) = (f32::NAN, f32::INFINITY);
     let mut line = Line::new(&plain(&scratch("pose-nan"), &[row]), "draw=true");
@@ -184,7 +184,7 @@ fn a_detector_gives_points() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Of any rows, each box has the points of its own row, whatever is suppressed and in whatever order they come.
+    /// Of any rows, each box has the points of its own row, for any suppression and any order.
     #[test]
     fn each_box_has_the_points_of_its_row(
         rows in prop::collection::vec((4..60u8, 4..60u8, 1..100u8, 0..2usize), 0..CELLS),

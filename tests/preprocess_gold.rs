@@ -41,7 +41,7 @@ fn compare(folder: &str, of_rgb: f32, of_yuv: f32) {
             device: Device::Host,
             desc: TensorDesc::new("images", DType::F32, &[1, height as i64, width as i64, 3]),
             order: TensorLayout::Nhwc,
-            recipe: InputTransform { fit, shortest_edge, ..InputTransform::default() },
+            transform: InputTransform { fit, shortest_edge, ..InputTransform::default() },
         };
         let mut rest = &data[..];
         let planes = format.planes(frame_width, frame_height).into_iter().map(|(stride, rows)| {

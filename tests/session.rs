@@ -46,7 +46,7 @@ fn detect(
     detector.detect(&Frame { format: PixelFormat::Rgb, width, height, planes }, Colorimetry::default())
 }
 
-/// One box over a quarter of a 64x64 input, whatever the picture.
+/// One box over a quarter of a 64x64 input, for any picture.
 fn one_box(folder: &Path) -> String {
     let row = [0.0, 0.0, 32.0, 32.0, 0.9, 1.0];
     let graph = Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("output0", &[1, 1, 6], &row);
@@ -85,13 +85,13 @@ fn a_detector_stays_usable_after_mistakes() {
     let found = detect(&mut detector, 32, 32, &grey).unwrap();
     assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 16.0, 16.0), ..dog.clone() }]);
 
-    // Where the frame lies in the input is a matter of the recipe.
+    // The position of the frame in the input is part of the transform.
     let found = detect(&mut detector, 64, 32, &grey).unwrap();
     assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 32.0, 16.0), ..dog.clone() }]);
-    detector.set_recipe(InputTransform { fit: ResizeMode::LetterboxTopLeft, ..*detector.recipe() });
+    detector.set_transform(InputTransform { fit: ResizeMode::LetterboxTopLeft, ..*detector.transform() });
     let found = detect(&mut detector, 64, 32, &grey).unwrap();
     assert_eq!(found, [Object { bbox: BBox::new(0.0, 0.0, 32.0, 32.0), ..dog }]);
-    detector.set_recipe(InputTransform { colors: Colors::Gray, ..*detector.recipe() });
+    detector.set_transform(InputTransform { colors: Colors::Gray, ..*detector.transform() });
     let error = detect(&mut detector, 64, 32, &grey).unwrap_err();
     assert!(error.message().contains("gray has 1 channels, the tensor 3"), "{error}");
 }
@@ -115,7 +115,7 @@ fn a_detector_takes_the_smallest_rectangle_for_each_frame() {
     for (width, height) in [(64, 32), (32, 64), (64, 64), (64, 32)] {
         assert_eq!(detect(&mut detector, width, height, &grey).unwrap()[0].bbox, whole, "{width}x{height}");
     }
-    detector.set_recipe(InputTransform { fit: ResizeMode::Stretch, ..*detector.recipe() });
+    detector.set_transform(InputTransform { fit: ResizeMode::Stretch, ..*detector.transform() });
     assert_eq!(
         detect(&mut detector, 64, 32, &grey).unwrap()[0].bbox,
         BBox::new(0.0, 0.0, 16.0, 8.0),
@@ -143,7 +143,7 @@ fn only_detection_models_detect() {
 // ------------------------------------------------------------------ session
 
 #[test]
-fn a_session_says_what_it_is() {
+fn a_session_describes_itself() {
     let mut session = open(&shapes());
     assert_eq!((session.backend(), session.reason(), session.warnings()), ("cpu", None, &[][..]));
     assert_eq!(session.input().to_string(), "images f32 1x3x512x512");
@@ -159,8 +159,8 @@ fn a_session_says_what_it_is() {
 }
 
 #[test]
-fn auto_says_why_it_runs_on_the_cpu() {
-    if !common::gpu::is_hidden("auto_says_why_it_runs_on_the_cpu") {
+fn auto_gives_the_reason_for_the_cpu() {
+    if !common::gpu::is_hidden("auto_gives_the_reason_for_the_cpu") {
         return;
     }
     let model = echo(&scratch("session-auto"), F32);
@@ -186,7 +186,7 @@ fn each_type_goes_in_and_out() {
 }
 
 #[test]
-fn a_sessions_own_buffers_are_run_on_again_and_again() {
+fn a_sessions_own_buffers_can_be_used_again() {
     let mut session = open(&echo(&scratch("session-buffers"), F32));
     let mut output = [0f32; 24];
     for i in 0..3 {
@@ -218,7 +218,7 @@ fn a_sessions_own_buffers_are_run_on_again_and_again() {
 }
 
 #[test]
-fn without_a_gpu_there_is_nothing_to_run_on_it() {
+fn without_a_gpu_device_runs_are_errors() {
     let model = one_box(&scratch("session-device"));
     let mut detector = Detector::open(&model, &on_cpu(), PostprocessOptions::default()).unwrap();
     let planes = [DevicePlane { address: 256, stride: 192 }].into_iter().collect();
@@ -437,7 +437,7 @@ mod elements {
 
     /// Needs a GPU and TensorRT, as [`on_the_gpu_too`].
     #[test]
-    fn memory_of_the_gpu_is_run_on_where_it_is() {
+    fn device_memory_is_used_in_place() {
         let Some(context) = common::gpu::context() else { return };
         let Some(properties) = setting("TRT_PROPERTIES") else {
             return common::gpu::skip("TRT_PROPERTIES is not set.");
@@ -483,7 +483,7 @@ mod elements {
             }
         }
 
-        // On two streams in turn, among runs on its own, and nobody waits on the host: each behind what its stream was given before, and
+        // On two streams in turn, among runs on its own, without a wait on the host: each behind what its stream was given before, and
         // before what that was given later. Only the session knows that runs share the memory that they work in.
         let pictures = [picture.clone(), picture.iter().rev().copied().collect::<Vec<u8>>()];
         let of_each =
@@ -522,7 +522,7 @@ mod elements {
             assert!(found == of_each[i / 2 % 2], "run {i}");
         }
 
-        // In more places than are recorded.
+        // In more buffers than there may be captured graphs.
         let place = |_| {
             let mut place = Buffer::device(&context, bytes).unwrap();
             place.write(0, &picture).unwrap();
@@ -542,7 +542,7 @@ mod elements {
 
         // What cannot be.
         let (host, small) = (Buffer::mapped(&context, bytes).unwrap(), Buffer::device(&context, 256).unwrap());
-        for (input, says) in [
+        for (input, expected_text) in [
             (host.address().unwrap(), "no memory of a GPU"),
             (at + 4, "multiple of 256"),
             (0, "multiple of 256"),
@@ -552,9 +552,9 @@ mod elements {
             // SAFETY: it is refused, or there are neighbours.
             let outcome = unsafe { session.run_device(input, &addresses, std::ptr::null_mut()) };
             match outcome {
-                Err(error) => assert!(error.message().contains(says), "{error}"),
+                Err(error) => assert!(error.message().contains(expected_text), "{error}"),
                 Ok(fence) => {
-                    assert_eq!(says, "");
+                    assert_eq!(expected_text, "");
                     fence.wait().unwrap();
                 }
             }

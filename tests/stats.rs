@@ -111,7 +111,7 @@ fn ours(model: &str) -> String {
 }
 
 #[test]
-fn all_begin_anew_with_each_start() {
+fn all_counts_start_at_zero() {
     let model = model(&scratch("stats-restart"), &ROWS);
     let pipeline = pipeline("num-buffers=2", &ours(&model));
     let elements = ELEMENTS.map(|element| pipeline.by_name(element).unwrap());

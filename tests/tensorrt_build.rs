@@ -70,14 +70,14 @@ fn network(dims: &[&str]) -> Graph {
 }
 
 #[test]
-fn models_become_engines_for_the_gpu_that_is_asked_for() {
+fn models_become_engines_for_the_gpu_chosen() {
     for library in libraries() {
         for model in ["shapes.onnx", "shapes-v8.onnx", "shapes-f16.onnx"] {
             let onnx = file(&format!("tests/models/{model}"));
             let options = options(library);
             let engine = build(library, &onnx, &options).unwrap_or_else(|error| panic!("{model}: {error}"));
             let header = Header::read(&engine).unwrap();
-            // 8 does not tell its build number, its plans do.
+            // 8 has no function for its build number, but its plans have it.
             assert!(header.builder().starts_with(&library.name()), "{model}: {}", header.builder());
             let capabilities: Vec<i32> =
                 header.compute_capabilities.iter().map(|&capability| capability as i32).collect();
@@ -95,7 +95,7 @@ fn models_become_engines_for_the_gpu_that_is_asked_for() {
 
 /// RTX parses NonMaxSuppression, and then has nothing that runs it.
 #[test]
-fn what_cannot_be_built_is_named() {
+fn errors_name_what_cannot_be_built() {
     for library in libraries() {
         let built = build(library, &file("tests/models/shapes-e2e.onnx"), &options(library));
         if !library.family().is_rtx() {
@@ -133,7 +133,7 @@ fn options_are_taken() {
 }
 
 #[test]
-fn what_cannot_be_parsed_is_named() {
+fn errors_name_what_cannot_be_parsed() {
     for library in libraries() {
         let unknown = network(&["1", "3", "32", "32"]).node("Flurb", &["output0"], &["output1"], Vec::new());
         let error = build(library, &graph(&unknown.output("output1", F32, &["1"])), &options(library)).unwrap_err();
@@ -191,7 +191,7 @@ fn open_dimensions_take_a_profile() {
 }
 
 #[test]
-fn progress_is_told_and_rises() {
+fn progress_is_reported_and_rises() {
     for library in libraries() {
         let seen = Mutex::new(Vec::new());
         let progress = |progress: gsttrt::backends::tensorrt::interfaces::Progress| {
@@ -200,7 +200,7 @@ fn progress_is_told_and_rises() {
         let onnx = file("tests/models/shapes.onnx");
         builder::build(library, &onnx, &options(library), None, &progress, &AtomicBool::new(false)).unwrap();
         let seen = seen.into_inner().unwrap();
-        // 8 tells of nothing while it builds.
+        // 8 reports nothing while it builds.
         assert!(seen.len() > if library.family() == AbiVersion::V8 { 2 } else { 4 }, "{seen:?}");
         assert!(seen.is_sorted_by(|a, b| a.1 <= b.1), "{seen:?}");
         assert!(seen.iter().any(|(phase, _)| phase == "reading the model"), "{seen:?}");
@@ -215,18 +215,18 @@ fn a_build_can_be_cancelled() {
         // At the first word, and in the middle of TensorRT's work. Before it, there may be word of waiting for other tests.
         for after in [1, if library.family() == AbiVersion::V8 { 2 } else { 4 }] {
             let cancelled = AtomicBool::new(false);
-            let told = Mutex::new(0);
+            let steps = Mutex::new(0);
             let progress = |_: gsttrt::backends::tensorrt::interfaces::Progress| {
-                let mut told = told.lock().unwrap();
-                *told += 1;
-                cancelled.store(*told >= after, Ordering::Relaxed);
+                let mut steps = steps.lock().unwrap();
+                *steps += 1;
+                cancelled.store(*steps >= after, Ordering::Relaxed);
             };
             let Err(error) = builder::build(library, &onnx, &options(library), None, &progress, &cancelled) else {
                 panic!("it was built all the same");
             };
             assert!(error.message().ends_with("shapes.onnx was cancelled."), "{error}");
-            let told = *told.lock().unwrap();
-            assert!(told < after + 4, "{told} steps after cancelling");
+            let steps = *steps.lock().unwrap();
+            assert!(steps < after + 4, "{steps} steps after cancelling");
         }
         // The library is none the worse for it.
         build(library, &onnx, &options(library)).unwrap();
@@ -305,7 +305,7 @@ fn measurements_are_used_again() {
         println!("{}: {first:.1?}, with {} bytes of measurements {second:.1?}", library.name(), timing.len());
         assert!(!timing.is_empty() && again.len() == timing.len(), "nothing is measured twice");
         // What is none of TensorRT's is as good as none.
-        with(Some(b"measurements of somebody else"));
+        with(Some(b"measurements of another program"));
     }
 }
 

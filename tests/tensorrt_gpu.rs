@@ -33,7 +33,7 @@ use gsttrt::model::ModelInfo;
 fn gpu() -> Option<(driver::Context, &'static Library)> {
     gsttrt::backends::tensorrt::interfaces::set_hook(|level, line| {
         if matches!(level, Level::Error | Level::Warning) {
-            println!("TensorRT says, {level:?}: {line}");
+            println!("TensorRT, {level:?}: {line}");
         }
     });
     let chosen = std::env::var_os("TRT_LIBRARY").map(PathBuf::from);
@@ -199,7 +199,7 @@ fn outputs_are_those_of_the_cpu() {
             assert_eq!(io.desc.name, expected.desc().name);
             let found = floats(io.desc.dtype, bytes);
             let expected = floats(expected.desc().dtype, expected.bytes().unwrap());
-            let scale = expected.iter().fold(1.0f32, |most, value| most.max(value.abs()));
+            let scale = expected.iter().fold(1.0f32, |max, value| max.max(value.abs()));
             let worst = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / scale;
             println!("{name}: {} differs by at most {worst:.2e} of the largest value", io.desc.name);
             assert_eq!(found.len(), expected.len());
@@ -221,11 +221,11 @@ fn outputs_are_those_of_the_cpu() {
         run.stream.synchronize().unwrap();
         println!("{name}: {:.1?} each, {queued:.1?} of it to enqueue", begun.elapsed() / 200);
         // SAFETY: as in `run`, and nothing else uses the context.
-        let mut graph = match unsafe { run.context.record(&run.stream) } {
+        let mut graph = match unsafe { run.context.capture(&run.stream) } {
             Ok(graph) => graph,
             // How many boxes suppression leaves, TensorRT 8 asks the GPU while it queues.
             Err(error) if file.contains("e2e") && library.version().major == 8 => {
-                println!("{name} is not recorded: {error}");
+                println!("{name} is not captured: {error}");
                 assert_eq!(run.run(&input).unwrap(), found, "and runs on");
                 continue;
             }
@@ -238,9 +238,9 @@ fn outputs_are_those_of_the_cpu() {
         }
         let queued = begun.elapsed() / 200;
         run.stream.synchronize().unwrap();
-        println!("{name}, recorded: {:.1?} each, {queued:.1?} of it to enqueue", begun.elapsed() / 200);
+        println!("{name}, captured: {:.1?} each, {queued:.1?} of it to enqueue", begun.elapsed() / 200);
         let again: Vec<_> = run.blocks[1..].iter().map(|(_, block)| block.read().unwrap()).collect();
-        assert_eq!(again, found, "recorded, the same");
+        assert_eq!(again, found, "captured, the same");
     }
 
     // What was built version-compatible runs in lean runtimes, and what was not is refused.
@@ -278,7 +278,7 @@ fn assert_same_boxes(name: &str, found: &[f32], expected: &[f32], tolerance: f32
     };
     let (mut found, expected) = (rows(found), rows(expected));
     assert!(!expected.is_empty(), "{name}: there is something to compare");
-    let scale = expected.iter().flat_map(|row| &row[..4]).fold(1.0f32, |most, value| most.max(value.abs()));
+    let scale = expected.iter().flat_map(|row| &row[..4]).fold(1.0f32, |max, value| max.max(value.abs()));
     for row in &expected {
         let is_same = |other: &[f32; 6]| {
             other[5] == row[5]
@@ -323,8 +323,8 @@ fn profiles_hold_what_they_were_built_for() {
     let input = &engine.inputs()[0];
     assert_eq!(input.desc.to_string(), "images f32 ?x3x?x?");
     assert_eq!(engine.profiles(), 1);
-    let [least, usual, most] = engine.profile(input, 0).unwrap().map(|dims| dims.to_string());
-    assert_eq!((least.as_str(), usual.as_str(), most.as_str()), ("1x3x32x32", "1x3x64x64", "4x3x64x64"));
+    let [min, usual, max] = engine.profile(input, 0).unwrap().map(|dims| dims.to_string());
+    assert_eq!((min.as_str(), usual.as_str(), max.as_str()), ("1x3x32x32", "1x3x64x64", "4x3x64x64"));
     assert_eq!(engine.profile(input, 1), None);
     for dims in ["1x3x32x32", "2x3x48x64", "4x3x64x64"] {
         let dims: Dims = dims.parse().unwrap();
@@ -474,7 +474,7 @@ fn timings_are_used_again() {
     let again = builder::build(library, &onnx, &options, Some(&timing), &|_| (), &AtomicBool::new(false)).unwrap();
     println!("built in {cold:.1?}, with {} bytes of timings in {:.1?}", timing.len(), begun.elapsed());
     load(&cuda, library, &again.engine, false).unwrap();
-    // Somebody else's is not taken, and does no harm.
+    // That of another GPU or version is not used, and does no harm.
     builder::build(library, &doubled_fixed(), &quick(), Some(b"garbage"), &|_| (), &AtomicBool::new(false)).unwrap();
 }
 

@@ -141,13 +141,13 @@ fn rtx(folder: &str, family: AbiVersion, version: &str, capabilities: &[i32]) {
     let fractions: Vec<f64> = seen.lock().unwrap().iter().map(|(_, fraction)| *fraction).collect();
     assert!(fractions.is_sorted() && *fractions.last().unwrap() >= 0.8, "{:?}", seen.lock().unwrap());
 
-    // A build ends early where the closure says so, and says why.
+    // A build ends early if the closure returns false, and the error has the reason.
     let monitor = Monitor::new(|_| false);
     let heard = ErrorListener::listen();
     assert!(build(library, &relu(), capabilities, &monitor).is_none());
     assert!(heard.words().contains("canceled by user"), "{}", heard.words());
 
-    // The plan says who built it, and for what.
+    // The plan has the version that built it, and the GPU.
     let header = Header::read(&plan).unwrap();
     assert_eq!(header.flavour, Product::Rtx);
     assert_eq!(header.version.to_string(), version);
@@ -169,7 +169,7 @@ fn rtx(folder: &str, family: AbiVersion, version: &str, capabilities: &[i32]) {
     garbage[64..].fill(0xa5);
     let heard = ErrorListener::listen();
     load(library, &garbage).unwrap_err();
-    assert!(!heard.words().is_empty(), "TensorRT says what it does not like");
+    assert!(!heard.words().is_empty(), "TensorRT logs what it refuses");
 
     // A plan of the other product is refused before anything reads it.
     let mut other = plan;
@@ -184,7 +184,7 @@ fn rtx(folder: &str, family: AbiVersion, version: &str, capabilities: &[i32]) {
         )
     );
 
-    // What the parser does not like, it says.
+    // The parser lists what it refuses.
     let builder = library.builder().unwrap();
     // SAFETY: dropped in the right order.
     let network = unsafe { builder.network(true) }.unwrap();
@@ -196,7 +196,7 @@ fn rtx(folder: &str, family: AbiVersion, version: &str, capabilities: &[i32]) {
         .output("output0", F32, &["1", "3"]);
     assert!(!parser.parse(&unknown.bytes(), c""));
     let errors: Vec<(String, (String, String))> =
-        parser.errors().map(|error| (error.description(), error.place())).collect();
+        parser.errors().map(|error| (error.description(), error.node_and_operator())).collect();
     assert!(!errors.is_empty() && errors.len() == parser.error_count() as usize);
     assert!(format!("{errors:?}").contains("NoSuchOperator"), "{errors:?}");
     drop(parser);
@@ -240,7 +240,7 @@ fn logs_arrive() {
 }
 
 #[test]
-fn lean_runtimes_want_a_driver() {
+fn lean_runtimes_need_a_driver() {
     for (folder, file, family, name) in [
         (LEAN_10, "libnvinfer_lean.so.10", AbiVersion::V10, "TensorRT 10.16.1.11 (lean)"),
         (LEAN_11, "libnvinfer_lean.so.11", AbiVersion::V11, "TensorRT 11.4.0.106 (lean)"),
@@ -259,7 +259,7 @@ fn lean_runtimes_want_a_driver() {
 }
 
 #[test]
-fn every_name_that_was_tried_is_said() {
+fn every_name_that_was_tried_is_listed() {
     let empty = common::scratch("tensorrt-nowhere");
     let in_folder = Library::open(Some(&empty), None).unwrap_err();
     // On a machine with TensorRT, the loader finds it.
@@ -275,7 +275,7 @@ fn every_name_that_was_tried_is_said() {
     let parser = folder.join("libtensorrt_onnxparser_rtx.so.1");
     let error = Library::open(Some(&parser), None).unwrap_err();
     assert!(error.message().contains("it is not TensorRT's core library"), "{error}");
-    // A plan of another release still says which library there is.
+    // The error for a plan of another release still names the library.
     let error = Calibrator::new(AbiVersion::V10, Vec::new()).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Settings);
 }

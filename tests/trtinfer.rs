@@ -108,8 +108,8 @@ fn the_trained_model_runs() {
 }
 
 #[test]
-fn auto_says_once_why_it_runs_on_the_cpu() {
-    if !common::gpu::is_hidden("auto_says_once_why_it_runs_on_the_cpu") {
+fn auto_posts_once_why_it_runs_on_the_cpu() {
+    if !common::gpu::is_hidden("auto_posts_once_why_it_runs_on_the_cpu") {
         return;
     }
     let model = constant_head(&["1", "3", "64", "64"]).save(&scratch("auto").join("head.onnx"));
@@ -180,13 +180,13 @@ fn an_open_input_takes_the_size_that_is_asked_for() {
 }
 
 #[test]
-fn an_open_input_takes_what_trtpreprocess_is_told_to_make() {
-    let model = constant_head(&["1", "3", "h", "w"]).save(&scratch("told").join("open.onnx"));
+fn an_open_input_takes_the_size_set_on_trtpreprocess() {
+    let model = constant_head(&["1", "3", "h", "w"]).save(&scratch("open-input").join("open.onnx"));
     let line = format!("trtpreprocess tensor-size=32x16 ! trtinfer model-file={model} input-size=64x64 ! trtnms");
     launch(&format!("{SOURCE} ! {line} ! fakesink")).expect_success();
 }
 
-/// The tensor's size for frames of that size, and that model-info tells it; twice, as the next frame finds all made.
+/// The tensor's size for frames of that size, which model-info has too; twice, as the next frame finds all made.
 fn tensor_size(bench: &mut Bench, (width, height): (usize, usize)) -> (u32, u32) {
     bench.harness.set_src_caps_str(&format!("video/x-raw,format=RGB,width={width},height={height},framerate=1/1"));
     let stride = (3 * width).next_multiple_of(4);
@@ -209,12 +209,12 @@ fn an_open_input_is_the_smallest_rectangle_for_the_frames() {
         let graph = metadata.iter().fold(constant_head(dims), |graph, (key, text)| graph.metadata(key, text));
         graph.save(&folder.join(name))
     };
-    let (open, told): (&[&str], &[_]) = (&["n", "3", "h", "w"], &[("imgsz", "[128, 128]"), ("stride", "32")]);
-    let adaptive = model("adaptive", open, told);
+    let (open, metadata): (&[&str], &[_]) = (&["n", "3", "h", "w"], &[("imgsz", "[128, 128]"), ("stride", "32")]);
+    let adaptive = model("adaptive", open, metadata);
     let wide = model("wide", open, &[("imgsz", "[64, 128]"), ("stride", "32")]);
-    let half = model("half", &["1", "3", "128", "w"], told);
+    let half = model("half", &["1", "3", "128", "w"], metadata);
     let silent = model("silent", open, &[("imgsz", "[128, 128]")]);
-    let many = model("many", &["n", "3", "h", "w"], told);
+    let many = model("many", &["n", "3", "h", "w"], metadata);
     for (properties, sizes) in [
         // Frames that grow, shrink and turn in mid-stream.
         (format!("model-file={adaptive}"), [((160, 90), (128, 96)), ((90, 160), (96, 128)), ((64, 64), (128, 128))]),
@@ -226,7 +226,7 @@ fn an_open_input_is_the_smallest_rectangle_for_the_frames() {
         // What is asked for is not changed.
         (format!("model-file={adaptive} input-size=96x64"), [((160, 90), (96, 64)); 3]),
         (format!("model-file={half}"), [((160, 90), (128, 128)); 3]),
-        // Without a stride nothing says that other sizes will do.
+        // Without a stride it is not known that other sizes will do.
         (format!("model-file={silent}"), [((160, 90), (128, 128)); 3]),
         // Frames of several streams are batched.
         (format!("model-file={adaptive} shared-model=rectangles"), [((160, 90), (128, 128)); 3]),
@@ -244,7 +244,7 @@ fn an_open_input_is_the_smallest_rectangle_for_the_frames() {
 
 /// Where an element between changes the aspect, the frames behind it count.
 #[test]
-fn frames_scaled_in_between_have_the_rectangle_of_those_that_arrive() {
+fn scaled_frames_get_the_rectangle_of_the_size_that_arrives() {
     let model = constant_head(&["n", "3", "h", "w"]).metadata("imgsz", "[128, 128]").metadata("stride", "32");
     let model = model.save(&scratch("scaled-rectangle").join("open.onnx"));
     let (outcome, inputs) = common::preprocess::tensors(&format!(
@@ -300,7 +300,7 @@ fn every_nth_frame_is_inferred() {
 }
 
 #[test]
-fn counts_begin_anew_with_each_start() {
+fn counts_start_at_zero() {
     let model = constant_head(&["1", "3", "64", "64"]).save(&scratch("stats").join("head.onnx"));
     let line = format!("{SOURCE} ! trtpreprocess ! trtinfer name=infer model-file={model} ! fakesink");
     init();
@@ -315,7 +315,7 @@ fn counts_begin_anew_with_each_start() {
 }
 
 #[test]
-fn model_info_says_what_was_read() {
+fn model_info_has_the_files_description() {
     let names = r#"{0: "it's", 1: 'say "hi"', 2: 'both \' and "', 3: 'straße 日本', 4: 'a: {b}, c'}"#;
     let model = Graph::new()
         .input("images", F32, &["batch", "3", "h", "w"])
@@ -539,7 +539,7 @@ fn frames_that_lack_the_right_tensor_are_refused() {
 }
 
 #[test]
-fn elements_and_fixed_caps_may_stand_between() {
+fn elements_and_fixed_caps_may_be_in_between() {
     let caps = "video/x-raw,format=I420,width=64,height=48,framerate=30/1";
     launch(&format!(
         "videotestsrc num-buffers=2 ! videoconvert ! capsfilter caps={caps} ! trtpreprocess ! queue ! \

@@ -23,7 +23,7 @@ const ROWS: [[f32; 6]; 4] = [
 /// One box on even pixels.
 const ONE: [[f32; 6]; 1] = [[20.0, 24.0, 44.0, 40.0, 0.9, 0.0]];
 
-/// A line over [`ROWS`], whose layout does no suppression unless `nms` says so.
+/// A line over [`ROWS`], whose layout does no suppression unless `nms` sets it.
 fn line(test: &str, nms: &str) -> Line {
     Line::new(&model(&scratch(test), &ROWS), &format!("draw=false {nms}"))
 }
@@ -86,10 +86,10 @@ fn properties_change_while_playing() {
 }
 
 #[test]
-fn bad_values_while_playing_are_taken_back() {
+fn bad_values_while_playing_are_reverted() {
     let mut line = line("taken-back", "classes=a,c");
     assert_eq!(line.labels().join(" "), "a a c");
-    for (property, bad, good, says) in [
+    for (property, bad, good, expected_text) in [
         ("classes", "zebra", Some("a,c"), "no class “zebra”: its classes are a, b, c"),
         ("class-thresholds", "a=7", None, "“a=7” cannot be read"),
     ] {
@@ -98,7 +98,7 @@ fn bad_values_while_playing_are_taken_back() {
         assert_eq!(line.labels().join(" "), "a a c", "{property}");
         let said = line.said();
         assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains(says) && said[0].ends_with("The settings stay as they were."), "{said:?}");
+        assert!(said[0].contains(expected_text) && said[0].ends_with("The settings stay as they were."), "{said:?}");
         assert_eq!(line.nms().property::<Option<String>>(property).as_deref(), good);
     }
 }
@@ -107,7 +107,7 @@ fn bad_values_while_playing_are_taken_back() {
 fn mistakes_end_the_pipeline_with_a_remedy() {
     let folder = scratch("mistakes");
     let named = model(&folder, &ROWS);
-    // What is not told by cells, names or labels has three readings.
+    // An output that cells, names and labels do not determine has three readings.
     let dense = Graph::new()
         .input("images", F32, &["1", "3", "64", "64"])
         .constant("out", &[1, 84, 84], &[0.0; 84 * 84])
@@ -170,10 +170,10 @@ fn a_missing_element_is_named() {
     assert!(outcome.error_text().contains("trtinfer"), "{outcome:?}");
 }
 
-// ------------------------------------------------------------------------------------------- what is told
+// ------------------------------------------------------------------------------------------- metas and messages
 
 #[test]
-fn metas_say_what_was_found() {
+fn metas_have_the_detections() {
     let found = line("metas", "classes=a,c").found();
     let expected = |id, label: &str, class, confidence: f32, rect, corners: [f64; 4]| Found {
         id,
@@ -194,14 +194,14 @@ fn metas_say_what_was_found() {
 }
 
 #[test]
-fn classes_without_a_name_go_by_their_number() {
+fn classes_without_a_name_have_their_number() {
     let nameless = graph("output0", &ROWS).save(&scratch("nameless").join("boxes.onnx"));
     let mut line = Line::new(&nameless, "draw=false classes=0,2");
     assert_eq!(line.labels().join(" "), "#0 #0 #2");
 }
 
 #[test]
-fn messages_say_what_was_found() {
+fn messages_have_the_detections() {
     let mut line = line("messages", "post-messages=true classes=c");
     let mut buffer = grey(SIDE * SIDE * 3);
     buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_mseconds(40));
@@ -263,7 +263,7 @@ fn boxes_are_mapped_back_through_the_letterbox() {
 }
 
 #[test]
-fn what_is_no_object_of_the_frame_is_left_out() {
+fn objects_outside_the_frame_are_left_out() {
     const NAN: f32 = f32::NAN;
     const INF: f32 = f32::INFINITY;
     let rows = [
@@ -305,7 +305,7 @@ fn frames_may_change_their_size() {
 }
 
 #[test]
-fn two_models_in_a_line_both_tell() {
+fn two_models_in_a_pipeline_both_post() {
     let folder = scratch("two-models");
     let first = model(&folder, &ROWS);
     let second = Graph::new()
@@ -387,14 +387,14 @@ fn drawing_changes_while_playing() {
 
 // ------------------------------------------------------------------------------------------- what is copied
 
-/// A frame that somebody else still holds, in the ways that happen.
+/// A frame that another element still references, in the ways that happen.
 fn shared_frames() -> [(&'static str, gst::Buffer, gst::Buffer); 2] {
     let (tee, decoder) = (grey(SIDE * SIDE * 3), grey(SIDE * SIDE * 3));
     [("the buffer has two owners", tee.clone(), tee), ("its memory has two owners", decoder.copy(), decoder)]
 }
 
 #[test]
-fn frames_of_others_are_copied_before_they_are_drawn_on() {
+fn shared_frames_are_copied_before_drawing() {
     let mut line = Line::new(&model(&scratch("shared"), &ONE), "");
     for (how, ours, theirs) in shared_frames() {
         let drawn = line.push(ours);
@@ -417,7 +417,7 @@ fn frames_are_not_copied_without_need() {
     let ours = grey(SIDE * SIDE * 3);
     let place = address(&ours);
     let drawn = line.push(ours);
-    assert_eq!(address(&drawn), place, "nobody else holds it");
+    assert_eq!(address(&drawn), place, "nothing else references it");
     assert!(bytes(&drawn).iter().any(|&byte| byte != GREY));
 }
 
@@ -454,7 +454,7 @@ fn boxes_are_held_until_another_part_of_the_stream_begins() {
 }
 
 #[test]
-fn a_label_file_in_place_of_the_models_names_is_told() {
+fn a_label_file_that_replaces_the_models_names_is_reported() {
     let folder = scratch("renamed");
     let model = model(&folder, &ONE);
     for (labels, count) in [("ant\nbee\ncat\n", 1), ("a\nb\nc\n", 0)] {
@@ -463,8 +463,8 @@ fn a_label_file_in_place_of_the_models_names_is_told() {
         let mut line = Line::new(&model, &format!("label-file={}", file.display()));
         line.found();
         let notes = line.notes();
-        let told = notes.iter().filter(|note| note.contains("labels.txt") && note.contains("boxes.onnx"));
-        assert_eq!(told.count(), count, "{notes:?}");
+        let reported = notes.iter().filter(|note| note.contains("labels.txt") && note.contains("boxes.onnx"));
+        assert_eq!(reported.count(), count, "{notes:?}");
     }
 }
 

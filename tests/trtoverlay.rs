@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! trtoverlay: it draws what trtnms draws, and what the metas of anybody else say, and drops no frame.
+//! trtoverlay: it draws what trtnms draws, and the objects of other elements' metas, and drops no frame.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -33,7 +33,7 @@ fn overlay(properties: &str) -> Line {
 fn body(folder: &std::path::Path) -> String {
     let points = (0..17).flat_map(|i| [10.0 + 3.0 * i as f32, 12.0 + (i * i % 40) as f32, 0.9]);
     let row: Vec<f32> = [30.5, 32.0, 40.0, 44.0, 0.8].into_iter().chain(points).collect();
-    // One cell of the grid over 64x64 says something.
+    // One cell of the grid over 64x64 has an object.
     const CELLS: usize = 84;
     let values: Vec<f32> =
         row.iter().flat_map(|&value| (0..CELLS).map(move |cell| if cell == 7 { value } else { 0.0 })).collect();
@@ -160,7 +160,7 @@ fn regions_of_others_are_drawn() {
 }
 
 #[test]
-fn regions_that_were_moved_are_drawn_where_they_are() {
+fn regions_that_were_moved_are_drawn_in_place() {
     let model = model(&scratch("overlay-moved"), &[[20.3, 24.2, 43.8, 39.9, 0.9, 0.0]]);
     let mut line = Line::parse(&format!(
         "trtpreprocess ! trtinfer model-file={model} ! trtnms draw=false ! identity name=tracker \
@@ -180,7 +180,7 @@ fn regions_that_were_moved_are_drawn_where_they_are() {
     assert_eq!(drawn(&line.push(grey(SIDE * SIDE))), ring((2, 4, 24, 16), 2));
 }
 
-/// The parameter of a region with these corners in pixels of a frame of so many pixels across and down, as trtnms tells it.
+/// The parameter of a region with these corners in pixels of a frame of so many pixels across and down, as trtnms attaches it.
 fn rotation(angle: f64, corners: &[f64], (width, height): (u32, u32)) -> gst::Structure {
     gst::Structure::builder("rotation")
         .field("angle", angle)
@@ -190,23 +190,23 @@ fn rotation(angle: f64, corners: &[f64], (width, height): (u32, u32)) -> gst::St
         .build()
 }
 
-/// Of a box of 20x10 around (32, 32), turned by an eighth: it reaches 10.6 pixels up and down, left and right.
+/// Of a box of 20x10 around (32, 32), rotated by an eighth: it reaches 10.6 pixels up and down, left and right.
 const EIGHTH: f64 = std::f64::consts::FRAC_PI_4;
 const FRAME: (u32, u32) = (SIDE, SIDE);
 const CORNERS: [f64; 8] = [35.54, 42.61, 42.61, 35.54, 28.46, 21.39, 21.39, 28.46];
 
 #[test]
-fn turned_boxes_are_drawn_as_they_are_turned() {
+fn rotated_boxes_are_drawn_rotated() {
     let mut line = overlay("draw-labels=false line-width=2");
-    let turned = drawn(&line.push(with_param("x", (21, 21, 22, 22), rotation(EIGHTH, &CORNERS, FRAME))));
+    let rotated = drawn(&line.push(with_param("x", (21, 21, 22, 22), rotation(EIGHTH, &CORNERS, FRAME))));
     for corner in CORNERS.chunks_exact(2) {
-        assert!(turned.contains(&(corner[0] as u32, corner[1] as u32)), "{corner:?} {turned:?}");
+        assert!(rotated.contains(&(corner[0] as u32, corner[1] as u32)), "{corner:?} {rotated:?}");
     }
     assert!(
-        [(22, 22), (41, 22), (22, 41), (41, 41), (32, 32)].iter().all(|place| !turned.contains(place)),
-        "{turned:?}"
+        [(22, 22), (41, 22), (22, 41), (41, 41), (32, 32)].iter().all(|place| !rotated.contains(place)),
+        "{rotated:?}"
     );
-    // What was moved, or tells of no box, is drawn as its rectangle says.
+    // What was moved, or has no box, is drawn as its rectangle.
     let moved = with_param("x", (1, 21, 22, 22), rotation(EIGHTH, &CORNERS, FRAME));
     assert_eq!(drawn(&line.push(moved)), ring((1, 21, 22, 22), 2));
     for (angle, corners, size) in [
@@ -228,7 +228,7 @@ fn turned_boxes_are_drawn_as_they_are_turned() {
 }
 
 #[test]
-fn turned_boxes_of_a_scaled_frame_are_drawn_where_they_are() {
+fn rotated_boxes_of_a_scaled_frame_are_drawn_in_place() {
     let mut line = overlay("draw-labels=false line-width=2");
     let mut draw = |param, rect| drawn(&line.push(with_param("x", rect, param)));
     let expected = draw(rotation(EIGHTH, &CORNERS, FRAME), (21, 21, 22, 22));
@@ -275,7 +275,7 @@ fn skeletons_are_those_of_trtnms_in_every_format() {
 }
 
 #[test]
-fn points_of_a_scaled_frame_are_drawn_where_they_are() {
+fn points_of_a_scaled_frame_are_drawn_in_place() {
     common::init();
     let region = |param: gst::Structure, fractions: [f64; 4]| {
         let mut buffer = with_param("x", (4, 4, 56, 56), param);
@@ -312,7 +312,7 @@ fn points_of_a_scaled_frame_are_drawn_where_they_are() {
 }
 
 #[test]
-fn text_says_what_is_known() {
+fn the_text_has_label_score_and_track() {
     // Wide enough that no text is cut.
     let mut line = Line::parse("trtoverlay");
     line.caps("GRAY8", 256, 64);
@@ -327,7 +327,7 @@ fn text_says_what_is_known() {
     let bare = ink("cat", &[detection(1).build()]);
     let sure = ink("cat", &[detection(1).field("confidence", 0.87f64).build()]);
     let tracked = ink("cat", &[detection(1).field("confidence", 0.87f64).build(), track.clone()]);
-    // What another label says in one word looks the same.
+    // The same text as one label looks the same.
     assert!(sure == ink("cat 87%", &[detection(1).build()]));
     assert!(tracked == ink("cat 87% #12", &[detection(1).build()]));
     assert!(ink("", &[detection(1).build()]) == ink("#1", &[detection(1).build()]));
@@ -335,6 +335,57 @@ fn text_says_what_is_known() {
     // The colour is the class's, else the label's.
     assert!(bare != ink("cat", &[detection(2).build()]));
     assert!(ink("cat", &[]) == ink("cat", &[]) && ink("cat", &[]) != ink("cow", &[]));
+}
+
+/// A frame of 256x64 with an object of that number whose lower edge is at that place.
+fn numbered(id: i32, x: u32) -> gst::Buffer {
+    let mut buffer = grey(256 * 64);
+    let mut region = VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), "cat", (x - 5, 40, 10, 10));
+    region.add_param(gst::Structure::builder("object_id").field("id", id).build());
+    buffer
+}
+
+#[test]
+fn numbers_are_written_if_wanted() {
+    common::init();
+    let ink = |properties: &str, buffer: gst::Buffer| {
+        let mut line = Line::parse(&format!("trtoverlay {properties}"));
+        line.caps("GRAY8", 256, 64);
+        bytes(&line.push(buffer))
+    };
+    let mut bare = grey(256 * 64);
+    VideoRegionOfInterestMeta::add(bare.get_mut().unwrap(), "cat", (95, 40, 10, 10));
+    let bare = ink("", bare);
+    assert!(ink("", numbered(12, 100)) != bare);
+    assert!(ink("draw-ids=false", numbered(12, 100)) == bare);
+}
+
+#[test]
+fn trails_are_as_long_as_wanted() {
+    let mut line = Line::parse("trtoverlay draw-labels=false line-width=2 trail-length=3");
+    line.caps("GRAY8", 256, 64);
+    line.push(numbered(1, 20));
+    let mut leftmost = |buffer: gst::Buffer, wanted: usize, what: &str| {
+        let picture = bytes(&line.push(buffer));
+        // Below the box, where the trail is half as thick as the line.
+        let row = &picture[50 * 256..51 * 256];
+        let found = row.iter().position(|&byte| byte != GREY);
+        assert!(found.is_some_and(|found| found.abs_diff(wanted) <= 1), "{what}: {found:?}, not {wanted}");
+    };
+    for step in 1..8u32 {
+        leftmost(numbered(1, 20 + 10 * step), 20 + 10 * step.saturating_sub(3) as usize, "it grows, and stays as long");
+    }
+    assert_eq!(line.said(), [""; 0]);
+    line.push_event(gst::event::FlushStart::new());
+    line.push_event(gst::event::FlushStop::new(true));
+    line.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    let mut row = |buffer: gst::Buffer| bytes(&line.push(buffer))[50 * 256..51 * 256].iter().any(|&byte| byte != GREY);
+    row(numbered(1, 200));
+    assert!(row(numbered(1, 210)), "a new one");
+    // Without a number, or of no length, there is none.
+    line.element("trtoverlay").set_property("trail-length", 0u32);
+    let mut row = |buffer: gst::Buffer| bytes(&line.push(buffer))[50 * 256..51 * 256].iter().any(|&byte| byte != GREY);
+    assert!(!row(numbered(1, 220)));
 }
 
 // ------------------------------------------------------------------------------------------- properties
@@ -409,11 +460,11 @@ fn frames_that_cannot_be_written_pass_with_one_warning() {
 // ------------------------------------------------------------------------------------------- what is copied
 
 #[test]
-fn only_frames_of_others_are_copied_and_only_to_be_drawn_on() {
+fn only_shared_frames_are_copied_and_only_for_drawing() {
     let mut line = overlay("");
     let ours = frame(&[("cat", (4, 6, 20, 12))]);
     let place = address(&ours);
-    assert_eq!(address(&line.push(ours)), place, "nobody else holds it");
+    assert_eq!(address(&line.push(ours)), place, "nothing else references it");
 
     let theirs = frame(&[("cat", (4, 6, 20, 12))]);
     for ours in [theirs.clone(), theirs.copy()] {

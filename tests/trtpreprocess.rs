@@ -98,7 +98,7 @@ fn properties_override_what_trtinfer_asks_for() {
         ("tensor-colors=bgr", [GREY; 3], [0.0, 0.0, 1.0]),
         ("scale=1", [114.0; 3], [255.0, 0.0, 0.0]),
         ("mean=0,0,1 std=1,1,2", [GREY, GREY, (GREY - 1.0) / 2.0], [1.0, 0.0, -0.5]),
-        // Saying what the model says changes nothing.
+        // Setting the model's own values changes nothing.
         ("tensor-size=64x32 tensor-order=nchw tensor-type=f32", [GREY; 3], [1.0, 0.0, 0.0]),
     ] {
         let (outcome, inputs) = line(properties);
@@ -172,7 +172,7 @@ fn colorimetry_comes_from_the_caps() {
 }
 
 #[test]
-fn chroma_is_of_its_pixel_or_sits_where_the_caps_say() {
+fn chroma_is_nearest_or_sited_by_the_caps() {
     // Four columns, two of chroma: red is 128 + 1.402·(V − 128).
     let red = |v: [f32; 4]| v.map(|v| 128.0 + 1.402 * (v - 128.0));
     let own = [100.0, 100.0, 156.0, 156.0];
@@ -259,8 +259,8 @@ fn flushes_and_seeks() {
 }
 
 #[test]
-fn nonsense_in_properties_keeps_it_from_starting() {
-    for (property, says) in [
+fn wrong_properties_prevent_the_start() {
+    for (property, expected_text) in [
         ("tensor-size=640", "640x640"),
         ("tensor-size=0x640", "from 1 to"),
         ("tensor-size=640x640x3", "tensor-size=640x640x3"),
@@ -274,7 +274,7 @@ fn nonsense_in_properties_keeps_it_from_starting() {
         assert_eq!(errors.len(), 1, "{errors:?}");
         let (domain, text) = &errors[0];
         assert_eq!(domain, "ResourceError::Settings", "{text}");
-        assert!(text.contains(says), "{text}");
+        assert!(text.contains(expected_text), "{text}");
     }
 }
 

@@ -59,7 +59,7 @@ fn models_follow_one_another() {
 
 /// The first trtnms has the properties of the first model.
 #[test]
-fn the_first_trtnms_takes_what_the_first_model_found() {
+fn the_first_trtnms_takes_the_first_models_outputs() {
     for (classes, expected) in [("classes=a", &BOTH[..]), ("classes=b", &BOTH[1..])] {
         let nms = format!("trtnms {classes} ! trtnms classes=dog");
         let mut line = line("first-nms", &format!("trtpreprocess ! A ! trtpreprocess ! B ! {nms}"));
@@ -78,7 +78,7 @@ fn each_model_may_skip_frames_of_its_own() {
 
 /// What is between the models changes the picture for the first alone.
 #[test]
-fn each_model_has_its_own_way_to_its_boxes() {
+fn each_model_has_its_own_letterbox() {
     let ways = |between: &str| format!("trtpreprocess ! A ! {between} ! trtpreprocess ! B ! trtnms ! trtnms");
     let mut scaled = line("scaled-between", &ways("videoscale ! video/x-raw,width=128,height=32"));
     // What the second finds lies in the padding of the wide picture that it sees.
@@ -92,7 +92,7 @@ fn each_model_has_its_own_way_to_its_boxes() {
 }
 
 #[test]
-fn what_is_missing_between_two_models_is_said() {
+fn an_element_missing_between_two_models_is_reported() {
     for (elements, expected) in [
         ("trtpreprocess ! A ! B ! trtnms ! trtnms", "no trtpreprocess between the two"),
         ("trtpreprocess ! A ! trtnms ! B ! trtnms", "trtpreprocess is missing"),

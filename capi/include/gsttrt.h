@@ -205,6 +205,27 @@ float gst_trt_results_frame_class_confidence (const GstTrtResults *results, size
 /* All fields of a class as JSON. Valid until the results are freed. NULL on errors. */
 const char *gst_trt_results_frame_class_json (const GstTrtResults *results, size_t rank);
 
+/* Gives the objects of one stream's frames numbers that stay the same from frame to frame, as trttrack does. */
+typedef struct GstTrtTracker GstTrtTracker;
+
+/* options: strings such as "tracker=ocsort" or "track-thresh=0.6", with NULL after the last; or NULL. Names, ranges and defaults are
+ * those of the properties of trttrack, without classes, post-messages and stats. On errors the tracker is NULL. */
+GstTrtStatus gst_trt_tracker_new (const char *const *options, GstTrtTracker **tracker);
+
+/* NULL and freed trackers are ignored. */
+void gst_trt_tracker_free (GstTrtTracker *tracker);
+
+/* Ends all tracks, as after a seek. No number is given twice. */
+GstTrtStatus gst_trt_tracker_reset (GstTrtTracker *tracker);
+
+/* Numbers the objects in a frame's results: once, and before gst_trt_results_json() is called for them. Frames come in their order.
+ * time and frame_duration are in nanoseconds; a frame_duration of 0 says that it is not known, and then no frames count as missing. */
+GstTrtStatus gst_trt_tracker_update (GstTrtTracker *tracker, GstTrtResults *results, uint64_t time,
+                                     uint64_t frame_duration);
+
+/* The number that a tracker gave an object, from 1 on; 0 where it has none, and on errors. */
+uint64_t gst_trt_results_track_id (const GstTrtResults *results, size_t object);
+
 /* The number of GPUs. If CUDA cannot be used, this is GST_TRT_LIBRARY, count is 0, and gst_trt_last_error() says why. */
 GstTrtStatus gst_trt_gpu_count (uint32_t *count);
 

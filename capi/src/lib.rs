@@ -15,6 +15,7 @@ mod memory;
 mod results;
 mod session;
 mod tensor;
+mod tracker;
 
 pub use buffer::*;
 pub use device::*;
@@ -24,3 +25,4 @@ pub use frame::GstTrtFrame;
 pub use results::*;
 pub use session::*;
 pub use tensor::*;
+pub use tracker::*;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `GstTrtResults`: what was found in a frame.
+//! `GstTrtResults`: the objects of a frame.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
@@ -12,6 +12,7 @@ use gsttrt::image::label_text;
 use gsttrt::image::rotated::{Corners, RotatedBox};
 use gsttrt::postprocess::{Instances, RankedClass, fields};
 use gsttrt::session::Detections;
+use gsttrt::track::TrackInput;
 
 use crate::error::{c_string, contained, done, wrong};
 use crate::handles::Handles;
@@ -33,6 +34,8 @@ pub(crate) struct Results {
     class_labels: Vec<String>,
     /// For each class of the frame, with its fields as JSON.
     frame_classes: Vec<(CString, CString)>,
+    /// For each object, once a tracker has seen them; 0 is none.
+    track_ids: OnceLock<Vec<u64>>,
 }
 
 impl Results {
@@ -50,6 +53,7 @@ impl Results {
             json: vec![OnceLock::new(); instances.len()],
             class_labels: labels.to_vec(),
             frame_classes: instances.frame_classes().iter().enumerate().map(frame_class).collect(),
+            track_ids: OnceLock::new(),
             instances: instances.clone(),
         }
     }
@@ -70,7 +74,23 @@ impl Results {
         })
     }
 
-    /// The box as it is turned, if only by nothing.
+    /// Keeps the numbers that a tracker gives.
+    pub fn number(&self, track: impl FnOnce(&[TrackInput]) -> Vec<u64>) -> Result<()> {
+        let numbered =
+            || wrong("The objects have numbers already").remedy("Give each frame's results to one tracker, once");
+        if self.track_ids.get().is_some() {
+            return Err(numbered());
+        }
+        let input = |&Candidate { bbox, score, class, .. }: &Candidate| TrackInput { bbox, score, class };
+        let inputs: Vec<TrackInput> = self.instances.boxes.iter().map(input).collect();
+        self.track_ids.set(track(&inputs)).map_err(|_| numbered())
+    }
+
+    fn track_id(&self, object: usize) -> u64 {
+        self.track_ids.get().map_or(0, |ids| ids[object])
+    }
+
+    /// The rotated box; its angle may be 0.
     fn rotated(&self, object: usize) -> Result<RotatedBox> {
         let upright = RotatedBox { bbox: self.object(object)?.bbox, angle: 0.0 };
         Ok(self.instances.rotated_box(object).unwrap_or(upright))
@@ -129,6 +149,12 @@ pub extern "C" fn gst_trt_results_confidence(results: *const GstTrtResults, obje
 }
 
 /// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_track_id(results: *const GstTrtResults, object: usize) -> u64 {
+    get(results, |results| results.object(object).map(|_| results.track_id(object))).unwrap_or(0)
+}
+
+/// See `gsttrt.h`.
 ///
 /// # Safety
 /// `bbox` is NULL or room for four numbers.
@@ -164,7 +190,7 @@ pub unsafe extern "C" fn gst_trt_results_corners(
 ) -> c_int {
     done(contained(|| {
         let found = RESULTS.find(results)?.rotated(object)?.corners();
-        // SAFETY: as the caller says.
+        // SAFETY: `corners` is NULL, which `give` refuses, or has room.
         unsafe { give("corners", corners, found) }
     }))
 }
@@ -206,7 +232,12 @@ pub unsafe extern "C" fn gst_trt_results_keypoint(
 pub extern "C" fn gst_trt_results_json(results: *const GstTrtResults, object: usize) -> *const c_char {
     let json = |results: &Results| {
         results.object(object)?;
-        let write = || c_string(&fields::json(&results.instances, object, &results.class_labels).to_string());
+        let write = || {
+            let mut fields = fields::json(&results.instances, object, &results.class_labels);
+            let id = Some(results.track_id(object)).filter(|&id| id != 0);
+            id.into_iter().for_each(|id| fields["track-id"] = id.into());
+            c_string(&fields.to_string())
+        };
         Ok(results.json[object].get_or_init(write).as_ptr())
     };
     get(results, json).unwrap_or(ptr::null())

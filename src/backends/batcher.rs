@@ -2,11 +2,11 @@
 //! Frames of one stream or of several, run together.
 //!
 //! A frame that joins gets a [`PendingOutput`] at once, and goes on downstream with it; its outputs are waited for there. A
-//! batch is run for the frame that makes it full, or for one that is waited for when its time is over. So nothing has to be
-//! drained: what is asked for is computed, and what is wanted no more is not.
+//! batch is run for the frame that makes it full, or for one that is waited for when its timeout expires. So nothing has to be
+//! drained: outputs that are waited for are computed, and dropped ones are not.
 //!
-//! Where a run only queues work on a GPU, the thread that asks for it does that. Where it computes, a thread of its own does it:
-//! a model may have a loop that never ends, and then that thread is left alone while the others go on.
+//! Where a run only queues work on a GPU, the calling thread does that. Where it computes, a thread of its own does it: a model
+//! may have a loop that never ends, and then that thread is abandoned while the others go on.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,7 +31,7 @@ pub struct Batcher {
 
 /// What runs batches, one at a time.
 enum BatchRunner {
-    /// The thread that asks for it, since the run only queues work.
+    /// The calling thread, since the run only queues work.
     Caller(Mutex<Box<dyn ModelInstance>>),
     /// A thread that waits for batches. It ends with the batcher, or where a run does not end, with the process.
     Thread(Sender<Vec<Arc<Tensors>>>),
@@ -72,7 +72,7 @@ struct QueuedRequest {
 pub struct Counts {
     pub batches: u64,
     pub frames: u64,
-    /// Batches that were not full when the patience with a frame was over.
+    /// Batches that were not full when the timeout of a frame expired.
     pub late: u64,
 }
 
@@ -82,7 +82,7 @@ pub struct PendingOutput {
     usage: Arc<Usage>,
 }
 
-/// What becomes of the outputs of a stream.
+/// Whether the outputs of a stream are used.
 #[derive(Debug, Default)]
 pub struct Usage {
     is_read: AtomicBool,
@@ -110,7 +110,7 @@ struct Request {
 enum FlushReason<'a> {
     /// Full ones, as long as this frame waits.
     Full(&'a Request),
-    /// And those that are not.
+    /// Those that are not full, too.
     Late(&'a Request),
     /// All, as long as frames of this stream wait.
     Last(u64),
@@ -153,44 +153,44 @@ impl Batcher {
         &self.line.stats
     }
 
-    /// Puts a frame of a stream, which has a number of its own, behind those that wait.
+    /// Adds a frame of a stream, which has a number of its own, to the queue.
     ///
     /// # Errors
     /// As [`ModelInstance::run`], where this made a batch full whose running failed.
     pub fn join(self: &Arc<Self>, stream: u64, picture: Arc<Tensors>, usage: &Arc<Usage>) -> Result<PendingOutput> {
         let (batcher, joined) = (Arc::downgrade(self), Instant::now());
-        let place = Arc::new(Request { batcher, stream, joined, picture, outcome: OnceLock::new() });
-        let waiting = QueuedRequest { stream, request: Arc::downgrade(&place) };
+        let request = Arc::new(Request { batcher, stream, joined, picture, outcome: OnceLock::new() });
+        let waiting = QueuedRequest { stream, request: Arc::downgrade(&request) };
         self.line.queue.lock().unwrap().waiting.push(waiting);
-        while self.run(FlushReason::Full(&place)) {}
-        match place.outcome.get() {
+        while self.run(FlushReason::Full(&request)) {}
+        match request.outcome.get() {
             Some(Err(Interrupted::Failed(error))) => Err(error.clone()),
-            _ => Ok(PendingOutput { request: place, usage: usage.clone() }),
+            _ => Ok(PendingOutput { request, usage: usage.clone() }),
         }
     }
 
-    /// Runs the frames of this stream now, with those of others that wait: no more will come.
+    /// Runs the waiting frames of this stream now, with those of others: no more will come.
     pub fn finish(&self, stream: u64) {
         while self.run(FlushReason::Last(stream)) {}
     }
 
-    /// Takes the frames of this stream out of the line. Waits for them and for their runs end.
+    /// Removes the frames of this stream from the queue. Waits for them and for their runs end.
     pub fn leave(&self, stream: u64) {
         let mut queue = self.line.queue.lock().unwrap();
-        queue.running.iter().filter(|place| place.stream == stream).for_each(|place| place.lose());
+        queue.running.iter().filter(|request| request.stream == stream).for_each(|request| request.lose());
         let own = queue.waiting.extract_if(.., |waiting| waiting.stream == stream);
         let own: Vec<Arc<Request>> = own.filter_map(|waiting| waiting.request.upgrade()).collect();
         drop(queue);
-        own.iter().for_each(|place| place.lose());
+        own.iter().for_each(|request| request.lose());
         self.line.moved.notify_all();
     }
 
-    /// Waits until the model no longer works on frames of this stream, but not longer than that. Says whether it is so.
+    /// Waits until the model no longer works on frames of this stream, but not longer than `limit`. Returns whether it is so.
     pub fn is_idle_within(&self, stream: u64, limit: Duration) -> bool {
         let queue = self.line.queue.lock().unwrap();
         #[cfg(test)]
         let _waiting = self.line.waiters.enter();
-        let works = |queue: &mut Queue| queue.running.iter().any(|place| place.stream == stream);
+        let works = |queue: &mut Queue| queue.running.iter().any(|request| request.stream == stream);
         !self.line.moved.wait_timeout_while(queue, limit, works).unwrap().1.timed_out()
     }
 
@@ -208,7 +208,7 @@ impl Batcher {
         if batch.is_empty() {
             return true; // its frames have just ended
         }
-        let pictures: Vec<Arc<Tensors>> = batch.iter().map(|place| place.picture.clone()).collect();
+        let pictures: Vec<Arc<Tensors>> = batch.iter().map(|request| request.picture.clone()).collect();
         queue.counts.batches += 1;
         queue.counts.frames += batch.len() as u64;
         queue.counts.late += u64::from(batch.len() < self.size && matches!(due, FlushReason::Late(_)));
@@ -243,7 +243,7 @@ impl Line {
         queue
     }
 
-    /// Runs the model on a batch, and lets go of its pictures.
+    /// Runs the model on a batch, and drops its pictures.
     fn execute(&self, model: &mut dyn ModelInstance, pictures: Vec<Arc<Tensors>>) -> Result<Vec<Tensors>> {
         let stage = Span::begin(self.measure.load(Ordering::Relaxed));
         let outcome = contained(ErrorKind::Run, "Running the model failed", || model.run(&pictures));
@@ -261,10 +261,10 @@ impl Line {
         };
         let mut ended = Vec::new(); // those that were given up meanwhile, to be dropped without the lock
         let mut queue = self.queue.lock().unwrap();
-        for place in std::mem::take(&mut queue.running) {
+        for request in std::mem::take(&mut queue.running) {
             let outcome = outputs.next().ok_or_else(|| Interrupted::Failed(error.clone()));
-            let refused = place.outcome.set(outcome).err();
-            let last = Arc::into_inner(place);
+            let refused = request.outcome.set(outcome).err();
+            let last = Arc::into_inner(request);
             if refused.is_some() || last.is_some() {
                 ended.push((refused, last));
             }
@@ -278,8 +278,8 @@ impl Queue {
     fn is_due(&mut self, due: FlushReason, size: usize) -> bool {
         self.waiting.retain(QueuedRequest::is_there);
         match due {
-            FlushReason::Full(place) => place.outcome.get().is_none() && self.waiting.len() >= size,
-            FlushReason::Late(place) => place.outcome.get().is_none() && !self.waiting.is_empty(),
+            FlushReason::Full(request) => request.outcome.get().is_none() && self.waiting.len() >= size,
+            FlushReason::Late(request) => request.outcome.get().is_none() && !self.waiting.is_empty(),
             FlushReason::Last(stream) => self.waiting.iter().any(|waiting| waiting.stream == stream),
         }
     }
@@ -287,15 +287,15 @@ impl Queue {
     /// Whether the batch that is being run is still waited for.
     fn is_wanted(&self, due: FlushReason) -> bool {
         match due {
-            FlushReason::Full(place) | FlushReason::Late(place) => place.outcome.get().is_none(),
+            FlushReason::Full(request) | FlushReason::Late(request) => request.outcome.get().is_none(),
             FlushReason::Last(stream) => {
-                self.running.iter().any(|place| place.stream == stream && place.outcome.get().is_none())
+                self.running.iter().any(|request| request.stream == stream && request.outcome.get().is_none())
             }
         }
     }
 
-    /// Takes the next batch out of the line: each stream's first frame before any stream's second, so that a fast one does not
-    /// keep the others waiting.
+    /// Takes the next batch from the queue: each stream's first frame before any stream's second, so that a fast one does not
+    /// delay the others.
     fn next(&mut self, size: usize) -> Vec<Arc<Request>> {
         let mut seen: HashMap<u64, usize> = HashMap::new();
         let turn = |(at, waiting): (usize, &QueuedRequest)| {
@@ -331,7 +331,7 @@ impl PendingOutput {
         &self.request.picture
     }
 
-    /// Wants the outputs no more. Who waits for them is woken.
+    /// Cancels the request. Threads that wait for the outputs are woken.
     pub fn give_up(&self) {
         self.request.lose();
         if let Some(batcher) = self.request.batcher.upgrade() {
@@ -342,32 +342,32 @@ impl PendingOutput {
         }
     }
 
-    /// The outputs of the frame, once its batch was run, or queued where a GPU runs it. Waits for that.
+    /// Waits for the outputs of the frame: until its batch was run, or queued where a GPU runs it.
     ///
     /// # Errors
     /// Where it never will be.
     pub fn wait(&self) -> std::result::Result<&Tensors, Interrupted> {
         self.usage.is_read.store(true, Ordering::Relaxed);
-        let place = &*self.request;
-        let waits = |_: &mut Queue| place.outcome.get().is_none();
+        let request = &*self.request;
+        let waits = |_: &mut Queue| request.outcome.get().is_none();
         loop {
-            if let Some(outcome) = place.outcome.get() {
+            if let Some(outcome) = request.outcome.get() {
                 // The thread that hands it out holds the frame until it gives up the lock.
                 if Arc::strong_count(&self.request) > 1
-                    && let Some(batcher) = place.batcher.upgrade()
+                    && let Some(batcher) = request.batcher.upgrade()
                 {
                     drop(batcher.line.queue.lock().unwrap());
                 }
                 return outcome.as_ref().map_err(Interrupted::clone);
             }
-            let batcher = place.batcher.upgrade().ok_or(Interrupted::Flushing)?;
-            let left = batcher.batch_timeout.saturating_sub(place.joined.elapsed());
+            let batcher = request.batcher.upgrade().ok_or(Interrupted::Flushing)?;
+            let left = batcher.batch_timeout.saturating_sub(request.joined.elapsed());
             if !left.is_zero() {
                 let queue = batcher.line.queue.lock().unwrap();
                 #[cfg(test)]
                 let _waiting = batcher.line.waiters.enter();
                 drop(batcher.line.moved.wait_timeout_while(queue, left, waits).unwrap());
-            } else if !batcher.run(FlushReason::Late(place)) {
+            } else if !batcher.run(FlushReason::Late(request)) {
                 drop(batcher.line.wait_while(waits)); // it is just being run
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Runs that are on the GPU side by side.
+//! Execution contexts of one model, whose runs are on the GPU side by side.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use crate::core::cuda::driver::Fence;
 use crate::core::error::Result;
 use crate::core::tensor::Tensors;
 
-/// Backends of one model that share its work. What each is given only queues behind what it was given before, so runs of
-/// different ones overlap, and share a GPU that one alone leaves half idle.
+/// Execution contexts of one model that share its work. Each queues a run behind its own earlier runs, so runs of different
+/// contexts overlap, and share a GPU that one alone leaves half idle.
 pub struct ContextPool<B> {
     all: Vec<PooledContext<B>>,
     runs: u64,
@@ -27,27 +27,27 @@ impl<B: ModelInstance + 'static> ContextPool<B> {
     /// # Panics
     /// If there is none.
     pub fn of(mut all: Vec<B>) -> Box<dyn ModelInstance> {
-        let lane = |backend| PooledContext { backend, run: 0, done: None };
+        let context = |backend| PooledContext { backend, run: 0, done: None };
         match all.len() {
             1 => Box::new(all.remove(0)),
-            _ => Box::new(ContextPool { all: all.into_iter().map(lane).collect(), runs: 0 }),
+            _ => Box::new(ContextPool { all: all.into_iter().map(context).collect(), runs: 0 }),
         }
     }
 
     fn next(&mut self) -> &mut PooledContext<B> {
-        let is_idle = |lane: &PooledContext<B>| lane.done.as_ref().is_none_or(Fence::is_passed);
-        let next = choose(self.all.iter().map(|lane| (is_idle(lane), lane.run)));
-        let lane = &mut self.all[next];
+        let is_idle = |context: &PooledContext<B>| context.done.as_ref().is_none_or(Fence::is_passed);
+        let next = choose(self.all.iter().map(|context| (is_idle(context), context.run)));
+        let context = &mut self.all[next];
         self.runs += 1;
-        lane.run = self.runs;
-        lane
+        context.run = self.runs;
+        context
     }
 }
 
-/// The first lane that is idle, so that few work where there is little to do, and what they work in stays in the caches; else
-/// the one whose last run is the oldest.
-fn choose(lanes: impl Iterator<Item = (bool, u64)>) -> usize {
-    let preferred = lanes.enumerate().min_by_key(|&(number, (is_idle, run))| match is_idle {
+/// The first context that is idle, else the one whose last run is the oldest. So few contexts are used where there is little to
+/// do, and their memory stays in the caches.
+fn choose(contexts: impl Iterator<Item = (bool, u64)>) -> usize {
+    let preferred = contexts.enumerate().min_by_key(|&(number, (is_idle, run))| match is_idle {
         true => (false, number as u64),
         false => (true, run),
     });
@@ -56,26 +56,26 @@ fn choose(lanes: impl Iterator<Item = (bool, u64)>) -> usize {
 
 impl<B: ModelInstance + 'static> ModelInstance for ContextPool<B> {
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
-        let lane = self.next();
-        let outputs = lane.backend.run(pictures)?;
-        lane.done = outputs.last().and_then(Tensors::ready).cloned();
+        let context = self.next();
+        let outputs = context.backend.run(pictures)?;
+        context.done = outputs.last().and_then(Tensors::ready).cloned();
         Ok(outputs)
     }
 
     fn only_queues(&self) -> bool {
-        self.all.iter().all(|lane| lane.backend.only_queues())
+        self.all.iter().all(|context| context.backend.only_queues())
     }
 
     unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
-        let lane = self.next();
+        let context = self.next();
         // SAFETY: the caller keeps memory and stream as `run_at` asks, and the contexts of the pool take the same.
-        let done = unsafe { lane.backend.run_at(picture, outputs, stream) }?;
-        lane.done = Some(done.clone());
+        let done = unsafe { context.backend.run_at(picture, outputs, stream) }?;
+        context.done = Some(done.clone());
         Ok(done)
     }
 
     fn working_bytes(&self) -> u64 {
-        self.all.iter().map(|lane| lane.backend.working_bytes()).sum()
+        self.all.iter().map(|context| context.backend.working_bytes()).sum()
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use crate::core::error::{Error, ErrorKind};
 
     #[test]
-    fn the_first_idle_lane_is_next_else_the_one_that_began_first() {
+    fn the_first_idle_context_is_next_else_the_one_that_began_first() {
         let choices = [
             ([(true, 0), (true, 0), (true, 0)], 0),
             ([(false, 1), (true, 0), (true, 0)], 1),
@@ -95,8 +95,8 @@ mod tests {
             ([(false, 4), (false, 5), (true, 3)], 2),
             ([(true, 4), (false, 5), (true, 3)], 0),
         ];
-        for (lanes, next) in choices {
-            assert_eq!(choose(lanes.into_iter()), next, "{lanes:?}");
+        for (contexts, next) in choices {
+            assert_eq!(choose(contexts.into_iter()), next, "{contexts:?}");
         }
     }
 
@@ -117,11 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn they_are_one_backend() {
-        let mut lanes = ContextPool::of((1..4).map(Immediate).collect());
+    fn a_pool_is_one_backend() {
+        let mut contexts = ContextPool::of((1..4).map(Immediate).collect());
         let picture = Arc::new(Tensors::new(Vec::new(), None, None));
-        let counts = [1, 2, 3].map(|count| lanes.run(&vec![picture.clone(); count]).map(|outputs| outputs.len()).ok());
+        let counts =
+            [1, 2, 3].map(|count| contexts.run(&vec![picture.clone(); count]).map(|outputs| outputs.len()).ok());
         assert_eq!(counts, [Some(1), None, Some(3)]);
-        assert_eq!(lanes.working_bytes(), 1 + 2 + 3);
+        assert_eq!(contexts.working_bytes(), 1 + 2 + 3);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A model on its way: one thread loads it, streaming threads wait for it, and a flush or a state change ends their wait.
+//! A model that is being loaded: one thread loads it, streaming threads wait for it, and a flush or a state change ends their wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -8,7 +8,7 @@ use crate::backends::Interrupted;
 use crate::backends::batcher::Batcher;
 use crate::core::error::Error;
 
-/// What loading a model comes to, for one element or for several that share it.
+/// The result of loading a model, for one element or for several that share it.
 #[derive(Default)]
 pub struct ModelLoader {
     state: Mutex<LoadState>,
@@ -22,26 +22,26 @@ pub struct ModelLoader {
 #[derive(Default)]
 struct LoadState {
     outcome: Option<Result<Arc<Batcher>, Error>>,
-    seats: usize,
+    handles: usize,
 }
 
 /// An element's share in a model.
 pub struct ModelHandle {
-    opening: Arc<ModelLoader>,
-    /// What the element's frames are told from others' by.
+    loader: Arc<ModelLoader>,
+    /// The number of the element's stream, which its frames carry.
     stream: u64,
     flushing: AtomicBool,
     left: AtomicBool,
 }
 
 impl ModelLoader {
-    /// Hands in what loading came to.
+    /// Stores the result of loading.
     pub fn finish(&self, outcome: Result<Arc<Batcher>, Error>) {
         self.state.lock().unwrap().outcome = Some(outcome);
         self.changed.notify_all();
     }
 
-    /// Set once the model is wanted no more.
+    /// Set once the model is no longer needed.
     pub fn cancelled(&self) -> &AtomicBool {
         &self.cancelled
     }
@@ -52,17 +52,17 @@ impl ModelLoader {
 }
 
 impl ModelHandle {
-    /// As long as one of its seats is taken, a model goes on loading. Once all have been left, it is given up, and has
-    /// no more seats.
-    pub fn take(opening: &Arc<ModelLoader>) -> Option<Self> {
+    /// A model is loaded as long as one of its handles is in use. Once all have left, loading is cancelled, and no handle is
+    /// given any more.
+    pub fn take(loader: &Arc<ModelLoader>) -> Option<Self> {
         static STREAMS: AtomicU64 = AtomicU64::new(0);
-        let mut state = opening.state.lock().unwrap();
-        if opening.is_cancelled() {
+        let mut state = loader.state.lock().unwrap();
+        if loader.is_cancelled() {
             return None;
         }
-        state.seats += 1;
+        state.handles += 1;
         let (flushing, left) = Default::default();
-        Some(ModelHandle { opening: opening.clone(), stream: STREAMS.fetch_add(1, Ordering::Relaxed), flushing, left })
+        Some(ModelHandle { loader: loader.clone(), stream: STREAMS.fetch_add(1, Ordering::Relaxed), flushing, left })
     }
 
     pub fn stream(&self) -> u64 {
@@ -75,17 +75,17 @@ impl ModelHandle {
 
     /// The model, if it is loaded.
     pub fn batcher(&self) -> Option<Arc<Batcher>> {
-        self.opening.state.lock().unwrap().outcome.as_ref()?.as_ref().ok().cloned()
+        self.loader.state.lock().unwrap().outcome.as_ref()?.as_ref().ok().cloned()
     }
 
     /// Waits for the model.
     pub fn wait(&self) -> Result<Arc<Batcher>, Interrupted> {
         let may_not_wait = || self.flushing.load(Ordering::Relaxed) || self.left.load(Ordering::Relaxed);
-        let state = self.opening.state.lock().unwrap();
+        let state = self.loader.state.lock().unwrap();
         #[cfg(test)]
-        let _waiting = self.opening.waiters.enter();
+        let _waiting = self.loader.waiters.enter();
         let waiting = |state: &mut LoadState| state.outcome.is_none() && !may_not_wait();
-        let state = self.opening.changed.wait_while(state, waiting).unwrap();
+        let state = self.loader.changed.wait_while(state, waiting).unwrap();
         match &state.outcome {
             _ if may_not_wait() => Err(Interrupted::Flushing),
             Some(outcome) => outcome.clone().map_err(Interrupted::Failed),
@@ -98,7 +98,7 @@ impl ModelHandle {
         self.change(&self.flushing, flushing);
     }
 
-    /// The element wants the model no more. Frames of it that wait for their outputs get none.
+    /// The element no longer needs the model. Frames of it that wait for their outputs get none.
     pub fn leave(&self) {
         self.change(&self.left, true);
     }
@@ -106,15 +106,15 @@ impl ModelHandle {
     /// Sets one of the flags that end waiting.
     fn change(&self, flag: &AtomicBool, value: bool) {
         // Under the lock, or a thread that is about to wait would miss it.
-        let mut state = self.opening.state.lock().unwrap();
+        let mut state = self.loader.state.lock().unwrap();
         let was = flag.swap(value, Ordering::Relaxed);
         if std::ptr::eq(flag, &self.left) && !was {
-            state.seats -= 1;
-            self.opening.cancelled.store(state.seats == 0, Ordering::Relaxed);
+            state.handles -= 1;
+            self.loader.cancelled.store(state.handles == 0, Ordering::Relaxed);
         }
         let batcher = state.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok()).cloned();
         drop(state);
-        self.opening.changed.notify_all();
+        self.loader.changed.notify_all();
         if let Some(batcher) = batcher.filter(|_| value) {
             batcher.leave(self.stream);
         }
@@ -153,14 +153,14 @@ mod tests {
         Err(Error::new(ErrorKind::Model, "It is broken"))
     }
 
-    fn seats<const N: usize>() -> [ModelHandle; N] {
-        let opening = Arc::default();
-        std::array::from_fn(|_| ModelHandle::take(&opening).expect("it is new"))
+    fn handles<const N: usize>() -> [ModelHandle; N] {
+        let loader = Arc::default();
+        std::array::from_fn(|_| ModelHandle::take(&loader).expect("it is new"))
     }
 
     /// `model`, `flushing` or the error.
-    fn end(seat: &ModelHandle) -> String {
-        match seat.wait() {
+    fn end(handle: &ModelHandle) -> String {
+        match handle.wait() {
             Ok(_) => "model".into(),
             Err(Interrupted::Flushing) => "flushing".into(),
             Err(Interrupted::Failed(error)) => error.message(),
@@ -168,57 +168,57 @@ mod tests {
     }
 
     #[test]
-    fn all_seats_get_the_model_until_they_leave() {
-        let [one, other] = seats();
-        one.opening.finish(loaded());
+    fn all_handles_get_the_model_until_they_leave() {
+        let [one, other] = handles();
+        one.loader.finish(loaded());
         assert_eq!([end(&one), end(&other)], ["model"; 2]);
         assert_ne!(one.stream(), other.stream());
         one.leave();
         assert_eq!([end(&one), end(&other)], ["flushing", "model"]);
-        assert!(!one.opening.is_cancelled());
+        assert!(!one.loader.is_cancelled());
         one.leave(); // again
-        assert!(!one.opening.is_cancelled());
-        let third = ModelHandle::take(&one.opening).unwrap();
+        assert!(!one.loader.is_cancelled());
+        let third = ModelHandle::take(&one.loader).unwrap();
         drop(other);
         assert_eq!(end(&third), "model");
         drop(third);
-        assert!(one.opening.is_cancelled() && ModelHandle::take(&one.opening).is_none(), "all have left");
+        assert!(one.loader.is_cancelled() && ModelHandle::take(&one.loader).is_none(), "all have left");
     }
 
     #[test]
     fn a_failure_stays() {
-        let [one, other] = seats();
-        one.opening.finish(failed());
+        let [one, other] = handles();
+        one.loader.finish(failed());
         assert_eq!([end(&one), end(&one), end(&other)], ["It is broken."; 3]);
     }
 
     #[test]
     fn a_flush_ends_the_wait_until_it_stops() {
-        let [one, other] = seats();
+        let [one, other] = handles();
         one.set_flushing(true);
         assert_eq!(end(&one), "flushing");
         one.set_flushing(false);
-        one.opening.finish(loaded());
+        one.loader.finish(loaded());
         assert_eq!([end(&one), end(&other)], ["model"; 2]);
     }
 
     #[test]
-    fn each_change_wakes_who_waits() {
+    fn each_change_wakes_the_waiters() {
         let changes: [(fn(&ModelHandle), _); 4] = [
-            (|seat| seat.opening.finish(loaded()), "model"),
-            (|seat| seat.opening.finish(failed()), "It is broken."),
-            (|seat| seat.set_flushing(true), "flushing"),
+            (|handle| handle.loader.finish(loaded()), "model"),
+            (|handle| handle.loader.finish(failed()), "It is broken."),
+            (|handle| handle.set_flushing(true), "flushing"),
             (ModelHandle::leave, "flushing"),
         ];
         for (change, expected) in changes {
-            let [seat] = seats().map(Arc::new);
+            let [handle] = handles().map(Arc::new);
             let waiting = thread::spawn({
-                let seat = seat.clone();
-                move || end(&seat)
+                let handle = handle.clone();
+                move || end(&handle)
             });
-            seat.opening.waiters.wait_for(1);
-            drop(seat.opening.state.lock().unwrap()); // it has given up the lock, so it waits
-            change(&seat);
+            handle.loader.waiters.wait_for(1);
+            drop(handle.loader.state.lock().unwrap()); // it has given up the lock, so it waits
+            change(&handle);
             assert_eq!(waiting.join().unwrap(), expected);
         }
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What runs models. A backend is one file or folder behind the traits [`Backend`], [`OpenedModel`] and [`ModelInstance`], and one line in
+//! Backends, which run models. A backend is one file or folder behind the traits [`Backend`], [`OpenedModel`] and [`ModelInstance`], and one line in
 //! [`BACKENDS`].
 //!
 //! ```text
-//! LoadRequest::new   probe → the backend with the highest rank; describe → OpenedModel: what the file says, and the input that it wants
-//! LoadRequest::load  OpenedModel::load → ModelInstance, which a Batcher runs
+//! Placement::new       probe → the backend with the highest rank
+//! Placement::describe  describe → OpenedModel: what the file says, and the input that it wants
+//! LoadRequest::load    OpenedModel::load → ModelInstance, which a Batcher runs
 //! ```
 
 pub mod batcher;
@@ -28,7 +29,7 @@ use crate::core::tensor::{TensorDesc, Tensors};
 use crate::image::transform::InputSpec;
 use crate::model::{ModelFile, ModelInfo};
 use options::{Choice, OptionKind, OptionSpec, Options};
-pub use request::LoadRequest;
+pub use request::{LoadRequest, Placement};
 
 /// All backends. Where two are of one rank, the first is taken.
 pub static BACKENDS: &[&dyn Backend] = &[&tensorrt::TensorRt, &rten::Rten];
@@ -38,25 +39,30 @@ pub trait Backend: Sync {
     /// As in the property `backend`.
     fn name(&self) -> &'static str;
 
-    /// What people call it.
+    /// Its name in messages.
     fn title(&self) -> &'static str;
 
     /// What it is, for the property `backend`.
     fn blurb(&self) -> &'static str;
 
-    /// Where it runs models, and wants tensors.
+    /// The device on which it runs models and takes tensors.
     fn device(&self) -> Device;
 
-    /// What the user may say to it.
+    /// The options that the user may set.
     fn options(&self) -> &'static [&'static OptionSpec] {
         &[]
     }
 
-    /// How well it can run that file on this machine, said without loading the model. The highest rank is taken.
+    /// How well it can run that file on this machine, found without loading the model. The highest rank is taken.
     fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<u32, Unsupported>;
 
-    /// Reads what the model says about itself. `cuda` is there for backends on a GPU.
+    /// Reads the description of the model. `cuda` is there for backends on a GPU.
     fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>>;
+
+    /// Whether [`describe`](Backend::describe) loads that file to know what it says, which may take long.
+    fn loads_to_describe(&self, _file: &ModelFile) -> bool {
+        false
+    }
 
     /// Whether a model that is loaded takes one size of input after the other, where the file leaves it open.
     fn takes_any_size(&self) -> bool;
@@ -95,8 +101,8 @@ pub trait ModelInstance: Send {
         false
     }
 
-    /// Queues a run on one picture and on outputs that lie where the caller says: behind what is queued on the caller's `stream`,
-    /// if there is one, and before what is queued there later. Returns what is passed when it is done.
+    /// Queues a run on a picture and outputs at the addresses given: behind what is queued on the caller's `stream`, if there is
+    /// one, and before what is queued there later. Returns the fence that is passed when it is done.
     ///
     /// # Safety
     /// The stream is of the backend's context, and alive. The memory is the GPU's, has the tensors' sizes, begins at multiples of
@@ -164,7 +170,7 @@ impl From<&'static str> for BackendPreference {
 }
 
 impl BackendPreference {
-    /// As the option `backend` says it.
+    /// As the option `backend` spells it.
     pub fn word(self) -> &'static str {
         match self {
             BackendPreference::Auto => "auto",
@@ -178,7 +184,7 @@ pub fn all_options() -> impl Iterator<Item = (&'static dyn Backend, &'static Opt
     BACKENDS.iter().flat_map(|&backend| backend.options().iter().map(move |&option| (backend, option)))
 }
 
-/// What [`BackendPreference`] comes to on this machine, and for `auto`, why it was not a better one.
+/// The backend for a [`BackendPreference`] on this machine, and for `auto`, why it is not a better one.
 struct Selection {
     backend: &'static dyn Backend,
     reason: Option<String>,
@@ -230,55 +236,56 @@ fn choose_among(
     }
 }
 
-/// What loading has to say on the way.
+/// Events while a model is loaded.
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum LoadEvent<'a> {
-    /// What is being done, and how much of it is, in percent.
+    /// The current step, and how much of it is done, in percent.
     Progress(&'a str, Option<u32>),
-    /// It goes on all the same.
+    /// Loading goes on.
     Warning(Error),
 }
 
-/// What a model is loaded for.
+/// How and for whom a model is loaded.
 pub struct LoadContext<'a> {
     /// May be called from any thread.
-    pub tell: &'a (dyn Fn(LoadEvent<'_>) + Send + Sync),
-    /// Set once the model is wanted no more.
+    pub report: &'a (dyn Fn(LoadEvent<'_>) + Send + Sync),
+    /// Set once the model is no longer needed.
     pub cancelled: &'a AtomicBool,
-    /// Where pictures will lie, if that is known: what is prepared for a place then is so before the first one comes.
+    /// The memory that pictures will be in, if that is known, so that graphs for it can be captured before the first frame.
     #[doc(hidden)]
     pub slots: Option<&'a BatchPool>,
-    /// How many runs are to be on the GPU side by side, where it can run so many. A batch fills a GPU, one picture seldom does.
+    /// How many runs are to be on the GPU in parallel, if it has the memory. A batch fills a GPU, one picture seldom does.
     #[doc(hidden)]
-    pub lanes: usize,
+    pub contexts: usize,
 }
 
 impl LoadContext<'static> {
-    /// For one that waits for the model itself: nothing is told, and nothing cancels it.
+    /// For a caller that waits for the model itself: nothing is reported, and nothing cancels it.
     pub fn silent() -> Self {
         static NEVER: AtomicBool = AtomicBool::new(false);
-        LoadContext { tell: &|_| {}, cancelled: &NEVER, slots: None, lanes: 1 }
+        LoadContext { report: &|_| {}, cancelled: &NEVER, slots: None, contexts: 1 }
     }
 }
 
 impl LoadContext<'_> {
-    /// Lanes of a model that many streams give one picture each. So many runs fill an H200, and each lane takes memory to work in.
+    /// Execution contexts of a model that many streams give one picture each. So many runs fill an H200, and each context takes
+    /// memory to work in.
     #[doc(hidden)]
-    pub const SHARED_LANES: usize = 4;
+    pub const SHARED_CONTEXTS: usize = 4;
 }
 
-/// Outputs that do not have a row for each picture of a batch cannot be told apart.
+/// Outputs without a row for each picture of a batch cannot be divided among the pictures.
 fn check_rows(output: &TensorDesc, rows: usize) -> Result<()> {
     if rows == 1 || output.dims.first() == Some(&(rows as i64)) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Model, "The model's outputs cannot be told apart by frame")
+    Err(Error::new(ErrorKind::Model, "The model's outputs cannot be divided by frame")
         .cause(format!("of a batch of {rows} it makes {output}"))
         .remedy("Set batch-size=1, or export the model with outputs whose first dimension is the batch"))
 }
 
-/// Runs a backend's foreign code and makes an error of its panic, which in the thread that loads would end the application. Exceptions of
-/// C++ are no panics: one that TensorRT let out would abort the process here, see `tensorrt::abi`.
+/// Runs a backend's foreign code and converts a panic into an error. C++ exceptions are no panics: one that leaves TensorRT would
+/// abort the process here, see `tensorrt::abi`.
 fn contained<T>(kind: ErrorKind, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
@@ -354,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_is_the_highest_rank_that_is_there_and_says_what_is_missing() {
+    fn auto_selects_the_highest_rank_and_names_what_is_missing() {
         static ALL: [&dyn Backend; 4] = [&FAST, &OTHER, &SLOW, &ENGINES];
         assert_eq!(chosen(&ALL, "auto", "m.onnx"), Ok(("slow", Some("no driver; no library".into()))));
         static WHOLE: [&dyn Backend; 3] = [&SLOW, &MIDDLE, &ENGINES];
@@ -363,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn where_none_can_the_message_says_why() {
+    fn without_a_usable_backend_the_error_has_the_reasons() {
         static ALL: [&dyn Backend; 4] = [&FAST, &OTHER, &SLOW, &ENGINES];
         assert_eq!(
             chosen(&ALL, "auto", "m.engine").unwrap_err(),

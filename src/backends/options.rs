@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What a user may say to backends. Each option is declared once, by the backend that heeds it; the properties of trtinfer, the options of
-//! sessions and their checks are made of the declarations.
+//! Options of backends. Each option is declared once, by the backend that has it. The properties of trtinfer, the options of sessions
+//! and their checks are derived from the declarations.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -14,7 +14,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 pub struct OptionSpec {
     /// The name of the property, and of the option of a session.
     pub name: &'static str,
-    /// The same for people.
+    /// The same, to be shown.
     pub nick: &'static str,
     pub blurb: &'static str,
     pub kind: OptionKind,
@@ -172,9 +172,9 @@ pub(crate) fn boolean(name: &str, value: &str) -> Result<bool> {
     one_of(name, value, &["true", "false"], &[true, false])
 }
 
-pub(crate) fn number<T: FromStr + PartialOrd + Display>(name: &str, value: &str, least: T, most: T) -> Result<T> {
-    let parsed = value.parse().ok().filter(|number| (&least..=&most).contains(&number));
-    parsed.ok_or_else(|| unreadable(name, value, format!("Use a number from {least} to {most}")))
+pub(crate) fn number<T: FromStr + PartialOrd + Display>(name: &str, value: &str, min: T, max: T) -> Result<T> {
+    let parsed = value.parse().ok().filter(|number| (&min..=&max).contains(&number));
+    parsed.ok_or_else(|| unreadable(name, value, format!("Use a number from {min} to {max}")))
 }
 
 fn unreadable(name: &str, value: &str, remedy: String) -> Error {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What is decided and read of a model before the slow part of loading it.
+//! The steps before the slow part of loading a model: its description and backend.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use super::options::Options;
-use super::{Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, choose};
+use super::{Backend, BackendPreference, LoadContext, ModelInstance, OpenedModel, Selection, choose, contained};
 use crate::core::cuda::driver::Context;
 use crate::core::device::Device;
-use crate::core::error::Result;
+use crate::core::error::{ErrorKind, Result};
 use crate::image::geometry::{Letterbox, ResizeMode};
 use crate::image::transform::InputSpec;
 use crate::model::{ModelFile, ModelInfo};
@@ -20,14 +20,14 @@ pub struct LoadRequest {
     pub(super) file: Arc<ModelFile>,
     opened: Arc<dyn OpenedModel>,
     pub backend: &'static dyn Backend,
-    /// Why [`BackendPreference::Auto`] did not come to a better backend.
+    /// Why [`BackendPreference::Auto`] did not select a better backend.
     pub reason: Option<String>,
     options: Options,
-    /// What backends on a GPU work in.
+    /// The CUDA context for backends on a GPU.
     pub cuda: Option<Context>,
     /// The tensor that the model wants for a frame.
     pub spec: InputSpec,
-    /// The most frames that are run at once.
+    /// Maximum number of frames that are run at once.
     pub batch: usize,
     /// Where the input has the smallest size that frames need: its stride, and the size within which it stays.
     adaptive: Option<Adaptive>,
@@ -39,15 +39,20 @@ struct Adaptive {
     largest: (u32, u32),
 }
 
-impl LoadRequest {
-    /// Reads the model's description and decides where it runs. `size` is the wish for the width and height of an input
-    /// that leaves them open, by default the smallest that frames need where the model allows that; `batch` the most frames that
-    /// are to be run at once; `cuda` is asked for a context where a backend on a GPU is to run it.
+/// Where a model will run, decided before its description is read.
+pub struct Placement {
+    file: Arc<ModelFile>,
+    pub backend: &'static dyn Backend,
+    reason: Option<String>,
+    options: Options,
+    cuda: Option<Context>,
+}
+
+impl Placement {
+    /// `cuda` is asked for a context where a backend on a GPU is to run the model.
     pub fn new(
         path: &Path,
         preference: BackendPreference,
-        size: Option<(u32, u32)>,
-        batch: usize,
         options: Options,
         cuda: impl FnOnce() -> Result<Context>,
     ) -> Result<Self> {
@@ -57,20 +62,47 @@ impl LoadRequest {
             Device::Host => None,
             Device::Cuda => Some(cuda()?),
         };
-        let opened = backend.describe(&file, &options, cuda.as_ref())?;
+        Ok(Placement { file, backend, reason, options, cuda })
+    }
+
+    /// Whether the description is known only once the model is loaded, which may take long.
+    pub fn loads_to_describe(&self) -> bool {
+        self.backend.loads_to_describe(&self.file)
+    }
+
+    /// Reads the model's description. `size` is the wish for the width and height of an input that leaves them open, by default the
+    /// smallest that frames need where the model allows that; `batch` the maximum of frames that are to be run at once.
+    pub fn describe(self, size: Option<(u32, u32)>, batch: usize) -> Result<LoadRequest> {
+        let Placement { file, backend, reason, options, cuda } = self;
+        let what = format!("Cannot read the model {}", file.path().display());
+        let opened = contained(ErrorKind::Model, &what, || backend.describe(&file, &options, cuda.as_ref()))?;
         let model = opened.info();
         let spec = model.input_spec(size, batch, backend.device())?;
-        model.side_inputs(&spec, batch)?; // made by the backend; what cannot be filled is better said before the slow part
+        model.side_inputs(&spec, batch)?; // checked here, before the slow part; the backend makes them again
         let stride = model.adaptive_stride().filter(|_| size.is_none());
         let (_, height, width) = spec.chw();
         let adaptive = stride.map(|stride| Adaptive { stride, largest: (width as u32, height as u32) });
         Ok(LoadRequest { file, opened, backend, reason, options, cuda, spec, batch, adaptive })
     }
+}
+
+impl LoadRequest {
+    /// Decides where the model runs, as [`Placement::new`], and reads its description, as [`Placement::describe`].
+    pub fn new(
+        path: &Path,
+        preference: BackendPreference,
+        size: Option<(u32, u32)>,
+        batch: usize,
+        options: Options,
+        cuda: impl FnOnce() -> Result<Context>,
+    ) -> Result<Self> {
+        Placement::new(path, preference, options, cuda)?.describe(size, batch)
+    }
 
     /// The tensor that the model wants for frames of that width and height.
     pub fn spec_for(&self, frame: (u32, u32)) -> InputSpec {
         // What is stretched fills any size.
-        let adaptive = self.adaptive.filter(|_| self.spec.recipe.fit == ResizeMode::Letterbox);
+        let adaptive = self.adaptive.filter(|_| self.spec.transform.fit == ResizeMode::Letterbox);
         let Some(Adaptive { stride, largest }) = adaptive else { return self.spec.clone() };
         let size = |size| self.spec.resized(size);
         let spec = size(Letterbox::smallest_tensor(frame, largest, stride));
@@ -113,7 +145,6 @@ impl LoadRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::error::ErrorKind;
 
     #[test]
     fn a_file_is_read_once_for_description_and_load_and_not_kept() {

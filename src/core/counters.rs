@@ -65,7 +65,7 @@ fn count(change: impl FnOnce(&mut ThreadCounters)) {
     COUNTERS.set(counters);
 }
 
-/// Does some work, and says what it has added to the counters of this thread.
+/// Does some work, and returns what it has added to the counters of this thread.
 pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, ThreadCounters) {
     let before = COUNTERS.get();
     let outcome = work();
@@ -256,7 +256,7 @@ impl Times {
     }
 
     pub(crate) fn quantile(&self, quantile: f64) -> f64 {
-        // The histogram tells the upper end of the class that a time fell into, which may be beyond all of them.
+        // The histogram returns the upper end of the class that a time fell into, which may be beyond all of them.
         ms(Duration::from_nanos(self.histogram.value_at_quantile(quantile)).min(self.max))
     }
 }
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_those_of_what_was_recorded() {
+    fn quantiles_are_those_of_the_recorded_times() {
         let mut times = Times::default();
         assert_eq!([times.mean(), times.quantile(0.99)], [0.0, 0.0]);
         (1..=1000).map(Duration::from_micros).for_each(|time| times.record(time));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_within_stages_are_measured_by_themselves() {
+    fn nested_stages_are_measured_separately() {
         assert!(!is_measuring());
         let outer = Span::begin(true);
         assert!(is_measuring());

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::error::{Error, ErrorKind, Result};
 
-/// The host or a GPU. Which GPU it is says the CUDA context of the memory.
+/// The host or a GPU. The CUDA context of the memory determines which GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Device {
     #[default]

@@ -41,10 +41,12 @@ pub struct Error {
     cause: String,
     /// For the debug part, where that is not the cause.
     debug: Option<String>,
-    /// Tells this failure from others that say the same.
+    /// Distinguishes this failure from others with the same text.
     id: u64,
+    /// Whether there is too little memory. The same call may succeed later.
+    is_out_of_memory: bool,
     /// Where in our code it was noticed; goes to the debug part.
-    place: &'static Location<'static>,
+    location: &'static Location<'static>,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -61,7 +63,8 @@ impl Error {
             cause: String::new(),
             debug: None,
             id: FAILURES.fetch_add(1, Ordering::Relaxed),
-            place: Location::caller(),
+            is_out_of_memory: false,
+            location: Location::caller(),
         }
     }
 
@@ -87,7 +90,18 @@ impl Error {
         self
     }
 
-    /// What the debug part of a message says instead of the cause.
+    /// Sets whether the cause is too little memory.
+    pub(crate) fn out_of_memory(mut self, is_out_of_memory: bool) -> Self {
+        self.is_out_of_memory = is_out_of_memory;
+        self
+    }
+
+    /// Whether the cause is too little memory.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.is_out_of_memory
+    }
+
+    /// Text for the debug part of a message, instead of the cause.
     #[doc(hidden)]
     pub fn with_debug(mut self, debug: impl Into<String>) -> Self {
         self.debug = Some(debug.into());
@@ -107,8 +121,8 @@ impl Error {
 
     /// Where in our code it was noticed.
     #[doc(hidden)]
-    pub fn place(&self) -> &'static Location<'static> {
-        self.place
+    pub fn location(&self) -> &'static Location<'static> {
+        self.location
     }
 
     /// The same failure seen from further out: `what` becomes the headline, what it was so far the cause.
@@ -207,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn message_has_what_cause_and_remedy() {
+    fn a_message_has_failure_cause_and_remedy() {
         let error = Error::new(ErrorKind::Read, "Cannot read the model a.onnx")
             .cause("permission denied")
             .remedy("Make it readable for this user");

@@ -72,7 +72,7 @@ mod tests {
         // A length of 0, and more than that to read.
         assert!(!read_regular(Path::new("/proc/self/status"), 1 << 20).unwrap().is_empty());
         assert!(read_regular(Path::new("/proc/self/status"), 8).is_err());
-        // A hole takes no place on the disk.
+        // A hole takes no space on the disk.
         File::create(&file).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(read_regular(&file, 1 << 33).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         std::fs::remove_dir_all(&folder).unwrap();

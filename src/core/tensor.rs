@@ -135,8 +135,8 @@ impl Tensor {
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.device().is_some() { "on the GPU" } else { "on the host" };
-        write!(f, "Tensor({} {place})", self.desc)
+        let side = if self.device().is_some() { "on the GPU" } else { "on the host" };
+        write!(f, "Tensor({} {side})", self.desc)
     }
 }
 

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_that_query_is_answered() {
+    fn other_queries_are_not_answered() {
         gst::init().unwrap();
         let mut query = gst::query::Custom::new(gst::Structure::new_empty(NAME));
         assert_eq!(answer(&mut query, None), Some(false));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The only door to libgstcuda: the CUDA context that pipelines share, frames in CUDA memory, pools of them.
+//! All use of libgstcuda: the CUDA context that pipelines share, frames in CUDA memory, pools of them.
 //!
 //! The library is opened at run time, so that one plugin serves GStreamer 1.22 to 1.28 and machines without CUDA. Of its
 //! structures only what its public headers show is read: `GstCudaMemory.context`. From 1.24 on, memory has a stream, on which
-//! whoever wrote it may still be working; before, memory that arrives is done with.
+//! work that writes it may still be queued; before, memory that arrives is complete.
 //!
 //! Rules of mapping: memory must be known to be CUDA memory before it is mapped so (the flag means other things to other
-//! memory); mapping never waits, so order the work after it; whoever writes maps for writing, or the next CPU map gets a stale
+//! memory); mapping never waits, so order the work after it; to write, map for writing, or the next CPU map gets a stale
 //! copy.
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -29,7 +29,7 @@ pub const MEMORY_FEATURE: &str = "memory:CUDAMemory";
 /// `GST_MAP_CUDA`
 const MAP_CUDA: ffi::GstMapFlags = 0x20000;
 
-/// What is used of libgstcuda.
+/// The functions of libgstcuda that are used.
 struct GstCudaLibrary {
     context_new: unsafe extern "C" fn(device: c_uint) -> *mut ffi::GstObject,
     context_get_handle: unsafe extern "C" fn(context: *mut ffi::GstObject) -> *mut c_void,
@@ -65,7 +65,7 @@ fn open() -> std::result::Result<GstCudaLibrary, String> {
     let library = std::mem::ManuallyDrop::new(library.map_err(|error| error.to_string())?);
     macro_rules! symbol {
         ($name:literal) => {
-            // SAFETY: the types are those of the library's headers, the same from 1.22 (or what `Streams` says) to 1.28.
+            // SAFETY: the types are those of the library's headers, the same from 1.22 (or as `Streams` has them) to 1.28.
             unsafe { library.get($name) }.map(|symbol| *symbol).map_err(|error: libloading::Error| error.to_string())
         };
     }
@@ -86,7 +86,7 @@ fn open() -> std::result::Result<GstCudaLibrary, String> {
     if unsafe { load() } == glib::ffi::GFALSE {
         return Err("it finds no NVIDIA driver that it can use".into());
     }
-    // SAFETY: the driver is there. In 1.22 nobody but nvcodec would register the allocator.
+    // SAFETY: the driver is there. In 1.22 only nvcodec would register the allocator.
     unsafe { init_memory() };
     Ok(found)
 }
@@ -105,7 +105,7 @@ struct ContextOwner(gst::Object);
 /// Contexts that stand for GstCudaContexts.
 static KNOWN: Mutex<Vec<WeakContext>> = Mutex::new(Vec::new());
 
-/// The context that stands for a GstCudaContext; the same for all who ask, so that they share modules and events.
+/// The context that stands for a GstCudaContext; all elements get the same one, so that they share modules and events.
 fn context_of(object: &gst::Object) -> Result<Context> {
     let library = library()?;
     let mut known = KNOWN.lock().unwrap();
@@ -128,13 +128,13 @@ fn context_of(object: &gst::Object) -> Result<Context> {
 /// A context on that device which some pipeline of this process works in.
 fn known(device: i32) -> Option<Context> {
     let known: Vec<Context> = KNOWN.lock().unwrap().iter().filter_map(WeakContext::upgrade).collect();
-    // Once work in a context has gone astray, every call in it fails, this one too; a new pipeline gets a new one then.
+    // After a failed kernel every call in a context fails, this one too; a new pipeline then gets a new context.
     known.into_iter().find(|context| context.device() == device && context.memory().is_ok())
 }
 
 /// A new one.
 fn make(library: &GstCudaLibrary, device: i32) -> Result<Context> {
-    // A wrong number would be answered with a log line only.
+    // A wrong number would only be logged.
     let count = driver::device_count()?;
     if device >= count {
         return Err(driver::no_device(device, count));
@@ -162,14 +162,14 @@ pub fn device_id_property() -> glib::ParamSpec {
         .build()
 }
 
-/// An element's place for the context that it shares with the others of its pipeline, and those of other pipelines: contexts take
-/// turns on a GPU, and what is queued in one of them runs beside each other.
+/// Holds the context that an element shares with the others of its pipeline, and those of other pipelines: contexts take
+/// turns on a GPU, and work in one of them runs in parallel.
 #[derive(Default)]
 pub struct CudaContextSlot(Mutex<Option<Context>>);
 
 impl CudaContextSlot {
     /// The context to work in: the one that is here already, the neighbours', the application's, another pipeline's, or a new one
-    /// that is then everybody's. `device` is the user's wish, -1 for none.
+    /// that is then shared with all of them. `device` is the user's choice, -1 for none.
     ///
     /// # Errors
     /// `GstCudaLibrary` without CUDA, `Settings` for a device that is not there.
@@ -179,11 +179,11 @@ impl CudaContextSlot {
             return Ok(context);
         }
         let Ok(library) = library() else {
-            // No CUDA memory can arrive then, so nobody's context has to be shared.
+            // No CUDA memory can arrive then, so no context has to be shared.
             return self.put(Context::primary(device.max(0))?);
         };
         let element = element.upcast_ref();
-        // Those that frames come from first: others may have joined whomever they found.
+        // Upstream first: elements downstream may have joined any context.
         for pad in element.sink_pads().into_iter().chain(element.src_pads()) {
             let mut query = gst::query::Context::new(CONTEXT_TYPE);
             if pad.peer_query(&mut query)
@@ -234,13 +234,13 @@ impl CudaContextSlot {
             return;
         }
         let object = context.structure().get::<gst::Object>(CONTEXT_TYPE).ok();
-        // Anybody can make a context of that type and put anything in.
+        // Any application can make a context of that type with any content.
         let object = object.filter(|object| object.type_().name() == "GstCudaContext");
         let Some(Ok(context)) = object.map(|object| context_of(&object)) else { return };
         self.offer(&context, device);
     }
 
-    /// Takes the context over if there is none yet and it is of the wished device.
+    /// Takes the context over if there is none yet and it is of the chosen device.
     pub fn offer(&self, context: &Context, device: i32) {
         if self.fitting(device).is_none() && (device < 0 || context.device() == device) {
             let _ = self.put(context.clone());
@@ -248,7 +248,7 @@ impl CudaContextSlot {
     }
 
     /// Answers a neighbour's query for the context, which came to a pad of that direction; false where it is another query or there
-    /// is none. Decoders ask when they open, before anybody else has one: so those of one device share it, though a pipeline
+    /// is none. Decoders ask when they open, before other elements have one: so those of one device share it, though a pipeline
     /// knows only one context for all devices.
     pub fn answer(
         &self,
@@ -262,13 +262,13 @@ impl CudaContextSlot {
             return false;
         }
         let Ok(library) = library() else { return false };
-        // Neighbours are not asked here, for they would ask back.
+        // Neighbours are not queried here, because they would query back.
         let element = element.upcast_ref();
         let context = self.given(element, device).or_else(|| match direction {
             _ if device >= 0 => self.join_or_make(library, element, device).ok(),
-            // Where frames will come from is not known yet. Who decodes on another GPU does not take it.
+            // It is not known yet where frames will come from. A decoder on another GPU does not take it.
             gst::PadDirection::Sink => known(0),
-            // Those that they come from know it.
+            // Elements upstream know it.
             _ => None,
         });
         let Some(shared) = context.as_ref().and_then(share) else { return false };
@@ -276,8 +276,8 @@ impl CudaContextSlot {
         true
     }
 
-    /// Proposes a pool in CUDA memory to whoever asks for one to put frames of CUDA memory in. That it cannot be made is no
-    /// reason not to let them make their own. A pool that downstream has proposed stays, with enough buffers.
+    /// Proposes a pool in CUDA memory in answer to an allocation query for CUDA memory. If it cannot be made, upstream makes its
+    /// own. A pool that downstream has proposed stays, with enough buffers.
     pub fn propose(&self, element: &impl IsA<gst::Element>, device: i32, query: &mut gst::query::Allocation) {
         // Decoders that hand out their own surfaces have as many as the pool has buffers. Those in flight between here and
         // trtnms, and in the queues of a usual pipeline, must not be all there are.
@@ -298,7 +298,7 @@ impl CudaContextSlot {
         }
     }
 
-    /// From now on works in the context of what arrived.
+    /// From now on works in the context of the frames that arrive.
     ///
     /// # Errors
     /// `Settings`, if the user wants another device.
@@ -357,7 +357,7 @@ impl<'a> CudaMemoryRef<'a> {
         context_of(&object)
     }
 
-    /// Maps it for the GPU. `write` needs memory that nobody else sees.
+    /// Maps it for the GPU. `write` needs memory that is not shared.
     pub fn map(&self, write: bool) -> Result<MappedCudaMemory<'a>> {
         let flags = MAP_CUDA | if write { ffi::GST_MAP_READ | ffi::GST_MAP_WRITE } else { ffi::GST_MAP_READ };
         let mut info = std::mem::MaybeUninit::<ffi::GstMapInfo>::zeroed();
@@ -396,7 +396,7 @@ impl<'a> CudaMemoryRef<'a> {
 /// ```
 pub struct MappedCudaMemory<'a> {
     pub address: u64,
-    /// On which its last writer may still be at work.
+    /// The stream on which work that writes it may still be queued.
     stream: Option<NonNull<c_void>>,
     info: ffi::GstMapInfo,
     /// What is mapped.
@@ -404,7 +404,7 @@ pub struct MappedCudaMemory<'a> {
 }
 
 impl MappedCudaMemory<'_> {
-    /// Lets `ours` wait until what wrote the memory is done.
+    /// Lets `ours` wait until the work that writes the memory is done.
     pub fn order(&self, ours: &driver::Stream) -> Result<()> {
         match self.stream {
             // SAFETY: the memory, which is mapped, keeps its stream, and it is of the same context.

@@ -9,7 +9,7 @@ use super::video::Format;
 
 /// An element that `video_filter` made.
 pub trait VideoFilter: BaseTransformImpl {
-    /// Where its CUDA context is, and the `cuda-device-id` that is wished.
+    /// Where its CUDA context is, and the value of `cuda-device-id`.
     fn cuda(&self) -> (&CudaContextSlot, i32);
 
     /// Answers a query that has come to a pad of that direction: for the CUDA context, else as the base class does.
@@ -36,6 +36,15 @@ pub trait Properties {
     fn list() -> Vec<gst::glib::ParamSpec>;
     fn set(&self, name: &str, value: &gst::glib::Value);
     fn get(&self, name: &str) -> gst::glib::Value;
+}
+
+/// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment again to say
+/// where they are, or when its end is known.
+pub fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
+    let place =
+        |segment: &gst::Segment| (segment.format(), segment.start(), segment.time(), segment.base(), segment.offset());
+    let rates = |segment: &gst::Segment| (segment.rate(), segment.applied_rate());
+    place(old) == place(new) && rates(old) == rates(new)
 }
 
 /// Makes an element of a structure in `imp` that has `settings` with a `cuda_device_id`, the slot `cuda`, and [`Properties`]. The module above

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames that somebody else still holds when tensors are to hang on them, as decoders do with the one they have just decoded. A
-//! copy goes on instead, of the buffer but not of its memory.
+//! Frames that another element still references when tensors are to be attached, such as a decoder's latest frame. Downstream then
+//! gets a copy of the buffer, which shares its memory.
 //!
-//! Whoever held the original soon lets go, but the memory stays that of two buffers. So nobody could draw on it without copying the
-//! picture; and before GStreamer 1.24 pools throw away what comes back to them like that, and allocate anew for the next frame: in GPU
-//! memory both wait until the GPU has done all that it was given, and other threads' calls wait with them. So originals are kept
-//! while their copies are under way, and whoever draws takes the original back.
+//! The other reference is soon dropped, but the memory stays shared by two buffers. Drawing would then have to copy the picture.
+//! And before GStreamer 1.24 a pool frees such a buffer when it returns, and allocates a new one for the next frame: on a GPU both
+//! wait for all queued work, and block other threads' calls. So originals are kept while their copies are downstream, and the
+//! element that draws swaps the original back in.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,13 +15,13 @@ use gst::prelude::*;
 
 use crate::gst::{cuda, meta};
 
-/// The original of a copy that is under way, until somebody takes it back.
+/// The original of a copy that is downstream, until it is taken back.
 #[derive(Clone, Debug)]
 pub struct HeldFrame(Arc<Mutex<Option<gst::Buffer>>>);
 
 impl HeldFrame {
-    /// The original in place of its copy, with all that hangs on that, if nobody else has either of them or their memory. The copy has
-    /// no memory any more then.
+    /// The original with all metas of its copy, if nothing else references either of them or their memory. The copy then has no
+    /// memory any more.
     pub fn take_back(&self, copy: &mut gst::BufferRef) -> Option<gst::Buffer> {
         let mut kept = self.0.lock().unwrap();
         let mut original = kept.take_if(|original| original.is_writable() && is_of_these_two(original, copy))?;
@@ -34,14 +34,14 @@ impl HeldFrame {
             return None;
         }
         if has_layout {
-            // The copy's says the same.
+            // The copy's meta is the same.
             meta::remove(target, meta::is_copied_layout);
         }
         copy.remove_all_memory();
         Some(original)
     }
 
-    /// Lets the original go if its memory is its own again; says whether it is still needed.
+    /// Drops the original if its memory is no longer shared; returns whether it is still needed.
     fn is_needed(&self) -> bool {
         let mut kept = self.0.lock().unwrap();
         kept.take_if(|original| original.is_all_memory_writable());
@@ -49,7 +49,7 @@ impl HeldFrame {
     }
 }
 
-/// Whether the memory of the first is all that the second has, and nobody else's.
+/// Whether both buffers have the same memory, and nothing else references it.
 ///
 /// This depends on what GStreamer does from 1.22 to 1.28: each buffer that has a memory holds one reference to it, and `gst_buffer_copy`
 /// shares memory and does not copy it. So two references to what two buffers have are theirs. Where a later release holds one more, the
@@ -70,7 +70,7 @@ fn is_of_these_two(original: &gst::BufferRef, copy: &gst::BufferRef) -> bool {
 pub struct HeldFrames(Vec<HeldFrame>);
 
 impl HeldFrames {
-    /// To be called before the frame is copied: keeps it if it will be, and lets go what nobody needs any more.
+    /// To be called before the frame is copied: keeps it if it will be, and drops originals that are no longer needed.
     pub fn keep(&mut self, frame: &gst::Buffer) {
         self.0.retain(HeldFrame::is_needed);
         if !frame.is_writable() && is_of_endless_gpu_pool(frame) {
@@ -96,9 +96,9 @@ impl HeldFrames {
 /// Whether it is GPU memory of a pool that has as many as are needed. From one that has only so many, the last one that is kept
 /// might be the one that the decoder waits for.
 fn is_of_endless_gpu_pool(frame: &gst::Buffer) -> bool {
-    // SAFETY: a field that does not change while somebody has the buffer, which keeps its pool.
+    // SAFETY: a field that does not change while the buffer is referenced, which keeps its pool.
     let pool: Option<gst::BufferPool> = unsafe { from_glib_none((*frame.as_ptr()).pool) };
-    let has_no_end = |pool: gst::BufferPool| pool.config().params().is_some_and(|(.., most)| most == 0);
+    let has_no_end = |pool: gst::BufferPool| pool.config().params().is_some_and(|(.., max)| max == 0);
     cuda::memory(frame).is_some() && pool.is_some_and(has_no_end)
 }
 
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_original_takes_the_place_of_its_copy() {
+    fn the_original_replaces_its_copy() {
         let (_pool, frame) = frame();
         let memory = frame.peek_memory(0).as_ptr();
         let mut copy = frame.copy();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_stays_as_it_is() {
+    fn frames_that_others_reference_are_not_changed() {
         let (_pool, frame) = frame();
         let mut copy = frame.copy();
         let originals = kept(frame.clone());
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn those_whose_copies_are_gone_return_to_their_pool() {
+    fn originals_without_copies_return_to_their_pool() {
         let (pool, frame) = frame();
         let buffer = frame.as_ptr();
         let mut copy = frame.copy();

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use crate::backends::tensorrt::interfaces::{self, Level};
 
 static TENSORRT: LazyLock<gst::DebugCategory> =
-    LazyLock::new(|| gst::DebugCategory::new("trt-log", gst::DebugColorFlags::empty(), Some("What TensorRT says")));
+    LazyLock::new(|| gst::DebugCategory::new("trt-log", gst::DebugColorFlags::empty(), Some("TensorRT's log")));
 
-/// From now on, what TensorRT says is logged as `trt-log`.
+/// From now on, TensorRT's log goes to the debug category `trt-log`.
 pub fn take_over() {
     interfaces::set_hook(|level, line| match level {
         Level::Error => gst::error!(TENSORRT, "{line}"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Drawing on frames, in whatever memory they are, and on copies of those that others share.
+//! Drawing on frames in system memory or CUDA memory, and on copies of frames that others share.
 
 use gst::glib;
 use gst::prelude::*;
@@ -15,7 +15,7 @@ use crate::image::overlay::kernel::OverlayKernel;
 use crate::image::overlay::{Annotation, Overlay, Plan, Style};
 use crate::postprocess::{Instances, RankedClass};
 
-/// The property of [`Style::labels`]; `blurb` says what they tell.
+/// The property of [`Style::labels`]; `blurb` names what is written.
 pub fn draw_labels_property(blurb: &str) -> glib::ParamSpec {
     glib::ParamSpecBoolean::builder("draw-labels")
         .nick("Draw labels")
@@ -36,6 +36,34 @@ pub fn line_width_property() -> glib::ParamSpec {
         .build()
 }
 
+/// Sets one of the properties that trtnms and trtoverlay share.
+///
+/// # Panics
+/// If there is no such property.
+pub fn set_shared(name: &str, value: &glib::Value, style: &mut Style, cuda_device_id: &mut i32, measure: &mut bool) {
+    match name {
+        "draw-labels" => style.labels = value.get().expect("checked by GObject"),
+        "line-width" => style.line_width = value.get().expect("checked by GObject"),
+        "measure" => *measure = value.get().expect("checked by GObject"),
+        "cuda-device-id" => *cuda_device_id = value.get().expect("checked by GObject"),
+        other => unreachable!("property {other}"),
+    }
+}
+
+/// The value of a property that [`set_shared`] sets.
+///
+/// # Panics
+/// If there is no such property.
+pub fn shared_value(name: &str, style: &Style, cuda_device_id: i32, measure: bool) -> glib::Value {
+    match name {
+        "draw-labels" => style.labels.to_value(),
+        "line-width" => style.line_width.to_value(),
+        "measure" => measure.to_value(),
+        "cuda-device-id" => cuda_device_id.to_value(),
+        other => unreachable!("property {other}"),
+    }
+}
+
 /// Made for one format.
 pub struct OverlayRenderer {
     format: Format,
@@ -54,7 +82,7 @@ impl OverlayRenderer {
         self.format.size()
     }
 
-    /// Classes are called something else from now on.
+    /// The names of the classes change.
     pub fn labels_change(&mut self) {
         self.gpu = None;
     }
@@ -89,7 +117,18 @@ impl OverlayRenderer {
         })
     }
 
-    /// Draws what anybody says about the objects of a frame, the most important first.
+    /// Lets objects draw trails of so many frames behind them, and says whether tags have their numbers.
+    pub fn follow(&mut self, annotations: &[Annotation], trail_length: u32, with_ids: bool) {
+        self.host.trails.follow(annotations, trail_length);
+        self.host.hides_ids = !with_ids;
+    }
+
+    /// What comes next is another part of the stream.
+    pub fn end_trails(&mut self) {
+        self.host.trails.clear();
+    }
+
+    /// Draws annotations of any source on a frame, the most important first.
     ///
     /// # Errors
     /// As [`OverlayRenderer::draw`].
@@ -104,7 +143,7 @@ impl OverlayRenderer {
         })
     }
 
-    /// Changes a frame if nobody else sees that, else puts a changed copy in its place.
+    /// Changes a frame if it is not shared, else replaces it by a changed copy.
     fn change(
         &mut self,
         frame: &mut gst::Buffer,
@@ -117,10 +156,10 @@ impl OverlayRenderer {
             Some(buffer) => change(self, buffer),
             None => self
                 .copy(frame, labels, keypoints)
-                .and_then(|made| change(self, copy.insert(made).get_mut().expect("nobody else has it"))),
+                .and_then(|made| change(self, copy.insert(made).get_mut().expect("it was just made"))),
         };
         if let Err(error) = changed {
-            // Nobody may be at work on the copy when it goes back to its pool.
+            // No work on the copy may be queued when it goes back to its pool.
             self.gpu.iter().for_each(GpuPainter::settle);
             return Err(error);
         }
@@ -184,7 +223,7 @@ pub fn keypoint_model(instances: &Instances) -> Option<&KeypointModel> {
     instances.keypoints.as_ref().map(|keypoints| &*keypoints.model)
 }
 
-/// Whether nobody else sees what is written to the buffer's memory, and it may be written at all.
+/// Whether the buffer's memory is not shared, and may be written.
 pub fn is_drawable(buffer: &gst::BufferRef) -> bool {
     let read_only = |memory: &gst::MemoryRef| memory.flags().contains(gst::MemoryFlags::READONLY);
     buffer.is_all_memory_writable() && !buffer.iter_memories().any(read_only)

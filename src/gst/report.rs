@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Errors, warnings and notes of ours on the bus. What an [`ErrorKind`] is called in GStreamer is said here and nowhere else.
+//! Errors, warnings and notes of ours on the bus. This is the only place that maps an [`ErrorKind`] to GStreamer's domains and codes.
 
 use std::sync::Mutex;
 
@@ -20,7 +20,7 @@ fn pipeline_of(element: &gst::Element) -> usize {
     object.as_ptr() as usize
 }
 
-/// Posts what our own code has to say about an element.
+/// Posts messages about an element.
 pub trait Report: IsA<gst::Element> {
     /// The element cannot go on. Where another element of this pipeline has posted this same error, it is not posted again.
     fn post_error(&self, error: &Error) {
@@ -42,7 +42,7 @@ pub trait Report: IsA<gst::Element> {
         POSTED.lock().unwrap().retain(|(posted_by, _)| *posted_by != pipeline);
     }
 
-    /// Something is not as it was asked for, and the element goes on.
+    /// Something is not as configured, and the element goes on.
     fn post_warning(&self, warning: &Error) {
         post(self.upcast_ref(), gst::ElementMessageType::Warning, warning);
     }
@@ -94,27 +94,27 @@ macro_rules! by_kind {
 
 /// Where an error was noticed, within the crate: the debug part begins with it, and the machine that built the plugin is no
 /// concern of its users.
-fn place(error: &Error) -> (&'static str, u32) {
-    let place = error.place();
-    let file = place.file();
-    (file.rsplit_once("src/").map_or(file, |(_, file)| file), place.line())
+fn location(error: &Error) -> (&'static str, u32) {
+    let location = error.location();
+    let file = location.file();
+    (file.rsplit_once("src/").map_or(file, |(_, file)| file), location.line())
 }
 
 /// The message that `start()` returns, which the base class posts.
 pub fn error_message(error: &Error) -> gst::ErrorMessage {
-    let (text, (file, line)) = (error.message(), place(error));
+    let (text, (file, line)) = (error.message(), location(error));
     by_kind!(error.kind(), code => gst::ErrorMessage::new(&code, Some(&text), error.debug_text(), file, "", line))
 }
 
 fn post(element: &gst::Element, kind: gst::ElementMessageType, error: &Error) {
-    let (text, (file, line)) = (error.message(), place(error));
+    let (text, (file, line)) = (error.message(), location(error));
     by_kind!(error.kind(), code => {
         element.message_full(kind, code, Some(&text), error.debug_text(), file, "", line);
     });
 }
 
 /// Whether a property may be set now. One that counts only from the next start on is refused while the element is in PAUSED or
-/// PLAYING, with a warning: the property goes on saying what is in force.
+/// PLAYING, with a warning: the property keeps the value that is in use.
 pub fn may_set(element: &impl IsA<gst::Element>, property: &gst::glib::ParamSpec) -> bool {
     let flags = property.flags();
     let at_any_time = flags.contains(gst::PARAM_FLAG_MUTABLE_PLAYING) || flags.contains(gst::PARAM_FLAG_MUTABLE_PAUSED);
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipeline_hears_of_an_error_once_until_it_stops() {
+    fn an_error_is_posted_once_until_the_pipeline_stops() {
         gst::init().unwrap();
         let [pipeline, other] = [(); 2].map(|()| {
             let pipeline = gst::Pipeline::new();

@@ -51,7 +51,7 @@ mod tests {
     use crate::core::counters::{Span, Stats, downloaded, pooled, uploaded, waiting};
 
     #[test]
-    fn a_stage_has_what_its_thread_noted_meanwhile() {
+    fn a_stage_has_the_counts_of_its_thread() {
         gst::init().unwrap();
         let stats = Stats::default();
         uploaded(1000); // before it

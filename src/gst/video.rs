@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The door between GStreamer's video and [`image`](crate::image): caps, formats, colorimetry, mapped frames.
+//! Conversions between GStreamer's video and [`image`](crate::image): caps, formats, colorimetry, mapped frames.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -130,7 +130,7 @@ pub fn without_tensor(caps: &gst::Caps) -> gst::Caps {
     caps
 }
 
-/// `caps` as they are with the tensor that `spec` says for frames of a width and height, whatever they said before. Where the
+/// `caps` with the tensor of `spec` for frames of a width and height, in place of any tensor in them. Where the
 /// caps leave the size open, it is that of `filter`, which the answer is for.
 pub fn with_tensor(
     caps: &gst::Caps,
@@ -146,6 +146,22 @@ pub fn with_tensor(
     caps
 }
 
+/// What caps name in place of a tensor while there is no model that would say which one: frames are to come without.
+const NO_TENSOR: &str = "none";
+
+/// `caps` for frames without tensors.
+pub fn with_no_tensor(caps: &gst::Caps) -> gst::Caps {
+    let mut caps = caps.clone();
+    caps.make_mut().set(TENSOR_FIELD, NO_TENSOR);
+    caps
+}
+
+/// Whether fixed caps are of frames that come without tensors.
+pub fn has_no_tensor(caps: &gst::CapsRef) -> bool {
+    let tensor = caps.structure(0).and_then(|structure| structure.get::<&str>(TENSOR_FIELD).ok());
+    tensor == Some(NO_TENSOR)
+}
+
 /// Width and height, where they are fixed.
 fn frame_size(caps: &gst::StructureRef) -> Option<(u32, u32)> {
     let side = |name| caps.get::<i32>(name).ok().and_then(|side| u32::try_from(side).ok()).filter(|&side| side > 0);
@@ -155,7 +171,7 @@ fn frame_size(caps: &gst::StructureRef) -> Option<(u32, u32)> {
 /// The tensor that fixed caps name.
 pub fn tensor_of(caps: &gst::CapsRef) -> Result<Option<InputSpec>> {
     let text = caps.structure(0).and_then(|structure| structure.get::<&str>(TENSOR_FIELD).ok());
-    text.map(str::parse).transpose()
+    text.filter(|&text| text != NO_TENSOR).map(str::parse).transpose()
 }
 
 /// A negotiated video format, in both vocabularies.
@@ -198,17 +214,17 @@ impl Format {
 
     /// Maps a buffer to read its picture.
     pub fn read<T>(&self, buffer: &gst::BufferRef, read: impl FnOnce(&Frame) -> Result<T>) -> Result<T> {
-        let places = self.places(buffer)?;
-        let mapped = places.iter().map(|place| map(buffer, &place.bytes)).collect::<Result<SmallVec<[_; 3]>>>()?;
-        let planes = places.iter().zip(&mapped);
+        let layouts = self.layouts(buffer)?;
+        let mapped = layouts.iter().map(|layout| map(buffer, &layout.bytes)).collect::<Result<SmallVec<[_; 3]>>>()?;
+        let planes = layouts.iter().zip(&mapped);
         read(&Frame {
             format: self.pixels,
             width: self.info.width() as usize,
             height: self.info.height() as usize,
             planes: planes
-                .map(|(place, (memory, skip))| Plane {
-                    data: &memory[*skip..][..place.bytes.len()],
-                    stride: place.stride,
+                .map(|(layout, (memory, skip))| Plane {
+                    data: &memory[*skip..][..layout.bytes.len()],
+                    stride: layout.stride,
                 })
                 .collect(),
         })
@@ -216,8 +232,8 @@ impl Format {
 
     /// Maps a buffer to draw on its picture.
     pub fn draw(&self, buffer: &mut gst::BufferRef, draw: impl FnOnce(&mut FrameMut)) -> Result<()> {
-        let places = self.places(buffer)?;
-        let bytes = [0, 1, 2].map(|plane| places.get(plane).map_or(0..0, |place| place.bytes.clone()));
+        let layouts = self.layouts(buffer)?;
+        let bytes = [0, 1, 2].map(|plane| layouts.get(plane).map_or(0..0, |layout| layout.bytes.clone()));
         let mut mapped = buffer.map_writable().map_err(|error| unmappable(error.to_string()))?;
         let planes = mapped.get_disjoint_mut(bytes).map_err(|_| unmappable("its planes overlap".into()))?;
         draw(&mut FrameMut {
@@ -225,45 +241,45 @@ impl Format {
             width: self.info.width() as usize,
             height: self.info.height() as usize,
             color: self.color,
-            planes: places.iter().zip(planes).map(|(place, data)| PlaneMut { data, stride: place.stride }).collect(),
+            planes: layouts.iter().zip(planes).map(|(layout, data)| PlaneMut { data, stride: layout.stride }).collect(),
         });
         Ok(())
     }
 
-    /// The picture of a buffer in CUDA memory, mapped for the GPU; `None` where it lies elsewhere. Caps do not tell: elements
+    /// The picture of a buffer in CUDA memory, mapped for the GPU; `None` where it lies elsewhere. Caps are not reliable: elements
     /// that download pass CUDA memory on as system memory where they can.
     pub fn on_gpu<'a>(&self, buffer: &'a gst::BufferRef, write: bool) -> Result<Option<GpuFrame<'a>>> {
         let Some(memory) = cuda::memory(buffer) else { return Ok(None) };
-        let places = self.places(buffer)?;
+        let layouts = self.layouts(buffer)?;
         let context = memory.context()?;
         let mapped = memory.map(write)?;
-        let plane = |place: &PlaneLayout| DevicePlane {
-            address: mapped.address + place.bytes.start as u64,
-            stride: place.stride,
+        let plane = |layout: &PlaneLayout| DevicePlane {
+            address: mapped.address + layout.bytes.start as u64,
+            stride: layout.stride,
         };
-        Ok(Some(GpuFrame { planes: places.iter().map(plane).collect(), context, mapped, _buffer: buffer }))
+        Ok(Some(GpuFrame { planes: layouts.iter().map(plane).collect(), context, mapped, _buffer: buffer }))
     }
 
-    /// Where the planes lie in a buffer: as its GstVideoMeta says, which may say anything, else as the caps do.
-    fn places(&self, buffer: &gst::BufferRef) -> Result<SmallVec<[PlaneLayout; 3]>> {
+    /// Where the planes lie in a buffer: from its GstVideoMeta, which may be wrong and is checked, else from the caps.
+    fn layouts(&self, buffer: &gst::BufferRef) -> Result<SmallVec<[PlaneLayout; 3]>> {
         let (format, width, height) = (self.info.format(), self.info.width(), self.info.height());
         let meta = buffer.meta::<gst_video::VideoMeta>();
         let (offsets, strides) = match &meta {
             Some(meta) if meta.format() != format || meta.width() < width || meta.height() < height => {
                 let is = format!("{} {}x{}", meta.format(), meta.width(), meta.height());
-                return Err(unmappable(format!("its GstVideoMeta says {is}, and its caps {format} {width}x{height}")));
+                return Err(unmappable(format!("its GstVideoMeta has {is}, and its caps {format} {width}x{height}")));
             }
             Some(meta) => (meta.offset(), meta.stride()),
             None => (self.info.offset(), self.info.stride()),
         };
         let planes = self.pixels.planes(width as usize, height as usize);
-        let places = planes.iter().enumerate().map(|(plane, &(row, rows))| {
+        let layouts = planes.iter().enumerate().map(|(plane, &(row, rows))| {
             let start = *offsets.get(plane)?;
             let stride = usize::try_from(*strides.get(plane)?).ok().filter(|&stride| stride >= row)?;
             let end = stride.checked_mul(rows - 1)?.checked_add(row)?.checked_add(start)?;
             (end <= buffer.size()).then_some(PlaneLayout { bytes: start..end, stride })
         });
-        places.collect::<Option<_>>().ok_or_else(|| {
+        layouts.collect::<Option<_>>().ok_or_else(|| {
             let size = buffer.size();
             unmappable(format!(
                 "its {size} bytes do not hold {format} {width}x{height} at strides {strides:?} and offsets {offsets:?}"
@@ -373,7 +389,7 @@ impl FramePool {
         let target = copy.get_mut().expect("a buffer from a pool is writable");
         copy_picture(target)?;
         meta::copy(buffer, target).map_err(failed)?;
-        // Where the pool does not say how its memory is laid out, that is as the caps say.
+        // Without a GstVideoMeta of the pool, the layout is that of the caps.
         meta::remove(target, meta::is_copied_layout);
         Ok(copy)
     }
@@ -395,7 +411,7 @@ impl FramePool {
         to.order(stream)?;
         let sizes = self.format.pixels.planes(self.format.info.width() as usize, self.format.info.height() as usize);
         for ((from, to), (row, rows)) in from.planes.iter().zip(&to.planes).zip(sizes) {
-            // SAFETY: both were checked to have such rows, and stay by the word of who queues this.
+            // SAFETY: both were checked to have such rows, and stay until the work is done, as this function requires.
             unsafe { stream.copy_rows((from.address, from.stride), (to.address, to.stride), row, rows) }?;
         }
         Ok(())
@@ -426,7 +442,7 @@ impl Drop for FramePool {
 fn unmappable(cause: String) -> Error {
     Error::new(ErrorKind::WrongType, "Cannot map a frame")
         .cause(cause)
-        .remedy("Look for an element upstream that sends buffers other than its caps say")
+        .remedy("Look for an element upstream that sends buffers that contradict its caps")
 }
 
 fn colorimetry(info: &VideoInfo) -> Colorimetry {
@@ -509,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn drawing_writes_where_the_meta_says() {
+    fn drawing_follows_the_video_meta() {
         let format = nv12();
         let mut drawn = buffer([100, 3], [20, 30]);
         format

@@ -5,7 +5,7 @@ use std::mem::size_of;
 
 use super::Candidate;
 
-/// What was found on a frame, in GPU memory: how many, then each detection, in pixels of the model's input.
+/// The detections of a frame, in GPU memory: how many, then each detection, in pixels of the model's input.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceDetections {
     pub address: u64,
@@ -13,7 +13,7 @@ pub struct DeviceDetections {
     pub limit: usize,
     /// Where the numbers are that were gathered for them.
     pub gathered: Option<u64>,
-    /// Whether some may be turned.
+    /// Whether some may be rotated.
     pub are_rotated: bool,
 }
 

@@ -16,7 +16,7 @@ pub struct DevicePlane {
 /// The planes of a picture in device memory.
 pub type DevicePlanes = SmallVec<[DevicePlane; 3]>;
 
-/// Whether planes can be those of such a picture, as far as can be told from here.
+/// Checks that planes can be those of such a picture, as far as addresses and strides show.
 pub(crate) fn check_planes(planes: &[DevicePlane], format: PixelFormat, width: usize, height: usize) -> Result<()> {
     let wrong =
         |cause: String| Err(Error::new(ErrorKind::WrongType, "Cannot use the frame in GPU memory").cause(cause));

@@ -154,7 +154,7 @@ pub struct Frame<'a> {
 
 impl Frame<'_> {
     /// # Errors
-    /// `WrongType`, if it is not of this format and size, or if a plane is missing or shorter than its stride says.
+    /// `WrongType`, if it is not of this format and size, or if a plane is missing or shorter than its stride requires.
     pub fn check(&self, format: PixelFormat, width: usize, height: usize) -> Result<()> {
         let wrong = |cause: String| Err(Error::new(ErrorKind::WrongType, "Cannot read the frame").cause(cause));
         if (self.format, self.width, self.height) != (format, width, height) {

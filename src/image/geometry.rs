@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_nan_are_no_boxes() {
+    fn empty_and_nan_are_no_boxes() {
         let bad = [
             BBox::new(1.0, 1.0, 1.0, 2.0),
             BBox::new(2.0, 1.0, 1.0, 2.0),

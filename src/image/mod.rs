@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frames, tensors made of them, and drawing: no GStreamer, no files.
 //!
-//! A [`frame`] goes through [`preprocess`] as a [`transform`] says and becomes the model's input. [`geometry`] maps boxes
+//! [`preprocess`] makes the model's input of a [`frame`], by a [`transform`]. [`geometry`] maps boxes
 //! back to the frame, and [`overlay`] draws them. Host code and kernel of one thing lie side by side, and their results are
 //! equal in every bit.
 
@@ -29,7 +29,7 @@ pub struct Candidate {
     pub bbox: BBox,
     pub score: f32,
     pub class: u32,
-    /// Index of the head's row it came from: breaks ties between equal scores, and leads to what else the row says.
+    /// Index of the head's row it came from: breaks ties between equal scores, and leads to the other numbers of the row.
     pub row: u32,
     /// Radians, clockwise, about the centre; 0 where boxes are upright.
     pub angle: f32,
@@ -38,7 +38,7 @@ pub struct Candidate {
 const _: () = assert!(size_of::<Candidate>() == 32);
 
 impl Candidate {
-    /// Its box as it is turned.
+    /// Its rotated box.
     pub fn rotated(&self) -> RotatedBox {
         RotatedBox { bbox: self.bbox, angle: self.angle }
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Boxes that are turned about their centres.
+//! Boxes that are rotated about their centres.
 //!
 //! Arithmetic is f32, each operation rounded once in the order written here, those of sine and cosine too: `kernels/rotated.cuh`
-//! is the twin, bit for bit.
+//! gives the same results, bit for bit.
 
 use std::f32::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
 use super::geometry::{BBox, Letterbox};
 
-/// x and y of the corners of a box that may be turned, one after the other around it.
+/// x and y of the corners of a box that may be rotated, one after the other around it.
 pub type Corners = [[f32; 2]; 4];
 
 /// The smallest upright box around corners.
@@ -19,17 +19,17 @@ pub fn hull(corners: &Corners) -> BBox {
     })
 }
 
-/// A box turned about its centre.
+/// A box rotated about its centre.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RotatedBox {
-    /// As it lies before it is turned; it may reach beyond the frame.
+    /// Before the rotation; it may reach beyond the frame.
     pub bbox: BBox,
     /// Radians, clockwise as pictures are seen. In results 0 ≤ angle < π/2.
     pub angle: f32,
 }
 
 impl RotatedBox {
-    /// The same box with an angle from 0 to below π/2, as Ultralytics regularises it: width and height change places where that is
+    /// The same box with an angle from 0 to below π/2, as Ultralytics regularises it: width and height are exchanged where that is
     /// a quarter turn more.
     #[doc(hidden)]
     pub fn regular(&self) -> Self {
@@ -66,7 +66,7 @@ impl RotatedBox {
     /// From pixels of the tensor to pixels of the frame, not clipped to the source, and regular there.
     ///
     /// The rounding of a letterbox makes its scales differ a little across and down; as with Ultralytics, that of the width is the one
-    /// across, however the box is turned.
+    /// across, whatever the rotation.
     #[doc(hidden)]
     pub fn to_frame(&self, letterbox: &Letterbox) -> Self {
         let ((scale_x, scale_y), (x, y)) = (letterbox.scale(), self.bbox.center());
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frame_is_where_the_letterbox_says() {
+    fn boxes_follow_the_letterbox() {
         let letterbox = Letterbox::new((1920, 1080), (640, 640), ResizeMode::Letterbox);
         let on_frame = rotated(320.0, 320.0, 100.0, 50.0, 2.0).to_frame(&letterbox);
         assert_near(&[on_frame.bbox.width(), on_frame.bbox.height(), on_frame.angle], &[150.0, 300.0, 0.429_203_7]);
@@ -149,20 +149,20 @@ mod tests {
     }
 
     proptest! {
-        /// However it is said, a box has the corners that f64 finds, and its hull touches them.
+        /// In any form, a box has the corners that f64 gives, and its hull touches them.
         #[test]
         fn corners_are_those_of_the_turned_box(
             (x, y, width, height) in (-100.0..2000f32, -100.0..2000f32, 1.0..900f32, 1.0..900f32),
             angle in prop_oneof![0.0..1.6f32, -20.0..20f32],
         ) {
-            let turned = rotated(x, y, width, height, angle);
+            let boxed = rotated(x, y, width, height, angle);
             let (sin, cos) = f64::from(angle).sin_cos();
             let corner = |right: f64, down: f64| {
                 let (dx, dy) = (right * f64::from(width) / 2.0, down * f64::from(height) / 2.0);
                 [f64::from(x) + dx * cos - dy * sin, f64::from(y) + dx * sin + dy * cos]
             };
             let wanted = [corner(1.0, 1.0), corner(1.0, -1.0), corner(-1.0, -1.0), corner(-1.0, 1.0)];
-            let have = turned.corners();
+            let have = boxed.corners();
             // The regular form may begin at another corner.
             let far = |[x, y]: [f32; 2]| {
                 let distance = |[a, b]: &[f64; 2]| (a - f64::from(x)).hypot(b - f64::from(y));
@@ -171,10 +171,10 @@ mod tests {
             for corner in have {
                 prop_assert!(far(corner) < 0.01, "{have:?} {wanted:?}");
             }
-            let RotatedBox { angle, .. } = turned.regular();
+            let RotatedBox { angle, .. } = boxed.regular();
             prop_assert!((0.0..FRAC_PI_2).contains(&angle));
-            prop_assert_eq!(turned.regular().regular(), turned.regular());
-            let hull = turned.hull();
+            prop_assert_eq!(boxed.regular().regular(), boxed.regular());
+            let hull = boxed.hull();
             for [x, y] in have {
                 prop_assert!(hull.x1 <= x && x <= hull.x2 && hull.y1 <= y && y <= hull.y2);
             }

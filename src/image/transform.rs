@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The input recipe: how a frame becomes the tensor that a model wants.
+//! The input transform: how a frame becomes the tensor that a model wants.
 //!
-//! [`InputSpec`] is the whole wish, tensor and recipe. Its text form travels in the caps between trtinfer and trtpreprocess
+//! [`InputSpec`] has both, tensor and transform. Its text form travels in the caps between trtinfer and trtpreprocess
 //! (and shows in `gst-launch-1.0 -v`): `cpu f32 1x3x640x640 nchw rgb letterbox:114 scale:0.003921569 images`, with
 //! `chroma:sited`, `shortest-edge:…`, `mean:…` and `std:…` before the name where they are wanted.
 
@@ -37,7 +37,7 @@ pub enum Chroma {
     /// are trained on what they read.
     #[default]
     Nearest,
-    /// Interpolated between samples that lie where the frame's chroma site says.
+    /// Interpolated between samples at the positions of the frame's chroma site.
     Sited,
 }
 
@@ -89,7 +89,7 @@ pub struct InputSpec {
     /// Rank 4; dimensions are fixed.
     pub desc: TensorDesc,
     pub order: TensorLayout,
-    pub recipe: InputTransform,
+    pub transform: InputTransform,
 }
 
 impl InputSpec {
@@ -114,8 +114,8 @@ impl InputSpec {
     pub fn letterbox(&self, source: impl Into<Rect>) -> Letterbox {
         let (_, height, width) = self.chw();
         let tensor = (width as u32, height as u32);
-        match self.recipe.fit {
-            ResizeMode::CenterCrop => Letterbox::center_crop(source, tensor, self.recipe.shortest_edge),
+        match self.transform.fit {
+            ResizeMode::CenterCrop => Letterbox::center_crop(source, tensor, self.transform.shortest_edge),
             fit => Letterbox::new(source, tensor, fit),
         }
     }
@@ -190,7 +190,7 @@ impl ResizeMode {
 
 impl fmt::Display for InputSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let InputTransform { colors, chroma, fit, shortest_edge, pad, scale, mean, std } = &self.recipe;
+        let InputTransform { colors, chroma, fit, shortest_edge, pad, scale, mean, std } = &self.transform;
         write!(f, "{} {} {} ", self.device, self.desc.dtype, self.desc.dims)?;
         write!(f, "{} {} {}:{pad} scale:{scale}", self.order.name(), colors.name(), fit.name())?;
         if *chroma != Chroma::default() {
@@ -236,19 +236,19 @@ fn parse(text: &str) -> Option<InputSpec> {
     let colors = Colors::ALL.into_iter().find(|c| c.name() == colors)?;
     let (fit, pad) = word()?.split_once(':')?;
     let fit = ResizeMode::ALL.into_iter().find(|f| f.name() == fit)?;
-    let mut recipe = InputTransform { colors, fit, pad: pad.parse().ok()?, ..InputTransform::default() };
-    recipe.scale = word()?.strip_prefix("scale:")?.parse().ok()?;
+    let mut transform = InputTransform { colors, fit, pad: pad.parse().ok()?, ..InputTransform::default() };
+    transform.scale = word()?.strip_prefix("scale:")?.parse().ok()?;
     if let Some(tail) = rest.strip_prefix("chroma:") {
         let (name, tail) = tail.split_once(' ')?;
-        recipe.chroma = Chroma::ALL.into_iter().find(|chroma| chroma.name() == name)?;
+        transform.chroma = Chroma::ALL.into_iter().find(|chroma| chroma.name() == name)?;
         rest = tail;
     }
     if let Some(tail) = rest.strip_prefix("shortest-edge:") {
         let (edge, tail) = tail.split_once(' ')?;
-        recipe.shortest_edge = edge.parse().ok()?;
+        transform.shortest_edge = edge.parse().ok()?;
         rest = tail;
     }
-    for (prefix, values) in [("mean:", &mut recipe.mean), ("std:", &mut recipe.std)] {
+    for (prefix, values) in [("mean:", &mut transform.mean), ("std:", &mut transform.std)] {
         if let Some(tail) = rest.strip_prefix(prefix) {
             let (triple, tail) = tail.split_once(' ')?;
             *values = parse_triple(triple, '/')?;
@@ -256,7 +256,7 @@ fn parse(text: &str) -> Option<InputSpec> {
         }
     }
     let desc = TensorDesc { name: rest.to_string(), dtype, dims };
-    (desc.dims.len() == 4).then_some(InputSpec { device, desc, order, recipe })
+    (desc.dims.len() == 4).then_some(InputSpec { device, desc, order, transform })
 }
 
 /// The property input-size: width and height, or `None` from `auto`, as from nothing.
@@ -295,7 +295,7 @@ mod tests {
             device: Device::Host,
             desc: TensorDesc::new("images", DType::F32, &[1, 3, 480, 640]),
             order: TensorLayout::Nchw,
-            recipe: InputTransform::default(),
+            transform: InputTransform::default(),
         }
     }
 
@@ -308,7 +308,7 @@ mod tests {
         let mut other = spec();
         other.desc.name = "input tensor:0".into();
         other.desc.dtype = DType::F16;
-        other.recipe = InputTransform {
+        other.transform = InputTransform {
             colors: Colors::Bgr,
             chroma: Chroma::Sited,
             fit: ResizeMode::CenterCrop,

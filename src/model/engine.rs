@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What a TensorRT engine says about itself: its tensors, and the JSON that Ultralytics writes before the plan.
+//! The description in a TensorRT engine: its tensors, and the JSON that Ultralytics writes before the plan.
 //!
 //! The JSON carries what the same exporter writes into ONNX files as Python literals; both are read alike.
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_told_by_its_keys() {
+    fn json_is_recognised_by_its_keys() {
         let json = r#"{"description": "Ultralytics YOLO11n model", "author": "Ultralytics", "stride": 32, "task": "detect",
             "batch": 1, "imgsz": [480, 640], "names": {"0": "person", "1": "it's"}, "args": {"nms": true}, "end2end": false}"#;
         let metadata = metadata(json).unwrap();

@@ -89,7 +89,7 @@ impl FileContents {
         }
     }
 
-    /// The messages of an ONNX file, decoded at the first call. Errors carry a cause; the caller says which file.
+    /// The messages of an ONNX file, decoded at the first call. Errors have a cause; the caller adds the file's name.
     pub(crate) fn onnx(&self) -> Result<&ModelProto> {
         let decode = || {
             let broken =

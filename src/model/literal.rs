@@ -14,7 +14,7 @@ pub const MAX_LENGTH: usize = 4 << 20;
 /// Exporters nest two levels.
 const MAX_DEPTH: usize = 16;
 
-/// The value that a text says; `None` where it is no such literal, or over the limits.
+/// The value of a literal; `None` where the text is none, or is over the limits.
 pub fn parse(text: &str) -> Option<Value> {
     if text.len() > MAX_LENGTH {
         return None;
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn python_and_json_say_the_same() {
+    fn python_and_json_give_the_same_values() {
         for (text, value) in [
             ("{0: 'person', 1: \"it's\"}", json!({"0": "person", "1": "it's"})),
             (r#"{"0": "person", "1": "it's"}"#, json!({"0": "person", "1": "it's"})),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_literal_is_refused() {
+    fn text_that_is_no_literal_is_refused() {
         for text in [
             "",
             "{",

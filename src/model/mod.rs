@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What a model file says about itself, read without loading the model: inputs, outputs, labels, task, stride, and from
+//! The description in a model file, read without loading the model: inputs, outputs, labels, task, stride, and from
 //! these the tensor that it wants for a frame.
 //!
 //! ONNX files carry a graph signature; Ultralytics adds `metadata_props` (names, stride, imgsz, task, …), which is all
@@ -28,7 +28,7 @@ pub use file::{FileContents, ModelFile};
 /// Widths and heights of inputs that can be served.
 const SIDES: RangeInclusive<u32> = 1..=16384;
 
-/// Pixels of an input: those of an 8K frame, whose tensor takes 400 MiB in f32. A size that only the file's metadata says must
+/// Pixels of an input: those of an 8K frame, whose tensor takes 400 MiB in f32. A size that is only in the file's metadata must
 /// not be enough to fill the memory.
 const MAX_PIXELS: u64 = 1 << 25;
 
@@ -38,7 +38,7 @@ const MAX_FILE: u64 = 8 << 30;
 /// Characters of a class name. It is drawn, and copied for each object.
 pub(crate) const MAX_LABEL: usize = 1024;
 
-/// What a file of any kind says about itself.
+/// The description in a model file of any kind.
 struct FileHeader {
     producer: String,
     inputs: Vec<TensorDesc>,
@@ -53,7 +53,7 @@ struct FileHeader {
 #[derive(Clone, Debug)]
 pub struct ModelInfo {
     pub path: PathBuf,
-    /// Who wrote the file, as the file says; may be empty.
+    /// The program that wrote the file, from its metadata; may be empty.
     pub producer: String,
     pub inputs: Vec<TensorDesc>,
     pub outputs: Vec<TensorDesc>,
@@ -177,7 +177,7 @@ impl ModelInfo {
 
     /// The tensor that the model wants for a frame, on that device, if it can be run on `batch` frames at once.
     ///
-    /// `size` is the user's wish for width and height, needed where the file leaves them open and says nothing of the size
+    /// `size` is the user's width and height, needed where the file leaves them open and has no metadata on the size
     /// it was made for.
     #[doc(hidden)]
     pub fn input_spec(&self, size: Option<(u32, u32)>, batch: usize, device: Device) -> Result<InputSpec> {
@@ -244,7 +244,7 @@ impl ModelInfo {
             device,
             desc: TensorDesc { name: input.name.clone(), dtype: input.dtype, dims },
             order: self.order,
-            recipe: self.recipe(head),
+            transform: self.transform(head),
         })
     }
 
@@ -260,23 +260,23 @@ impl ModelInfo {
 
     /// How the picture is prepared for this model, should it have that head.
     #[doc(hidden)]
-    pub fn recipe(&self, head: Option<&HeadFormat>) -> InputTransform {
+    pub fn transform(&self, head: Option<&HeadFormat>) -> InputTransform {
         let input = self.image_input();
-        let mut recipe = head.map_or_else(InputTransform::default, |head| head.input);
+        let mut transform = head.map_or_else(InputTransform::default, |head| head.input);
         let channels = match self.order {
             TensorLayout::Nchw => input.dims[1],
             TensorLayout::Nhwc => input.dims[3],
         };
         if channels == 1 {
-            recipe.colors = Colors::Gray;
+            transform.colors = Colors::Gray;
         }
         if input.dtype == DType::U8 {
-            recipe.scale = 1.0; // such models normalise by themselves
+            transform.scale = 1.0; // such models normalise by themselves
         }
-        recipe
+        transform
     }
 
-    /// Tensors for the inputs beside the picture, for so many pictures, in the order of `inputs`; `None` at the picture's place.
+    /// Tensors for the inputs beside the picture, for so many pictures, in the order of `inputs`; `None` for the picture.
     #[doc(hidden)]
     pub fn side_inputs(&self, spec: &InputSpec, rows: usize) -> Result<Vec<Option<Tensor>>> {
         let (_, height, width) = spec.chw();
@@ -375,7 +375,7 @@ fn side_input(desc: &TensorDesc, rows: usize, width: usize, height: usize) -> Re
         "im_shape" => [height, width],          // PaddleDetection
         "scale_factor" => [1, 1],
         _ => {
-            return Err(Error::new(ErrorKind::Model, format!("it has an input that nobody fills, {desc}"))
+            return Err(Error::new(ErrorKind::Model, format!("it has an input whose content is not known, {desc}"))
                 .remedy("Export it with the picture as its only input"));
         }
     };
@@ -395,7 +395,7 @@ fn side_input(desc: &TensorDesc, rows: usize, width: usize, height: usize) -> Re
     }
 }
 
-/// What an entry of the metadata says, if there is one.
+/// The value of an entry of the metadata, if there is one.
 fn entry<T>(
     metadata: &BTreeMap<String, String>,
     key: &str,
@@ -416,7 +416,7 @@ fn as_u32(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|integer| integer.try_into().ok()).or_else(|| whole().map(|value| value as u32))
 }
 
-/// One number, or one for each level of the head: the largest counts. 0 says that there is none.
+/// One number, or one for each level of the head: the largest counts. 0 means that there is none.
 fn parse_stride(value: Value) -> Option<u32> {
     match value {
         Value::Array(strides) => strides.iter().map(as_u32).collect::<Option<Vec<_>>>()?.into_iter().max(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What an ONNX file says goes in and out, and which operators there are.
+//! Inputs, outputs and operators of an ONNX file.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Dims, TensorDesc};
 use crate::onnx::{BFLOAT16, FLOAT16, GraphProto, ValueInfoProto};
 
-/// The header of an ONNX file. Errors carry a cause; the caller says which file.
+/// The header of an ONNX file. Errors have a cause; the caller adds the file's name.
 pub fn header(file: &FileContents) -> Result<FileHeader> {
     let (model, graph) = (file.onnx()?, file.graph()?);
     if graph.output.is_empty() {

@@ -165,15 +165,15 @@ impl Postprocessor {
         &self.options
     }
 
-    /// The recipe that models of the forced head usually want, if this one's input was made otherwise.
-    pub fn recipe_mismatch(&self, recipe: &InputTransform) -> Option<InputTransform> {
-        let usual = self.model.recipe(Some(self.decoder.format()));
+    /// The transform that models of the forced head usually want, if this one's input was made otherwise.
+    pub fn transform_mismatch(&self, transform: &InputTransform) -> Option<InputTransform> {
+        let usual = self.model.transform(Some(self.decoder.format()));
         // No model says how chroma is to be read, and no classifier how it is normalised.
         let usual = match self.is_classifier() {
-            true => InputTransform { fit: usual.fit, ..*recipe },
-            false => InputTransform { chroma: recipe.chroma, ..usual },
+            true => InputTransform { fit: usual.fit, ..*transform },
+            false => InputTransform { chroma: transform.chroma, ..usual },
         };
-        (self.options.layout.is_some() && usual != *recipe).then_some(usual)
+        (self.options.layout.is_some() && usual != *transform).then_some(usual)
     }
 
     /// Whether the model tells classes of the whole frame. Then there is nothing to [`queue`](Self::queue).
@@ -182,8 +182,8 @@ impl Postprocessor {
     }
 
     /// What the user may have to say of a classifier's input, where neither the model file nor the user says anything.
-    pub fn input_hint(&self, recipe: &InputTransform) -> Option<Error> {
-        let is_told = self.model.is_by_ultralytics() || recipe.mean != [0.0; 3] || recipe.std != [1.0; 3];
+    pub fn input_hint(&self, transform: &InputTransform) -> Option<Error> {
+        let is_told = self.model.is_by_ultralytics() || transform.mean != [0.0; 3] || transform.std != [1.0; 3];
         if !self.is_classifier() || is_told || self.model.image_input().dtype == DType::U8 {
             return None;
         }

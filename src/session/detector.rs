@@ -28,7 +28,7 @@ pub struct Object {
     pub confidence: f32,
     /// In pixels of the frame, inside it.
     pub bbox: BBox,
-    /// Its box as it is turned, if the model turns boxes; `bbox` is the upright box around it then.
+    /// Its rotated box, if the model has such; `bbox` is the upright box around it then.
     pub rotated: Option<RotatedBox>,
     /// In the order of the model's keypoints; empty if it has none.
     pub keypoints: Vec<Keypoint>,
@@ -91,7 +91,7 @@ pub struct Detector {
     fitted: Option<Session>,
     options: PostprocessOptions,
     /// The preprocessor for the current kind of frames.
-    maker: Option<(Source, Preprocessor)>,
+    preprocessor: Option<(Source, Preprocessor)>,
     /// The postprocessor for the current outputs.
     postprocessor: Option<Postprocessor>,
 }
@@ -134,7 +134,7 @@ impl Detector {
     /// The same without a check of the task, for applications that check it later.
     #[doc(hidden)]
     pub fn unchecked(session: Session, options: PostprocessOptions) -> Self {
-        Detector { session, fitted: None, options, maker: None, postprocessor: None }
+        Detector { session, fitted: None, options, preprocessor: None, postprocessor: None }
     }
 
     pub fn session(&self) -> &Session {
@@ -145,16 +145,16 @@ impl Detector {
         &mut self.session
     }
 
-    /// How a frame is converted to the model's input; by default as the model file says.
-    pub fn recipe(&self) -> &InputTransform {
-        &self.session.plan.spec.recipe
+    /// How a frame is converted to the model's input; by default as the model file has it.
+    pub fn transform(&self) -> &InputTransform {
+        &self.session.plan.spec.transform
     }
 
     /// Changes the conversion from the next frame on, for models whose file does not describe it, as the properties of
     /// trtpreprocess do.
-    pub fn set_recipe(&mut self, recipe: InputTransform) {
-        self.session.plan.spec.recipe = recipe;
-        (self.maker, self.fitted) = (None, None);
+    pub fn set_transform(&mut self, transform: InputTransform) {
+        self.session.plan.spec.transform = transform;
+        (self.preprocessor, self.fitted) = (None, None);
     }
 
     /// Changes the options from the next frame on.
@@ -183,8 +183,9 @@ impl Detector {
     /// As [`Detector::detect`].
     #[doc(hidden)]
     pub fn detect_instances(&mut self, frame: &Frame, color: Colorimetry) -> Result<Detections<'_>> {
-        let maker = self.maker(Source { format: frame.format, size: (frame.width, frame.height), color })?;
-        let (letterbox, picture) = (*maker.letterbox(), maker.of_host(frame)?);
+        let preprocessor =
+            self.preprocessor(Source { format: frame.format, size: (frame.width, frame.height), color })?;
+        let (letterbox, picture) = (*preprocessor.letterbox(), preprocessor.of_host(frame)?);
         self.find(picture, letterbox)
     }
 
@@ -224,7 +225,8 @@ impl Detector {
     ) -> Result<Detections<'_>> {
         let DeviceFrame { format, width, height, ref planes } = *frame;
         let cuda = self.session.cuda()?.clone();
-        let Preprocessor::Device(maker) = self.maker(Source { format, size: (width, height), color })? else {
+        let Preprocessor::Device(preprocessor) = self.preprocessor(Source { format, size: (width, height), color })?
+        else {
             unreachable!("there is a context");
         };
         for (plane, (row, rows)) in planes.iter().zip(format.planes(width, height)) {
@@ -235,10 +237,10 @@ impl Detector {
         // memory of this context. They are read before this function returns: `find` waits for the boxes, and on errors
         // the drop of `picture` waits for its fence.
         let picture = unsafe {
-            maker.stream().wait_for(stream)?;
-            maker.of_gpu(planes)?
+            preprocessor.stream().wait_for(stream)?;
+            preprocessor.of_gpu(planes)?
         };
-        let letterbox = *maker.letterbox();
+        let letterbox = *preprocessor.letterbox();
         self.find(picture, letterbox)
     }
 
@@ -254,8 +256,8 @@ impl Detector {
         processor.instances().frame_classes().iter().map(class).collect()
     }
 
-    fn maker(&mut self, source: Source) -> Result<&mut Preprocessor> {
-        let made = match self.maker.take().filter(|(made_for, _)| *made_for == source) {
+    fn preprocessor(&mut self, source: Source) -> Result<&mut Preprocessor> {
+        let made = match self.preprocessor.take().filter(|(made_for, _)| *made_for == source) {
             Some(made) => made,
             None => {
                 let Source { format, size, color } = source;
@@ -267,7 +269,7 @@ impl Detector {
                 (source, made)
             }
         };
-        Ok(&mut self.maker.insert(made).1)
+        Ok(&mut self.preprocessor.insert(made).1)
     }
 
     /// The session for frames of that size, and the tensor that they become.

@@ -6,9 +6,9 @@
 
 mod detector;
 mod device;
-#[cfg(test)]
-mod fault_tests;
 mod options;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::path::Path;
@@ -46,7 +46,7 @@ pub use options::parse_options;
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct SessionOptions {
-    /// `Auto` selects TensorRT if it is installed and can run the model, else the CPU; then [`Session::reason`] says why.
+    /// `Auto` selects TensorRT if it is installed and can run the model, else the CPU; then [`Session::reason`] has the reason.
     pub backend: BackendPreference,
     /// Width and height in pixels, for models with dynamic dimensions. If unset, a [`Session`] takes the size in the
     /// file, and a [`Detector`] the smallest rectangle within it that a frame needs, if the model allows that.
@@ -120,11 +120,11 @@ impl Session {
     /// * `Settings`: the options do not match the model.
     pub fn open(path: impl AsRef<Path>, options: &SessionOptions) -> Result<Self> {
         let warnings = Mutex::default();
-        let tell = |event: LoadEvent<'_>| match event {
+        let report = |event: LoadEvent<'_>| match event {
             LoadEvent::Warning(warning) => Vec::push(&mut warnings.lock().unwrap(), warning),
             LoadEvent::Progress(..) => {}
         };
-        let loading = LoadContext { tell: &tell, ..LoadContext::silent() };
+        let loading = LoadContext { report: &report, ..LoadContext::silent() };
         let mut session = Session::open_with(path, options, &loading)?;
         session.warnings = warnings.into_inner().unwrap();
         Ok(session)
@@ -148,11 +148,11 @@ impl Session {
         } = options;
         let cuda = || Context::primary(*cuda_device_id);
         let mut plan = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, options.clone(), cuda)?;
-        let recipe = &mut plan.spec.recipe;
-        recipe.chroma = *chroma_sampling;
-        recipe.mean = mean.unwrap_or(recipe.mean);
-        recipe.std = std.unwrap_or(recipe.std);
-        recipe.shortest_edge = *shortest_edge;
+        let transform = &mut plan.spec.transform;
+        transform.chroma = *chroma_sampling;
+        transform.mean = mean.unwrap_or(transform.mean);
+        transform.std = std.unwrap_or(transform.std);
+        transform.shortest_edge = *shortest_edge;
         Session::load(plan, *upload, loading)
     }
 

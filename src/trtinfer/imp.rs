@@ -10,14 +10,14 @@ use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
 
+use super::opening::{self, ModelSlot, OpeningTicket};
 use super::settings::Settings;
 use super::sharing::{self, SharedModel};
-use super::started::StartedModel;
+use super::started::{Beginning, StartedModel};
 use super::{loading, messages};
 use crate::backends::batcher::{Batcher, Counts, Usage};
 use crate::backends::{Backend, Interrupted};
 use crate::core::counters::{Span, Stats};
-use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Dims, Tensor};
 use crate::gst::batch_pool;
@@ -41,11 +41,11 @@ struct Running {
     batcher: Option<Arc<Batcher>>,
     /// Frames since the last one that was inferred.
     passed: Option<u32>,
-    /// Whether it was said that batches do not fill.
+    /// Whether the warning that batches do not fill was posted.
     told_of_batches: bool,
     /// Whether outputs of this element are read by an element behind it.
     usage: Arc<Usage>,
-    /// Whether it was said that tensors are copied from one CUDA context to another.
+    /// Whether the warning that tensors are copied from one CUDA context to another was posted.
     told_of_copies: bool,
 }
 
@@ -54,25 +54,58 @@ struct Running {
 pub struct TrtInfer {
     settings: Mutex<Settings>,
     cuda: CudaContextSlot,
-    session: Mutex<Option<StartedModel>>,
+    pub(super) session: ModelSlot,
     running: Mutex<Running>,
     stats: Stats,
 }
 
 impl TrtInfer {
+    /// What was read of the model, if that is done.
     fn session(&self) -> Option<StartedModel> {
-        self.session.lock().unwrap().clone()
+        self.session.get()
     }
 
-    /// Reads the model's description and decides where it runs.
-    fn open_session(&self) -> Result<StartedModel> {
-        let settings = self.settings.lock().unwrap().clone();
-        let started = StartedModel::open(&settings, || self.cuda.ensure(&*self.obj(), settings.cuda_device_id))?;
-        self.share_context(&started.model, &settings);
-        Ok(started)
+    /// The model is read: says what there is to say about it.
+    fn announce(&self, session: &StartedModel) -> Result<()> {
+        gst::info!(CAT, imp = self, "{}", session.info());
+        let plan = &session.model.plan;
+        if let Some(reason) = plan.reason.as_ref().filter(|_| session.loads) {
+            let what = format!("Running the model on {}: {reason}", plan.backend.title());
+            self.obj().post_info(&Error::new(ErrorKind::Library, what));
+        }
+        self.refuse_what_has_no_effect(plan.backend)?;
+        if let Some(warning) = session.published.as_ref().and_then(|published| published.warning()) {
+            self.obj().post_warning(&warning);
+        }
+        Ok(())
     }
 
-    /// Says which properties have no effect with this backend; one that must have its effect is an error.
+    /// The model is where all threads find it: what is left is done beside.
+    fn proceed(&self, session: &StartedModel) {
+        if session.loads && !session.waits {
+            self.load(&session.model);
+        }
+        self.obj().notify("model-info");
+    }
+
+    /// Takes over what reading the model has come to, in the thread that read it. A failure is on the bus before any thread goes on.
+    pub(super) fn finish_opening(&self, ticket: &OpeningTicket, outcome: Result<StartedModel>) {
+        if !ticket.is_wanted() {
+            return;
+        }
+        let outcome = outcome.and_then(|session| self.announce(&session).map(|()| session));
+        if let Err(error) = &outcome {
+            self.obj().post_error(error);
+        }
+        let session = outcome.as_ref().ok().cloned();
+        if self.session.finish(ticket, outcome)
+            && let Some(session) = session
+        {
+            self.proceed(&session);
+        }
+    }
+
+    /// Warns of properties that have no effect with this backend; one that must have its effect is an error.
     fn refuse_what_has_no_effect(&self, backend: &dyn Backend) -> Result<()> {
         let settings = self.settings.lock().unwrap().clone();
         let (names, owners) = settings.without_effect(backend);
@@ -92,15 +125,21 @@ impl TrtInfer {
         }
     }
 
+    /// Whether frames are batched, and how many microseconds one waits for others.
+    fn batching(&self) -> (bool, u64) {
+        let settings = self.settings.lock().unwrap();
+        (settings.batch_size > 1, settings.batch_timeout.into())
+    }
+
     /// Loads the model beside.
     fn load(&self, model: &Arc<SharedModel>) {
         let batch_timeout = Duration::from_micros(self.settings.lock().unwrap().batch_timeout.into());
         loading::load(&self.obj(), model, batch_timeout);
     }
 
-    /// Lets go of a model of which a run may never end.
+    /// Releases a model of which a run may never end.
     fn abandon(&self, session: &StartedModel, batcher: &Batcher) {
-        if batcher.is_idle_within(session.seat.stream(), RUN_LIMIT) {
+        if batcher.is_idle_within(session.handle.stream(), RUN_LIMIT) {
             return;
         }
         self.obj().post_warning(&messages::unfinished(&session.model.plan.model().path, RUN_LIMIT));
@@ -125,11 +164,12 @@ impl TrtInfer {
         }
         self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         gst::info!(CAT, imp = self, "loading the model again, in the context of its tensors");
-        session.seat.leave();
+        session.handle.leave();
         running.batcher = None;
         let session = session.in_context(memory.context())?;
-        *self.session.lock().unwrap() = Some(session.clone());
-        self.load(&session.model);
+        if let Some((_, session)) = self.session.replace(|_| Some(session)) {
+            self.load(&session.model);
+        }
         Ok(())
     }
 
@@ -140,33 +180,29 @@ impl TrtInfer {
 
     /// Loads the model for tensors of that size, where that was left to the frames.
     fn fit(&self, dims: &Dims, running: &mut Running) {
-        let mut current = self.session.lock().unwrap();
-        let Some(fitted) = current.as_ref().and_then(|session| session.fitted(dims)) else { return };
+        let Some((former, fitted)) = self.session.replace(|session| session.fitted(dims)) else { return };
         gst::info!(CAT, imp = self, "loading the model for {dims}");
-        let model = fitted.model.clone();
-        if let Some(former) = current.replace(fitted) {
-            former.seat.leave();
-        }
+        former.handle.leave();
         running.batcher = None;
-        drop(current);
-        self.load(&model);
+        self.load(&fitted.model);
     }
 
     fn infer(&self, buffer: &mut gst::BufferRef) -> std::result::Result<(), Interrupted> {
+        self.session.wait()?;
         let mut running = self.running.lock().unwrap();
-        // It stays on the buffer until another takes its place: the GPU may still read the frame.
+        // It stays on the buffer until another replaces it: the GPU may still read the frame.
         let Some(payload) = TensorMeta::input(buffer) else {
             let is_inferred = TensorMeta::outputs(buffer).is_some();
             return Err(if is_inferred { messages::inferred_before() } else { messages::missing_tensor() }.into());
         };
-        let Payload::Input { tensors, origin, letterbox, recipe, original } = &*payload else {
+        let Payload::Input { tensors, origin, letterbox, transform, original } = &*payload else {
             unreachable!("it is an input")
         };
         let tensor = &tensors[0];
 
         self.fit(&tensor.desc().dims, &mut running);
         self.follow(tensor, &mut running)?;
-        let StartedModel { model, seat, published, .. } = self.session().ok_or(Interrupted::Flushing)?;
+        let StartedModel { model, handle, published, .. } = self.session().ok_or(Interrupted::Flushing)?;
         let (interval, measure) = {
             let settings = self.settings.lock().unwrap();
             (settings.interval, settings.measure)
@@ -189,13 +225,13 @@ impl TrtInfer {
 
         let batcher = match &running.batcher {
             Some(batcher) => batcher.clone(),
-            None => running.batcher.insert(seat.wait()?).clone(),
+            None => running.batcher.insert(handle.wait()?).clone(),
         };
         if measure {
             batcher.measure();
         }
-        let stage = Span::begin(false); // batches are measured, by whichever thread they are run
-        let outputs = batcher.join(seat.stream(), tensors.clone(), &running.usage)?;
+        let stage = Span::begin(false); // batches are measured, in the thread that runs them
+        let outputs = batcher.join(handle.stream(), tensors.clone(), &running.usage)?;
         if let Some(published) = &published {
             published.attach(buffer, outputs.wait()?)?;
         }
@@ -206,9 +242,9 @@ impl TrtInfer {
             self.obj().post_warning(&messages::starved());
         }
 
-        let (origin, letterbox, recipe) = (*origin, *letterbox, *recipe);
+        let (origin, letterbox, transform) = (*origin, *letterbox, *transform);
         let (model, original) = (model.plan.model().clone(), original.clone());
-        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, origin, letterbox, recipe, model, original }));
+        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, origin, letterbox, transform, model, original }));
         Ok(())
     }
 
@@ -223,17 +259,14 @@ impl TrtInfer {
             }
             gst::StateChange::PausedToReady => {
                 // The pads are deactivated once the streaming thread has returned, so it must not go on waiting for the model.
-                // Locked, lest another takes its place meanwhile.
-                if let Some(session) = &*self.session.lock().unwrap() {
-                    session.seat.leave();
-                }
+                self.session.leave();
             }
             _ => {}
         }
     }
 }
 
-/// Whether batches only ever come to one frame.
+/// Whether all batches so far had a single frame.
 fn starves(counts: &Counts) -> bool {
     counts.late >= 32 && counts.late == counts.batches && counts.frames == counts.batches
 }
@@ -243,7 +276,7 @@ impl Properties for TrtInfer {
         let read_only = [
             glib::ParamSpecBoxed::builder::<gst::Structure>("model-info")
                 .nick("Model information")
-                .blurb("What was read from the model file; NULL until the element has started")
+                .blurb("What was read from the model file; NULL until it has been read")
                 .read_only()
                 .build(),
             stats::property(
@@ -263,7 +296,7 @@ impl Properties for TrtInfer {
             "stats" => {
                 let totals = self.stats.read();
                 let (inferred, skipped) = (totals.done, totals.skipped);
-                let batcher = self.session().and_then(|session| session.seat.batcher());
+                let batcher = self.session().and_then(|session| session.handle.batcher());
                 let counts = batcher.as_ref().map(|batcher| batcher.counts());
                 let Counts { batches, frames, late } = counts.unwrap_or_default();
                 let totals = match batcher {
@@ -300,21 +333,23 @@ impl BaseTransformImpl for TrtInfer {
 
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
         log::take_over();
-        let session = self.open_session().map_err(|error| error_message(&error))?;
-        gst::info!(CAT, imp = self, "{}", session.info());
-        let plan = &session.model.plan;
-        if let Some(reason) = plan.reason.as_ref().filter(|_| session.loads) {
-            let what = format!("Running the model on {}: {reason}", plan.backend.title());
-            self.obj().post_info(&Error::new(ErrorKind::Library, what));
-        }
-        self.refuse_what_has_no_effect(plan.backend).map_err(|error| error_message(&error))?;
-        if let Some(warning) = session.published.as_ref().and_then(|published| published.warning()) {
-            self.obj().post_warning(&warning);
-        }
+        let settings = self.settings.lock().unwrap().clone();
+        let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
+        let begun = StartedModel::begin(&settings, cuda).map_err(|error| error_message(&error))?;
         self.stats.reset();
-        *self.session.lock().unwrap() = Some(session.clone());
-        if session.loads && !session.waits {
-            self.load(&session.model);
+        match begun {
+            Beginning::Open(session) => {
+                self.share_context(&session.model, &settings);
+                self.announce(&session).map_err(|error| error_message(&error))?;
+                self.session.put(session.clone());
+                self.proceed(&session);
+            }
+            Beginning::Unread(model) => {
+                opening::open(&self.obj(), model, self.session.begin()).map_err(|error| {
+                    self.session.take();
+                    error_message(&error)
+                })?;
+            }
         }
         // Upstream may have negotiated with another model, of another input size.
         self.obj().reconfigure_sink();
@@ -323,20 +358,19 @@ impl BaseTransformImpl for TrtInfer {
 
     /// Frames of another size may have tensors of another size.
     fn set_caps(&self, incaps: &Caps, _outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
+        let _ = self.session.wait(); // without a model, the first frame says why
         let tensor = video::tensor_of(incaps).map_err(|error| gst::loggable_error!(CAT, "{error}"))?;
         if let Some(tensor) = tensor {
             self.fit(&tensor.desc.dims, &mut self.running.lock().unwrap());
-            if let Some(session) = &mut *self.session.lock().unwrap() {
-                session.tensor = Arc::new(tensor);
-            }
+            self.session.replace(|session| Some(StartedModel { tensor: Arc::new(tensor), ..session.clone() }));
         }
         Ok(())
     }
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
         let running = std::mem::take(&mut *self.running.lock().unwrap());
-        if let Some(session) = self.session.lock().unwrap().take() {
-            session.seat.leave();
+        if let Some(session) = self.session.take() {
+            session.handle.leave();
             if let Some(batcher) = &running.batcher {
                 self.abandon(&session, batcher);
             }
@@ -355,10 +389,11 @@ impl BaseTransformImpl for TrtInfer {
         let answered = self.answer(direction, query);
         if let gst::QueryViewMut::Latency(latency) = query.view_mut()
             && answered
-            && session.is_some_and(|session| session.model.plan.batch > 1)
+            && self.session.is_started()
+            && let (true, timeout) = self.batching()
         {
             // A frame waits that long for others, if need be.
-            let waits = gst::ClockTime::from_useconds(self.settings.lock().unwrap().batch_timeout.into());
+            let waits = gst::ClockTime::from_useconds(timeout);
             let (live, min, max) = latency.result();
             latency.set(live, min + waits, max.map(|max| max + waits));
         }
@@ -368,24 +403,27 @@ impl BaseTransformImpl for TrtInfer {
     /// The sink asks for the model's tensor by name, and the source names the outputs that it publishes; the picture's caps pass.
     fn transform_caps(&self, direction: PadDirection, caps: &Caps, filter: Option<&Caps>) -> Option<Caps> {
         let mut caps = video::without_tensor(&video::usable(caps));
-        if self.session().is_some_and(|session| session.model.plan.backend.device() == Device::Host) {
+        let session = self.session.wait();
+        if session.as_ref().is_ok_and(|session| session.as_ref().is_some_and(StartedModel::is_on_host)) {
             caps = video::in_system_memory(&caps);
         }
-        let caps = match self.session() {
-            Some(StartedModel { model, .. }) if direction == PadDirection::Src => {
+        let caps = match session {
+            Ok(Some(StartedModel { model, .. })) if direction == PadDirection::Src => {
                 let plan = &model.plan;
                 video::with_tensor(&caps, filter, |size| {
                     size.map_or_else(|| plan.spec.clone(), |size| plan.spec_for(size))
                 })
             }
-            Some(StartedModel { published: Some(published), .. }) => published.describe(&caps),
+            Ok(Some(StartedModel { published: Some(published), .. })) => published.describe(&caps),
+            // There is no model, or a flush: frames come without tensors, and the first one is told why.
+            Err(_) if direction == PadDirection::Src => video::with_no_tensor(&caps),
             _ => caps,
         };
         Some(video::filtered(caps, filter))
     }
 
-    /// Caps without a tensor come from a line without trtpreprocess. They are let in, because the error that their first
-    /// frame brings says so, and a refusal here would only be "not negotiated".
+    /// Caps without a tensor come from a line without trtpreprocess. They are accepted, because the error that their first
+    /// frame brings has the reason, and a refusal here would only be "not negotiated".
     fn accept_caps(&self, direction: PadDirection, caps: &Caps) -> bool {
         match direction {
             PadDirection::Sink => video::usable(&video::template_caps()).can_intersect(&video::without_tensor(caps)),
@@ -394,21 +432,21 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        if let Some(session) = self.session() {
-            match event.view() {
-                gst::EventView::FlushStart(_) => session.seat.set_flushing(true),
-                gst::EventView::FlushStop(_) => session.seat.set_flushing(false),
-                // Nothing comes that would fill the batch.
-                gst::EventView::Eos(_) | gst::EventView::Caps(_) | gst::EventView::Gap(_) => {
+        match event.view() {
+            gst::EventView::FlushStart(_) => self.session.set_flushing(true),
+            gst::EventView::FlushStop(_) => self.session.set_flushing(false),
+            // Nothing comes that would fill the batch.
+            gst::EventView::Eos(_) | gst::EventView::Caps(_) | gst::EventView::Gap(_) => {
+                if let Some(session) = self.session() {
                     if matches!(event.view(), gst::EventView::Eos(_)) && self.is_unread() {
                         self.obj().post_warning(&messages::unread());
                     }
-                    if let Some(batcher) = session.seat.batcher() {
-                        batcher.finish(session.seat.stream());
+                    if let Some(batcher) = session.handle.batcher() {
+                        batcher.finish(session.handle.stream());
                     }
                 }
-                _ => {}
             }
+            _ => {}
         }
         self.parent_sink_event(event)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What trtinfer says when something is wrong.
+//! trtinfer's error messages and warnings.
 
 use std::path::Path;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub fn misfit(tensor: &TensorDesc, wanted: &TensorDesc) -> Error {
         .remedy("Leave the tensor-… properties of trtpreprocess unset")
 }
 
-/// Batches only ever come to one frame.
+/// All batches so far had a single frame.
 pub fn starved() -> Error {
     Error::new(ErrorKind::Settings, "Batches are run with one frame each, after batch-timeout")
         .cause("frames come too slowly, or too few at once")

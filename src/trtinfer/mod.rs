@@ -2,12 +2,12 @@
 //! `trtinfer`: runs a model on the tensor that trtpreprocess made of each frame.
 //!
 //! The model's own description decides which tensor that is; it travels upstream in the caps field `tensor`. The outputs
-//! ride on the frame as a [`TensorMeta`](crate::gst::meta::tensor::TensorMeta) to trtnms.
+//! are attached to the frame as a [`TensorMeta`](crate::gst::meta::tensor::TensorMeta) to trtnms.
 //!
-//! The file is read while the element goes to PAUSED, for the caps need the size of the input. Of an ONNX file only the description
-//! is decoded then; a TensorRT engine says what goes in and comes out only once it is loaded onto the GPU, so it is deserialised
-//! there, within the state change. All else (building an engine, preparing to run it) is done beside, with `progress` messages on
-//! the bus, and the first frame waits for it.
+//! The caps need the size of the model's input. The description of an ONNX file is read while the element goes to PAUSED. A TensorRT engine
+//! says what goes in and comes out only once it is deserialised: that is done beside, and what needs the caps waits for it. All else
+//! (building an engine, preparing to run it) is done beside too, with `progress` messages on the bus, and the first frame waits for
+//! it.
 //!
 //! ```text
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx interval=2 ! trtnms ! videoconvert ! autovideosink
@@ -16,9 +16,12 @@
 mod imp;
 mod loading;
 mod messages;
+mod opening;
 mod settings;
 mod sharing;
 mod started;
+#[cfg(test)]
+mod tests;
 
 use gst::glib;
 use gst::prelude::*;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the user says to trtinfer: each property, and what it means.
+//! The properties of trtinfer, and what they mean.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub struct Settings {
     pub measure: bool,
     /// Publishes outputs as GstTensorMeta.
     pub tensor_meta: bool,
-    /// What is said to backends.
+    /// Options for backends.
     pub options: Options,
 }
 
@@ -63,7 +63,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
             options::property(&PREFERENCE),
             glib::ParamSpecString::builder("input-size")
                 .nick("Input size")
-                .blurb("Width and height like 640x640, for models that leave them open; auto takes the smallest rectangle that frames need within the size that the file says, or that size with shared-model (unset = auto)")
+                .blurb("Width and height like 640x640, for models that leave them open; auto takes the smallest rectangle that frames need within the size in the file, or that size with shared-model (unset = auto)")
                 .mutable_ready()
                 .build(),
             glib::ParamSpecUInt::builder("batch-size")
@@ -115,7 +115,7 @@ fn option(name: &str) -> Option<&'static OptionSpec> {
 }
 
 impl Settings {
-    /// Properties that are not as they are by default and that this backend does not heed, and the backends that do.
+    /// Properties that are not at their defaults and have no effect with this backend, and the backends where they have.
     pub fn without_effect(&self, backend: &dyn Backend) -> (Vec<&'static str>, Vec<&'static dyn Backend>) {
         let heeds = |option: &OptionSpec| backend.options().iter().any(|own| own.name == option.name);
         let set = backends::all_options().filter(|(_, option)| self.options.has(option) && !heeds(option));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_backend_does_not_heed_is_named() {
+    fn options_that_a_backend_ignores_are_named() {
         gst::init().unwrap();
         let of = |settings: &Settings, backend: &dyn Backend| {
             let (names, owners) = settings.without_effect(backend);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_one_model_differ_in_nothing_but_what_is_of_each_element() {
+    fn elements_that_share_a_model_may_differ_only_in_their_own_settings() {
         gst::init().unwrap();
         let other = [
             ("model-file", "/var/model.onnx"),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_read_again() {
+    fn properties_are_read_back() {
         let settings = Settings::default();
         for property in properties() {
             let mut changed = settings.clone();

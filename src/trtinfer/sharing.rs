@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Models that elements have in common: those with the same `shared-model`, anywhere in the process.
+//! Models that elements share: those with the same `shared-model`, anywhere in the process.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -9,14 +9,14 @@ use crate::backends::{LoadContext, LoadRequest};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::BatchPool;
 
-/// A model and how its loading goes, of one element or of several.
+/// A model and the state of its loading, of one element or of several.
 pub struct SharedModel {
     pub plan: LoadRequest,
     /// Where pictures lie, those of a batch side by side.
     pub slots: Option<BatchPool>,
-    pub opening: Arc<ModelLoader>,
+    pub loader: Arc<ModelLoader>,
     /// As for [`LoadContext`].
-    pub lanes: usize,
+    pub contexts: usize,
 }
 
 struct Shared {
@@ -34,13 +34,13 @@ impl SharedModel {
             let bytes = plan.spec.desc.bytes().expect("the specification has fixed dimensions");
             BatchPool::new(cuda, bytes, plan.batch)
         });
-        SharedModel { plan, slots, opening: Arc::default(), lanes: 1 }
+        SharedModel { plan, slots, loader: Arc::default(), contexts: 1 }
     }
 
     /// Of all that name it.
     fn shared(plan: LoadRequest) -> Self {
-        let lanes = if plan.batch == 1 { LoadContext::SHARED_LANES } else { 1 };
-        SharedModel { lanes, ..SharedModel::new(plan) }
+        let contexts = if plan.batch == 1 { LoadContext::SHARED_CONTEXTS } else { 1 };
+        SharedModel { contexts, ..SharedModel::new(plan) }
     }
 }
 
@@ -56,31 +56,41 @@ pub fn find(settings: &Settings) -> Option<Arc<SharedModel>> {
     shared.iter().find(|shared| shared.settings.names_the_same(settings))?.model.upgrade()
 }
 
-/// A seat in the model that these settings name, and whether this element is the first to have one, and so the one to load it.
+/// A model, an element's handle in it, and whether this element is the first to have one, and so the one to load it.
+pub type Joined = (Arc<SharedModel>, ModelHandle, bool);
+
+/// A handle in the model that these settings name, where another element has it.
 ///
 /// # Errors
-/// `Settings`, where the first one's settings are others; else as `open`.
-pub fn join(
-    settings: &Settings,
-    open: impl FnOnce() -> Result<LoadRequest>,
-) -> Result<(Arc<SharedModel>, ModelHandle, bool)> {
+/// `Settings`, where the first one's settings are others.
+pub fn join(settings: &Settings) -> Result<Option<Joined>> {
+    // The lock is released before a model is, which may wait for the GPU.
+    let there = handle(&SHARED.lock().unwrap(), settings);
+    there.map(|there| there.agree(settings)).transpose()
+}
+
+/// The same, or a handle in a new model.
+///
+/// # Errors
+/// As [`join`], or as `open`.
+pub fn join_or_open(settings: &Settings, open: impl FnOnce() -> Result<LoadRequest>) -> Result<Joined> {
     let first = |model: SharedModel| {
         let model = Arc::new(model);
-        let seat = ModelHandle::take(&model.opening).expect("it is new");
-        (model, seat, true)
+        let handle = ModelHandle::take(&model.loader).expect("it is new");
+        (model, handle, true)
     };
     if settings.shared_model.is_empty() {
         return Ok(first(SharedModel::new(open()?)));
     }
-    // Reading the file may take long and must not hold up other models. Of two elements that start together, both read it then.
-    let there = seat(&SHARED.lock().unwrap(), settings);
-    if let Some(there) = there {
-        return there.agree(settings);
+    // Reading the file may take long and must not hold up other models. Of two elements that start together, both read it then,
+    // unless they take turns.
+    if let Some(joined) = join(settings)? {
+        return Ok(joined);
     }
     let model = SharedModel::shared(open()?);
     let mut all = SHARED.lock().unwrap();
-    if let Some(there) = seat(&all, settings) {
-        drop(all); // a model that is let go of may wait for the GPU
+    if let Some(there) = handle(&all, settings) {
+        drop(all); // a model that is released may wait for the GPU
         return there.agree(settings);
     }
     let joined = first(model);
@@ -89,23 +99,42 @@ pub fn join(
     Ok(joined)
 }
 
-/// A seat in a model that another element has loaded or is loading.
-struct Seat {
+/// What an element locks while it reads a model that takes long to read: others that are to share it wait, each in a thread of its own,
+/// and find it read. Of a model that is not shared, nothing else locks it.
+pub fn turn(settings: &Settings) -> Arc<Mutex<()>> {
+    static TURNS: Mutex<Vec<(Settings, Weak<Mutex<()>>)>> = Mutex::new(Vec::new());
+    let turn = Arc::default();
+    if settings.shared_model.is_empty() {
+        return turn;
+    }
+    let mut all = TURNS.lock().unwrap();
+    all.retain(|(_, turn)| turn.strong_count() > 0);
+    // With other settings it cannot be shared: another file does not wait for one that never ends.
+    let same = |(of, _): &&(Settings, _)| of.names_the_same(settings) && of.difference(settings).is_none();
+    if let Some(turn) = all.iter().find(same).and_then(|(_, turn)| turn.upgrade()) {
+        return turn;
+    }
+    all.push((settings.clone(), Arc::downgrade(&turn)));
+    turn
+}
+
+/// A handle in a model that another element has loaded or is loading.
+struct SharedHandle {
     model: Arc<SharedModel>,
     handle: ModelHandle,
     /// The first property by which the settings are not the same, with both values.
     difference: Option<(&'static str, String, String)>,
 }
 
-fn seat(all: &[Shared], settings: &Settings) -> Option<Seat> {
+fn handle(all: &[Shared], settings: &Settings) -> Option<SharedHandle> {
     let shared = all.iter().find(|shared| shared.settings.names_the_same(settings))?;
     let model = shared.model.upgrade()?;
-    let handle = ModelHandle::take(&model.opening)?;
-    Some(Seat { model, handle, difference: shared.settings.difference(settings) })
+    let handle = ModelHandle::take(&model.loader)?;
+    Some(SharedHandle { model, handle, difference: shared.settings.difference(settings) })
 }
 
-impl Seat {
-    fn agree(self, settings: &Settings) -> Result<(Arc<SharedModel>, ModelHandle, bool)> {
+impl SharedHandle {
+    fn agree(self, settings: &Settings) -> Result<Joined> {
         let Some((property, first, this)) = self.difference else { return Ok((self.model, self.handle, false)) };
         Err(Error::new(
             ErrorKind::Settings,
@@ -129,7 +158,7 @@ mod tests {
         let named = |name: &str| Settings { shared_model: name.into(), ..Settings::default() };
         let (sender, done) = mpsc::channel();
         thread::spawn(move || {
-            let joined = join(&named("sharing-slow"), || {
+            let joined = join_or_open(&named("sharing-slow"), || {
                 assert!(find(&named("sharing-other")).is_none());
                 Err(Error::new(ErrorKind::Model, "It cannot be read"))
             });

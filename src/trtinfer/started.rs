@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: MPL-2.0
 //! A model that an element has, from its start to its stop.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use super::messages;
 use super::settings::Settings;
-use super::sharing::{self, SharedModel};
-use crate::backends::LoadRequest;
+use super::sharing::{self, Joined, SharedModel};
 use crate::backends::loader::ModelHandle;
+use crate::backends::{LoadRequest, Placement};
 use crate::core::cuda::driver::Context;
+use crate::core::device::Device;
 use crate::core::error::Result;
 use crate::core::tensor::{Dims, TensorDesc};
 use crate::gst::meta::gst_tensor::PublishedOutputs;
 use crate::image::transform::{InputSpec, parse_input_size};
 
-/// What start() read; does not change until stop(), save that another CUDA context takes the place of this one. Each frame
+/// What was read of a model; does not change until stop(), save that another CUDA context takes the place of this one. Each frame
 /// takes a copy.
 #[derive(Clone)]
 pub struct StartedModel {
     pub model: Arc<SharedModel>,
-    pub seat: Arc<ModelHandle>,
-    /// Whether this element loads the model, and tells of it.
+    pub handle: Arc<ModelHandle>,
+    /// Whether this element loads the model and posts the progress.
     pub loads: bool,
-    /// Whether it still has to: for tensors of a size that only frames tell.
+    /// Whether it still has to: for tensors whose size is known only with the first frame.
     pub waits: bool,
     /// What frames become, as far as is known yet.
     pub tensor: Arc<InputSpec>,
@@ -30,18 +31,58 @@ pub struct StartedModel {
     pub published: Option<Arc<PublishedOutputs>>,
 }
 
-impl StartedModel {
-    /// Reads the model's description and decides where it runs. `cuda` is asked for a context where a backend on a GPU is to run it.
-    pub fn open(settings: &Settings, cuda: impl FnOnce() -> Result<Context>) -> Result<Self> {
-        let path = settings.model_file.as_deref().ok_or_else(messages::no_model)?;
-        let size = parse_input_size(&settings.input_size)?;
+/// What start() comes to at once.
+pub enum Beginning {
+    /// All is known.
+    Open(StartedModel),
+    /// The model is still to be read, which takes long.
+    Unread(UnreadModel),
+}
+
+/// A model of which it is decided where it will run, and no more.
+pub struct UnreadModel {
+    settings: Settings,
+    size: Option<(u32, u32)>,
+    placement: Placement,
+}
+
+impl UnreadModel {
+    /// Reads the description.
+    fn read(self) -> Result<StartedModel> {
+        let UnreadModel { settings, size, placement } = self;
         let open = || {
-            let batch = settings.batch_size as usize;
-            let plan = LoadRequest::new(path, settings.backend, size, batch, settings.options.clone(), cuda)?;
+            let plan = placement.describe(size, settings.batch_size as usize)?;
             // Frames of several streams are batched, so their tensors have one size whatever the frames have.
             Ok(if settings.shared_model.is_empty() { plan } else { plan.with_one_size() })
         };
-        let (model, seat, loads) = sharing::join(settings, open)?;
+        StartedModel::joined(&settings, sharing::join_or_open(&settings, open)?)
+    }
+
+    /// Reads the description, unless another element that shares the model does so first; nothing, where it is not wanted any more once
+    /// that one is done.
+    pub fn read_in_turn(self, is_wanted: impl FnOnce() -> bool) -> Option<Result<StartedModel>> {
+        let turn = sharing::turn(&self.settings);
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        is_wanted().then(|| self.read())
+    }
+}
+
+impl StartedModel {
+    /// Decides where the model runs, and reads its description where that is quick. `cuda` is asked for a context where a backend on a
+    /// GPU is to run it.
+    pub fn begin(settings: &Settings, cuda: impl FnOnce() -> Result<Context>) -> Result<Beginning> {
+        let path = settings.model_file.as_deref().ok_or_else(messages::no_model)?;
+        let size = parse_input_size(&settings.input_size)?;
+        if let Some(joined) = sharing::join(settings)? {
+            return StartedModel::joined(settings, joined).map(Beginning::Open);
+        }
+        let placement = Placement::new(path, settings.backend, settings.options.clone(), cuda)?;
+        let takes_long = placement.loads_to_describe();
+        let model = UnreadModel { settings: settings.clone(), size, placement };
+        if takes_long { Ok(Beginning::Unread(model)) } else { model.read().map(Beginning::Open) }
+    }
+
+    fn joined(settings: &Settings, (model, handle, loads): Joined) -> Result<Self> {
         let (waits, tensor) = (model.plan.waits_for_frames(), Arc::new(model.plan.spec.clone()));
         let published = if settings.tensor_meta {
             let (_, height, width) = tensor.chw();
@@ -49,7 +90,7 @@ impl StartedModel {
         } else {
             None
         };
-        Ok(StartedModel { model, seat: Arc::new(seat), loads, waits, tensor, published })
+        Ok(StartedModel { model, handle: Arc::new(handle), loads, waits, tensor, published })
     }
 
     /// The same model in another CUDA context, to be loaded there.
@@ -61,7 +102,7 @@ impl StartedModel {
     pub fn fitted(&self, dims: &Dims) -> Option<Self> {
         let plan = &self.model.plan;
         let is_loaded = !self.waits && plan.spec.desc.dims == *dims;
-        if !plan.waits_for_frames() || self.seat.is_left() || is_loaded {
+        if !plan.waits_for_frames() || self.handle.is_left() || is_loaded {
             return None;
         }
         let mut open = plan.model().image_input().dims.clone();
@@ -77,8 +118,12 @@ impl StartedModel {
     /// The same with a model of this element alone.
     fn of(&self, plan: LoadRequest) -> Self {
         let model = Arc::new(SharedModel::new(plan));
-        let seat = ModelHandle::take(&model.opening).expect("it is new");
-        StartedModel { model, seat: Arc::new(seat), ..self.clone() }
+        let handle = ModelHandle::take(&model.loader).expect("it is new");
+        StartedModel { model, handle: Arc::new(handle), ..self.clone() }
+    }
+
+    pub fn is_on_host(&self) -> bool {
+        self.model.plan.backend.device() == Device::Host
     }
 
     /// What was read from the file, for applications and for `gst-launch-1.0 -v`.

@@ -19,7 +19,7 @@ pub enum Painted {
 }
 
 /// Finds a frame's objects. Where that and the frame are on the GPU they are painted, if there is a style, and the host waits
-/// once for both: on the frame if nobody else sees that, else on a copy.
+/// once for both: on the frame if it is not shared, else on a copy.
 pub fn find(
     renderer: &mut OverlayRenderer,
     postprocessor: &mut Postprocessor,
@@ -49,7 +49,7 @@ pub fn find(
         postprocessor.finish(letterbox)
     };
     if let Err(error) = find_and_paint() {
-        let _ = stream.synchronize(); // nobody may be at work on frames that go back to their pools
+        let _ = stream.synchronize(); // no work on frames may be queued when they go back to their pools
         return Err(error);
     }
     let copy = copy.filter(|_| !postprocessor.instances().is_empty());

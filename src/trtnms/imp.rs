@@ -19,11 +19,13 @@ use crate::core::error::{Error, ErrorKind};
 use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::element::{Properties, VideoFilter, video_filter};
+use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
 use crate::gst::meta::detection;
 use crate::gst::meta::picture::Way;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
-use crate::gst::overlay::{OverlayRenderer, draw_labels_property, is_drawable, line_width_property};
+use crate::gst::overlay::{
+    OverlayRenderer, draw_labels_property, is_drawable, line_width_property, set_shared, shared_value,
+};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video;
@@ -101,7 +103,7 @@ enum Awaited {
     #[default]
     Nothing,
     Outputs(Arc<Payload>),
-    /// The element is about to stop, so nobody may wait.
+    /// The element is about to stop, so no thread may wait.
     Stop,
 }
 
@@ -120,7 +122,7 @@ impl TrtNms {
         outputs
     }
 
-    /// All that is done with a frame: its objects are found, drawn, attached and told.
+    /// Handles a frame: its objects are found, drawn, attached and posted.
     ///
     /// A frame that others share is copied before it is drawn on, into a pool of our own: software decoders keep the frames that
     /// they predict from, so this is usual and must not allocate. What trtinfer let pass shows the last objects, or goes on as it is.
@@ -190,7 +192,7 @@ impl TrtNms {
         payload: &Arc<Payload>,
         frame: &gst::Buffer,
     ) -> Result<Option<Painted>, Interrupted> {
-        let Payload::Output { outputs, origin, letterbox, recipe, model, .. } = &**payload else {
+        let Payload::Output { outputs, origin, letterbox, transform, model, .. } = &**payload else {
             self.stats.skip();
             return Ok(None);
         };
@@ -209,7 +211,7 @@ impl TrtNms {
             other => {
                 *names = detection::LabelQuarks::default();
                 renderer.labels_change();
-                other.insert(self.postprocessor(options, model, tensors, &letterbox, recipe)?)
+                other.insert(self.postprocessor(options, model, tensors, &letterbox, transform)?)
             }
         };
         let style = settings.draw.then_some(settings.style);
@@ -224,7 +226,7 @@ impl TrtNms {
         model: &Arc<ModelInfo>,
         tensors: &[Tensor],
         letterbox: &Letterbox,
-        recipe: &InputTransform,
+        transform: &InputTransform,
     ) -> Result<Postprocessor, Error> {
         let postprocessor = Postprocessor::new(options, model, tensors, letterbox)?;
         let layout = postprocessor.decoder.format();
@@ -233,26 +235,27 @@ impl TrtNms {
             && !model.labels.is_empty()
             && model.labels != postprocessor.labels
         {
-            let note = format!("Classes are called as {} says, not as {} does", path.display(), model.path.display());
+            let note =
+                format!("The names of classes are those in {}, not those in {}", path.display(), model.path.display());
             self.obj().post_info(&Error::new(ErrorKind::Settings, note));
         }
-        if let Some(hint) = postprocessor.input_hint(recipe) {
+        if let Some(hint) = postprocessor.input_hint(transform) {
             self.obj().post_info(&hint);
         }
-        if let Some(usual) = postprocessor.recipe_mismatch(recipe) {
+        if let Some(usual) = postprocessor.transform_mismatch(transform) {
             let warning = Error::new(
                 ErrorKind::WrongType,
                 format!("Models of layout {layout} usually want another input than this one got"),
             )
             .remedy("If boxes are wrong, set tensor-colors, scale and resize on trtpreprocess")
-            .with_debug(format!("usual: {usual:?}, here: {recipe:?}"));
+            .with_debug(format!("usual: {usual:?}, here: {transform:?}"));
             self.obj().post_warning(&warning);
         }
         Ok(postprocessor)
     }
 
-    /// Lets the postprocessor have what changed while playing. A slip of the hand must not end a running pipeline: it is said
-    /// once, and the properties say again what is in force.
+    /// Lets the postprocessor have what changed while playing. A wrong value must not end a running pipeline: one warning is
+    /// posted, and the properties return to the values in use.
     fn adjust(&self, postprocessor: &mut Postprocessor, options: PostprocessOptions) {
         if *postprocessor.options() == options {
             return;
@@ -291,16 +294,7 @@ impl TrtNms {
     }
 }
 
-/// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment again to say
-/// where they are, or when its end is known.
-fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
-    let place =
-        |segment: &gst::Segment| (segment.format(), segment.start(), segment.time(), segment.base(), segment.offset());
-    let rates = |segment: &gst::Segment| (segment.rate(), segment.applied_rate());
-    place(old) == place(new) && rates(old) == rates(new)
-}
-
-/// What a frame is a copy of, in its place, where that makes a copy of the picture needless.
+/// Replaces a frame by the original that it is a copy of, where that makes a copy of the picture needless.
 fn take_back(frame: &mut gst::Buffer) -> Option<gst::Buffer> {
     let frame = frame.get_mut().filter(|frame| !is_drawable(frame))?;
     match &*TensorMeta::outputs(frame)? {
@@ -437,13 +431,9 @@ impl Properties for TrtNms {
             "top-k" => options.top_k = value.get().expect("checked by GObject"),
             "class-scores" => options.class_scores = value.get().expect("checked by GObject"),
             "draw" => *draw = value.get().expect("checked by GObject"),
-            "draw-labels" => style.labels = value.get().expect("checked by GObject"),
-            "line-width" => style.line_width = value.get().expect("checked by GObject"),
             "hold-detections" => *hold_detections = value.get().expect("checked by GObject"),
             "post-messages" => *post_messages = value.get().expect("checked by GObject"),
-            "measure" => *measure = value.get().expect("checked by GObject"),
-            "cuda-device-id" => *cuda_device_id = value.get().expect("checked by GObject"),
-            other => unreachable!("property {other}"),
+            other => set_shared(other, value, style, cuda_device_id, measure),
         }
     }
 
@@ -469,13 +459,9 @@ impl Properties for TrtNms {
             "top-k" => options.top_k.to_value(),
             "class-scores" => options.class_scores.to_value(),
             "draw" => draw.to_value(),
-            "draw-labels" => style.labels.to_value(),
-            "line-width" => style.line_width.to_value(),
             "hold-detections" => hold_detections.to_value(),
             "post-messages" => post_messages.to_value(),
-            "measure" => measure.to_value(),
-            "cuda-device-id" => cuda_device_id.to_value(),
-            other => unreachable!("property {other}"),
+            other => shared_value(other, style, *cuda_device_id, *measure),
         }
     }
 }

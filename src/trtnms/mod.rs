@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `trtnms`: turns a model's outputs into boxes on the frame.
 //!
-//! It decodes the head, drops the repeated boxes, maps the others to pixels of the frame, hangs them on the buffer as metas
+//! It decodes the head, drops the repeated boxes, maps the others to pixels of the frame, attaches them to the buffer as metas
 //! that other elements and applications read (see [`meta::detection`](crate::gst::meta::detection)), and draws them.
 //!
 //! Elements may stand between trtpreprocess and trtnms. Queues, converters and elements that only scale the picture are followed:

@@ -5,6 +5,7 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst::{Caps, PadDirection};
+use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
@@ -13,10 +14,12 @@ use crate::core::counters::{Span, Stats};
 use crate::core::error::Result;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
-use crate::gst::element::{Properties, VideoFilter, video_filter};
+use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
 use crate::gst::meta::read::annotations;
 use crate::gst::meta::tensor::TensorMeta;
-use crate::gst::overlay::{OverlayRenderer, context_of, draw_labels_property, line_width_property};
+use crate::gst::overlay::{
+    OverlayRenderer, context_of, draw_labels_property, line_width_property, set_shared, shared_value,
+};
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::video;
@@ -30,6 +33,9 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 #[derive(Clone, Copy)]
 struct OverlaySettings {
     style: Style,
+    draw_ids: bool,
+    /// In frames.
+    trail_length: u32,
     /// -1 takes frames of any GPU.
     cuda_device_id: i32,
     /// Takes the GPU's time for each frame.
@@ -38,14 +44,14 @@ struct OverlaySettings {
 
 impl Default for OverlaySettings {
     fn default() -> Self {
-        OverlaySettings { style: Style::default(), cuda_device_id: -1, measure: false }
+        OverlaySettings { style: Style::default(), draw_ids: true, trail_length: 0, cuda_device_id: -1, measure: false }
     }
 }
 
 /// What set_caps() made.
 struct OverlayState {
     renderer: OverlayRenderer,
-    /// Whether it was said that frames pass undrawn.
+    /// Whether the warning that frames pass undrawn was posted.
     has_warned: bool,
 }
 
@@ -78,6 +84,19 @@ impl Properties for TrtOverlay {
     fn list() -> Vec<glib::ParamSpec> {
         vec![
             draw_labels_property("Write class, score and track at each box, where they are known"),
+            glib::ParamSpecBoolean::builder("draw-ids")
+                .nick("Draw ids")
+                .blurb("Write the number that a tracker gave an object, with draw-labels")
+                .default_value(OverlaySettings::default().draw_ids)
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecUInt::builder("trail-length")
+                .nick("Trail length")
+                .blurb("Draw where objects with a number have been in so many frames (0 = no trails)")
+                .maximum(1000)
+                .default_value(OverlaySettings::default().trail_length)
+                .mutable_playing()
+                .build(),
             line_width_property(),
             cuda::device_id_property(),
             stats::measure_property(),
@@ -88,13 +107,12 @@ impl Properties for TrtOverlay {
     }
 
     fn set(&self, name: &str, value: &glib::Value) {
-        let OverlaySettings { style, cuda_device_id, measure } = &mut *self.settings.lock().unwrap();
+        let OverlaySettings { style, draw_ids, trail_length, cuda_device_id, measure } =
+            &mut *self.settings.lock().unwrap();
         match name {
-            "draw-labels" => style.labels = value.get().expect("checked by GObject"),
-            "line-width" => style.line_width = value.get().expect("checked by GObject"),
-            "measure" => *measure = value.get().expect("checked by GObject"),
-            "cuda-device-id" => *cuda_device_id = value.get().expect("checked by GObject"),
-            other => unreachable!("property {other}"),
+            "draw-ids" => *draw_ids = value.get().expect("checked by GObject"),
+            "trail-length" => *trail_length = value.get().expect("checked by GObject"),
+            name => set_shared(name, value, style, cuda_device_id, measure),
         }
     }
 
@@ -103,13 +121,12 @@ impl Properties for TrtOverlay {
             let totals = self.stats.read();
             return stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value();
         }
-        let OverlaySettings { style, cuda_device_id, measure } = &*self.settings.lock().unwrap();
+        let OverlaySettings { style, draw_ids, trail_length, cuda_device_id, measure } =
+            &*self.settings.lock().unwrap();
         match name {
-            "draw-labels" => style.labels.to_value(),
-            "line-width" => style.line_width.to_value(),
-            "measure" => measure.to_value(),
-            "cuda-device-id" => cuda_device_id.to_value(),
-            other => unreachable!("property {other}"),
+            "draw-ids" => draw_ids.to_value(),
+            "trail-length" => trail_length.to_value(),
+            name => shared_value(name, style, *cuda_device_id, *measure),
         }
     }
 }
@@ -118,7 +135,7 @@ video_filter! {
     TrtOverlay: "GstTrtOverlay",
     name: "Object detection: overlay (CUDA or CPU)",
     classification: "Filter/Effect/Video",
-    description: "Draws the objects that metas tell of: boxes, classes, scores and tracks",
+    description: "Draws the objects of metas: boxes, classes, scores and tracks",
 }
 
 impl BaseTransformImpl for TrtOverlay {
@@ -145,6 +162,18 @@ impl BaseTransformImpl for TrtOverlay {
         Some(video::filtered(video::usable(caps), filter))
     }
 
+    fn sink_event(&self, event: gst::Event) -> bool {
+        let is_another = match event.view() {
+            gst::EventView::FlushStop(_) => true,
+            gst::EventView::Segment(segment) => !continues(&self.obj().segment(), segment.segment()),
+            _ => false,
+        };
+        if is_another && let Some(state) = self.state.lock().unwrap().as_mut() {
+            state.renderer.end_trails();
+        }
+        self.parent_sink_event(event)
+    }
+
     fn set_caps(&self, incaps: &Caps, _outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
         let format = self.format(*CAT, incaps)?;
         let mut state = self.state.lock().unwrap();
@@ -160,6 +189,7 @@ impl BaseTransformImpl for TrtOverlay {
         let OverlayState { renderer, has_warned } = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
         let stage = Span::begin(settings.measure);
         let annotations = annotations(&frame, renderer.size());
+        renderer.follow(&annotations, settings.trail_length, settings.draw_ids);
         if !annotations.is_empty()
             && let Err(error) = self.draw(renderer, &mut frame, &annotations, &settings)
             && !std::mem::replace(has_warned, true)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `trtoverlay`: draws the objects that metas tell of on the frame, in system memory and in CUDA memory.
+//! `trtoverlay`: draws the objects of a frame's metas on it, in system memory and in CUDA memory.
 //!
-//! The metas may be those of trtnms or of anybody else: GstVideoRegionOfInterestMeta, and with GStreamer 1.24 GstAnalyticsODMtd. So a
+//! The metas may be those of trtnms or of any other element: GstVideoRegionOfInterestMeta, and with GStreamer 1.24 GstAnalyticsODMtd. So a
 //! tracker or another element that changes them may stand before it. What is known of an object is written at its box, like
 //! `person 87% #12`: class, confidence, and the number that a tracker gave it.
 //!

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use gst::glib;
@@ -36,7 +37,7 @@ struct PreprocessState {
     format: Format,
     spec: InputSpec,
     /// That of a GPU is made with the first frame, in its context.
-    maker: Option<Preprocessor>,
+    preprocessor: Option<Preprocessor>,
 }
 
 impl PreprocessState {
@@ -53,6 +54,8 @@ pub struct TrtPreprocess {
     /// each.
     overrides: Mutex<Option<Overrides>>,
     state: Mutex<Option<PreprocessState>>,
+    /// Downstream has no model: frames pass without tensors.
+    passes: AtomicBool,
     originals: Mutex<HeldFrames>,
     cuda: CudaContextSlot,
     stats: Stats,
@@ -79,46 +82,46 @@ impl TrtPreprocess {
         let spec = self.overrides().unwrap_or_default().apply(wanted.as_ref(), device_of(incaps))?;
         // Refuses what cannot be made, wherever that is.
         let on_host = Preprocessor::new(None, format.pixels, size_of_frames(&format), format.color, &spec)?;
-        let maker = match (spec.device == Device::Cuda, video::is_cuda(incaps)) {
+        let preprocessor = match (spec.device == Device::Cuda, video::is_cuda(incaps)) {
             (true, _) => None,
             (false, true) => return Err(cuda_for_the_cpu()),
             (false, false) => Some(on_host),
         };
-        Ok(PreprocessState { format, spec, maker })
+        Ok(PreprocessState { format, spec, preprocessor })
     }
 
-    fn maker(&self, context: Option<&Context>, format: &Format, spec: &InputSpec) -> Result<Preprocessor> {
-        let mut maker = Preprocessor::new(context, format.pixels, size_of_frames(format), format.color, spec)?;
-        if let Preprocessor::Device(device) = &mut maker {
+    fn preprocessor(&self, context: Option<&Context>, format: &Format, spec: &InputSpec) -> Result<Preprocessor> {
+        let mut preprocessor = Preprocessor::new(context, format.pixels, size_of_frames(format), format.color, spec)?;
+        if let Preprocessor::Device(device) = &mut preprocessor {
             device.set_upload(self.settings.lock().unwrap().upload);
             if let Some(slots) = self.obj().static_pad("src").and_then(|pad| batch_pool::ask(&pad)) {
                 device.use_slots(slots);
             }
         }
-        Ok(maker)
+        Ok(preprocessor)
     }
 
     fn payload(&self, state: &mut PreprocessState, buffer: &mut gst::BufferRef) -> Result<Payload> {
         let context = if state.is_on_gpu() { Some(self.context_for(buffer)?) } else { None };
-        let PreprocessState { format, spec, maker } = state;
-        let maker = match maker.take().filter(|maker| maker.context() == context.as_ref()) {
-            Some(made) => maker.insert(made),
-            None => maker.insert(self.maker(context.as_ref(), format, spec)?),
+        let PreprocessState { format, spec, preprocessor } = state;
+        let preprocessor = match preprocessor.take().filter(|preprocessor| preprocessor.context() == context.as_ref()) {
+            Some(made) => preprocessor.insert(made),
+            None => preprocessor.insert(self.preprocessor(context.as_ref(), format, spec)?),
         };
-        let on_gpu = if let Preprocessor::Device(_) = maker { format.on_gpu(buffer, false)? } else { None };
-        let tensors = match (on_gpu, &mut *maker) {
+        let on_gpu = if let Preprocessor::Device(_) = preprocessor { format.on_gpu(buffer, false)? } else { None };
+        let tensors = match (on_gpu, &mut *preprocessor) {
             (Some(frame), Preprocessor::Device(device)) => {
                 frame.order(device.stream())?;
                 // SAFETY: `Format` checked the planes against their memory, and the buffer keeps it until its TensorMeta is
                 // freed, which waits for the fence.
                 unsafe { device.of_gpu(&frame.planes) }?
             }
-            (_, maker) => format.read(buffer, |frame| maker.of_host(frame))?,
+            (_, preprocessor) => format.read(buffer, |frame| preprocessor.of_host(frame))?,
         };
-        let letterbox = *maker.letterbox();
+        let letterbox = *preprocessor.letterbox();
         let original = self.originals.lock().unwrap().of(buffer);
         let origin = Origin { element: self.obj().as_ptr().addr(), size: format.size() };
-        Ok(Payload::Input { tensors: Arc::new(tensors), origin, letterbox, recipe: spec.recipe, original })
+        Ok(Payload::Input { tensors: Arc::new(tensors), origin, letterbox, transform: spec.transform, original })
     }
 
     /// The context of the frame's memory, else the pipeline's.
@@ -149,7 +152,7 @@ impl TrtPreprocess {
             .then(cuda_for_the_cpu)
     }
 
-    /// Says what to do about frames that cannot be used: upstream only says "not negotiated".
+    /// Posts what to do about frames that cannot be used: upstream only reports "not negotiated".
     fn explain_refusal(&self, offered: &gst::CapsRef) {
         if self.overrides().is_some()
             && let Some(error) = video::refusal(offered).or_else(|| self.refusal_of_cuda(offered))
@@ -166,7 +169,7 @@ impl TrtPreprocess {
     }
 }
 
-/// Where tensors of such frames are made if nobody asks for them elsewhere.
+/// Where tensors of such frames are made, unless downstream asks for another device.
 fn device_of(caps: &gst::CapsRef) -> Device {
     if video::is_cuda(caps) { Device::Cuda } else { Device::Host }
 }
@@ -347,12 +350,18 @@ impl BaseTransformImpl for TrtPreprocess {
         self.answer(direction, query)
     }
 
-    /// Tells trtnms where its points are in the picture here.
+    /// Answers trtnms with the position of its points in the picture here.
     fn src_event(&self, event: gst::Event) -> bool {
         picture::answer(&event, self.obj().upcast_ref()) || self.parent_src_event(event)
     }
 
     fn set_caps(&self, incaps: &Caps, outcaps: &Caps) -> std::result::Result<(), gst::LoggableError> {
+        let passes = video::has_no_tensor(outcaps);
+        self.passes.store(passes, Ordering::Relaxed);
+        if passes {
+            *self.state.lock().unwrap() = None;
+            return Ok(());
+        }
         let state = self.configure(incaps, outcaps).map_err(|error| {
             if self.is_new_complaint(&error) {
                 self.obj().post_error(&error);
@@ -398,6 +407,7 @@ impl BaseTransformImpl for TrtPreprocess {
         let stage = Span::begin(self.settings.lock().unwrap().measure);
         let payload = match self.state.lock().unwrap().as_mut() {
             Some(state) => self.payload(state, buffer),
+            None if self.passes.load(Ordering::Relaxed) => return Ok(gst::FlowSuccess::Ok),
             None => return Err(gst::FlowError::NotNegotiated),
         };
         let payload = payload.map_err(|error: Error| {

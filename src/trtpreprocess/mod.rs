@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `trtpreprocess`: makes the model's input tensor from each frame.
 //!
-//! The frame itself passes unchanged; the tensor rides on it as a [`TensorMeta`](crate::gst::meta::tensor::TensorMeta). Size,
+//! The frame itself passes unchanged; the tensor is attached to it as a [`TensorMeta`](crate::gst::meta::tensor::TensorMeta). Size,
 //! element type, colours, normalisation and letterbox come from the trtinfer downstream through the caps field `tensor`;
 //! each can be overridden by a property.
 //!
@@ -54,7 +54,7 @@ auto_enum! {
     Resize "GstTrtResize" of ResizeMode {
         Letterbox "letterbox" "Keep the aspect, frame in the middle"
         LetterboxTopLeft "letterbox-top-left" "Keep the aspect, frame at the top left"
-        Stretch "stretch" "Fill the tensor, whatever the aspect"
+        Stretch "stretch" "Fill the tensor, without keeping the aspect"
         CenterCrop "center-crop" "Keep the aspect, antialiased, and cut out the middle, as torchvision does"
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the user says instead of the model: each property of trtpreprocess, unset by default.
+//! The properties of trtpreprocess. Those that are unset, which is the default, are the model's.
 
 use super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};
 use crate::core::device::Device;
@@ -93,7 +93,7 @@ impl PreprocessSettings {
 }
 
 impl Overrides {
-    /// The tensor to make: what trtinfer wants where there is one, changed by what the user says. Without trtinfer it is made
+    /// The tensor to make: what trtinfer wants where there is one, changed by the user's properties. Without trtinfer it is made
     /// on that device.
     pub fn apply(&self, wanted: Option<&InputSpec>, device: Device) -> Result<InputSpec> {
         let mut spec = match (wanted, self.size) {
@@ -102,7 +102,7 @@ impl Overrides {
                 device,
                 desc: TensorDesc::new("images", DType::F32, &[1, 3, 0, 0]),
                 order: TensorLayout::Nchw,
-                recipe: InputTransform::default(),
+                transform: InputTransform::default(),
             },
             (None, None) => {
                 return Err(Error::new(ErrorKind::Settings, "trtpreprocess does not know which tensor to make")
@@ -112,20 +112,20 @@ impl Overrides {
 
         let (_, height, width) = spec.chw();
         let (width, height) = self.size.unwrap_or((width as u32, height as u32));
-        let recipe = &mut spec.recipe;
-        recipe.colors = self.colors.unwrap_or(recipe.colors);
-        recipe.chroma = self.chroma;
-        recipe.fit = self.fit.unwrap_or(recipe.fit);
-        recipe.shortest_edge = self.shortest_edge.unwrap_or(recipe.shortest_edge);
-        recipe.pad = self.pad.unwrap_or(recipe.pad);
-        recipe.scale = self.scale.unwrap_or(recipe.scale);
-        recipe.mean = self.mean.unwrap_or(recipe.mean);
-        recipe.std = self.std.unwrap_or(recipe.std);
+        let transform = &mut spec.transform;
+        transform.colors = self.colors.unwrap_or(transform.colors);
+        transform.chroma = self.chroma;
+        transform.fit = self.fit.unwrap_or(transform.fit);
+        transform.shortest_edge = self.shortest_edge.unwrap_or(transform.shortest_edge);
+        transform.pad = self.pad.unwrap_or(transform.pad);
+        transform.scale = self.scale.unwrap_or(transform.scale);
+        transform.mean = self.mean.unwrap_or(transform.mean);
+        transform.std = self.std.unwrap_or(transform.std);
         spec.order = self.order.unwrap_or(spec.order);
         spec.desc.dtype = self.dtype.unwrap_or(spec.desc.dtype);
 
         // A model with one channel wants luma; asking for gray makes one channel.
-        let (channels, width, height) = (recipe.colors.channels() as i64, width.into(), height.into());
+        let (channels, width, height) = (transform.colors.channels() as i64, width.into(), height.into());
         let dims = match spec.order {
             TensorLayout::Nchw => [1, channels, height, width],
             TensorLayout::Nhwc => [1, height, width, channels],
@@ -181,7 +181,7 @@ mod tests {
         let settings = PreprocessSettings { size: "64x32".into(), ..PreprocessSettings::default() };
         let spec = settings.read().unwrap().apply(None, Device::Host).unwrap();
         assert_eq!(spec.desc.to_string(), "images f32 1x3x32x64");
-        assert_eq!(spec.recipe.fit, ResizeMode::Letterbox);
+        assert_eq!(spec.transform.fit, ResizeMode::Letterbox);
         let error = PreprocessSettings::default().read().unwrap().apply(None, Device::Host).unwrap_err();
         assert!(error.message().contains("trtinfer"), "{error}");
     }

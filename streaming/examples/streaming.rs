@@ -96,7 +96,7 @@ fn receive(line: &TcpStream, receiver: &Receiver) -> Result<()> {
     }
 }
 
-/// Tells the sender of its credits.
+/// Sends the sender its credits.
 fn grant(mut line: &TcpStream, receiver: &Receiver) -> Result<()> {
     while let Some(granted) = receiver.grant()? {
         write_numbers(&mut line, &[granted as u64])?;
@@ -112,7 +112,7 @@ fn detect(session: &mut Session, receiver: &Receiver) -> Result<()> {
     Ok(())
 }
 
-/// What the model is most sure of. Its rows are cx, cy, w, h, objectness, and a score for each class.
+/// The row with the highest score. The model's rows are cx, cy, w, h, objectness, and a score for each class.
 fn best(session: &mut Session, tensor: &Received) -> Result<String> {
     let outputs = session.run_bytes(tensor.bytes().ok_or("the tensor is on a GPU")?)?;
     let rows = outputs[0].as_slice::<f32>().ok_or("the model's output is not f32")?;

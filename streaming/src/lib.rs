@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Tensors that arrive in chunks, put together straight where they are wanted: in host, pinned or GPU memory.
+//! Tensors that arrive in chunks, assembled directly in host, pinned or GPU memory.
 //!
 //! A [`Receiver`] stands between the sender of the chunks, a network or another process, and the user of the tensors. The
 //! sender announces a tensor under a number and sends its bytes in chunks, in any order. The user takes each tensor once it is
@@ -31,7 +31,7 @@ mod test;
 
 use pieces::Pieces;
 
-/// The fewest credits that a tensor takes, for what is noted of it: so many tiny ones cannot fill the memory either.
+/// Minimum credits of a tensor, for the notes on it: so many tiny tensors cannot fill the memory either.
 pub const LEAST_CREDITS: usize = 256;
 
 /// The credits that a tensor takes: its bytes, and [`LEAST_CREDITS`] where it has fewer.
@@ -55,7 +55,7 @@ pub struct Progress {
     pub bytes: usize,
 }
 
-/// Puts tensors together from chunks. Sender and user may each be several threads.
+/// Assembles tensors from chunks. Sender and user may each be several threads.
 ///
 /// A wrong chunk is an error of the call that brings it, and its tensor is dropped: half of it may be wrong too. Other tensors go on.
 ///
@@ -140,10 +140,10 @@ pub struct Received {
     sequence: u64,
 }
 
-/// Where the room is: with the sender, with tensors, or free.
+/// Who holds the credits: the sender, tensors, or the receiver.
 struct Credits {
     counts: Mutex<Counts>,
-    /// There is room that the sender does not know of, or this is the end.
+    /// There are credits to grant, or this is the end.
     freed: Condvar,
     #[cfg(test)]
     askers: crate::test::Waiters,
@@ -164,7 +164,7 @@ struct Room {
 }
 
 impl Receiver {
-    /// Receives into buffers of `pool`, wherever these are, with room for tensors of so many bytes in all. Two of the largest
+    /// Receives into buffers of `pool`, in any kind of memory, with room for tensors of so many bytes in all. Two of the largest
     /// are double buffering. The pool rounds sizes up, by an eighth at most.
     ///
     /// Chunks for `Pool::new(MemoryKind::Device, …)` are copied over the bus as they come, and the tensor is a
@@ -191,7 +191,7 @@ impl Receiver {
 
     // ---------------------------------------------------------------------------------------- the sender's side
 
-    /// Credits that the sender has not been told of: first all the room, then what tensors give back. Waits for some. `None`
+    /// Credits that the sender does not have yet: first all the room, then what tensors give back. Waits for some. `None`
     /// once the sender has closed, for it needs no more.
     ///
     /// To be forwarded to the sender, which adds them to those it has, and takes [`credits`] off for each tensor it announces.
@@ -257,7 +257,7 @@ impl Receiver {
         self.with(sequence, count)?.ok_or_else(late)
     }
 
-    /// The sender says that it sends no more of this tensor: after its last chunk, or because it cannot go on. Without that,
+    /// The sender sends no more of this tensor: after its last chunk, or because it cannot go on. Without that,
     /// `take` waits for a chunk that was lost. Nothing happens where it is complete, or was dropped for an error.
     ///
     /// # Errors
@@ -267,7 +267,7 @@ impl Receiver {
         self.with(sequence, |arriving| Err(arriving.short())).map(|_: Option<()>| ())
     }
 
-    /// The sender says that it announces no more tensors and sends no more of those announced. `take` returns
+    /// The sender announces no more tensors and sends no more of those announced. `take` returns
     /// those that are complete, and then `None`.
     ///
     /// # Errors
@@ -319,12 +319,12 @@ impl Receiver {
 
     // ---------------------------------------------------------------------------------------- both
 
-    /// Ends all waits, on both sides, and all calls to come with an error that says why. What was not taken is dropped; what
+    /// Ends all waits, on both sides, and all later calls with an error that has the reason. What was not taken is dropped; what
     /// was stays with its user.
     pub fn cancel(&self, why: impl fmt::Display) {
         let mut line = self.line.lock().unwrap();
         if line.end.check().is_err() {
-            return; // the first one says why
+            return; // the first reason is kept
         }
         line.end = End::Cancelled(Error::new(ErrorKind::Run, "Receiving tensors was cancelled").cause(why));
         self.credits.end(line.end.clone());

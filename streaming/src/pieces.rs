@@ -26,7 +26,7 @@ impl Pieces {
     /// Notes a chunk.
     ///
     /// # Errors
-    /// `WrongType`, where it is no good. Nothing is noted then.
+    /// `WrongType`, if it is empty, overlaps another one, ends beyond the tensor or makes too many pieces. Nothing is noted then.
     pub fn add(&mut self, at: usize, count: usize) -> Result<()> {
         let end = at.checked_add(count).filter(|&end| end <= self.bytes).ok_or_else(|| self.beyond(at, count))?;
         if count == 0 {
@@ -105,7 +105,7 @@ mod tests {
         let mut pieces = Pieces::new(5000);
         (0..1024).for_each(|i| pieces.add(2 * i, 1).unwrap());
         assert!(text(pieces.add(4000, 1)).contains("in 1024 pieces"));
-        pieces.add(1, 1).unwrap(); // what joins two is welcome
+        pieces.add(1, 1).unwrap(); // a chunk that joins two is accepted
         pieces.add(4000, 1).unwrap();
     }
 

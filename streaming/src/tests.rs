@@ -364,7 +364,7 @@ fn cancelling_ends_the_waits_of_both_sides() {
         receiver.try_grant().err(),
     ];
     for error in errors {
-        assert!(error.unwrap().message().contains("the line is dead"), "the first one says why");
+        assert!(error.unwrap().message().contains("the line is dead"), "the first reason is kept");
     }
     assert_eq!(receiver.pool.stats().in_use, 1);
     assert!(taken.bytes().unwrap() == content(0, 500), "what was taken stays");

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
-# What the plugin does on a GPU beside its ceilings and its rivals: measures, then judges by bars, and says how long each row took.
+# What the plugin does on a GPU beside its ceilings and its rivals: measures, then judges by bars, and prints how long each row took.
 #
 #   tests/bench/gpu.sh [ROW…]
 #
@@ -35,7 +35,7 @@
 #   PROGRAMS     folder of the benches                    (default: what tests/gpu/pack.sh packed, unpacked into WORK)
 #   PYTHON       of the rivals                            (default: python3)
 #   TRT, K, WORK, INFER
-#                as tests/gpu/machine.sh says
+#                as tests/gpu/machine.sh prints it
 set -uo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
@@ -55,7 +55,7 @@ missing() {
     FAILED=1
 }
 
-# step NAME COMMAND…: shows what the command says while it says it, keeps that in OUT/NAME.log, and says how long it took.
+# step NAME COMMAND…: shows the command's output as it comes, keeps it in OUT/NAME.log, and prints how long it took.
 step() {
     local name=$1 begun=$SECONDS status
     shift
@@ -223,7 +223,7 @@ else
 fi
 SMALL=$WORK/shapes.onnx YOLOV8S=${YOLOV8S:-$WORK/yolov8s.onnx} CLIP=${CLIP:-$WORK/camera.mp4}
 cp tests/models/shapes.onnx "$SMALL"
-[ -f "$CLIP" ] || { CLIP=tests/data/sample.mp4 && echo "The 1080p clip is not here; $CLIP takes its place." >&2; }
+[ -f "$CLIP" ] || { CLIP=tests/data/sample.mp4 && echo "The 1080p clip is not here; $CLIP is used instead." >&2; }
 if nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null; then
     # The CPU must not take over unseen.
     DEVICE=cuda BACKEND=backend=tensorrt

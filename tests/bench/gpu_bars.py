@@ -24,14 +24,14 @@ class Table:
     def __init__(self):
         self.lines = []
 
-    def add(self, what, ours, other, ratio, least=None, most=None):
+    def add(self, what, ours, other, ratio, minimum=None, maximum=None):
         """A figure beside another one. With a bar its ratio, or what it is itself if there is no other, must keep to it."""
         value = ours if ratio is None else ratio
-        if least is None and most is None:
+        if minimum is None and maximum is None:
             verdict, bar = "", ""
         else:
-            verdict = "PASS" if (value >= least if most is None else value <= most) else "FAIL"
-            bar = f"≥ {least:g}" if most is None else f"≤ {most:g}"
+            verdict = "PASS" if (value >= minimum if maximum is None else value <= maximum) else "FAIL"
+            bar = f"≥ {minimum:g}" if maximum is None else f"≤ {maximum:g}"
         self.lines.append({"what": what, "ours": ours, "other": other, "ratio": ratio, "bar": bar, "verdict": verdict})
 
     def open(self, what):
@@ -70,9 +70,9 @@ def engines(table, lines, name, file):
         table.add(f"{name}: engine alone, batch {line['batch']}, fps", line["fps"], None, None)
         if off:
             # The bar is for the engine whose launching takes as long as its work.
-            least = GRAPH if name == "small" and line["batch"] == 1 else None
+            minimum = GRAPH if name == "small" and line["batch"] == 1 else None
             what = f"{name}: a run by CUDA graph, and without, batch {line['batch']}, µs"
-            table.add(what, line["p50_us"], off[-1]["p50_us"], off[-1]["p50_us"] / line["p50_us"], least)
+            table.add(what, line["p50_us"], off[-1]["p50_us"], off[-1]["p50_us"] / line["p50_us"], minimum)
 
 
 def chains(table, lines, name, file):
@@ -83,14 +83,14 @@ def chains(table, lines, name, file):
         streams, batch = line["streams"], line["batch"]
         kind = f"one model, batch {batch}" if line["shared"] else "a model each"
         what = f"{name}, {streams} streams, {kind}: "
-        least = {1: RATIO_1, 16: RATIO_16}.get(streams)
-        table.add(what + "fps, of ceiling", line["fps"], min(line["decode_fps"], line["engine_fps"]), line["of_ceiling"], least)
+        minimum = {1: RATIO_1, 16: RATIO_16}.get(streams)
+        table.add(what + "fps, of ceiling", line["fps"], min(line["decode_fps"], line["engine_fps"]), line["of_ceiling"], minimum)
         table.add(what + "CPU s per 1000 in our elements", line["cpu_ours_s_per_1000"], None, None,
-                  most=CPU if streams == 16 else None)
+                  maximum=CPU if streams == 16 else None)
         # The driver's and the decoders' threads do more while the GPU is busy than where nothing but decoding is done.
         table.add(what + "CPU s per 1000 beyond decoding", line["cpu_beyond_decode_s_per_1000"], line["cpu_s_per_1000"], None,
-                  most=CPU if streams == 16 else None)
-        table.add(what + "buffers that pools had", line["pool_hits"], None, None, least=POOL_HITS)
+                  maximum=CPU if streams == 16 else None)
+        table.add(what + "buffers that pools had", line["pool_hits"], None, None, minimum=POOL_HITS)
         if line["live_p99_us"] is None:
             if line["live"]:
                 table.open(what + f"live, {line['live']} fps are not kept")
@@ -98,7 +98,7 @@ def chains(table, lines, name, file):
         table.add(what + "live p50, p99, µs", line["live_p50_us"], line["live_p99_us"], None)
         # With batches a frame waits for others as long as batch-timeout lets it, so there it is no more than a figure.
         table.add(what + "p99 added to the engine's, µs", line["added_p99_us"], None, None,
-                  most=ADDED_US if streams == 16 and batch == 1 else None)
+                  maximum=ADDED_US if streams == 16 and batch == 1 else None)
         if line["added_to_all_p99_us"] is not None:
             table.add(what + "p99 added to that of as many engines, µs", line["added_to_all_p99_us"], line["engines_live_p99_us"], None)
     return rows
@@ -112,13 +112,13 @@ def sharing(table, rows, name):
         table.open(what + "fps and engine MiB")
         return
     own, shared = own[-1], shared[-1]
-    least, most = (SHARED_FPS, SHARED_MEMORY) if name == "yolov8s" else (None, None)
-    table.add(what + "fps", shared["fps"], own["fps"], shared["fps"] / own["fps"], least)
+    minimum, maximum = (SHARED_FPS, SHARED_MEMORY) if name == "yolov8s" else (None, None)
+    table.add(what + "fps", shared["fps"], own["fps"], shared["fps"] / own["fps"], minimum)
     if own["engines_mib"] > 0:
         table.add(what + "engine MiB", shared["engines_mib"], own["engines_mib"],
-                  shared["engines_mib"] / own["engines_mib"], most=most)
+                  shared["engines_mib"] / own["engines_mib"], maximum=maximum)
         all_of = [line["engines_mib"] + line["room_mib"] for line in (shared, own)]
-        table.add(what + "with what they work in, MiB", *all_of, all_of[0] / all_of[1], most=most)
+        table.add(what + "with what they work in, MiB", *all_of, all_of[0] / all_of[1], maximum=maximum)
 
 
 def gpus(table, lines):
@@ -148,7 +148,7 @@ def torch(table, lines, rows, name, file):
             what = f"{name}, 16 streams: best of ours{which}, and PyTorch, {kind}, "
             table.add(what + "fps", ours["fps"], line["fps"], ours["fps"] / line["fps"], TORCH_FPS)
             table.add(what + "CPU s", ours["cpu_s_per_1000"], line["cpu_s_per_1000"],
-                      ours["cpu_s_per_1000"] / line["cpu_s_per_1000"], most=TORCH_CPU)
+                      ours["cpu_s_per_1000"] / line["cpu_s_per_1000"], maximum=TORCH_CPU)
 
 
 def nms(table, lines):
@@ -157,13 +157,13 @@ def nms(table, lines):
         table.open("decoding and NMS against torchvision and EfficientNMS")
     for line in rows:
         judged = line["candidates"] in (100, 1000, 5000)
-        for rival, least in (("torchvision", TORCHVISION), ("efficientnms", EFFICIENTNMS)):
+        for rival, minimum in (("torchvision", TORCHVISION), ("efficientnms", EFFICIENTNMS)):
             what = f"NMS of {line['candidates']}, {line['kind']}: ours, and {rival}, µs"
             time = line[f"{rival}_us"]
             if time is None:
                 table.open(what)
             else:
-                table.add(what, line["ours_us"], time, time / line["ours_us"], least if judged else None)
+                table.add(what, line["ours_us"], time, time / line["ours_us"], minimum if judged else None)
 
 
 def preprocess(table, lines, folder):
@@ -203,9 +203,9 @@ def main():
     nms(table, lines)
     preprocess(table, lines, folder)
     for line in of(lines, "soak"):
-        table.add(f"soak: {line['said']}", float(line["passed"]), None, None, least=1)
+        table.add(f"soak: {line['said']}", float(line["passed"]), None, None, minimum=1)
     for line in of(lines, "failed"):
-        table.add(f"{line['file']}, {line['what']}: {line['error']}"[:120], 0, None, None, least=1)
+        table.add(f"{line['file']}, {line['what']}: {line['error']}"[:120], 0, None, None, minimum=1)
     table.show()
     verdicts = [line["verdict"] for line in table.lines]
     print(f"{verdicts.count('PASS')} bars kept, {verdicts.count('FAIL')} missed, {verdicts.count('open')} open; all of it in {out}")

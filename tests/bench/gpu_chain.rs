@@ -51,11 +51,11 @@ fn time(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
 
 /// An engine with its tensors in GPU memory, and a copy of each on the host.
 struct Bench {
-    /// Before what it was recorded with.
+    /// Before what it was captured with.
     graph: Option<Graph>,
     run: ExecutionContext,
     stream: Arc<Stream>,
-    patience: WaitHistory,
+    history: WaitHistory,
     input: (TensorDesc, DeviceBlock, Mapped),
     outputs: Vec<(u64, Mapped)>,
 }
@@ -88,8 +88,8 @@ impl Bench {
             outputs.push((address, Mapped::new(cuda, bytes)?));
             tensors.push(Tensor::on_device(desc, block));
         }
-        let (stream, patience) = (Arc::new(Stream::new(cuda)?), WaitHistory::default());
-        Ok((Bench { graph: None, run, stream, patience, input, outputs }, tensors))
+        let (stream, history) = (Arc::new(Stream::new(cuda)?), WaitHistory::default());
+        Ok((Bench { graph: None, run, stream, history, input, outputs }, tensors))
     }
 
     fn infer(&mut self) -> Result<()> {
@@ -102,10 +102,10 @@ impl Bench {
     }
 
     /// As trtinfer does it with cuda-graph=on.
-    fn record(&mut self) -> Result<()> {
+    fn capture(&mut self) -> Result<()> {
         self.infer()?;
         // SAFETY: as above.
-        self.graph = Some(unsafe { self.run.record(&self.stream) }?);
+        self.graph = Some(unsafe { self.run.capture(&self.stream) }?);
         self.stream.synchronize()
     }
 
@@ -135,7 +135,7 @@ impl Bench {
     }
 
     fn wait(&mut self) -> Result<()> {
-        self.stream.record_awaited(&self.patience)?.wait_again(&mut self.patience)
+        self.stream.record_awaited(&self.history)?.wait_again(&mut self.history)
     }
 }
 
@@ -187,7 +187,7 @@ fn main() -> Result<()> {
         bench.infer()?;
         bench.wait()
     })?;
-    bench.record()?;
+    bench.capture()?;
     let input = vec![7; desc.bytes().expect("fixed dimensions")];
     let mut outputs: Vec<Vec<u8>> = bench.outputs.iter().map(|(_, host)| vec![0; host.host().len()]).collect();
     let pageable = time(|| bench.regular(&input, &mut outputs))?;
@@ -219,7 +219,7 @@ fn main() -> Result<()> {
     println!("regular               {pageable:>8.1} µs   from and to memory as a program has it");
     println!("regular, pinned       {regular:>8.1} µs");
     println!("zero-copy inference   {zero_copy:>8.1} µs");
-    println!("… not recorded        {enqueued:>8.1} µs");
+    println!("… not captured        {enqueued:>8.1} µs");
     println!("copies, pinned        {copies:>8.1} µs");
     println!("complete chain        {chain:>8.1} µs   from the decoded frame to boxes");
     let ratio = regular / zero_copy;

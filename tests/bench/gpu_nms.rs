@@ -37,14 +37,14 @@ const LIMIT: usize = 300;
 
 /// Calls, and for how long at most.
 const REPEATS: usize = 2001;
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 
 /// What `work` takes, again and again; it returns how long launching took, and how many boxes are left.
 fn time(name: &str, mut work: impl FnMut() -> Result<(Duration, usize)>) -> Result<()> {
     let mut left = 0;
     let mut times: Vec<(Duration, Duration)> = Vec::new();
     let begun = Instant::now();
-    while times.len() < REPEATS && begun.elapsed() < PATIENCE {
+    while times.len() < REPEATS && begun.elapsed() < TIME_LIMIT {
         let start = Instant::now();
         let (launched, boxes) = work()?;
         left = boxes;
@@ -121,7 +121,7 @@ fn report_plugin(context: &Context, options: &SessionOptions, head: &[u8]) -> Re
     let cuda = || Ok(context.clone());
     let plan = LoadRequest::new(&file, BackendPreference::Named("tensorrt"), None, 1, options.options.clone(), cuda)?;
     let mut backend =
-        plan.load(&LoadContext { tell: &|_| {}, cancelled: &AtomicBool::new(false), slots: None, lanes: 1 })?;
+        plan.load(&LoadContext { report: &|_| {}, cancelled: &AtomicBool::new(false), slots: None, contexts: 1 })?;
     let mut block = DevicePool::new(context).take(head.len())?;
     block.write(head)?;
     let picture = [Arc::new(Tensors::new(vec![Tensor::on_device(plan.spec.desc.clone(), block)], None, None))];

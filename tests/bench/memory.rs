@@ -74,10 +74,10 @@ impl Picture {
     }
 
     /// Microseconds until the tensor of a frame in such memory is there.
-    fn time(&self, cuda: &Context, place: MemoryKind, upload: Upload, spec: &InputSpec) -> Result<f64> {
-        let mut maker = DevicePreprocessor::new(cuda, self.format, self.size, Colorimetry::default(), spec)?;
-        maker.set_upload(upload);
-        let mut buffer = match place {
+    fn time(&self, cuda: &Context, kind: MemoryKind, upload: Upload, spec: &InputSpec) -> Result<f64> {
+        let mut preprocessor = DevicePreprocessor::new(cuda, self.format, self.size, Colorimetry::default(), spec)?;
+        preprocessor.set_upload(upload);
+        let mut buffer = match kind {
             MemoryKind::Host => Buffer::host(self.bytes()),
             MemoryKind::Device => Buffer::device(cuda, self.bytes())?,
             _ => Buffer::mapped(cuda, self.bytes())?,
@@ -87,13 +87,13 @@ impl Picture {
         for _ in 0..REPEATS + 10 {
             let begun = Instant::now();
             let made = match (buffer.as_bytes(), buffer.address()) {
-                (Some(bytes), _) => maker.of_host(&self.frame(bytes))?,
+                (Some(bytes), _) => preprocessor.of_host(&self.frame(bytes))?,
                 (None, address) => {
                     let address = address.expect("on the device");
                     let planes = self.planes.iter();
                     let planes = planes.map(|&(at, stride, _)| DevicePlane { address: address + at as u64, stride });
                     // SAFETY: they stay until the tensor is there.
-                    unsafe { maker.of_gpu(&planes.collect::<Vec<_>>()) }?
+                    unsafe { preprocessor.of_gpu(&planes.collect::<Vec<_>>()) }?
                 }
             };
             made.ready().map_or(Ok(()), wait_awake)?;
@@ -127,9 +127,9 @@ fn main() -> Result<()> {
             return Ok(());
         }
     };
-    for place in [MemoryKind::Pinned, MemoryKind::Device] {
-        let time = pool(&Pool::new(place, &cuda, Limits::NONE), 8)?;
-        println!("{place} pool,  8 buffers away  {time:>7.0} ns");
+    for kind in [MemoryKind::Pinned, MemoryKind::Device] {
+        let time = pool(&Pool::new(kind, &cuda, Limits::NONE), 8)?;
+        println!("{kind} pool,  8 buffers away  {time:>7.0} ns");
     }
     println!(
         "\n{:<14} {:>9} {:>9} {:>9} {:>9}   µs until the tensor is there",

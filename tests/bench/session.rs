@@ -89,7 +89,7 @@ impl Alone {
         unsafe {
             context.enqueue(stream)?;
             stream.synchronize()?;
-            Ok(Alone { graph: context.record(stream)?, context })
+            Ok(Alone { graph: context.capture(stream)?, context })
         }
     }
 }
@@ -168,7 +168,7 @@ fn main() -> Result<()> {
         let planes = [0, STRIDE * HEIGHT].map(|start| DevicePlane { address: address + start as u64, stride: STRIDE });
         let planes = planes.into_iter().collect();
         let frame = DeviceFrame { format: PixelFormat::Nv12, width: WIDTH, height: HEIGHT, planes };
-        // SAFETY: nobody else has the frame.
+        // SAFETY: the frame is not shared.
         let chain = time(|| unsafe { detector.detect_device(&frame, color, std::ptr::null_mut()) }.map(drop))?;
         row("detect_device: from one on the GPU", chain, run);
     }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Streams that join and leave for a long time. No frame may be lost or change its place, and no memory may stay behind.
+//! Streams that join and leave for a long time. No frame may be lost or reordered, and no memory may be leaked.
 //!
 //! `cargo bench --bench soak -- [CLIP [MODEL]] [streams=16] [seconds=600] [batch=4] [seed=1] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. At any time that many streams run, each in a pipeline of its own: every second one
 //! has a model of its own, the others share one that takes batches of `batch`. A stream lives for some seconds and comes at some
-//! pace, as `seed` has it; then it ends, or is stopped with frames under way, and another takes its place. Every minute all of
+//! pace, as `seed` has it; then it ends, or is stopped with frames under way, and another one replaces it. Every minute all of
 //! them leave, so that what is still allocated then can be compared: bytes in use on the heap, and GPU memory, may never be more
 //! than they were after the first one. Without GPU, frames are decoded and models run on the CPU.
 //!
 //! Each frame that a decoder gives must come to the sink, with the same PTS, in the same order; of a stream that is stopped,
-//! those that had come so far. A line is printed each minute, which tells memory that grows from memory that grew once. Exit
+//! those that had come so far. A line is printed each minute, which separates memory that grows from memory that grew once. Exit
 //! status 1 where anything is wrong; a frame that is ends it.
 
 #[allow(dead_code)] // the other bench uses more of it
@@ -52,14 +52,14 @@ const MOST_GPU_MIB: f64 = 16.0;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Phase {
-    /// Engines may have to be built. Nobody is stopped, for that would stop the build of an engine too.
+    /// Engines may have to be built. No stream is stopped, for that would stop the build of an engine too.
     WarmUp,
     Counted,
 }
 
 impl Phase {
     /// What streams do at their end takes moments, and a build minutes.
-    fn patience(self) -> Duration {
+    fn timeout(self) -> Duration {
         Duration::from_secs(if self == Phase::WarmUp { 1800 } else { 120 })
     }
 }
@@ -121,10 +121,10 @@ impl Soak {
         let bus = pipeline.bus().expect("a pipeline has one");
         // Looking for one kind of message throws away all others, and where a GPU is the end may come before the feeder is seen to
         // have finished.
-        let listen = |patience: Duration| -> Option<Result<(), String>> {
+        let listen = |timeout: Duration| -> Option<Result<(), String>> {
             let wanted = [gst::MessageType::Eos, gst::MessageType::Error];
-            let most = gst::ClockTime::try_from(patience).expect("it is not that long");
-            Some(match bus.timed_pop_filtered(most, &wanted)?.view() {
+            let limit = gst::ClockTime::try_from(timeout).expect("it is not that long");
+            Some(match bus.timed_pop_filtered(limit, &wanted)?.view() {
                 gst::MessageView::Error(error) => Err(format!("{} ({:?})", error.error(), error.debug())),
                 _ => Ok(()),
             })
@@ -153,9 +153,9 @@ impl Soak {
             fed.join().expect("it does not panic")
         });
         if !is_stopped && said.is_none() {
-            let patience = phase.patience();
-            let late = || Err(format!("it did not end within {} s", patience.as_secs()));
-            said = Some(listen(patience).unwrap_or_else(late));
+            let timeout = phase.timeout();
+            let late = || Err(format!("it did not end within {} s", timeout.as_secs()));
+            said = Some(listen(timeout).unwrap_or_else(late));
         }
         let has_ended = matches!(said, Some(Ok(())));
         let _ = pipeline.set_state(gst::State::Null);
@@ -175,9 +175,9 @@ impl Soak {
 
     /// So many streams at a time for so long, until all have left.
     fn crowd(self: &Arc<Self>, streams: usize, length: Duration, seed: u64, phase: Phase) -> Result<(), String> {
-        let (leave, patience) = (Arc::new(AtomicBool::new(false)), phase.patience());
-        let (told, said) = channel();
-        let live = |slot: usize, told: Sender<Result<(), String>>| {
+        let (leave, timeout) = (Arc::new(AtomicBool::new(false)), phase.timeout());
+        let (sender, outcomes) = channel();
+        let live = |slot: usize, sender: Sender<Result<(), String>>| {
             let (soak, leave) = (self.clone(), leave.clone());
             let mut random = Random(seed.wrapping_mul(1009).wrapping_add(slot as u64));
             thread::spawn(move || {
@@ -186,34 +186,34 @@ impl Soak {
                 while goes_on() && outcome.is_ok() {
                     outcome = soak.live(slot, &mut random, phase, goes_on);
                 }
-                let _ = told.send(outcome.map_err(|wrong| format!("Stream {slot}: {wrong}.")));
+                let _ = sender.send(outcome.map_err(|wrong| format!("Stream {slot}: {wrong}.")));
             })
         };
-        let threads: Vec<_> = (0..streams).map(|slot| live(slot, told.clone())).collect();
-        drop(told);
+        let threads: Vec<_> = (0..streams).map(|slot| live(slot, sender.clone())).collect();
+        drop(sender);
         let (mut end, mut left) = (Instant::now() + length, 0);
         while left < streams {
-            match said.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            match outcomes.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(outcome) => outcome.map(|()| left += 1)?,
                 Err(RecvTimeoutError::Timeout) if !leave.swap(true, Ordering::Relaxed) => {
-                    end = Instant::now() + patience
+                    end = Instant::now() + timeout
                 }
                 Err(_) => {
-                    return Err(format!("{} streams have not left within {} s.", streams - left, patience.as_secs()));
+                    return Err(format!("{} streams have not left within {} s.", streams - left, timeout.as_secs()));
                 }
             }
         }
-        threads.into_iter().for_each(|thread| thread.join().expect("it has told of its end"));
+        threads.into_iter().for_each(|thread| thread.join().expect("its end was received"));
         Ok(())
     }
 }
 
-/// Has more recorded runs live at once than streams ever will. CUDA keeps 237 KiB on the heap of each that lived at the same time as
+/// Has more captured graphs live at once than streams ever will. CUDA keeps 237 KiB on the heap of each that lived at the same time as
 /// others, for the next ones, and how many of them do in a minute is chance. What each takes besides, some 135 KiB, it gives back, so
-/// one that nobody drops is still found.
+/// one that is never dropped is still found.
 fn record_runs(model: &str, properties: &[String], streams: u64) -> gsttrt::core::error::Result<()> {
-    /// As many as a model keeps recordings of.
-    const PLACES: usize = 16;
+    /// As many as a model keeps graphs of.
+    const INPUTS: usize = 16;
     let (options, _) = gsttrt::session::parse_options(properties.iter().map(String::as_str))?;
     let mut sessions = vec![Session::open(model, &options)?];
     if sessions[0].backend() != "tensorrt" {
@@ -226,11 +226,11 @@ fn record_runs(model: &str, properties: &[String], streams: u64) -> gsttrt::core
     let cuda = Context::primary(options.cuda_device_id)?;
     let memory =
         |desc: &TensorDesc| Buffer::device(&cuda, desc.bytes().expect("a session's tensors have fixed dimensions"));
-    let inputs = (0..PLACES).map(|_| memory(sessions[0].input())).collect::<gsttrt::core::error::Result<Vec<_>>>()?;
+    let inputs = (0..INPUTS).map(|_| memory(sessions[0].input())).collect::<gsttrt::core::error::Result<Vec<_>>>()?;
     let outputs = sessions[0].outputs().iter().map(memory).collect::<gsttrt::core::error::Result<Vec<_>>>()?;
     let results: Vec<u64> = outputs.iter().filter_map(Buffer::address).collect();
     for session in &mut sessions {
-        // The second time they are recorded.
+        // The second time they are captured.
         for input in inputs.iter().chain(&inputs).filter_map(Buffer::address) {
             // SAFETY: all memory stays, and what is queued is waited for.
             unsafe { session.run_device(input, &results, std::ptr::null_mut()) }?.wait()?;
@@ -267,7 +267,7 @@ fn soak() -> Result<(), Box<dyn Error>> {
         streams: AtomicU64::default(),
         frames: AtomicU64::default(),
     });
-    // Before anything counts engines are built, runs recorded, and the context is made that looks at the GPU's memory: its 20 MiB on
+    // Before anything counts engines are built, runs captured, and the context is made that looks at the GPU's memory: its 20 MiB on
     // the heap would be found behind the first minute only.
     machine::gpu_mib();
     soak.crowd(2, Duration::from_secs(1), seed, Phase::WarmUp)?;

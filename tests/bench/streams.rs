@@ -56,7 +56,7 @@ use arguments::Arguments;
 use clip::{Clip, Held, queue};
 use engine::Engine;
 use gsttrt::backends::LoadContext;
-use pipeline::{Figures, PLACES, Setup, run};
+use pipeline::{Figures, STAGES, Setup, run};
 use serde_json::json;
 
 const HEADINGS: &str = "streams  model      fps  ceiling   ratio  fill  late CPU/1000  beyond    ours  engines    room  GPU MiB live p50     p99   added  to all";
@@ -68,13 +68,13 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// How long frames take up to each of [`PLACES`]: p50 and p99 in µs, medians of the runs.
-fn places(runs: &[Figures]) -> [[f64; 2]; PLACES.len()] {
-    let quantile = |place: usize, q| median(runs.iter().map(|run| run.latency[place].value_at_quantile(q) as f64));
-    std::array::from_fn(|place| [0.5, 0.99].map(|q| quantile(place, q)))
+/// How long frames take up to each of [`STAGES`]: p50 and p99 in µs, medians of the runs.
+fn stages(runs: &[Figures]) -> [[f64; 2]; STAGES.len()] {
+    let quantile = |stage: usize, q| median(runs.iter().map(|run| run.latency[stage].value_at_quantile(q) as f64));
+    std::array::from_fn(|stage| [0.5, 0.99].map(|q| quantile(stage, q)))
 }
 
-fn show_places(when: &str, [made, queued, begun, _]: &[[f64; 2]; PLACES.len()]) {
+fn show_stages(when: &str, [made, queued, begun, _]: &[[f64; 2]; STAGES.len()]) {
     let shown = |[p50, p99]: &[f64; 2]| format!("{p50:.0}, {p99:.0}");
     let (made, queued, begun) = (shown(made), shown(queued), shown(begun));
     println!("{:>14}{when}: out of trtpreprocess after {made} µs, of trtinfer {queued}, into trtnms {begun}", "");
@@ -85,10 +85,10 @@ struct Live {
     /// Microseconds from the decoder to the end.
     p50: f64,
     p99: f64,
-    places: [[f64; 2]; PLACES.len()],
+    stages: [[f64; 2]; STAGES.len()],
     close: f64,
     fill: f64,
-    /// How long threads take to wake up at that pace, whatever wakes them: p50 and p99 in µs.
+    /// How long threads take to wake up at that pace, without our elements: p50 and p99 in µs.
     wakes: [u64; 2],
     /// p99 of as many engines with frames at the same moments. Frames of a batch wait for each other, so there it is no measure.
     engines_p99: Option<f64>,
@@ -117,14 +117,14 @@ struct Bench {
 }
 
 impl Bench {
-    /// Says what went wrong, if anything did, and that it did.
-    fn tell<T>(&mut self, what: &str, outcome: Result<T, Box<dyn Error>>) -> Option<T> {
-        let told = |error: Box<dyn Error>| {
+    /// Prints and notes an error; the result without it.
+    fn report<T>(&mut self, what: &str, outcome: Result<T, Box<dyn Error>>) -> Option<T> {
+        let print = |error: Box<dyn Error>| {
             self.all_came_out = false;
             println!("{what}: {error}");
             self.arguments.note(json!({ "row": "failed", "what": what, "error": error.to_string() }));
         };
-        outcome.map_err(told).ok()
+        outcome.map_err(print).ok()
     }
 
     fn engine(&self, batch: usize) -> Result<Alone, Box<dyn Error>> {
@@ -196,7 +196,7 @@ impl Bench {
         if frames(figure(|run| run.fps)) < 0.97 * frames(f64::from(pace) * streams as f64) - streams as f64 {
             return Ok(None);
         }
-        let places @ [.., [p50, p99]] = places(&runs);
+        let stages @ [.., [p50, p99]] = stages(&runs);
         let engines = || Ok(engine.measure_live(streams, pace, length)?.value_at_quantile(0.99) as f64);
         let engines_p99 = match batch {
             1 => Some(median((0..repeats).map(|_| engines()).collect::<gsttrt::core::error::Result<Vec<_>>>()?)),
@@ -207,7 +207,7 @@ impl Bench {
         Ok(Some(Live {
             p50,
             p99,
-            places,
+            stages,
             close: figure(|run| run.close),
             fill: figure(Figures::fill),
             wakes,
@@ -237,8 +237,8 @@ impl Bench {
         let figure = |get: fn(&Figures) -> f64| median(flat_out.iter().map(get));
         let (fps, cpu, mib) = (figure(|run| run.fps), figure(|run| run.cpu), figure(|run| run.gpu_mib));
         let (fill, late) = (figure(Figures::fill), figure(Figures::late));
-        let lanes = if shared == Some(1) { LoadContext::SHARED_LANES } else { 1 };
-        let [engines_mib, room_mib] = engine_alone.loaded_mib(engines, lanes)?;
+        let contexts = if shared == Some(1) { LoadContext::SHARED_CONTEXTS } else { 1 };
+        let [engines_mib, room_mib] = engine_alone.loaded_mib(engines, contexts)?;
         let engine = self.engines[&batch].fps * *gpus as f64;
         let (ceiling, beyond) = (decoding.fps.min(engine), cpu - decoding.cpu);
         let each: [f64; 3] = std::array::from_fn(|i| median(flat_out.iter().map(|run| run.ours[i])));
@@ -272,10 +272,10 @@ impl Bench {
             each[2],
             100.0 * pools,
         );
-        let flat_places = places(&flat_out);
-        show_places("flat out", &flat_places);
-        if let Some(Live { places, close, wakes: [p50, p99], .. }) = &live {
-            show_places("live", places);
+        let flat_stages = stages(&flat_out);
+        show_stages("flat out", &flat_stages);
+        if let Some(Live { stages, close, wakes: [p50, p99], .. }) = &live {
+            show_stages("live", stages);
             let close = 100.0 * close;
             println!("{:>14}live: {close:.1} % come close behind another; a thread wakes in {p50}, {p99} µs", "");
         }
@@ -284,10 +284,10 @@ impl Bench {
             "row": "chain", "model": model, "properties": properties, "streams": streams, "gpus": gpus, "decoded": decoded,
             "shared": shared.is_some(), "batch": batch, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
             "of_ceiling": fps / ceiling, "cpu_s_per_1000": cpu, "cpu_beyond_decode_s_per_1000": beyond, "gpu_mib": mib,
-            "engines_mib": engines_mib, "room_mib": room_mib, "fill": fill, "late": late, "places_p50_p99_us": flat_places,
+            "engines_mib": engines_mib, "room_mib": room_mib, "fill": fill, "late": late, "places_p50_p99_us": flat_stages,
             "live": self.arguments.live, "live_kept": live.is_some(), "live_queue": live_queue,
             "live_fill": live.as_ref().map(|live| live.fill), "live_close": live.as_ref().map(|live| live.close),
-            "live_places_p50_p99_us": live.as_ref().map(|live| live.places),
+            "live_stages_p50_p99_us": live.as_ref().map(|live| live.stages),
             "thread_wakes_p50_p99_us": live.as_ref().map(|live| live.wakes),
             "live_p50_us": p50, "live_p99_us": p99, "added_p99_us": added,
             "engines_live_p99_us": engines_p99, "added_to_all_p99_us": added_to_all,
@@ -301,7 +301,7 @@ impl Bench {
         let (streams, batches) = (streams.clone(), batches.clone());
         for batch in batches {
             let outcome = self.engine(batch);
-            let alone = self.tell(&format!("engine, batch {batch}"), outcome);
+            let alone = self.report(&format!("engine, batch {batch}"), outcome);
             self.engines.extend(alone.map(|alone| (batch, alone)));
         }
         if !streams.is_empty() {
@@ -309,14 +309,14 @@ impl Bench {
         }
         for streams in streams {
             let outcome = self.decoding(streams);
-            let Some(decoding) = self.tell(&format!("{streams} streams, decoding"), outcome) else { continue };
+            let Some(decoding) = self.report(&format!("{streams} streams, decoding"), outcome) else { continue };
             let own = self.engines.contains_key(&1).then_some(None);
             let shared: Vec<Option<usize>> = own.into_iter().chain(self.engines.keys().copied().map(Some)).collect();
             for shared in shared {
                 let outcome = self.chain(streams, shared, &decoding);
                 let kind =
                     shared.map_or("models of their own".into(), |batch| format!("a model for batches of {batch}"));
-                self.tell(&format!("{streams} streams, {kind}"), outcome);
+                self.report(&format!("{streams} streams, {kind}"), outcome);
             }
         }
     }

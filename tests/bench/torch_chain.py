@@ -6,7 +6,7 @@
                          [--device cuda]
     torch_chain.py preprocess [--side 640] [--repeats 3]
 
-chain: NV12 frames of 1080p -> RGB by tensor operations -> letterbox by F.interpolate -> the network in f16, recorded as a CUDA
+chain: NV12 frames of 1080p -> RGB by tensor operations -> letterbox by F.interpolate -> the network in f16, captured as a CUDA
 graph -> threshold and torchvision's batched_nms -> boxes on the host. With --batch, so many frames of different streams go
 together. With --staged, frames are copied to the host, made RGB and resized there (by OpenCV, if that can be imported), and
 what the network wants is copied back. Frames are not decoded. They are those of a file, one dense NV12 frame after the other,
@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as functional
 
 WIDTH, HEIGHT = 1920, 1080
-SCORE, IOU, MOST = 0.25, 0.45, 300
+SCORE, IOU, MAX_DETECTIONS = 0.25, 0.45, 300
 
 # ---------------------------------------------------------------------------- ONNX files, without the onnx package
 
@@ -173,7 +173,7 @@ class Network:
         return values[self.output]
 
 
-def recorded(work, device):
+def captured(work, device):
     """`work` as a CUDA graph, and what it returns each time; on the CPU it is just done."""
     if device != "cuda":
         return work
@@ -260,7 +260,7 @@ def boxes(rows):
     rows, scores, kinds = rows[keep], scores[keep], kinds[keep]
     half = rows[:, 2:4] / 2
     corners = torch.cat([rows[:, :2] - half, rows[:, :2] + half], 1)
-    kept = batched_nms(corners, scores, kinds, IOU)[:MOST]
+    kept = batched_nms(corners, scores, kinds, IOU)[:MAX_DETECTIONS]
     return torch.cat([corners[kept], scores[kept, None], kinds[kept, None]], 1).cpu()
 
 
@@ -272,7 +272,7 @@ def frames_of(path, count, device):
 
 
 def noise(count, device):
-    """So many frames that are nobody's."""
+    """So many frames of their own."""
     generator = np.random.default_rng(1)
     luma = generator.integers(16, 236, (count, HEIGHT, WIDTH), np.uint8)
     chroma = generator.integers(16, 240, (count, HEIGHT // 2, WIDTH // 2, 2), np.uint8)
@@ -291,7 +291,7 @@ def chain(options):
     pictures = torch.full(shape, 114 / 255, device=options.device, dtype=network.kind)
     pictures = pictures.to(memory_format=torch.channels_last)
     prepare = OnTheHost(letterbox, pictures) if options.staged else letterbox
-    infer = recorded(lambda: network(pictures), options.device)
+    infer = captured(lambda: network(pictures), options.device)
     streams = options.streams, options.device
     luma, chroma = frames_of(options.frames, *streams) if options.frames else noise(*streams)
 
@@ -364,12 +364,12 @@ def preprocess(options):
         def plain(letterbox=letterbox, luma=luma, chroma=chroma, pictures=pictures):
             letterbox(luma, chroma, pictures)
 
-        ways = {"torch": lambda plain=plain: plain, "torch, as a graph": lambda plain=plain: recorded(plain, "cuda"),
+        ways = {"torch": lambda plain=plain: plain, "torch, as a graph": lambda plain=plain: captured(plain, "cuda"),
                 "cvcuda": lambda frames=(luma, chroma, letterbox, pictures): by_cvcuda(*frames)}
         for name, make in ways.items():
             try:
                 line = {"us": microseconds(make(), options.repeats)}
-            except Exception as error:  # whatever a library that was never run here has to say
+            except Exception as error:  # a library that was never run here may raise anything
                 line = {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
             print(json.dumps({"row": "preprocess", "way": name, "frames": count, "side": options.side, **line}))
 

@@ -123,7 +123,7 @@ def main():
 
     network = Network(np.float32 if options.f32 else np.float16)
     batch = int(options.batch) if options.batch.isdigit() else options.batch
-    # To a Reshape, -1 is whatever is left.
+    # For a Reshape, -1 is what is left.
     shape = network.head(network.body("images"), batch if isinstance(batch, int) else -1, options.side)
     shape[0] = batch
     kind = TensorProto.FLOAT if options.f32 else TensorProto.FLOAT16

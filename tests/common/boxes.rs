@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Detections in tests: models that always find the same boxes, a line of our elements that frames are pushed through, and
-//! what trtnms hung on a frame.
+//! the metas that trtnms attached to a frame.
 
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
@@ -25,7 +25,7 @@ pub fn graph(output: &str, rows: &[[f32; 6]]) -> Graph {
     )
 }
 
-/// An object, as a GstVideoRegionOfInterestMeta says it.
+/// An object of a GstVideoRegionOfInterestMeta.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     pub id: i32,
@@ -60,7 +60,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Takes RGB frames of 64x64 until [`Line::caps`] says otherwise. `nms` are properties of trtnms.
+    /// Takes RGB frames of 64x64 until [`Line::caps`] changes that. `nms` are properties of trtnms.
     pub fn new(model: &str, nms: &str) -> Self {
         Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} ! trtnms {nms}"))
     }

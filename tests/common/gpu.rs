@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What tests that need a GPU do where there is none.
+//! How tests that need a GPU behave without one.
 
 use std::fmt::Display;
 use std::process::Command;
 
 use gsttrt::core::cuda::driver::{Context, available};
 
-/// Says SKIP and what is missing, and fails instead with `REQUIRE_GPU=1`.
+/// Prints SKIP and what is missing, and fails instead with `REQUIRE_GPU=1`.
 pub fn skip(missing: impl Display) {
     assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "{missing}");
     println!("SKIP: {missing}");
@@ -26,12 +26,12 @@ pub fn is_hidden(test: &str) -> bool {
     false
 }
 
-/// What a variable of the environment says, if anything.
+/// The value of an environment variable, if it is set.
 pub fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The first GPU, or a word that there is none.
+/// The first GPU; without one it prints that.
 pub fn context() -> Option<Context> {
     Context::primary(0).map_err(skip).ok()
 }

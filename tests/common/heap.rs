@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What a process has allocated and not freed.
+//! The bytes that a process has allocated and not freed.
 #![allow(dead_code)] // each program uses a part
 
 use std::os::unix::process::CommandExt;

@@ -34,7 +34,7 @@ impl Graph {
         Graph { model }
     }
 
-    /// A graph that somebody exported, if it has no more than is written here.
+    /// A graph from a file, if it has nothing that this cannot write.
     pub fn load(path: &str) -> Self {
         let bytes = std::fs::read(path).unwrap();
         Graph { model: ModelProto::decode(&bytes[..]).unwrap() }

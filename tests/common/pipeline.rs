@@ -89,9 +89,9 @@ pub fn run(pipeline: &gst::Pipeline) -> Outcome {
 fn wait(pipeline: &gst::Pipeline, failed: bool) -> Outcome {
     let mut outcome = Outcome::default();
     let bus = pipeline.bus().unwrap();
-    let patience = if failed { gst::ClockTime::from_seconds(2) } else { gst::ClockTime::from_seconds(60) };
+    let timeout = if failed { gst::ClockTime::from_seconds(2) } else { gst::ClockTime::from_seconds(60) };
     loop {
-        let message = bus.timed_pop(patience).unwrap_or_else(|| panic!("no EOS and no error: {outcome:?}"));
+        let message = bus.timed_pop(timeout).unwrap_or_else(|| panic!("no EOS and no error: {outcome:?}"));
         match message.view() {
             gst::MessageView::Eos(_) => break,
             gst::MessageView::Error(error) => {
@@ -109,7 +109,7 @@ fn wait(pipeline: &gst::Pipeline, failed: bool) -> Outcome {
     outcome
 }
 
-/// What a progress message says. `Progress::get` of the bindings never frees the texts that it is given.
+/// The content of a progress message. `Progress::get` of the bindings never frees the texts that it is given.
 fn text(progress: &gst::message::Progress) -> Option<String> {
     progress.structure()?.get("text").ok()
 }

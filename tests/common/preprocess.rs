@@ -11,7 +11,7 @@ use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
 
 use super::Outcome;
 
-/// trtpreprocess alone, and what it says.
+/// trtpreprocess alone, and its messages.
 pub struct Bench {
     pub harness: Harness,
     bus: gst::Bus,

@@ -14,7 +14,7 @@
 #
 # Ground truth: {"width","height","fps","frames":[[{"class_id","label","x","y","w","h",
 # "ignore"}, ...], ...]}, pixels of the frame; figures have "keypoints": [[x, y, visibility], ...]
-# besides.  What `ignore` means is told in ../models/scenes.py and ../models/figures.py, whose
+# besides.  What `ignore` means is described in ../models/scenes.py and ../models/figures.py, whose
 # renderers this uses.
 
 import argparse
@@ -119,7 +119,7 @@ def make_movers(rng, count, backdrop, unit):
             shape = scenes.Shape(class_id, cx, cy, w, h)
             if scenes.overlap(shape, shapes) < 0.1:
                 break
-        # Colours of their own: where two alike overlap, nobody could tell their edges.
+        # Different colours: where two of one colour overlap, their edges could not be seen.
         shapes.append(shape.paint(rng, backdrop.mean, 60.0, [s.colour for s in shapes]))
         movers.append(Mover(rng, shape, backdrop.width, backdrop.height, unit))
     return movers
@@ -140,7 +140,7 @@ def make_walkers(rng, count, backdrop, unit):
     return walkers
 
 
-# How the moving things of a task are made, and what tells their truth.
+# How the moving objects of a task are made, and the function that gives their ground truth.
 TASKS = {"detect": (make_movers, scenes.ground_truth), "pose": (make_walkers, figures.ground_truth)}
 
 

@@ -11,7 +11,7 @@
 #    "detections":[{"label","class-id","confidence","x","y","w","h"}, ...]}
 #
 # Rules: within a frame the detections are taken by falling confidence; each is matched
-# with the free object of its class that it overlaps most, if their IoU is at least --iou.
+# with the free object of its class with the largest overlap, if their IoU is at least --iou.
 # Objects marked `ignore` are never missed; a detection without a match of which at least
 # half lies in an ignored object counts neither way.  Objects of frames that the file does
 # not mention count as missed, unless --only-present is given.
@@ -77,7 +77,7 @@ def scaled(detections, line, truth):
 
 
 def read_detections(path, truth):
-    """{frame number: detections}; without a frame number the stream time tells it."""
+    """{frame number: detections}; without a frame number, by the stream time."""
     frames = {}
     with (sys.stdin if path == "-" else open(path, encoding="utf-8")) as file:
         for number, text in enumerate(file, 1):

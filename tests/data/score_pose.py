@@ -73,7 +73,7 @@ def parse_options():
     parser.add_argument("--min-ap", type=float, default=0.0, help="average precision at an OKS of 0.5")
     parser.add_argument("--min-oks", type=float, default=0.0, help="mean OKS of the hits")
     parser.add_argument("--max-error", type=float, default=math.inf, help="mean distance of keypoints in pixels")
-    parser.add_argument("--min-visibility", type=float, default=0.0, help="share of visibilities told right")
+    parser.add_argument("--min-visibility", type=float, default=0.0, help="minimum share of correct visibilities")
     return parser.parse_args()
 
 

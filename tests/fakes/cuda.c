@@ -2,7 +2,9 @@
 /* A CUDA driver without a GPU, for tests of what happens when one of its calls fails. Its memory is the host's, its kernels do
  * nothing, and work that is enqueued is done once something waits for it. fake_fail() chooses the call that fails. */
 
+#define _GNU_SOURCE
 #include <malloc.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -40,10 +42,17 @@ static Use uses[1024];
 static unsigned used;
 static Graph captured;
 
+/* One thread at a time. */
+static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static int lock (void) { return pthread_mutex_lock (&mutex); }
+static void unlock (int *locked) { pthread_mutex_unlock (&mutex); }
+#define LOCK __attribute__ ((cleanup (unlock), unused)) int locked = lock ()
+
 /* The call after so many more fails; none does with -1. */
 void
 fake_fail (long after)
 {
+  LOCK;
   calls_left = after;
   has_failed = 0;
 }
@@ -65,6 +74,7 @@ fake_last_call (void)
 long
 fake_pending (void)
 {
+  LOCK;
   long pending = 0;
   for (int i = 0; i < STREAMS; i++)
     pending += streams[i].enqueued - streams[i].done;
@@ -91,7 +101,7 @@ fails (const char *name)
 }
 
 /* Of what asks the GPU for something. Waits and frees do not fail: a GPU that cannot even be waited for is gone. */
-#define CALL if (fails (__func__)) return FAILED
+#define CALL LOCK; if (fails (__func__)) return FAILED
 
 static int
 number (void *stream)
@@ -180,6 +190,7 @@ int cuCtxGetStreamPriorityRange (int *least, int *greatest) { *least = 0; *great
 int
 cuCtxSynchronize (void)
 {
+  LOCK;
   for (int i = 0; i < STREAMS; i++)
     finish (i, streams[i].enqueued);
   return 0;
@@ -201,8 +212,8 @@ cuStreamCreateWithPriority (void **stream, unsigned flags, int priority)
   return FAILED;
 }
 
-int cuStreamDestroy_v2 (void *stream) { streams[number (stream)].in_use = 0; return 0; }
-int cuStreamSynchronize (void *stream) { finish (number (stream), streams[number (stream)].enqueued); return 0; }
+int cuStreamDestroy_v2 (void *stream) { LOCK; streams[number (stream)].in_use = 0; return 0; }
+int cuStreamSynchronize (void *stream) { LOCK; finish (number (stream), streams[number (stream)].enqueued); return 0; }
 
 int
 cuStreamBeginCapture_v2 (void *stream, int mode)
@@ -216,8 +227,10 @@ cuStreamBeginCapture_v2 (void *stream, int mode)
 int
 cuStreamEndCapture (void *stream, void **graph)
 {
+  LOCK;
   streams[number (stream)].capturing = 0;
-  CALL;
+  if (fails (__func__))
+    return FAILED;
   if (give (graph))
     return FAILED;
   **(Graph **) graph = captured;
@@ -252,6 +265,7 @@ cuEventRecord (void *event, void *stream)
 int
 cuEventQuery (void *event)
 {
+  LOCK;
   Event *of = event;
   Stream *on = &streams[of->stream];
   int is_done = on->done >= of->position;
@@ -259,7 +273,7 @@ cuEventQuery (void *event)
   return is_done ? 0 : NOT_READY;
 }
 
-int cuEventSynchronize (void *event) { finish (((Event *) event)->stream, ((Event *) event)->position); return 0; }
+int cuEventSynchronize (void *event) { LOCK; finish (((Event *) event)->stream, ((Event *) event)->position); return 0; }
 int cuEventElapsedTime (float *ms, void *begin, void *end) { *ms = 1; return 0; }
 int cuEventElapsedTime_v2 (float *ms, void *begin, void *end) { *ms = 1; return 0; }
 
@@ -279,8 +293,8 @@ int cuMemAlloc_v2 (void **to, size_t bytes) { CALL; return allocate (to, bytes);
 int cuMemAllocManaged (void **to, size_t bytes, unsigned flags) { CALL; return allocate (to, bytes); }
 int cuMemHostAlloc (void **to, size_t bytes, unsigned flags) { CALL; return allocate (to, bytes); }
 int cuMemHostGetDevicePointer_v2 (void **to, void *host, unsigned flags) { CALL; *to = host; return 0; }
-int cuMemFree_v2 (void *memory) { return release (memory); }
-int cuMemFreeHost (void *memory) { return release (memory); }
+int cuMemFree_v2 (void *memory) { LOCK; return release (memory); }
+int cuMemFreeHost (void *memory) { LOCK; return release (memory); }
 int cuMemGetInfo_v2 (size_t *free, size_t *total) { *free = *total = 1 << 30; return 0; }
 int cuPointerGetAttribute (void *data, int attribute, void *pointer) { return 1; }
 int cuPointerGetAttributes (unsigned count, int *attributes, void **data, void *pointer) { return 1; }

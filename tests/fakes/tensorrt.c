@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MPL-2.0 */
 /* TensorRT 10 for the driver of cuda.c: any plan is a model of up to two pictures, whose output is their size. Functions stand in the
- * tables of virtual functions where src/backends/tensorrt/abi says; those that are not called there are NULL. */
+ * tables of virtual functions as src/backends/tensorrt/abi has them; those that are not called there are NULL. */
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -41,7 +42,49 @@ dims (int64_t pictures)
   return (Dims) { 4, { pictures, 3, 8, 8 } };
 }
 
-static void *deserialize (void *this, const void *plan, size_t size, void *none) { return object (engine); }
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static long held, refused, begun;
+
+static void
+set (long *what, long value)
+{
+  pthread_mutex_lock (&mutex);
+  *what = value;
+  pthread_cond_broadcast (&changed);
+  pthread_mutex_unlock (&mutex);
+}
+
+/* Whether deserialising waits. */
+void fake_hold (long hold) { set (&held, hold); }
+/* Whether it fails. */
+void fake_refuse (long refuse) { set (&refused, refuse); }
+
+/* Returns once so many engines have been asked for, and says how many. */
+long
+fake_engines (long at_least)
+{
+  pthread_mutex_lock (&mutex);
+  while (begun < at_least)
+    pthread_cond_wait (&changed, &mutex);
+  long engines = begun;
+  pthread_mutex_unlock (&mutex);
+  return engines;
+}
+
+static void *
+deserialize (void *this, const void *plan, size_t size, void *none)
+{
+  pthread_mutex_lock (&mutex);
+  begun++;
+  pthread_cond_broadcast (&changed);
+  while (held)
+    pthread_cond_wait (&changed, &mutex);
+  void *made = refused ? NULL : object (engine);
+  pthread_mutex_unlock (&mutex);
+  return made;
+}
+
 static void *create_context (void *this, int32_t strategy) { return object (context); }
 static void delete (void *this) { free (this); }
 

@@ -10,7 +10,7 @@
 # pairs are made by falling IoU. A box without partner is forgiven only when its score lies within --max-score of --threshold,
 # the runs' score-threshold: there the last bit decides. With --identical the lines themselves must be equal.
 #
-# Suppression keeps the best of boxes that overlap, and where two of them score the same but for the last digits, rounding says
+# Suppression keeps the best of boxes that overlap, and where two of them score the same but for the last digits, rounding decides
 # which. --candidates names the same runs with iou-threshold=1.0, which suppresses nothing. Where a pair overlaps by less than
 # --min-iou, the box that each run kept must then be among the other's candidates, as near and with as near a score; such pairs are
 # counted. Without --candidates they are failures.

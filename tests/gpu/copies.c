@@ -4,12 +4,12 @@
 //   cc -shared -fPIC -O2 -I$CUPTI/include copies.c -L$CUPTI/lib64 -lcupti -o libcopies.so      (tests/gpu/run.sh does it)
 //   CUDA_INJECTION64_PATH=$PWD/libcopies.so COPIES_OUT=copies.json gst-launch-1.0 …
 //
-// CUDA loads the library into whatever program calls cuInit, and calls InitializeInjection. CUPTI then reports every copy,
-// by whichever API it was asked for. At exit one line of JSON is appended to $COPIES_OUT: for each kind of copy
+// CUDA loads the library into any program that calls cuInit, and calls InitializeInjection. CUPTI then reports every copy,
+// of any API. At exit one line of JSON is appended to $COPIES_OUT: for each kind of copy
 // {"count","bytes"}, of the copies between host and GPU also how many bytes came from or went to pageable and pinned
 // memory; beside them the kernels, and the page-locked memory that kernels could write to without a copy being made.
 //
-// Two runs of different length tell what a frame costs, and what only the start does: figures.py divides.
+// Two runs of different length separate the cost of a frame from that of the start: figures.py divides.
 #include <cupti.h>
 #include <stdint.h>
 #include <stdio.h>

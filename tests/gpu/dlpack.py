@@ -35,12 +35,12 @@ def check(status):
 
 
 def data(managed):
-    """Where a DLManagedTensor says that its memory is."""
+    """The address of a DLManagedTensor's memory."""
     return ctypes.cast(managed, ctypes.POINTER(ctypes.c_void_p))[0]
 
 
 class Offered:
-    """A DLManagedTensor of ours, on the first GPU, for whoever asks by the protocol."""
+    """A DLManagedTensor of ours, on the first GPU, for consumers of the protocol."""
 
     def __init__(self, managed):
         self.managed = managed
@@ -53,7 +53,7 @@ class Offered:
 
 
 def consumed(array):
-    """A DLManagedTensor of PyTorch's or CuPy's for whoever consumes it."""
+    """A DLManagedTensor of PyTorch's or CuPy's, for its consumer."""
     held = array.__dlpack__()
     managed = capsule.PyCapsule_GetPointer(held, b"dltensor")
     capsule.PyCapsule_SetName(held, b"used_dltensor")
@@ -85,7 +85,7 @@ for turn in range(20):
     back, held = consumed(output)
     assert data(back) == address, "and on the way back"
     capsule.PyCapsule_SetName(held, b"dltensor")
-    # In the order of PyTorch's stream, without anybody having waited.
+    # In the order of PyTorch's stream, without a wait on the host.
     kept.append((picture, output, (output * 1.0).sum()))
 
 for picture, output, total in kept:

@@ -26,7 +26,7 @@ import statistics
 import sys
 
 FRAME = 1920 * 1080 * 3 // 2  # NV12
-MOST = 16 << 10  # bytes of a frame that may cross between host and GPU
+MAX_BYTES = 16 << 10  # bytes of a frame that may cross between host and GPU
 OUR_KERNELS = ("preprocess", "decode", "rank", "suppress", "plan_marks", "overlay")
 
 
@@ -64,7 +64,7 @@ def per_frame(chain, base, short, long):
           f"{chain.rate(lambda counted: counted['dtod']['bytes']) / 1e6:.2f} MB inside the GPU, "
           f"{chain.rate(lambda counted: counted['kernels']):.1f} kernels; {start / 1e6:.1f} MB at the start, "
           f"{chain.long['pinned_allocated']['bytes']} bytes pinned, {lost} records lost")
-    return lost == 0 and ours <= MOST and chain.long["kernels"] >= int(long)
+    return lost == 0 and ours <= MAX_BYTES and chain.long["kernels"] >= int(long)
 
 
 def known(found, expected):
@@ -98,8 +98,8 @@ def value(row):
 
 
 def mapped(path, frames):
-    """ncu counts 32-byte sectors. Under it every launch writes some, whatever the kernel does; what any launch has at least is not
-    counted. TensorRT's kernels are told apart."""
+    """ncu counts 32-byte sectors. Under it every launch of any kernel writes some; this minimum is not counted. TensorRT's kernels
+    are counted separately."""
     counted = {}
     for row in rows_of(path, "sysmem"):
         launch = counted.setdefault(row[0], [row[4].split("(")[0], 0.0])
@@ -116,7 +116,7 @@ def mapped(path, frames):
     print(f"{frame:.0f} bytes a frame by our kernels in host memory: "
           + ", ".join(f"{name} {moved:.0f}" for name, moved in sorted(ours.items(), key=lambda item: -item[1]))
           + f"; {others:.0f} by those of TensorRT and the decoder ({len(counted)} launches of {frames} frames, {always:.0f} bytes each left out)")
-    return bool(ours) and frame <= MOST
+    return bool(ours) and frame <= MAX_BYTES
 
 
 # ---------------------------------------------------------------------- benches

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
-# The proof on a GPU: runs every row of docs/performance.md, says PASS or FAIL with the figures, and writes them as JSON lines.
+# The proof on a GPU: runs every row of docs/performance.md, prints PASS or FAIL with the figures, and writes them as JSON lines.
 #
 #   tests/gpu/run.sh [ROW…]
 #
@@ -36,7 +36,7 @@
 #   LEVEL        how long TensorRT looks for fast kernels in the rows plans, build and regular (default: 3, minutes; 1 takes
 #                60 and 90 s)
 #   INFER        further properties of trtinfer, such as allow-host-code=true
-#   PATIENCE     seconds for one run of compute-sanitizer (default: 400)
+#   TIMEOUT_S    seconds for one run of compute-sanitizer (default: 400)
 #   RACECHECK    words in the names of the tests for racecheck, which is by far the slowest (default: all tests); without those
 #                that take it longest: --skip every_layout --skip crowds_, of which each_crowd_in_short has each crowd once
 #   WORK         folder for what is made here           (default: /root/k/proof where the GStreamers of a bundle are, else a new one)
@@ -178,7 +178,7 @@ compare() {
     python3 tests/gpu/compare_boxes.py "$WORK/$gst-$clip-cpu.jsonl" "$WORK/$gst-$clip-gpu$bits.jsonl" --min-iou "$iou" --max-score "$score"
 }
 
-# What was detected for f16, by its candidates: says whether pairs that differ are two boxes of an object that score alike.
+# The detections for f16, by their candidates: checks whether pairs that differ are two boxes of an object with similar scores.
 compare_candidates() {
     local of=$WORK/$1-$2 all=iou-threshold=1.0
     detect "$1" "$1-$2-gpu16-all" "$2" "$(model 16)" tensorrt "$(full) $(precision 16)" "$all" || return
@@ -238,7 +238,7 @@ lean_and_full() {
 row_properties() {
     local gst test
     for gst in $GSTREAMERS; do
-        for test in engines_are_built each_way host_code runs_are_recorded wrong_libraries a_pipeline_stops a_gpu_without; do
+        for test in engines_are_built each_way host_code runs_are_captured wrong_libraries a_pipeline_stops a_gpu_without; do
             judge "properties: ${test//_/ }" "$gst" "passes" run_test "$gst" TRT_LIBRARY="$TRT" \
                 ENGINE_COMPATIBLE="$WORK/ENGINE_COMPATIBLE.engine" "$WORK/gpu_properties" "$test"
         done
@@ -371,14 +371,14 @@ row_chain() {
         judge "frames stay in place" "$gst" "all" run_test "$gst" "$WORK/gpu_chain" frames_are
         judge "pools keep frames that decoders hold" "$gst" "all" run_test "$gst" "$WORK/gpu_chain" pools_keep
         judge "held frames: drawn on where they are" "$gst" "all" run_test "$gst" "$WORK/gpu_chain" frames_that_were_held
-        judge "tee: nothing drawn on others'" "$gst" "same pixels" run_test "$gst" "$WORK/gpu_chain" what_others
-        judge "cudaupload, cudaconvert, cudadownload" "$gst" "same objects" run_test "$gst" "$WORK/gpu_chain" other_elements
+        judge "tee: nothing drawn on others'" "$gst" "same pixels" run_test "$gst" "$WORK/gpu_chain" frames_that_others
+        judge "cudaupload, cudaconvert, cudadownload" "$gst" "same objects" run_test "$gst" "$WORK/gpu_chain" cuda_elements
         judge "wrong GPUs, several GPUs" "$gst" "named; same objects" run_test "$gst" "$WORK/gpu_chain" one_pipeline
-        judge "frames of another CUDA context" "$gst" "told of" run_test "$gst" "$WORK/gpu_chain" frames_of_another
+        judge "frames of another CUDA context" "$gst" "reported" run_test "$gst" "$WORK/gpu_chain" frames_of_another
         judge "40 flushing seeks" "$gst" "no error" run_test "$gst" "$WORK/gpu_chain" seeks
         judge "100 state cycles" "$gst" "no growth" run_test "$gst" "$WORK/gpu_chain" a_hundred
         judge "the same without a pipeline" "$gst" "same boxes" run_test "$gst" "$WORK/session" on_the_gpu_too
-        judge "… on a caller's GPU memory" "$gst" "same boxes" run_test "$gst" "$WORK/session" memory_of_the_gpu
+        judge "… on a caller's GPU memory" "$gst" "same boxes" run_test "$gst" "$WORK/session" device_memory
         sed -n 's/^GPU memory/      GPU memory/p' "$WORK"/log-100-state-cycles-"$gst"
     done
 }
@@ -483,10 +483,10 @@ row_regular() {
 sanitized() {
     local tool=$1 log=$2 status
     shift 2
-    timeout "${PATIENCE:-400}" compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$log" 2>&1
+    timeout "${TIMEOUT_S:-400}" compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$log" 2>&1
     status=$?
-    [ "$status" != 124 ] || echo "no end after ${PATIENCE:-400} s"
-    # Where errors were found, so that ours are told from those of a library.
+    [ "$status" != 124 ] || echo "no end after ${TIMEOUT_S:-400} s"
+    # Where errors were found, which separates ours from those of a library.
     grep -ao '^=========     at [^(+<]*' "$log" | sort | uniq -c | sort -rn | head -n 3 | tr '\n' ' '
     grep -a 'ERROR SUMMARY\|RACECHECK SUMMARY\|test result' "$log" | tr '\n' ' '
     return "$status"

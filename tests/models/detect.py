@@ -8,7 +8,7 @@
 #       --out /tmp/detections.jsonl
 #   python3 tests/data/score.py tests/data/sample.json /tmp/detections.jsonl
 #
-# The models' kind (rows, v8, e2e, pose) is told from the shape of the output.
+# The models' kind (rows, v8, e2e, pose) is recognised by the shape of the output.
 
 import argparse
 import json

@@ -9,7 +9,7 @@
 #
 # A figure is a skeleton in three dimensions, seen from any side and painted as bars with
 # round ends, the far ones first.  The arm and the leg on its left are always the lighter ones, so that
-# left and right can be told apart from the back too.
+# left and right can be distinguished from the back too.
 #
 # Ground truth, as every test of this project understands it:
 #   - the box of a figure is its full extent (hidden parts too) clipped to the frame;
@@ -84,7 +84,7 @@ def direction(swing, raised, side):
 
 
 def turn(points, axis, angle):
-    """Points turned about an axis: 0 = x, 1 = y, 2 = z."""
+    """Points rotated about an axis: 0 = x, 1 = y, 2 = z."""
     a, b = [i for i in range(3) if i != axis]
     c, s = math.cos(angle), math.sin(angle)
     out = points.copy()
@@ -294,7 +294,7 @@ def overlap(box, others):
 
 
 def place(rng, figure, width, height, others):
-    """Moves a figure to a place mostly clear of the others, sometimes cut by an edge; False if none is found."""
+    """Moves a figure to a position mostly clear of the others, sometimes cut by an edge; False if none is found."""
     x0, y0, x1, y1 = figure.extent()
     tolerated = 0.5 if rng.random() < 0.4 else 0.1
     reach = rng.choice([-0.5, 0.25], p=[0.7, 0.3])  # inside the frame, or past its edge

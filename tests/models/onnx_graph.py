@@ -201,7 +201,7 @@ def make_f16(model):
     """Input, weights and output in half precision."""
     g = continued(model)
     g.nodes[-1].output[0] = "output0"
-    # Resize takes its scales as f32 whatever the type of its data.
+    # Resize takes its scales as f32 for any type of its data.
     keep = {n.input[2] for n in g.nodes if n.op_type == "Resize"}
     for index, weight in enumerate(g.weights):
         if weight.data_type == TensorProto.FLOAT and weight.name not in keep:

@@ -39,7 +39,7 @@ class Head(nn.Module):
 
     def forward(self, x):
         points = self.branch(x)
-        # Half precision is too coarse for places.
+        # Half precision is too coarse for positions.
         with torch.autocast(x.device.type, enabled=False):
             return torch.cat([self.box(x.float()), self.points(points.float())], 1)
 
@@ -125,7 +125,7 @@ def distances(points, wanted, area):
 
 
 def pose_loss(raw, targets, grid):
-    """Box, score, place and visibility loss of a batch; targets as training_sample makes them."""
+    """Box, score, position and visibility loss of a batch; targets as training_sample makes them."""
     decoded = decode(raw, grid)
     with torch.no_grad():
         chosen, neither, iou, merit = assign(decoded[..., 4], decoded[..., :4], targets, grid)

@@ -103,7 +103,7 @@ def ramp(rng, height, width):
 # ------------------------------------------------------------------- colours
 
 def contrast(a, b):
-    """How well two colours can be told apart; brightness counts most, as in YUV 4:2:0."""
+    """How well two colours can be distinguished; brightness has the largest weight, as in YUV 4:2:0."""
     diff = np.asarray(a, np.float32) - np.asarray(b, np.float32)
     luma = float(diff @ np.array([0.299, 0.587, 0.114], np.float32))
     return abs(luma) + 0.35 * float(np.abs(diff - luma).max())
@@ -427,7 +427,7 @@ def place(rng, width, height, unit, others):
 
 
 def place_near(rng, class_id, unit, host):
-    """A smaller shape on another one or across its edge: what detectors confuse most."""
+    """A smaller shape on another one or across its edge: what detectors confuse most often."""
     size = max(12.0, math.sqrt(host.w * host.h) / unit * rng.uniform(0.15, 0.8))
     w, h = random_size(rng, class_id, unit, size * 0.9, size * 1.1)
     return Shape(class_id, host.cx + rng.uniform(-0.6, 0.6) * host.w,

@@ -217,7 +217,7 @@ def main():
     sub.add_argument("--batch", type=int, default=128)
     sub.add_argument("--rate", type=float, default=4e-3)
     sub.add_argument("--workers", type=int, default=14)
-    sub.add_argument("--scenes", type=int, default=96000, help="the most to render, 317 kB each on the GPU")
+    sub.add_argument("--scenes", type=int, default=96000, help="maximum to render, 317 kB each on the GPU")
     sub.add_argument("--check", type=int, default=16, help="chunks of 64 unseen scenes")
     sub.set_defaults(run=train)
     sub = commands.add_parser("export")

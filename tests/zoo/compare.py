@@ -5,12 +5,12 @@
 #
 # OUTDIR holds what export.py made. PROGRAM is called as
 #   PROGRAM PICTURE MODEL --json OUT --no-video --nms "score-threshold=T ..." [--infer "input-size=WxH"]
-# and must write one JSON line a frame. Boxes that are turned are suppressed, scaled and cut into corners by Ultralytics itself. Nothing
+# and must write one JSON line a frame. Rotated boxes are suppressed, scaled and cut into corners by Ultralytics itself. Nothing
 # here is shared with the Rust code: the decode below is written from the
 # exporter's documentation, so an error has to be made twice to go unseen. Ends with status 1 if any model fails.
 #
 # Two runtimes never agree to the last bit, so a detection that stands on a knife's edge (a score beside another score, an overlap
-# beside the IoU threshold) may legitimately come or go. `judge` tells those apart: they may be in our answer, the others must be.
+# beside the IoU threshold) may legitimately come or go. `judge` separates those: they may be in our answer, the others must be.
 import argparse
 import ast
 import json
@@ -57,7 +57,7 @@ class Tolerance:
     edge: float
     point: float  # pixels of the frame that a keypoint may be off
     visibility: float
-    corner: float  # pixels of the frame that the corner of a turned box may be off
+    corner: float  # pixels of the frame that the corner of a rotated box may be off
 
 
 FULL = Tolerance(score=5e-3, iou=0.98, order=5e-4, edge=0.005, point=0.5, visibility=1e-3, corner=0.1)
@@ -70,7 +70,7 @@ class Model:
 
     path: Path
     facts: dict
-    half: bool = False  # PROGRAM computes in half precision whatever the file says
+    half: bool = False  # PROGRAM computes in half precision for any file
 
     @property
     def name(self):
@@ -106,7 +106,7 @@ class Model:
 class Boxes:
     """Candidates in frame pixels: corners [N,4], scores [N], classes [N], the anchor each came from, and its standing.
 
-    Those of a pose model have points [N,K,3], x, y and visibility. Those that are turned have turned [N,5], centre, size and angle in
+    Those of a pose model have points [N,K,3], x, y and visibility. Those that are rotated have rotated [N,5], centre, size and angle in
     input pixels, and then quads [N,4,2], their corners on the frame.
     """
 
@@ -116,16 +116,16 @@ class Boxes:
     anchors: np.ndarray
     standing: list = field(default_factory=list)
     points: np.ndarray | None = None
-    turned: np.ndarray | None = None
+    rotated: np.ndarray | None = None
     quads: np.ndarray | None = None
 
     def __len__(self):
         return len(self.scores)
 
     def take(self, which):
-        points, turned, quads = (None if part is None else part[which] for part in (self.points, self.turned, self.quads))
+        points, rotated, quads = (None if part is None else part[which] for part in (self.points, self.rotated, self.quads))
         given = (self.corners[which], self.scores[which], self.classes[which], self.anchors[which])
-        return Boxes(*given, points=points, turned=turned, quads=quads)
+        return Boxes(*given, points=points, rotated=rotated, quads=quads)
 
 
 # ---------------------------------------------------------------- the reference's inference
@@ -144,7 +144,7 @@ def infer(model, values):
 
 
 def layout_of(model, raw):
-    """Which of the four things an Ultralytics detector may put out this is, told from the export and the shape."""
+    """Which of the four things an Ultralytics detector may put out this is, by the export and the shape."""
     if model.task == "pose":
         return "pose rows" if raw.shape[0] == 300 else "pose columns"
     if model.task == "obb":
@@ -191,20 +191,20 @@ def decode_pose(raw, layout, model):
 
 
 def decode_turned(raw, layout, model):
-    """The same of a model of turned boxes, whose last number is the angle; the corners are those before they are turned."""
+    """The same of a model of rotated boxes, whose last number is the angle; the corners are those before they are rotated."""
     if layout == "obb rows":
         corners, scores, classes = corners_of(raw[:, :4]), raw[:, 4], raw[:, 5].round().astype(int)
         boxes, table = Boxes(corners, scores, classes, np.arange(len(raw))), raw
     else:
         boxes, table = decode(raw[:-1], "channels first", None, model.tolerance.order), raw.T
-    boxes.turned = np.concatenate([table[:, :4], table[:, -1:]], axis=1)[boxes.anchors]
+    boxes.rotated = np.concatenate([table[:, :4], table[:, -1:]], axis=1)[boxes.anchors]
     return boxes
 
 
-def choose_threshold(scores, least, most):
-    """A score threshold in the middle of the widest gap that leaves between `least` and `most` candidates."""
+def choose_threshold(scores, minimum, maximum):
+    """A score threshold in the middle of the widest gap that leaves between `minimum` and `maximum` candidates."""
     ranked = np.sort(scores)[::-1]
-    low, high = min(least, len(ranked) // 3), min(most, len(ranked) - 1)
+    low, high = min(minimum, len(ranked) // 3), min(maximum, len(ranked) - 1)
     gaps = ranked[low - 1 : high - 1] - ranked[low:high]
     at = low + int(gaps.argmax())
     return float((ranked[at - 1] + ranked[at]) / 2)
@@ -233,7 +233,7 @@ def judge(boxes, threshold, tolerance, suppress):
     """The boxes that reach the threshold, by falling score, each with its standing: certain, doubtful or gone.
 
     Ordinary class-aware greedy suppression, except that a box is only surely gone if a sure, surely better box overlaps it surely
-    enough. Whatever could go the other way within the tolerated differences is doubtful.
+    enough. A decision that could go the other way within the tolerated differences is doubtful.
     """
     boxes = boxes.take(boxes.scores >= threshold - tolerance.order)
     boxes = boxes.take(np.lexsort((boxes.anchors, -boxes.scores)))
@@ -264,7 +264,7 @@ def stand_against_better(boxes, this, standing, tolerance):
 
 
 def judge_turned(result, model, raw, boxes, threshold, tolerance):
-    """The same of turned boxes, by what Ultralytics says of their overlaps: any better one drops a box, dropped itself or not."""
+    """The same of rotated boxes, by Ultralytics' own overlaps: any better one drops a box, dropped itself or not."""
     import torch
     from ultralytics.utils.metrics import batch_probiou
     from ultralytics.utils.nms import non_max_suppression
@@ -275,8 +275,8 @@ def judge_turned(result, model, raw, boxes, threshold, tolerance):
     doubt = (boxes.scores < threshold + tolerance.order) | rivals
     gone = np.zeros(len(boxes), bool)
     if result.layout == "obb columns":
-        turned = torch.from_numpy(boxes.turned)
-        alike = batch_probiou(turned, turned).numpy()
+        rotated = torch.from_numpy(boxes.rotated)
+        alike = batch_probiou(rotated, rotated).numpy()
         same = boxes.classes[:, None] == boxes.classes
         ahead = boxes.scores[:, None] - boxes.scores
         apart = boxes.anchors[:, None] != boxes.anchors
@@ -297,9 +297,9 @@ def turned_to_frame(boxes, size, frame):
     import torch
     from ultralytics.utils import ops
 
-    turned = torch.from_numpy(boxes.turned).clone()
-    turned[:, :4] = ops.scale_boxes(size[::-1], turned[:, :4], frame[::-1], xywh=True)
-    boxes.quads = ops.xywhr2xyxyxyxy(turned).numpy()
+    rotated = torch.from_numpy(boxes.rotated).clone()
+    rotated[:, :4] = ops.scale_boxes(size[::-1], rotated[:, :4], frame[::-1], xywh=True)
+    boxes.quads = ops.xywhr2xyxyxyxy(rotated).numpy()
     around = np.concatenate([boxes.quads.min(axis=1), boxes.quads.max(axis=1)], axis=1)
     boxes.corners = np.clip(around, 0, np.tile(frame, 2))
 
@@ -392,10 +392,10 @@ def match(result, reference, found, tolerance):
         compare_quads(result, reference, index, found, j, tolerance)
     for index in range(len(reference)):
         if reference.standing[index] == CERTAIN and index not in taken_reference:
-            result.faults.append(f"we miss {tell(reference, index)}; nearest of ours: {nearest(reference, index, found)}")
+            result.faults.append(f"we miss {describe(reference, index)}; nearest of ours: {nearest(reference, index, found)}")
     for j in range(len(found)):
         if j not in taken_found:
-            result.faults.append(f"only we have {tell(found, j)}; nearest reference: {nearest(found, j, reference)}")
+            result.faults.append(f"only we have {describe(found, j)}; nearest reference: {nearest(found, j, reference)}")
 
 
 def compare_points(result, reference, index, found, j, tolerance):
@@ -409,11 +409,11 @@ def compare_points(result, reference, index, found, j, tolerance):
     result.worst_point = max(result.worst_point, float(apart[:, :2].max()))
     if apart[:, :2].max() > tolerance.point or apart[:, 2:].max(initial=0) > tolerance.visibility:
         at = int(apart.max(axis=1).argmax())
-        result.faults.append(f"keypoint {at} of {tell(reference, index)}: {found.points[j][at]}, not {reference.points[index][at]}")
+        result.faults.append(f"keypoint {at} of {describe(reference, index)}: {found.points[j][at]}, not {reference.points[index][at]}")
 
 
 def compare_quads(result, reference, index, found, j, tolerance):
-    """The same of the corners of turned boxes, which may begin at any of them."""
+    """The same of the corners of rotated boxes, which may begin at any of them."""
     if reference.quads is None:
         return
     if found.quads is None:
@@ -423,23 +423,23 @@ def compare_quads(result, reference, index, found, j, tolerance):
     apart = min(np.linalg.norm(np.roll(given, turns, axis=0) - wanted, axis=1).max() for turns in range(4))
     result.worst_point = max(result.worst_point, float(apart))
     if apart > tolerance.corner:
-        result.faults.append(f"corners of {tell(reference, index)}: {given.tolist()}, not {wanted.tolist()}")
+        result.faults.append(f"corners of {describe(reference, index)}: {given.tolist()}, not {wanted.tolist()}")
 
 
-def tell(boxes, index):
+def describe(boxes, index):
     corners = " ".join(f"{v:.1f}" for v in boxes.corners[index])
     standing = f" {boxes.standing[index]}" if boxes.standing else ""
     return f"class {boxes.classes[index]} score {boxes.scores[index]:.4f} [{corners}]{standing}"
 
 
 def nearest(boxes, index, others):
-    """The most similar box of the other side, to see at a glance what is different."""
+    """The box most similar of the other side, to see at a glance what is different."""
     if not len(others):
         return "none"
     overlap = overlaps(boxes.corners[index], others.corners)
     likeness = overlap + (others.classes == boxes.classes[index]) - np.abs(others.scores - boxes.scores[index])
     best = int(likeness.argmax())
-    return f"{tell(others, best)} IoU {overlap[best]:.3f}"
+    return f"{describe(others, best)} IoU {overlap[best]:.3f}"
 
 
 def reference_of(result, model, image, size):
@@ -455,9 +455,9 @@ def reference_of(result, model, image, size):
         boxes = decode_turned(raw, result.layout, model)
     else:
         boxes = decode(raw, result.layout, size, model.tolerance.order)
-    for least, most in CANDIDATES:
-        threshold = choose_threshold(best_per_anchor(boxes), least, most)
-        if boxes.turned is not None:
+    for minimum, maximum in CANDIDATES:
+        threshold = choose_threshold(best_per_anchor(boxes), minimum, maximum)
+        if boxes.rotated is not None:
             reference = judge_turned(result, model, raw, boxes, threshold, model.tolerance)
             turned_to_frame(reference, size, frame)
         else:
@@ -497,7 +497,7 @@ def compare(model, program, frame, size, infer_properties, folder, timeout):
     result.found = len(found)
     match(result, reference, found, model.tolerance)
     if result.certain < ENOUGH:
-        result.faults.append(f"only {result.certain} undoubted boxes, whatever the picture: that tests nothing")
+        result.faults.append(f"only {result.certain} undoubted boxes: that tests nothing")
     return result
 
 

@@ -6,7 +6,7 @@
 # The export itself is Ultralytics' own, untouched. Only the weights are ours: random ones give the same tiny score for every
 # anchor, which would test nothing, so `awaken` gives a freshly built model useful activations first. A file that is already in
 # OUTDIR is kept as long as the scripts and the packages that made it are unchanged (see `stamp`).
-# Beside NAME.onnx lies NAME.json: what made it, how long it took, and what the file says about its inputs and outputs.
+# Beside NAME.onnx lies NAME.json: what made it, how long it took, and the file's inputs and outputs.
 import argparse
 import hashlib
 import json
@@ -70,7 +70,7 @@ ROWS = {
     "yolo11n-pose-nms": row("yolo11n-pose.yaml", nms=True),
     "yolo26n-pose": row("yolo26n-pose.yaml"),
     "yolo26n-pose-e2e": row("yolo26n-pose.yaml", nms=False),
-    # Boxes that are turned.
+    # Rotated boxes.
     "yolov8n-obb": row("yolov8n-obb.yaml"),
     "yolo11n-obb": row("yolo11n-obb.yaml"),
     "yolo11n-obb-nms": row("yolo11n-obb.yaml", nms=True),

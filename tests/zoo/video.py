@@ -215,7 +215,7 @@ def fresh(program, folder):
         clip = folder / f"{name}.mp4"
         for part in range(PARTS):
             film(clip, width, height, [77, number, part])
-            # Without its own imgsz Ultralytics runs open inputs at 640, whatever the file says.
+            # Without its own imgsz Ultralytics runs open inputs at 640, for any file.
             reference += predict(YOLO(network, task="detect"), [str(clip)], imgsz=SIDE)
             ours += detect(program, clip, network, folder)
     yield judge("fresh network and clips", reference, ours, 90)

@@ -7,7 +7,8 @@ use crate::core::tensor::Tensor;
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// Returns its pictures, tells of each batch, and does each only when it is let. Fails or panics at negative ones.
+/// Returns its pictures as outputs and sends the size of each batch. Waits for a permit before each. Fails or panics at negative
+/// pictures.
 struct Fake {
     batches: Sender<Vec<f32>>,
     go: Option<Receiver<()>>,
@@ -91,7 +92,7 @@ fn full_batches_are_run_at_once_and_outputs_go_to_their_frames() {
 }
 
 #[test]
-fn a_batch_of_one_waits_for_nobody() {
+fn a_batch_of_one_does_not_wait() {
     let bench = Bench::new(1, LONG);
     for i in 0..3 {
         assert_eq!(outcome(&bench.join(0, i as f32)), Ok(i as f32));
@@ -100,7 +101,7 @@ fn a_batch_of_one_waits_for_nobody() {
 }
 
 #[test]
-fn who_has_waited_long_enough_runs_what_there_is() {
+fn a_timeout_runs_an_incomplete_batch() {
     let bench = Bench::new(4, Duration::from_millis(5));
     let (first, second) = (bench.join(0, 1.0), bench.join(1, 2.0));
     assert_eq!([outcome(&second), outcome(&first)], [Ok(2.0), Ok(1.0)]);
@@ -109,7 +110,7 @@ fn who_has_waited_long_enough_runs_what_there_is() {
 }
 
 #[test]
-fn who_waits_is_woken_by_a_full_batch() {
+fn a_full_batch_wakes_its_waiters() {
     let bench = Bench::new(2, LONG);
     let ticket = bench.join(0, 1.0);
     thread::scope(|scope| {
@@ -121,7 +122,7 @@ fn who_waits_is_woken_by_a_full_batch() {
 }
 
 #[test]
-fn who_is_late_for_a_batch_that_runs_waits_for_its_end() {
+fn a_late_frame_waits_for_the_running_batch() {
     let bench = Bench::with(2, Duration::from_millis(1), true);
     let batcher = &bench.batcher;
     thread::scope(|scope| {
@@ -139,7 +140,7 @@ fn who_is_late_for_a_batch_that_runs_waits_for_its_end() {
 }
 
 #[test]
-fn a_fast_stream_does_not_keep_others_waiting() {
+fn a_fast_stream_does_not_delay_others() {
     let bench = Bench::with(4, LONG, true);
     let batcher = &bench.batcher;
     thread::scope(|scope| {
@@ -169,7 +170,7 @@ fn a_fast_stream_does_not_keep_others_waiting() {
 }
 
 #[test]
-fn frames_that_nobody_has_any_more_are_not_run() {
+fn dropped_frames_are_not_run() {
     let bench = Bench::new(3, LONG);
     let kept = bench.join(0, 1.0);
     drop(bench.join(0, 2.0));
@@ -181,7 +182,7 @@ fn frames_that_nobody_has_any_more_are_not_run() {
 }
 
 #[test]
-fn who_leaves_wakes_its_own_and_nobody_else() {
+fn a_stream_that_leaves_wakes_only_its_own_waiters() {
     let bench = Bench::new(3, LONG);
     let (mine, other) = (bench.join(0, 1.0), bench.join(1, 2.0));
     thread::scope(|scope| {
@@ -197,7 +198,7 @@ fn who_leaves_wakes_its_own_and_nobody_else() {
 
 /// Neither the model's thread nor those of other streams may keep a frame that goes on: its tensors return to their pools with it.
 #[test]
-fn a_frame_that_goes_on_has_its_tensors_to_itself() {
+fn a_finished_frame_owns_its_tensors() {
     let bench = Bench::new(2, Duration::from_micros(20));
     thread::scope(|scope| {
         for stream in 0..2 {
@@ -215,19 +216,21 @@ fn a_frame_that_goes_on_has_its_tensors_to_itself() {
 }
 
 #[test]
-fn a_failure_is_everybodys_and_the_next_batch_goes_on() {
-    for (value, says) in [(-1.0, "It fails."), (-2.0, "Running the model failed: the library panicked, It panics.")] {
+fn a_failure_reaches_the_whole_batch_and_the_next_one_runs() {
+    for (value, expected_text) in
+        [(-1.0, "It fails."), (-2.0, "Running the model failed: the library panicked, It panics.")]
+    {
         let bench = Bench::new(2, LONG);
         let first = bench.join(0, value);
         let error = bench.batcher.join(1, Arc::new(tensors(5.0)), &Arc::default()).unwrap_err();
-        assert!(error.message().starts_with(says), "{error}");
-        assert!(outcome(&first).unwrap_err().starts_with(says));
+        assert!(error.message().starts_with(expected_text), "{error}");
+        assert!(outcome(&first).unwrap_err().starts_with(expected_text));
         assert_eq!([bench.join(0, 1.0), bench.join(1, 2.0)].each_ref().map(outcome), [Ok(1.0), Ok(2.0)]);
     }
 }
 
 #[test]
-fn a_frame_does_not_keep_the_model() {
+fn a_frame_does_not_keep_the_model_loaded() {
     let Bench { batcher, batches, .. } = Bench::new(2, LONG);
     let done = [1.0, 2.0].map(|value| join(&batcher, 0, value));
     let waits = join(&batcher, 0, 3.0);
@@ -238,7 +241,7 @@ fn a_frame_does_not_keep_the_model() {
 }
 
 #[test]
-fn many_threads_get_what_is_theirs() {
+fn many_threads_get_their_own_outputs() {
     let bench = Bench::new(5, Duration::from_micros(200));
     thread::scope(|scope| {
         for stream in 0..8u64 {
@@ -263,7 +266,7 @@ fn many_threads_get_what_is_theirs() {
 /// The frames of a stream that leaves are not waited for while they are run, nor does a frame of it that waits for its turn, nor
 /// its end.
 #[test]
-fn a_run_that_never_ends_holds_up_no_stream_that_leaves() {
+fn a_run_that_never_ends_does_not_block_leaving_streams() {
     let bench = Bench::with(1, LONG, true);
     let batcher = &bench.batcher;
     thread::scope(|scope| {

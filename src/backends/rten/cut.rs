@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Cuts an ONNX file into parts at its NonMaxSuppression nodes.
 //!
-//! rten 0.27 does not do what ONNX says of that operator: it divides by the box around both boxes instead of their union,
+//! rten 0.27 computes that operator otherwise than ONNX defines it: it divides by the box around both boxes instead of their union,
 //! and drops what a box overlaps that is itself dropped later. So we run what comes before by rten, suppress by
 //! [`suppress`](super::suppress), and run the rest by rten again.
 //!
@@ -35,7 +35,7 @@ pub struct Subgraph {
 pub struct Suppression {
     pub boxes: String,
     pub scores: String,
-    pub most: Option<String>,
+    pub max_output: Option<String>,
     pub iou_threshold: Option<String>,
     pub score_threshold: Option<String>,
     pub selected: String,
@@ -43,7 +43,7 @@ pub struct Suppression {
     pub centers: bool,
 }
 
-/// Cuts a whole ONNX file, whose graph is `decoded`. Errors carry a cause; the caller says which file.
+/// Cuts a whole ONNX file, whose graph is `decoded`. Errors have a cause; the caller adds the file's name.
 pub fn cut(file: Bytes, decoded: &GraphProto) -> Result<Vec<Subgraph>> {
     let broken = |error: prost::DecodeError| Error::new(ErrorKind::Model, "the graph cannot be read").cause(error);
     let mut model = RawModel::decode(file).map_err(broken)?;
@@ -91,9 +91,9 @@ pub fn cut(file: Bytes, decoded: &GraphProto) -> Result<Vec<Subgraph>> {
         let own: BTreeSet<String> = of_part(part).flat_map(|node| node.output.iter().cloned()).collect();
         let later = |name: &&String| last.get(name).is_some_and(|&last| last > part) || wanted.contains(name);
         let mut outputs: BTreeSet<String> = own.iter().filter(later).cloned().collect();
-        // A suppression's numbers are often weights, which only a part can tell.
-        let told = |name: &&String| own.contains(*name) || weights.contains_key(*name);
-        outputs.extend(parts[part].suppressions.iter().flat_map(Suppression::needs).filter(told).cloned());
+        // A suppression's numbers are often weights, whose values only a part of the graph can output.
+        let is_known = |name: &&String| own.contains(*name) || weights.contains_key(*name);
+        outputs.extend(parts[part].suppressions.iter().flat_map(Suppression::needs).filter(is_known).cloned());
         let needed: BTreeSet<String> = of_part(part).flat_map(needs).cloned().chain(outputs.iter().cloned()).collect();
         let given = |name: &&String| {
             let outside = made.contains_key(*name) || inputs.contains_key(*name);
@@ -122,7 +122,7 @@ pub fn cut(file: Bytes, decoded: &GraphProto) -> Result<Vec<Subgraph>> {
 
 impl Suppression {
     fn needs(&self) -> impl Iterator<Item = &String> {
-        let optional = [&self.most, &self.iou_threshold, &self.score_threshold].into_iter().flatten();
+        let optional = [&self.max_output, &self.iou_threshold, &self.score_threshold].into_iter().flatten();
         [&self.boxes, &self.scores].into_iter().chain(optional)
     }
 }
@@ -140,13 +140,13 @@ fn inner(node: &NodeProto) -> Vec<&NodeProto> {
     direct.flat_map(|node| std::iter::once(node).chain(inner(node))).collect()
 }
 
-/// What a node of our operator says.
+/// The attributes and inputs of a node of our operator.
 fn suppression(node: &NodeProto) -> Suppression {
     let input = |i: usize| node.input.get(i).filter(|name| !name.is_empty()).cloned();
     Suppression {
         boxes: input(0).unwrap_or_default(),
         scores: input(1).unwrap_or_default(),
-        most: input(2),
+        max_output: input(2),
         iou_threshold: input(3),
         score_threshold: input(4),
         selected: node.output.first().cloned().unwrap_or_default(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Refuses models that would take the process down: rten aborts it where an allocation fails, and its planner calls itself for
-//! each node of a path.
+//! Refuses models that would end the process: rten aborts it where an allocation fails, and its planner recurses for each node of a
+//! path.
 //!
-//! A static look: what a graph's constants say of sizes is a lower bound, and what only shows while it runs is not found.
+//! A static check: sizes from a graph's constants are a lower bound, and sizes that are only known at run time are not checked.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -29,7 +29,7 @@ const MAX_WINDOW: i64 = 16384;
 /// Numbers in a constant that is looked at: more are no shape.
 const MAX_CONSTANT: usize = 64;
 
-/// Looks at the graph of a model; the number of nodes in it. Errors carry a cause; the caller says which file.
+/// Looks at the graph of a model; the number of nodes in it. Errors have a cause; the caller adds the file's name.
 pub fn check(graph: &GraphProto) -> Result<usize> {
     let nodes = count(graph);
     if nodes > MAX_NODES {
@@ -159,9 +159,9 @@ impl Scope {
                     let dilation = dilations.get(i).copied().unwrap_or(1.0);
                     let window = kernel.get(i).map_or(1.0, |side| (side - 1.0) * dilation + 1.0);
                     // With no more than that, the result is hardly larger than what comes in.
-                    let most = (MAX_PAD * 2) as f64;
+                    let limit = (MAX_PAD * 2) as f64;
                     let pad = pads[i].max(0.0) + pads[i + half].max(0.0);
-                    if pad > most.max(window.min(MAX_WINDOW as f64)) {
+                    if pad > limit.max(window.min(MAX_WINDOW as f64)) {
                         return too_much(format!("pads by {pads:?}"));
                     }
                 }
@@ -217,7 +217,7 @@ fn values(tensor: &TensorProto) -> Vec<f64> {
     }
 }
 
-/// How many elements a graph says that a value has.
+/// How many elements a value has by the graph's description.
 fn elements(value: &ValueInfoProto) -> Option<f64> {
     let dims = &value.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref()?.dim;
     Some(product(dims.iter().map(|dim| dim.dim_value.map_or(1.0, |dim| dim as f64))))
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_that_ask_for_memory_are_refused() {
+    fn large_constants_are_refused() {
         let huge = 1i64 << 40;
         for (op, input, attributes, weights) in [
             ("ConstantOfShape", &["w"][..], vec![], vec![weight("w", &[huge])]),

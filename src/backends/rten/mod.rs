@@ -89,8 +89,8 @@ struct Cpu {
     net: Net,
     /// Pictures of a batch, where the file fixes that.
     fixed: Option<usize>,
-    /// What goes in beside the pictures, in the order of the model's inputs and for that many of them; nothing at their own
-    /// place.
+    /// What goes in beside the pictures, in the order of the model's inputs and for that many of them; `None` for the
+    /// pictures.
     side_inputs: (usize, Vec<Option<Value>>),
     /// The pictures in f32, where the model wants f16.
     widened: Vec<f32>,
@@ -174,7 +174,7 @@ impl ModelInstance for Cpu {
     }
 }
 
-/// The elements of a tensor whose type was checked by whoever made it.
+/// The elements of a tensor whose type the caller has checked.
 fn typed<T: Element>(tensor: &Tensor) -> &[T] {
     tensor.as_slice().unwrap_or_default()
 }

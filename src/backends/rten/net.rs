@@ -107,7 +107,7 @@ fn external_weights(path: &Path, graph: &GraphProto) -> Result<Vec<(String, Vec<
     external_files(path, entries)?.into_iter().map(read).collect()
 }
 
-/// rten calls itself for each node on the longest path, so large graphs get a stack that is large enough. Others run on the
+/// rten recurses for each node on the longest path, so large graphs get a larger stack. Others run on the
 /// caller's, without the cost of a thread.
 fn on_a_deep_stack<T: Send>(nodes: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     if nodes <= 1000 {
@@ -159,7 +159,7 @@ fn selected(node: &Suppression, values: &HashMap<String, Value>) -> Option<Value
     suppress(&suppress::Inputs {
         boxes: floats(&node.boxes)?.try_into().ok()?,
         scores: floats(&node.scores)?.try_into().ok()?,
-        most: number(&node.most).unwrap_or(0.0) as usize,
+        max_output: number(&node.max_output).unwrap_or(0.0) as usize,
         iou_threshold: number(&node.iou_threshold).unwrap_or(0.0),
         score_threshold: number(&node.score_threshold),
         centers: node.centers,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! NonMaxSuppression as ONNX says it (<https://onnx.ai/onnx/operators/onnx__NonMaxSuppression.html>).
+//! NonMaxSuppression as ONNX defines it (<https://onnx.ai/onnx/operators/onnx__NonMaxSuppression.html>).
 
 use rten::Value;
 use rten_tensor::prelude::*;
@@ -9,14 +9,14 @@ use crate::image::Candidate;
 use crate::image::geometry::BBox;
 use crate::postprocess::suppress::Nms;
 
-/// What the node's inputs say; absent ones have ONNX's defaults.
+/// The node's inputs; absent ones have ONNX's defaults.
 pub struct Inputs<'a> {
     /// `[batch, boxes, 4]`.
     pub boxes: NdTensorView<'a, f32, 3>,
     /// `[batch, classes, boxes]`.
     pub scores: NdTensorView<'a, f32, 3>,
     /// Boxes to keep in each class of each picture.
-    pub most: usize,
+    pub max_output: usize,
     pub iou_threshold: f32,
     pub score_threshold: Option<f32>,
     /// See [`Suppression::centers`](super::cut::Suppression::centers).
@@ -31,7 +31,7 @@ pub fn suppress(inputs: &Inputs) -> Option<Value> {
     if (four, score_batch, score_count) != (4, batch, count) {
         return None;
     }
-    let mut nms = Nms::new(inputs.iou_threshold, inputs.most, true);
+    let mut nms = Nms::new(inputs.iou_threshold, inputs.max_output, true);
     let (mut candidates, mut kept) = (Vec::new(), Vec::new());
     for item in 0..batch {
         for class in 0..classes {
@@ -62,13 +62,13 @@ mod tests {
     use super::*;
 
     /// Three boxes of which the second overlaps both others by more than half; scores choose who goes.
-    fn kept(scores: [f32; 6], most: usize, score_threshold: Option<f32>) -> Vec<i32> {
+    fn kept(scores: [f32; 6], max_output: usize, score_threshold: Option<f32>) -> Vec<i32> {
         let boxes = NdTensor::from_data([1, 3, 4], vec![0., 0., 1., 10., 1., 12., 0., 2., 0., 4., 1., 14.]);
         let scores = NdTensor::from_data([1, 2, 3], scores.to_vec());
         let inputs = Inputs {
             boxes: boxes.view(),
             scores: scores.view(),
-            most,
+            max_output,
             iou_threshold: 0.5,
             score_threshold,
             centers: false,
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_greedy_order_is_by_score() {
-        // The middle box is best in class 0 and drops both; in class 1 it is dropped and so drops nobody.
+        // The middle box is best in class 0 and drops both; in class 1 it is dropped and so drops no other.
         assert_eq!(kept([0.5, 0.9, 0.6, 0.9, 0.5, 0.6], 9, None), [0, 0, 1, 0, 1, 0, 0, 1, 2]);
     }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From an ONNX file to an engine.
 //!
-//! What differs between the families is here, so that callers ask for what they want and are told what cannot be had. In
+//! What differs between the families is here, so that callers ask for what they want and get an error for what is not available. In
 //! TensorRT 8 and 10 a network is weakly typed: flags say to which types the builder may lower it. From 11 on, and in RTX,
 //! networks have the types that the file gives, and no flag changes that. Progress and cancelling come with TensorRT 10; 8
-//! looks up only between its phases.
+//! can be cancelled only between its phases.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -32,10 +32,10 @@ use crate::core::tensor::{DType, Dims};
 /// The types in which an engine computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// f16 where the GPU is fast at it, else f32; what the file says where the file decides, and where it is quantized.
+    /// f16 where the GPU is fast at it, else f32; the file's own types where the file decides, and where it is quantized.
     #[default]
     Auto,
-    /// Really f32: without TF32 too, whose products have 10 bits.
+    /// f32 without TF32, whose products have 10 bits.
     Fp32,
     Fp16,
     /// Where the file is quantized, or the calibration gives ranges; f16 elsewhere.
@@ -114,7 +114,7 @@ pub struct BuildOptions {
     pub precision: Precision,
     /// The file of a calibrator, for int8 without quantization in the model.
     pub calibration: Option<PathBuf>,
-    /// Most GPU memory for temporary results, in MiB; `None` for all there is.
+    /// Maximum GPU memory for temporary results, in MiB; `None` for all there is.
     pub workspace_mib: Option<u32>,
     /// 0 to 5: how long to search for fast kernels. TensorRT's own is 3.
     pub level: Option<u8>,
@@ -131,7 +131,7 @@ pub struct BuildOptions {
 }
 
 impl BuildOptions {
-    /// What the engine is to be found by. `gpu` is as in [`Key::gpu`].
+    /// The key of the engine in the cache. `gpu` is as in [`Key::gpu`].
     ///
     /// # Errors
     /// `NotFound`, when the calibration cannot be read; `Model`, when weights cannot; `Run`, when it was cancelled.
@@ -159,7 +159,7 @@ impl BuildOptions {
         })
     }
 
-    /// Refuses what cannot be had before anything slow is done.
+    /// Refuses options that are not available, before anything slow is done.
     fn check(&self, library: &Library, onnx: &Onnx) -> Result<()> {
         let (precision, numbers) = (self.precision, onnx.numbers());
         let family = library.family();
@@ -232,7 +232,7 @@ impl fmt::Display for BuildOptions {
     }
 }
 
-/// What a build gives.
+/// The result of a build.
 pub struct Built {
     pub engine: Vec<u8>,
     /// For the next build with this library on this GPU.
@@ -246,12 +246,12 @@ pub struct Built {
 /// TensorRT. After `cancelled` is set the build ends at TensorRT's next step, with an error; that may take seconds, and in
 /// TensorRT 8 until the engine is done.
 ///
-/// All inputs and outputs of the engine lie in memory as their dimensions say.
+/// All inputs and outputs of the engine are dense, in the order of their dimensions.
 ///
 /// # Errors
 /// * `Settings`: options that this family or model cannot have.
 /// * `Model`: what TensorRT cannot parse, with the node and its operator.
-/// * `Library`: everything else that TensorRT says no to, in its words.
+/// * `Library`: everything else that TensorRT refuses, in its words.
 pub fn build(
     library: &'static Library,
     onnx: &Onnx,
@@ -287,7 +287,7 @@ pub fn build(
     // SAFETY: the network is dropped after the parser.
     let mut parser = unsafe { library.parser(&network) }?;
     parse(&mut parser, onnx, &heard)?;
-    // Empty files are valid protobuf, and fine by the parser.
+    // Empty files are valid protobuf, and the parser accepts them.
     if network.output_count() == 0 {
         return Err(Error::new(ErrorKind::Model, format!("TensorRT cannot read the model {}", onnx.path().display()))
             .cause("it has no outputs")
@@ -309,7 +309,7 @@ pub fn build(
         if cancelled.load(Ordering::Relaxed) {
             return Err(stopped(onnx));
         }
-        let remedy = match heard.words().contains("memory") {
+        let remedy = match heard.is_out_of_memory() {
             true => "End other programs on the GPU, or set workspace-mib to less",
             false => "Export the model with another opset or without what TensorRT names, or use backend=cpu",
         };
@@ -336,7 +336,7 @@ fn turn(cancelled: &AtomicBool, waiting: impl FnOnce()) -> Option<MutexGuard<'st
                 if let Some(waiting) = waiting.take() {
                     waiting();
                 }
-                std::thread::sleep(cache::PATIENCE);
+                std::thread::sleep(cache::POLL_INTERVAL);
             }
         }
     }
@@ -358,7 +358,7 @@ fn parse(parser: &mut Parser, onnx: &Onnx, heard: &ErrorListener) -> Result<()> 
     let Some(error) = parser.errors().next() else {
         return Err(heard.error(ErrorKind::Model, format!("TensorRT cannot read the model {name}")).remedy(remedy));
     };
-    let (mut node, mut operator) = error.place();
+    let (mut node, mut operator) = error.node_and_operator();
     // TensorRT 8 gives only the node's number.
     let numbered = usize::try_from(error.node()).ok().and_then(|index| onnx.node(index));
     if let Some((name, op_type)) = numbered.filter(|_| operator.is_empty()) {
@@ -395,7 +395,7 @@ fn configure(config: &mut Config, builder: &Builder, library: &Library, options:
         config.set_hardware_compatibility(Hardware::AmperePlus);
     }
     if let Some(core) = options.dla_core {
-        // TensorRT 8 would take the GPU without a word.
+        // TensorRT 8 would use the GPU without a warning.
         let cores = builder.dla_cores();
         if core >= cores {
             let there = if cores > 0 { format!("DLA cores 0 to {}", cores - 1) } else { "no DLA".into() };
@@ -421,8 +421,8 @@ fn configure(config: &mut Config, builder: &Builder, library: &Library, options:
     Ok(())
 }
 
-/// Gives every input that leaves dimensions open the range that the engine takes there, and has all tensors lie as their
-/// dimensions say.
+/// Gives every input that leaves dimensions open the range that the engine takes there, and makes all tensors dense, in the order of their
+/// dimensions.
 fn set_shapes(
     builder: &Builder,
     config: &mut Config,
@@ -484,7 +484,7 @@ fn set_shapes(
     Ok(())
 }
 
-/// The calibrator is to live until the engine is built.
+/// The calibrator must live until the engine is built.
 fn set_precision(
     builder: &Builder,
     config: &mut Config,
@@ -529,21 +529,21 @@ fn set_precision(
 /// of the work, so it is done in f32; a model whose own numbers are f16 keeps them.
 fn keep_head_exact(network: &Network) {
     let mut layers: Vec<Layer<'_>> = network.steps().collect();
-    let makers: HashMap<usize, usize> = layers
+    let producers: HashMap<usize, usize> = layers
         .iter()
         .enumerate()
-        .flat_map(|(maker, layer)| layer.outputs().map(move |tensor| (tensor.identity(), maker)))
+        .flat_map(|(producer, layer)| layer.outputs().map(move |tensor| (tensor.identity(), producer)))
         .collect();
-    let maker = |tensor: &usize| makers.get(tensor).copied();
+    let producer = |tensor: &usize| producers.get(tensor).copied();
     let mut seen = vec![false; layers.len()];
-    let mut left: Vec<usize> = network.outputs().filter_map(|tensor| maker(&tensor.identity())).collect();
+    let mut left: Vec<usize> = network.outputs().filter_map(|tensor| producer(&tensor.identity())).collect();
     while let Some(index) = left.pop() {
         let layer = &mut layers[index];
         if seen[index] || layer.kind() == LayerKind::Heavy {
             continue;
         }
         seen[index] = true;
-        left.extend(layer.inputs().filter_map(|tensor| maker(&tensor.identity())));
+        left.extend(layer.inputs().filter_map(|tensor| producer(&tensor.identity())));
         let exact = layer.outputs().all(|tensor| tensor.data_type() == DataType::from(DType::F32));
         if layer.kind() == LayerKind::Light && exact {
             layer.prefer(DType::F32);
@@ -559,7 +559,7 @@ fn calibration(path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// The timing cache, with what is in `bytes` if that suits; it is to live until the engine is built. RTX has none: it does not
+/// The timing cache, with `bytes` if they are of this version and GPU; it must live until the engine is built. RTX has none: it does not
 /// measure kernels.
 fn set_timing(config: &mut Config, bytes: Option<&[u8]>) -> Option<TimingCache> {
     if config.family().is_rtx() {

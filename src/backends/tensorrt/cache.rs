@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Engines that were built before, found again by what they were built for.
+//! The engine cache: built engines, found by what they were built for.
 //!
 //! Building takes minutes, and an engine is good only for the model, the TensorRT, the GPU and the options that it was built
 //! with. [`Key`] holds all of that, and its hash names the entry, so that one for something else is never found by mistake.
-//! An entry is two files: the engine as TensorRT wrote it, and a text beside it that says what it was built for, how long it
+//! An entry is two files: the engine as TensorRT wrote it, and a text beside it with what it was built for, how long it
 //! is, and its SHA-256:
 //!
 //! ```text
 //! ~/.cache/gst-plugin-trt/engines/
 //!     yolo11n-0123456789abcdef.engine     the engine
 //!     yolo11n-0123456789abcdef.txt        its label
-//!     yolo11n-0123456789abcdef.lock       held by who builds it; empty
+//!     yolo11n-0123456789abcdef.lock       held by the process that builds it; empty
 //!     timing-….cache                      TensorRT's own measurements, which make the next build shorter
 //! ```
 //!
-//! The label is written last and each file is renamed into place, so that whatever interrupts a build leaves no entry that
-//! looks whole. Since engines are programs, only the user (or root) may own or change the folder, each file in it, and the
+//! The label is written last and each file is renamed into place, so that a build that is interrupted at any point leaves no entry that
+//! looks complete. Since engines are programs, only the user (or root) may own or change the folder, each file in it, and the
 //! folders above; links are not followed.
 
 use std::fmt::Write as _;
@@ -31,13 +31,13 @@ use sha2::{Digest, Sha256};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::files;
 
-/// First line of every label; another number here makes all entries of before useless.
+/// First line of every label; another number here invalidates all earlier entries.
 const TITLE: &str = "gst-plugin-trt engine 1";
 
-/// How often someone who waits for another's build looks whether it is done, or whether waiting has become pointless.
-pub(super) const PATIENCE: Duration = Duration::from_millis(50);
+/// How often a process that waits for another's build checks whether it is done or waiting has become pointless.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What an engine is built for: it is used again only where all of this is the same, save the model's place.
+/// What an engine is built for: it is used again only where all of this is the same, except the model's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// The model's file. Gives the entry its name, for people.
@@ -51,12 +51,12 @@ pub struct Key {
     pub precision: String,
     /// As in `images 1x3x640x640`.
     pub shapes: String,
-    /// Whatever else changes what the builder does.
+    /// All other options that change the engine.
     pub options: String,
 }
 
 impl Key {
-    /// What decides whether an engine does, by its name in labels, in the order in which messages say it.
+    /// The fields that must match, by their names in labels, in the order of messages.
     fn fields(&self) -> [(&'static str, String); 6] {
         [
             ("contents", &self.contents),
@@ -69,8 +69,8 @@ impl Key {
         .map(|(name, value)| (name, one_line(value)))
     }
 
-    /// Where the model lies, as labels have it.
-    fn place(&self) -> String {
+    /// The path of the model, as labels have it.
+    fn model_path(&self) -> String {
         one_line(&self.model.display().to_string())
     }
 
@@ -84,7 +84,7 @@ impl Key {
     }
 }
 
-/// What lies beside an engine and says what it is.
+/// The text beside an engine that describes it.
 struct Label {
     model: String,
     /// Names and values of [`Key::fields`].
@@ -96,7 +96,7 @@ struct Label {
 impl Label {
     fn new(key: &Key, engine: &[u8]) -> Self {
         Label {
-            model: key.place(),
+            model: key.model_path(),
             fields: key.fields().map(|(name, value)| (name.to_string(), value)).into(),
             bytes: engine.len() as u64,
             sha256: hex(Sha256::new_with_prefix(engine)),
@@ -127,7 +127,7 @@ impl Label {
         Some(Label { model, fields, bytes, sha256 })
     }
 
-    /// In which fields it differs from the key: name, what the label says, what is wanted.
+    /// In which fields it differs from the key: name, the label's value, the wanted one.
     fn differences(&self, key: &Key) -> Vec<(&'static str, &str, String)> {
         let wanted = key.fields().into_iter();
         wanted.map(|(name, wanted)| (name, self.get(name), wanted)).filter(|(_, said, wanted)| said != wanted).collect()
@@ -160,7 +160,7 @@ pub struct Cache {
 pub enum Lookup {
     /// The engine.
     Hit(Vec<u8>),
-    /// Nothing that can be used; whoever holds the slot builds it.
+    /// Nothing that can be used; the holder of the lock builds it.
     Miss(BuildLock),
 }
 
@@ -197,7 +197,7 @@ impl Cache {
     /// # Errors
     /// Only when it was cancelled.
     pub fn find(&self, key: &Key, cancelled: &AtomicBool, waiting: impl FnOnce()) -> Result<Lookup> {
-        // Most often it is there. What is wrong with it may be half of somebody's writing, and is asked again below.
+        // Usually it is there. An error may come from an entry that another process is writing, so it is read again below.
         if let Ok(engine) = self.read(key) {
             return Ok(Lookup::Hit(engine));
         }
@@ -253,11 +253,11 @@ impl Cache {
         }
     }
 
-    /// Why nothing has the key's name: the nearest engine of the same model says what is different now.
+    /// Why nothing has the key's name: the differences from the nearest engine of the same model.
     fn relative(&self, key: &Key) -> String {
         let nearest = self
             .labels(key)
-            .filter(|(_, label)| label.model == key.place() || label.get("contents") == key.contents)
+            .filter(|(_, label)| label.model == key.model_path() || label.get("contents") == key.contents)
             .min_by_key(|(_, label)| label.differences(key).len());
         match nearest {
             None => "there is none for this model in the engine cache".to_string(),
@@ -284,11 +284,11 @@ impl Cache {
             })
     }
 
-    /// Removes engines of what used to be in the model's file: nobody can ask for them again.
+    /// Removes engines of earlier contents of the model's file, which cannot be needed again.
     fn remove_former(&self, key: &Key) {
         for (path, label) in self.labels(key) {
             let only_contents = matches!(label.differences(key)[..], [("contents", ..)]);
-            if only_contents && label.model == key.place() {
+            if only_contents && label.model == key.model_path() {
                 for extension in ["txt", "engine", "lock"] {
                     let _ = fs::remove_file(path.with_extension(extension));
                 }
@@ -297,7 +297,7 @@ impl Cache {
     }
 }
 
-/// The right to build an engine, and the place for it. Others who want the same engine wait until it is dropped.
+/// The lock for building an engine, and the path for it. Others that need the same engine wait until it is dropped.
 pub struct BuildLock {
     cache: Cache,
     key: Key,
@@ -345,7 +345,7 @@ impl TimingFile {
     }
 
     /// # Errors
-    /// None that matters: the next build only takes longer.
+    /// Not needed for correctness: the next build only takes longer.
     pub fn save(&self, timing: &[u8]) -> io::Result<()> {
         // Two builders may end at the same moment; the last one's measurements stay.
         let lock = open_lock(&self.path.with_added_extension("lock"));
@@ -374,7 +374,7 @@ fn lock(path: &Path, cancelled: &AtomicBool, waiting: impl FnOnce()) -> Result<O
                 if let Some(waiting) = waiting.take() {
                     waiting();
                 }
-                std::thread::sleep(PATIENCE);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
     }
@@ -433,7 +433,7 @@ fn trusted_folder(folder: &Path) -> std::result::Result<PathBuf, String> {
     if let Some(why) = distrust(&fs::symlink_metadata(&folder).map_err(text)?) {
         return Err(format!("{why}, and engines are programs"));
     }
-    // Who may rename a folder above can put another one in its place.
+    // A user who may rename a folder above can replace it by another one.
     for parent in folder.ancestors().skip(1) {
         let metadata = fs::symlink_metadata(parent).map_err(text)?;
         let sticky = metadata.mode() & 0o1000 != 0;
@@ -462,7 +462,7 @@ fn writable(metadata: &Metadata) -> Option<&'static str> {
     (metadata.mode() & 0o022 != 0).then_some("other users may write to it")
 }
 
-/// Writes the whole file or nothing. Who calls this holds a lock, so that nobody else writes to the same temporary file.
+/// Writes the whole file or nothing. The caller holds a lock, so nothing else writes to the same temporary file.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_added_extension("tmp");
     // One that was left behind, or a link.

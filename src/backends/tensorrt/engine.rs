@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Running a plan: the engine that TensorRT makes of it, and contexts to run it in.
+//! TensorRT engines that are loaded from plans, and their execution contexts.
 //!
 //! Each context has its own copy of what a run changes, so several may run at once, each in one stream at a time. Errors
 //! carry what TensorRT logged.
@@ -39,8 +39,8 @@ impl Loaded {
     /// Loads an engine file, of which `header` was read.
     ///
     /// Plans are code, for the GPU and where that is allowed for the host, and TensorRT does not check them: a file that was made to do
-    /// harm can do anything. This is no `unsafe` function, for nothing that a caller could check makes it safe; but the file must come
-    /// from where programs come from.
+    /// harm can do anything. This function is not `unsafe`, because a caller could not check that; but the file must come
+    /// from a source that is trusted like that of a program.
     ///
     /// # Errors
     /// `Library` where TensorRT does not start, `Model` where it does not take the plan.
@@ -62,7 +62,7 @@ impl Loaded {
             runtime.set_dla_core(core);
         }
         let heard = ErrorListener::listen();
-        // SAFETY: fields of `Loaded` are dropped in the right order; that the plan is trusted says the user.
+        // SAFETY: fields of `Loaded` are dropped in the right order; the user is responsible for a trusted plan.
         match unsafe { runtime.deserialize(&file[header.plan.clone()]) } {
             Some(engine) => Ok(Loaded { engine, _runtime: runtime }),
             None => Err(refused(library, header, options, &what, &built, &heard)),
@@ -96,7 +96,7 @@ fn refused(
     };
     let words = heard.words();
     let cause = if words.is_empty() { built.to_string() } else { format!("{built}; {words}") };
-    Error::new(ErrorKind::Model, what).cause(cause).remedy(remedy)
+    Error::new(ErrorKind::Model, what).cause(cause).remedy(remedy).out_of_memory(heard.is_out_of_memory())
 }
 
 /// An input or output of an engine.
@@ -122,7 +122,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Library` where TensorRT does not start, `Model` where it does not take the plan or we cannot serve its tensors. The
-    /// caller says which file.
+    /// caller adds the file's name.
     pub fn load(
         cuda: &driver::Context,
         library: &'static Library,
@@ -183,9 +183,9 @@ impl Engine {
     /// The first profile that takes an input of these dimensions.
     pub fn profile_for(&self, input: &TensorBinding, dims: &Dims) -> Option<i32> {
         (0..self.profiles()).find(|&profile| {
-            self.profile(input, profile).is_some_and(|[least, _, most]| {
-                let within = |i: usize| (least[i]..=most[i]).contains(&dims[i]);
-                [least.len(), most.len()] == [dims.len(); 2] && (0..dims.len()).all(within)
+            self.profile(input, profile).is_some_and(|[min, _, max]| {
+                let within = |i: usize| (min[i]..=max[i]).contains(&dims[i]);
+                [min.len(), max.len()] == [dims.len(); 2] && (0..dims.len()).all(within)
             })
         })
     }
@@ -246,7 +246,7 @@ fn tensors(engine: &abi::Engine) -> Result<(Vec<TensorBinding>, Vec<TensorBindin
         }
         if let Some(format) = engine.unusual_format(&name) {
             return unusable(
-                format!("its elements do not lie as its dimensions say: {format}"),
+                format!("its elements are not in the order of its dimensions: {format}"),
                 "Build the engine with linear inputs and outputs; for trtexec this is the default",
             );
         }
@@ -258,7 +258,7 @@ fn tensors(engine: &abi::Engine) -> Result<(Vec<TensorBinding>, Vec<TensorBindin
             );
         };
         let Some(dims) = engine.tensor_shape(&name) else {
-            return unusable("TensorRT does not tell its dimensions".into(), "Build the engine again");
+            return unusable("TensorRT does not report its dimensions".into(), "Build the engine again");
         };
         list.push(TensorBinding { desc: TensorDesc { name: text, dtype, dims }, name });
     }
@@ -302,7 +302,7 @@ impl ExecutionContext {
         }
         let ranges: Vec<String> = (0..self.engine.profiles())
             .filter_map(|profile| self.engine.profile(input, profile))
-            .map(|[least, _, most]| format!("{least} to {most}"))
+            .map(|[min, _, max]| format!("{min} to {max}"))
             .collect();
         Err(heard.error(ErrorKind::Run, format!("The engine does not take {} of {dims}", input.desc)).remedy(format!(
             "Give it one of {}, or build it again for other sizes",
@@ -313,7 +313,7 @@ impl ExecutionContext {
     /// An output's dimensions, once every input has been given its own.
     ///
     /// # Errors
-    /// `Model` for outputs whose dimensions only running tells.
+    /// `Model` for outputs whose dimensions are known only after a run.
     pub fn output_dims(&self, output: &TensorBinding) -> Result<Dims> {
         let heard = ErrorListener::listen();
         match self.raw.shape(&output.name) {
@@ -327,12 +327,13 @@ impl ExecutionContext {
                 "Export the model without suppression in its graph, which trtnms does, or with outputs of fixed size",
             )),
             None => {
-                Err(heard.error(ErrorKind::Model, format!("The engine does not tell the size of {}", output.desc.name)))
+                Err(heard
+                    .error(ErrorKind::Model, format!("The engine does not report the size of {}", output.desc.name)))
             }
         }
     }
 
-    /// Where an input or output lies on the GPU, for this run and those that follow.
+    /// Sets the address of an input or output, for this run and later ones.
     ///
     /// # Safety
     /// The memory is large enough for the tensor, and stays its own until no queued run uses it.
@@ -369,15 +370,15 @@ impl ExecutionContext {
         }
     }
 
-    /// Records one run, to be queued at less expense as often as addresses and dimensions stay. A run with these dimensions
+    /// Captures one run as a graph, for as long as addresses and dimensions stay the same. A run with these dimensions
     /// must have been done before.
     ///
     /// # Safety
-    /// As for [`ExecutionContext::enqueue`], for each launch of what is recorded; and there is one at a time of this context.
+    /// As for [`ExecutionContext::enqueue`], for each launch of the graph; runs of this context are launched one at a time.
     ///
     /// # Errors
-    /// `Run`, for engines that cannot be recorded: those that wait for the GPU, to learn how large something is.
-    pub unsafe fn record(&mut self, stream: &Stream) -> Result<Graph> {
+    /// `Run`, for engines that cannot be captured: those that wait for the GPU, to get the size of something.
+    pub unsafe fn capture(&mut self, stream: &Stream) -> Result<Graph> {
         // SAFETY: this enqueues the same run under the same conditions, which hold for each launch of the graph.
         stream.capture(|| unsafe { self.enqueue(stream) })
     }

@@ -17,16 +17,16 @@ use crate::core::tensor::{Dims, Tensor, TensorDesc, Tensors};
 use crate::image::transform::InputSpec;
 use crate::model::ModelInfo;
 
-/// An engine with all that its runs want.
+/// An engine with all that its runs need.
 pub struct TrtExecutor {
     /// Others may queue what is done with the outputs here.
     stream: Arc<Stream>,
     /// Passed when the last run is done, where that was queued for a caller's stream.
     elsewhere: Option<Fence>,
-    /// Where runs are recorded, for what others queue meanwhile must not be.
-    recorder: Stream,
-    recorded: Option<GraphCache>,
-    /// Why a run could not be recorded, until somebody is told.
+    /// The stream that runs are captured on. It is separate, as work that others queue meanwhile must not be captured.
+    capture_stream: Stream,
+    graphs: Option<GraphCache>,
+    /// Why a run could not be captured, until the error is returned.
     refused: Option<Error>,
     context: ExecutionContext,
     pool: DevicePool,
@@ -35,20 +35,20 @@ pub struct TrtExecutor {
     /// Which of the engine's inputs takes the pictures, and what each of them is.
     image: TensorBinding,
     wanted: TensorDesc,
-    /// The fewest and the most pictures of a run, and how many the context was told.
+    /// Minimum and maximum pictures of a run, and how many the context is prepared for.
     rows: RangeInclusive<usize>,
-    told: usize,
+    prepared: usize,
     /// As large as a full batch makes them.
     outputs: Vec<(TensorBinding, TensorDesc)>,
     /// What goes in beside the pictures; the context has their addresses.
     side_inputs: Vec<(TensorBinding, Dims, DeviceBlock)>,
-    /// Where pictures are brought together that do not lie so. One will do: the next batch is copied behind the run that
-    /// reads this one.
+    /// Where pictures that are not in one block are copied together. One such block will do: the next batch is copied behind the
+    /// run that reads this one.
     gathered: Option<DeviceBlock>,
 }
 
 impl TrtExecutor {
-    /// Prepares an engine for the pictures of a plan, and records its first runs.
+    /// Prepares an engine for the pictures of a request, and captures its first runs.
     pub fn open(
         plan: &LoadRequest,
         engine: &Arc<Engine>,
@@ -59,7 +59,7 @@ impl TrtExecutor {
     ) -> Result<Self> {
         let mut backend = TrtExecutor::prepare(plan.model(), &plan.spec, plan.batch, engine.clone(), cuda)
             .map_err(|error| error.about(what))?;
-        match backend.try_recording(graphs, loading) {
+        match backend.try_capture(graphs, loading) {
             Err(error) if graphs == GraphMode::On => {
                 Err(error.about(what).remedy("Set cuda-graph=auto, which then runs it without"))
             }
@@ -106,15 +106,15 @@ impl TrtExecutor {
             context,
             stream,
             elsewhere: None,
-            recorder: Stream::new(cuda)?,
-            recorded: None,
+            capture_stream: Stream::new(cuda)?,
+            graphs: None,
             refused: None,
             pool,
             addresses: Vec::new(),
             image,
             wanted: spec.desc.clone(),
             rows: fewest.unwrap_or(batch).clamp(1, batch)..=batch,
-            told: batch,
+            prepared: batch,
             outputs,
             side_inputs,
             gathered: None,
@@ -145,44 +145,44 @@ impl TrtExecutor {
         self.run(pictures)?.into_iter().try_for_each(|outputs| outputs.into_ready().map(drop))
     }
 
-    /// Records a run, and runs what was recorded: what cannot be recorded shows now, and not at some frame. Recording takes
-    /// milliseconds, so where it is known where pictures will lie, that is done for as many batches as are mostly under way.
-    fn try_recording(&mut self, graphs: GraphMode, loading: &LoadContext) -> Result<()> {
+    /// Captures a run and launches the graph, so that an engine that cannot be captured is known now and not at some frame.
+    /// Capturing takes milliseconds. So if the memory of pictures is known, it is done for as many batches as are usually under way.
+    fn try_capture(&mut self, graphs: GraphMode, loading: &LoadContext) -> Result<()> {
         if graphs == GraphMode::Off {
             return Ok(());
         }
-        self.recorded = Some(GraphCache::default());
-        let tried = self.record_places(loading);
+        self.graphs = Some(GraphCache::default());
+        let tried = self.capture_known_buffers(loading);
         if tried.is_err() {
-            self.recorded = None;
+            self.graphs = None;
         }
         tried
     }
 
-    fn record_places(&mut self, loading: &LoadContext) -> Result<()> {
+    fn capture_known_buffers(&mut self, loading: &LoadContext) -> Result<()> {
         let batch = *self.rows.end();
         let own = BatchPool::new(self.stream.context(), self.picture_bytes(), batch);
         let zeros = self.zeros(&own)?;
-        self.run_recorded(&zeros)?;
-        // Batches differ in their rows, and soon come to lie where others lay.
+        self.run_and_capture(&zeros)?;
+        // Batches differ in their rows, and soon have the addresses of earlier ones.
         if batch == 1
-            && let Some(recorded) = &mut self.recorded
+            && let Some(graphs) = &mut self.graphs
         {
             let memory = zeros[0][0].device().expect("it was made there");
-            recorded.share(&self.addresses, memory.again());
-            if loading.lanes > 1 {
-                recorded.record_no_more();
+            graphs.share(&self.addresses, memory.again());
+            if loading.contexts > 1 {
+                graphs.stop_capturing();
                 return Ok(());
             }
         }
         let batches = if batch == 1 { 4 } else { 2 };
         let zeros = loading.slots.into_iter().flat_map(|slots| (0..batches).map(|_| self.zeros(slots)));
         let zeros = zeros.collect::<Result<Vec<_>>>()?;
-        zeros.iter().try_for_each(|batch| self.run_recorded(batch))
+        zeros.iter().try_for_each(|batch| self.run_and_capture(batch))
     }
 
-    /// The first run is seen, the second one recorded, the third one launched.
-    fn run_recorded(&mut self, pictures: &[Arc<Tensors>]) -> Result<()> {
+    /// The first run is counted, the second one captured, the third one launched.
+    fn run_and_capture(&mut self, pictures: &[Arc<Tensors>]) -> Result<()> {
         (0..3).try_for_each(|_| {
             self.run_to_end(pictures)?;
             self.refused.take().map_or(Ok(()), Err)
@@ -190,15 +190,15 @@ impl TrtExecutor {
     }
 
     /// Prepares for runs on that many pictures.
-    fn tell(&mut self, rows: usize) -> Result<()> {
-        if self.told != rows {
-            // What was recorded may read dimensions that TensorRT keeps on the GPU, and is about to change.
-            self.recorded = self.recorded.take().map(|_| GraphCache::after_a_change());
+    fn prepare_for(&mut self, rows: usize) -> Result<()> {
+        if self.prepared != rows {
+            // Graphs may read dimensions that TensorRT keeps on the GPU and is about to change.
+            self.graphs = self.graphs.take().map(|_| GraphCache::after_a_change());
             self.context.set_input(&self.image, &with_rows(&self.wanted.dims, rows))?;
             for (io, dims, _) in &self.side_inputs {
                 self.context.set_input(io, &with_rows(dims, rows))?;
             }
-            self.told = rows;
+            self.prepared = rows;
         }
         Ok(())
     }
@@ -206,24 +206,24 @@ impl TrtExecutor {
     /// Queues a run on the tensors of `addresses`; `blocks` are those of the outputs, if they are ours.
     ///
     /// # Safety
-    /// They have the sizes that they should, and stay until the run is done.
+    /// They have the tensors' sizes, and stay until the run is done.
     unsafe fn start(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
         self.elsewhere.take().map_or(Ok(()), |last| self.stream.wait(&last))?;
-        match self.recorded.as_mut().and_then(|runs| runs.next(&self.addresses)) {
-            // SAFETY: it was recorded with these addresses, whose memory stays until the run is done.
+        match self.graphs.as_mut().and_then(|runs| runs.next(&self.addresses)) {
+            // SAFETY: it was captured with these addresses, whose memory stays until the run is done.
             Some(graph) => unsafe { graph.launch(&self.stream) },
             // SAFETY: the memory at the addresses is large enough, and stays until the run is done.
             None => unsafe { self.enqueue(blocks) },
         }
     }
 
-    /// The same for a caller's stream, behind and before whatever else is there. A recorded run is queued right on it: two events
-    /// and two waits between streams are microseconds.
+    /// The same on a caller's stream, in order with its other work. A captured run is queued directly on it: two events and two
+    /// waits between streams would take microseconds.
     ///
     /// # Safety
     /// As for [`TrtExecutor::start`]; the stream is of our context, and alive.
     unsafe fn start_on(&mut self, callers: *mut c_void) -> Result<Fence> {
-        let TrtExecutor { stream, elsewhere, recorded, addresses, .. } = self;
+        let TrtExecutor { stream, elsewhere, graphs, addresses, .. } = self;
         let context = stream.context().clone();
         // Runs share the memory that they work in.
         let last = elsewhere.clone().map_or_else(|| stream.record(), Ok)?;
@@ -231,7 +231,7 @@ impl TrtExecutor {
         unsafe {
             context.hold(callers, &last)?;
             let queued = context.queuing_on(callers);
-            match recorded.as_mut().and_then(|runs| runs.next(addresses)) {
+            match graphs.as_mut().and_then(|runs| runs.next(addresses)) {
                 Some(graph) => graph.launch_on(callers)?,
                 None => {
                     stream.wait_for(callers)?;
@@ -250,31 +250,31 @@ impl TrtExecutor {
         }
     }
 
-    /// Queues a run that has no recording, and makes one where that is due.
+    /// Queues a run that has no graph, and captures one where that is due.
     ///
     /// # Safety
     /// As for [`TrtExecutor::start`].
     unsafe fn enqueue(&mut self, blocks: &[DeviceBlock]) -> Result<()> {
-        let TrtExecutor { stream, recorder, recorded, refused, context, addresses, image, outputs, .. } = self;
+        let TrtExecutor { stream, capture_stream, graphs, refused, context, addresses, image, outputs, .. } = self;
         if let Some(error) = refused.take() {
-            let what = format!("Runs are no longer recorded as CUDA graphs: {}", error.as_clause());
+            let what = format!("Runs are no longer captured as CUDA graphs: {}", error.as_clause());
             interfaces::log(interfaces::Level::Warning, &what);
         }
         // SAFETY: `prepare` gave all inputs their dimensions. The memory is large enough, and stays until the run is done.
         unsafe {
-            let to_record = recorded.as_mut().is_some_and(|runs| runs.note(addresses, blocks));
-            if !to_record && let Some(done) = recorded.as_mut().and_then(|runs| runs.launch_common(addresses, stream)) {
+            let to_capture = graphs.as_mut().is_some_and(|runs| runs.note(addresses, blocks));
+            if !to_capture && let Some(done) = graphs.as_mut().and_then(|runs| runs.launch_common(addresses, stream)) {
                 return done;
             }
             let tensors = [&*image].into_iter().chain(outputs.iter().map(|(io, _)| io));
             tensors.zip(&*addresses).try_for_each(|(io, &address)| context.set_address(io, address))?;
             context.enqueue(stream)?;
-            let Some(runs) = recorded.as_mut().filter(|_| to_record) else { return Ok(()) };
-            if let Err(error) = runs.record(addresses, context, recorder) {
-                // This run is queued all the same, and so can the next ones be. What was recorded has memory that an earlier run may
+            let Some(runs) = graphs.as_mut().filter(|_| to_capture) else { return Ok(()) };
+            if let Err(error) = runs.capture(addresses, context, capture_stream) {
+                // This run is queued all the same, and so can the next ones be. The graphs have memory that an earlier run may
                 // still use.
                 let _ = stream.synchronize();
-                *recorded = None;
+                *graphs = None;
                 *refused = Some(error);
             }
             Ok(())
@@ -302,7 +302,7 @@ impl TrtExecutor {
     }
 
     /// Where the pictures lie as one batch of so many rows, and the row of each. They are copied there unless they are parts of
-    /// one memory, in whatever order, as those from [`BatchPool`](crate::core::memory::Slots) mostly are.
+    /// one block, in any order, as those from a [`BatchPool`](crate::core::memory::BatchPool) usually are.
     fn bring_together(&mut self, pictures: &[&DeviceBlock], rows: usize) -> Result<(u64, Vec<usize>)> {
         let size = self.picture_bytes();
         let first = pictures.iter().map(|memory| memory.address()).min().unwrap_or_default();
@@ -347,7 +347,7 @@ fn input<'a>(engine: &'a Engine, desc: &TensorDesc) -> Result<&'a TensorBinding>
 fn no_profile(engine: &Engine, image: &TensorBinding, wanted: &TensorDesc, batch: usize) -> Error {
     let ranges: Vec<String> = (0..engine.profiles())
         .filter_map(|profile| engine.profile(image, profile))
-        .map(|[least, _, most]| format!("{least} to {most}"))
+        .map(|[min, _, max]| format!("{min} to {max}"))
         .collect();
     let wanted = TensorDesc { dims: with_rows(&wanted.dims, batch), ..wanted.clone() };
     Error::new(ErrorKind::Settings, format!("The engine does not take an input of {wanted}"))
@@ -371,7 +371,7 @@ impl ModelInstance for TrtExecutor {
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
         let memories = pictures.iter().map(|picture| self.memory(&picture[0])).collect::<Result<Vec<_>>>()?;
         let rows = pictures.len().max(*self.rows.start());
-        self.tell(rows)?;
+        self.prepare_for(rows)?;
         pictures.iter().filter_map(|picture| picture.ready()).try_for_each(|ready| self.stream.wait(ready))?;
         let blocks: Vec<DeviceBlock>; // declared before what waits for the work on them, so dropped after it
         let queued = self.stream.queuing();
@@ -383,7 +383,7 @@ impl ModelInstance for TrtExecutor {
         };
         let descs: Vec<TensorDesc> = self.outputs.iter().map(one).collect();
         let take = |desc: &TensorDesc| self.pool.take(desc.bytes().expect("checked by output_dims"));
-        blocks = match self.recorded.as_mut().and_then(|recorded| recorded.outputs(address)) {
+        blocks = match self.graphs.as_mut().and_then(|graphs| graphs.outputs(address)) {
             Some(blocks) => blocks,
             None => descs.iter().map(take).collect::<Result<_>>()?,
         };
@@ -410,7 +410,7 @@ impl ModelInstance for TrtExecutor {
     }
 
     unsafe fn run_at(&mut self, picture: u64, outputs: &[u64], stream: Option<*mut c_void>) -> Result<Fence> {
-        self.tell(1)?;
+        self.prepare_for(1)?;
         self.addresses.clear();
         self.addresses.push(picture);
         self.addresses.extend_from_slice(outputs);
@@ -425,7 +425,7 @@ impl ModelInstance for TrtExecutor {
     }
 
     fn working_bytes(&self) -> u64 {
-        let tensors = self.pool.bytes() + self.recorded.as_ref().map_or(0, GraphCache::bytes);
+        let tensors = self.pool.bytes() + self.graphs.as_ref().map_or(0, GraphCache::bytes);
         self.context.engine().device_memory() + tensors as u64
     }
 }

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_not_registered_for_every_use() {
+    fn the_exit_handler_is_registered_once() {
         drop(ExitGuard::enter());
         let before = REGISTERED.load(Ordering::SeqCst);
         assert!(before > 0);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Runs of an engine that were recorded as CUDA graphs, each with the addresses of its tensors.
+//! Runs of an engine that were captured as CUDA graphs, each with the addresses of its tensors.
 //!
-//! Tensors come from pools that hand out the same few blocks again and again, so a pipeline soon runs on recordings only. A
-//! recording costs as much as ten runs or more: it is made when addresses come for the second time, and kept as long as they come
-//! at all. Each keeps the blocks that its outputs go into, so that there is one for each place of a picture, and not for each pair
-//! of places that pools come to.
+//! Tensors come from pools that hand out the same few blocks again and again, so a pipeline soon runs on captured graphs only. A
+//! capture costs as much as ten runs or more: it is made when addresses come for the second time, and kept as long as they come
+//! at all. Each graph keeps the blocks of its outputs. So there is one graph for each input block, not one for each pair of input
+//! and output blocks.
 //!
-//! Other runs go through a [`StagedGraph`] one, if there is one: copies on the GPU are microseconds, and a hundred kernels queued one
-//! by one are a hundred. Where any of several contexts may get a picture, all do, for each would have to record each place while
-//! frames wait.
+//! Other runs go through a [`StagedGraph`], if there is one: copies on the GPU take a few microseconds, a hundred kernels queued one
+//! by one take a hundred. With several execution contexts all runs do: otherwise each context would have to capture a graph for
+//! each block while frames wait.
 
 use crate::backends::tensorrt::engine::ExecutionContext;
 use crate::backends::tensorrt::interfaces;
@@ -17,18 +17,19 @@ use crate::core::cuda::graph::Graph;
 use crate::core::error::Result;
 use crate::core::memory::DeviceBlock;
 
-/// More pictures than are under way in a stream; where they never lie in the same place again, this many are kept for nothing.
-const MOST: usize = 16;
+/// Maximum number of graphs: more than there are pictures under way in a stream. Where addresses never come again, this many are
+/// kept for nothing.
+const MAX_GRAPHS: usize = 16;
 
-/// Where more than that are under way, what has come within so many runs stays, and others get no recording of their own:
-/// each would only take the place of another. Places come in no order, so one may well stay away for a while.
-const RECENT: u64 = 64 * MOST as u64;
+/// Where more are under way, graphs that were used within so many runs stay, and other addresses get no graph: each would only
+/// replace another one. Addresses come in no order, so one may well not be used for a while.
+const RECENT: u64 = 64 * MAX_GRAPHS as u64;
 
 #[derive(Default)]
 pub struct GraphCache {
     runs: Vec<Run>,
     common: Option<StagedGraph>,
-    /// Runs so far, recorded or not.
+    /// Runs so far, captured or not.
     count: u64,
     /// How many of them are left alone.
     first: u64,
@@ -45,7 +46,7 @@ struct Run {
     last: u64,
 }
 
-/// A recorded run on tensors of its own. One does for all: what is queued next is copied in behind the run that reads it.
+/// A captured run on tensors of its own. One does for all: the next input is copied in behind the run that reads the last one.
 struct StagedGraph {
     picture: DeviceBlock,
     outputs: Vec<DeviceBlock>,
@@ -53,7 +54,7 @@ struct StagedGraph {
 }
 
 impl GraphCache {
-    /// Makes the run that was recorded with these addresses the common one; `picture` is where its picture lies.
+    /// Makes the run that was captured with these addresses the common one; `picture` is the block of its picture.
     pub fn share(&mut self, addresses: &[u64], picture: DeviceBlock) {
         let Some(at) = self.runs.iter().position(|run| run.addresses == addresses && run.graph.is_some()) else {
             return;
@@ -67,17 +68,17 @@ impl GraphCache {
         self.common.as_ref().map_or(0, |common| common.picture.bytes())
     }
 
-    /// From now on whatever is not recorded yet goes through the common one.
-    pub fn record_no_more(&mut self) {
+    /// From now on all runs that are not captured yet go through the common graph.
+    pub fn stop_capturing(&mut self) {
         self.first = u64::MAX;
     }
 
-    /// For runs that are no longer what they were, and may soon be something else again: the next few are not recorded.
+    /// After a change of the runs, which may soon change again: the next few are not captured.
     pub fn after_a_change() -> Self {
         GraphCache { first: 16, ..GraphCache::default() }
     }
 
-    /// Where the outputs of a picture went before, if nobody uses them any more.
+    /// The blocks of the outputs of an earlier run on that picture, if they are no longer in use.
     pub fn outputs(&mut self, picture: u64) -> Option<Vec<DeviceBlock>> {
         let mut known = self.runs.iter_mut().filter(|run| run.addresses[0] == picture && !run.outputs.is_empty());
         let free =
@@ -85,7 +86,7 @@ impl GraphCache {
         Some(free.iter().map(DeviceBlock::again).collect())
     }
 
-    /// What the next run is, if it was recorded with these addresses.
+    /// The graph of the next run, if it was captured with these addresses.
     pub fn next(&mut self, addresses: &[u64]) -> Option<&mut Graph> {
         self.count += 1;
         let run = self.runs.iter_mut().find(|run| run.addresses == addresses)?;
@@ -110,8 +111,8 @@ impl GraphCache {
         Some(queue())
     }
 
-    /// Whether the run with these addresses, which has no recording, is to have one: they came before. `outputs` are blocks to be
-    /// kept for when they come again.
+    /// Whether the run with these addresses, which has no graph, is to be captured: they came before. `outputs` are blocks to be
+    /// kept for the next time.
     pub fn note(&mut self, addresses: &[u64], outputs: &[DeviceBlock]) -> bool {
         if self.runs.iter().any(|run| run.addresses == addresses) {
             return true;
@@ -119,7 +120,7 @@ impl GraphCache {
         if self.count <= self.first {
             return false;
         }
-        if self.runs.len() >= MOST {
+        if self.runs.len() >= MAX_GRAPHS {
             let (oldest, run) = self.runs.iter().enumerate().min_by_key(|(_, run)| run.last).expect("there are some");
             if self.count - run.last < RECENT {
                 return false;
@@ -131,18 +132,18 @@ impl GraphCache {
         false
     }
 
-    /// Records a run with these addresses, which [`GraphCache::note`] said yes to, and the context has.
+    /// Captures a run with these addresses, for which [`GraphCache::note`] returned true, and which are set on the context.
     ///
     /// # Safety
-    /// As for [`Context::record`].
-    pub unsafe fn record(&mut self, addresses: &[u64], context: &mut ExecutionContext, stream: &Stream) -> Result<()> {
+    /// As for [`ExecutionContext::capture`].
+    pub unsafe fn capture(&mut self, addresses: &[u64], context: &mut ExecutionContext, stream: &Stream) -> Result<()> {
         let Some(run) = self.runs.iter_mut().find(|run| run.addresses == addresses) else { return Ok(()) };
         // SAFETY: the context has these addresses, whose memory stays for each launch; its runs are launched one at a time.
-        run.graph = Some(unsafe { context.record(stream) }?);
+        run.graph = Some(unsafe { context.capture(stream) }?);
         let count = self.runs.iter().filter(|run| run.graph.is_some()).count();
         interfaces::log(
             interfaces::Level::Info,
-            &format!("a run is recorded as a CUDA graph, the {count}. of this model"),
+            &format!("a run is captured as a CUDA graph, the {count}. of this model"),
         );
         Ok(())
     }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The first bytes of engine files: who built them, read before anything is loaded.
+//! The headers of engine files: the version that built them, read before anything is loaded.
 
 use std::ops::Range;
 
 use super::version::{Product, Version};
 use crate::core::error::{Error, ErrorKind, Result};
 
-/// What an engine file says of itself.
+/// The header of an engine file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     pub flavour: Product,
     /// The release that built it.
     pub version: Version,
-    /// The GPU generations it was built for, like 86 for 8.6. Only RTX says so.
+    /// The GPU generations it was built for, like 86 for 8.6. Only RTX has them.
     pub compute_capabilities: Vec<u32>,
     /// It carries the lean runtime of the release that built it, which runs on the host: built version-compatible.
     pub carries_runtime: bool,
@@ -26,7 +26,7 @@ pub struct Header {
 /// u8), and for RTX the GPU generations at 32 (u32, a bit for each).
 const SIZE: usize = 36;
 
-/// Tags of a TensorRT plan's parts, of which there are as many as the u32 at 8 says: 24 bytes for each, tag first.
+/// Tags of a TensorRT plan's parts, whose number is the u32 at offset 8: 24 bytes for each, tag first.
 fn sections(plan: &[u8]) -> impl Iterator<Item = &[u8]> {
     let count = u32::from_le_bytes([8, 9, 10, 11].map(|i| plan[i]));
     plan[32..].chunks_exact(24).take(count as usize).map(|section| &section[..4])
@@ -37,7 +37,7 @@ const GENERATIONS: [u32; 6] = [75, 80, 86, 89, 120, 121];
 
 impl Header {
     /// # Errors
-    /// `Model`, saying what the file is instead, or that it is cut short. The caller says which file.
+    /// `Model`, with what the file is instead, or that it is cut short. The caller adds the file's name.
     pub fn read(file: &[u8]) -> Result<Self> {
         let (metadata, start) = match flavour(file) {
             Some(_) => (None, 0),
@@ -61,7 +61,7 @@ impl Header {
                 .cause(format!("there are {} of {whole} bytes", plan.len()))
                 .remedy(again));
         }
-        // TensorRT takes no byte more.
+        // TensorRT accepts no byte more.
         let plan = &plan[..whole as usize];
         let [major, minor, patch, build] = [24, 25, 26, 27].map(|i| u32::from(plan[i]));
         let capabilities = u32::from_le_bytes([32, 33, 34, 35].map(|i| plan[i]));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_say_who_built_them() {
+    fn plans_have_the_version_that_built_them() {
         let header = Header::read(&plan(b"ftrt", [8, 6, 0, 12])).unwrap();
         assert_eq!((header.builder().as_str(), header.plan.clone()), ("TensorRT 8.6.0.12", 0..80));
         let mut longer = plan(b"ftrt", [8, 6, 0, 12]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The C++ objects that we make for TensorRT to call: its loggers, the monitor of a build, and a calibrator that only reads.
 //!
-//! TensorRT gives reasons to its logger alone, functions only say that they failed. So the loggers keep what they are told
-//! of errors, and [`ErrorListener`] hands it to whoever makes an error of it.
+//! TensorRT gives reasons to its logger alone; functions only return that they failed. So the loggers keep the errors that they
+//! get, and [`ErrorListener`] returns them to the code that makes an [`Error`] of them.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
@@ -12,7 +12,7 @@ use std::thread::ThreadId;
 use super::abi::AbiVersion;
 use crate::core::error::{Error, ErrorKind, Result};
 
-// ---------------------------------------------------------------------------- what objects look like
+// ---------------------------------------------------------------------------- layout of objects
 
 /// A table of virtual functions as C++ compilers lay it out. Objects point at `functions`; what comes before is for
 /// `dynamic_cast`, which TensorRT does not use on objects of others.
@@ -128,7 +128,7 @@ impl Errors {
     }
 }
 
-/// Listens to what TensorRT says of errors from its making on.
+/// Collects what TensorRT logs as errors after this is made.
 pub struct ErrorListener {
     from: u64,
 }
@@ -138,7 +138,7 @@ impl ErrorListener {
         ErrorListener { from: ERRORS.lock().unwrap().said }
     }
 
-    /// What this thread's calls were answered; where nothing, what other threads' were, for a builder works in several.
+    /// The errors of this thread's calls; without any, those of other threads, because a builder uses several.
     pub fn words(&self) -> String {
         let errors = ERRORS.lock().unwrap();
         let new = usize::try_from(errors.said - self.from).unwrap_or(usize::MAX).min(errors.lines.len());
@@ -155,12 +155,17 @@ impl ErrorListener {
         Some(of(true)).filter(|own| !own.is_empty()).unwrap_or_else(|| of(false))
     }
 
-    /// An error whose cause is what TensorRT said since.
+    /// Whether TensorRT had too little memory. It reports that in the text of its log only.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.words().contains("memory")
+    }
+
+    /// An error whose cause is what TensorRT logged since.
     #[track_caller]
     pub fn error(&self, kind: ErrorKind, what: impl Into<String>) -> Error {
         let words = self.words();
         let cause = if words.is_empty() { "TensorRT gives no reason".to_string() } else { words };
-        Error::new(kind, what).cause(cause)
+        Error::new(kind, what).cause(cause).out_of_memory(self.is_out_of_memory())
     }
 }
 
@@ -212,7 +217,7 @@ pub fn logger(family: AbiVersion) -> *mut c_void {
 /// How far a build is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress<'a> {
-    /// What TensorRT is at, in its words; they change from version to version.
+    /// TensorRT's name of the phase, which changes from version to version.
     pub phase: &'a str,
     /// 0 to 1, never falling.
     pub fraction: f64,
@@ -428,7 +433,7 @@ unsafe extern "C" fn calibrator_batch(
 }
 
 unsafe extern "C" fn calibrator_read(this: *mut c_void, length: *mut usize) -> *const u8 {
-    // SAFETY: TensorRT calls the calibrator that it was given, and gives a place for the length.
+    // SAFETY: TensorRT calls the calibrator that it was given, and passes a pointer for the length.
     unsafe {
         let calibrator = &*this.cast::<Calibrator>();
         *length = calibrator.table.len();
@@ -451,7 +456,7 @@ mod tests {
     macro_rules! virtual_call {
         ($object:expr, $number:expr, ($($type:ty),*) -> $result:ty, $($arg:expr),*) => {{
             let object: *mut c_void = $object;
-            // SAFETY: the test says which function of that number the object has.
+            // SAFETY: the test passes the type of the function that the object has at that number.
             unsafe {
                 let table = *object.cast::<*const *const c_void>();
                 let function: unsafe extern "C" fn(*mut c_void, $($type),*) -> $result =
@@ -478,7 +483,12 @@ mod tests {
             say(0, c"second");
             std::thread::scope(|scope| drop(scope.spawn(|| ERRORS.lock().unwrap().push("of another thread"))));
             assert_eq!(heard.words(), "first of two; second");
-            assert_eq!(heard.error(ErrorKind::Run, "It failed").message(), "It failed: first of two; second.");
+            let error = heard.error(ErrorKind::Run, "It failed");
+            assert_eq!(error.message(), "It failed: first of two; second.");
+            assert!(!error.is_out_of_memory());
+            let heard = ErrorListener::listen();
+            say(1, c"Requested amount of GPU memory (4096 bytes) could not be allocated.");
+            assert!(heard.error(ErrorKind::Model, "It failed").about("Further out").is_out_of_memory());
         }
         // SAFETY: returned in registers, as C++ does.
         let info = virtual_call!(logger(AbiVersion::V11), 1, () -> InterfaceInfo,);
@@ -487,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_other_threads_are_better_than_none() {
+    fn errors_of_other_threads_are_used_if_there_are_no_others() {
         let heard = ErrorListener::listen();
         std::thread::spawn(|| ERRORS.lock().unwrap().push("said by a worker")).join().unwrap();
         assert!(heard.words().contains("said by a worker"));
@@ -518,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn calibrators_read_and_nothing_else() {
+    fn calibrators_only_read() {
         let table = b"TRT-8600-EntropyCalibration2\nimages: 3c010a14\n";
         for (family, first) in [(AbiVersion::V8, 0), (AbiVersion::V10, 4)] {
             let calibrator = Calibrator::new(family, table.to_vec()).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Finding and opening TensorRT: which releases there are, which of them is here, and which numbers it goes by.
+//! Finds and opens TensorRT: the supported releases, the one on this machine, and its file names and versions.
 //!
 //! A library that was opened stays open until the process ends: TensorRT keeps threads and objects of its own. It is opened
 //! lazily and for itself alone (RTLD_LAZY, RTLD_LOCAL), so that parts which are not used need nothing, and two releases in
@@ -34,7 +34,7 @@ const fn enterprise(major: u32, library: &'static str, parser: &'static str, plu
     Release { flavour: Product::TensorRt, major, library, parser, plugins: Some(plugins) }
 }
 
-/// In the order in which they are looked for where nothing speaks for another one.
+/// In the order in which they are looked for, unless a plan needs another one.
 static RELEASES: [Release; 4] = [
     enterprise(11, "libnvinfer.so.11", "libnvonnxparser.so.11", "libnvinfer_plugin.so.11"),
     enterprise(10, "libnvinfer.so.10", "libnvonnxparser.so.10", "libnvinfer_plugin.so.10"),
@@ -52,7 +52,7 @@ static RELEASES: [Release; 4] = [
 const LEAN: [&str; 3] = ["libnvinfer_lean.so.11", "libnvinfer_lean.so.10", "libnvinfer_lean.so.8"];
 
 /// The candidates for a plan: its own series first, then later ones, which run it if it was built version-compatible, then
-/// the rest, if only to say whose plan it is. Without a plan all, newest first.
+/// the rest, whose errors name the plan's release. Without a plan all, newest first.
 fn releases(plan: Option<&Header>) -> Vec<&'static Release> {
     let mut order: Vec<&Release> = RELEASES.iter().collect();
     if let Some(plan) = plan {
@@ -75,9 +75,9 @@ type InitPlugins = unsafe extern "C-unwind" fn(logger: *mut c_void, namespace: *
 pub struct Library {
     family: AbiVersion,
     version: Version,
-    /// As `getInferLibVersion` says it, which is what creating functions are given.
+    /// As `getInferLibVersion` returns it, which the creating functions take.
     number: i32,
-    /// The file that was loaded, where the loader says.
+    /// The file that was loaded, if the loader knows it.
     path: PathBuf,
     create_runtime: Create,
     /// Lean runtimes have none.
@@ -92,10 +92,10 @@ static OPENED: Mutex<Vec<&'static Library>> = Mutex::new(Vec::new());
 impl Library {
     /// Opens TensorRT: the file or the one in the folder that the user `chose`, else what the system's loader finds
     /// (LD_LIBRARY_PATH first), else what lies in the folders where pip and NVIDIA's archives put it. `plan` is what is to
-    /// be run, and speaks for the release that built it.
+    /// be run, and its release comes first.
     ///
-    /// A library runs code as soon as it is loaded. This is no `unsafe` function, for a path is mostly a setting of the user, and there is
-    /// nothing that a caller could check; but what chooses the path must be trusted as much as what chooses the program itself.
+    /// A library runs code as soon as it is loaded. This function is not `unsafe`, because the path is usually a setting of the user,
+    /// and a caller could not check it; but the source of the path must be trusted like that of a program.
     ///
     /// # Errors
     /// `Library`, with every name that was tried and why it was not taken.
@@ -114,9 +114,9 @@ impl Library {
             return Err(Error::new(ErrorKind::NotFound, format!("There is no TensorRT library {}", file.display()))
                 .remedy("Set trt-library to libnvinfer.so.10 or the like, or to the folder that holds it"));
         }
-        Library::load(file).map_err(|reason| {
+        Library::load(file).map_err(|failure| {
             Error::new(ErrorKind::Library, format!("Cannot use the TensorRT library {}", file.display()))
-                .cause(reason)
+                .cause(failure)
                 .remedy("Set trt-library to libnvinfer.so.10 or the like, of TensorRT 8.6, 10, 11 or TensorRT-RTX 1.3 or later")
         })
     }
@@ -129,10 +129,10 @@ impl Library {
             if file.exists() {
                 match Library::load(&file) {
                     Ok(library) => return Ok(library),
-                    Err(reason) => tried.add(name, reason),
+                    Err(failure) => tried.add(name, failure),
                 }
             } else {
-                tried.add(name, "not in this folder".into());
+                tried.add(name, LoadFailure::Absent("not in this folder".into()));
             }
         }
         Err(tried.error(format!("There is no usable TensorRT in {}", folder.display())))
@@ -143,7 +143,7 @@ impl Library {
         for candidate in releases(plan) {
             match Library::load(Path::new(candidate.library)) {
                 Ok(library) => return Ok(library),
-                Err(reason) => tried.add(candidate.library, reason),
+                Err(failure) => tried.add(candidate.library, failure),
             }
         }
         let folders = usual_folders();
@@ -151,19 +151,20 @@ impl Library {
             for file in folders.iter().map(|folder| folder.join(candidate.library)).filter(|file| file.exists()) {
                 match Library::load(&file) {
                     Ok(library) => return Ok(library),
-                    Err(reason) => tried.add(&file.to_string_lossy(), reason),
+                    Err(failure) => tried.add(&file.to_string_lossy(), failure),
                 }
             }
         }
         Err(tried.error("Cannot find TensorRT".into()))
     }
 
-    /// Opens one file, or finds it already open. The error is the reason alone.
-    fn load(file: &Path) -> std::result::Result<&'static Library, String> {
+    /// Opens one file, or finds it already open.
+    fn load(file: &Path) -> std::result::Result<&'static Library, LoadFailure> {
         let mut opened = OPENED.lock().unwrap();
         // SAFETY: running the library's initialisation is what the user asks for; TensorRT's does nothing but set up.
-        let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) }.map_err(reason)?;
-        // It stays open, wanted or not: unloading C++ libraries is asking for trouble.
+        let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) }
+            .map_err(|error| LoadFailure::of_loader(file, reason(error)))?;
+        // It stays open, used or not: C++ libraries cannot be unloaded safely.
         let dl: &'static Dl = Box::leak(Box::new(dl));
         // SAFETY: if there are functions of these names, they are TensorRT's, which have had these types since 8.
         let (get_version, create_runtime, create_builder) = unsafe {
@@ -174,14 +175,14 @@ impl Library {
             )
         };
         let (Ok(get_version), Ok(create_runtime)) = (get_version, create_runtime) else {
-            return Err("it is not TensorRT's core library".into());
+            return Err(LoadFailure::Unusable("it is not TensorRT's core library".into()));
         };
         if let Some(library) = opened.iter().find(|known| std::ptr::fn_addr_eq(known.create_runtime, *create_runtime)) {
             return Ok(library);
         }
         // SAFETY: a function without arguments.
         let number = unsafe { get_version() };
-        let (family, mut version) = recognise(number)?;
+        let (family, mut version) = recognise(number).map_err(LoadFailure::Unusable)?;
         // SAFETY: as above; not there in 8.
         version.build = unsafe { dl.get::<GetVersion>(c"getInferLibBuildVersion").ok().map(|build| build() as u32) };
         let path = file_of(*create_runtime as *const c_void).unwrap_or_else(|| file.to_path_buf());
@@ -277,15 +278,15 @@ impl Library {
     fn does_not_start(&self, heard: &ErrorListener) -> Error {
         let what = format!("{} does not start", self.name());
         match self.broken_part(&heard.words()) {
-            Some((part, reason)) => {
-                let remedy = match reason.contains("executable stack") {
-                    true => {
+            Some((part, failure)) => {
+                let remedy = match failure {
+                    LoadFailure::ExecutableStack(_) => {
                         "Start the program with GLIBC_TUNABLES=glibc.rtld.execstack=2 in its environment, which glibc 2.41 \
                              and later need for TensorRT 8, or use TensorRT 10 or later"
                     }
-                    false => "Install all of its parts, of one release",
+                    _ => "Install all of its parts, of one release",
                 };
-                Error::new(ErrorKind::Library, what).cause(format!("{part} cannot be loaded: {reason}")).remedy(remedy)
+                Error::new(ErrorKind::Library, what).cause(format!("{part} cannot be loaded: {failure}")).remedy(remedy)
             }
             None => heard.error(ErrorKind::Library, what).remedy(format!(
                 "Check that the driver is new enough for it and that its parts in {} are of one release",
@@ -294,13 +295,13 @@ impl Library {
         }
     }
 
-    /// The library that TensorRT could not load by its own words, and the reason, of which it says nothing.
-    fn broken_part(&self, words: &str) -> Option<(String, String)> {
+    /// The library that TensorRT logged that it could not load, and why: TensorRT does not log the reason.
+    fn broken_part(&self, words: &str) -> Option<(String, LoadFailure)> {
         let (_, name) = words.split_once("Unable to load library: ")?;
         let name = name.split([')', ';', ' ']).next()?;
         // SAFETY: TensorRT would have loaded it too.
         let tried = unsafe { Dl::open(Some(self.folder().join(name)), RTLD_LAZY | RTLD_LOCAL) };
-        Some((name.to_string(), reason(tried.err()?)))
+        Some((name.to_string(), LoadFailure::of_loader(Path::new(name), reason(tried.err()?))))
     }
 
     /// The ONNX parser beside this library.
@@ -392,7 +393,7 @@ fn reason(error: libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |source| source.to_string())
 }
 
-/// Family and version of what `getInferLibVersion` says. The error is the reason alone.
+/// Family and version of the result of `getInferLibVersion`. The error is the reason alone.
 fn recognise(number: i32) -> std::result::Result<(AbiVersion, Version), String> {
     let number = u32::try_from(number).unwrap_or(0);
     let version = match number {
@@ -423,20 +424,51 @@ fn recognise(number: i32) -> std::result::Result<(AbiVersion, Version), String> 
 /// Minor version of the newest TensorRT-RTX whose interface was checked.
 const NEWEST_RTX: u32 = 7;
 
+/// Why a library was not loaded, with the reason as text.
+enum LoadFailure {
+    /// There is no such file.
+    Absent(String),
+    /// It wants an executable stack, which glibc 2.41 and later refuse.
+    ExecutableStack(String),
+    /// It is there, but cannot be loaded or is not supported.
+    Unusable(String),
+}
+
+impl LoadFailure {
+    /// The loader returns nothing but a text. One about another file means that a dependency is missing, not `file`.
+    fn of_loader(file: &Path, reason: String) -> Self {
+        let name = file.file_name().and_then(|name| name.to_str());
+        let is_of_file = name.is_none_or(|name| reason.contains(name));
+        if reason.contains("executable stack") {
+            LoadFailure::ExecutableStack(reason)
+        } else if reason.contains("No such file") && is_of_file {
+            LoadFailure::Absent(reason)
+        } else {
+            LoadFailure::Unusable(reason)
+        }
+    }
+}
+
+impl fmt::Display for LoadFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (LoadFailure::Absent(reason) | LoadFailure::ExecutableStack(reason) | LoadFailure::Unusable(reason)) = self;
+        f.write_str(reason)
+    }
+}
+
 /// What was tried, and why it was not taken.
 #[derive(Default)]
-struct Attempts(Vec<(String, String)>);
+struct Attempts(Vec<(String, LoadFailure)>);
 
 impl Attempts {
-    fn add(&mut self, name: &str, reason: String) {
-        self.0.push((name.to_string(), reason));
+    fn add(&mut self, name: &str, failure: LoadFailure) {
+        self.0.push((name.to_string(), failure));
     }
 
     fn error(self, what: String) -> Error {
         let names: Vec<&str> = self.0.iter().map(|(name, _)| name.as_str()).collect();
-        // A file that is there and is not taken is what the user wants to hear of first.
-        let absent = |reason: &str| reason.contains("No such file") || reason.contains("not in this folder");
-        let found = self.0.iter().find(|(name, reason)| !absent(reason) || needs_another(name, reason));
+        // A file that is there but cannot be used comes first.
+        let found = self.0.iter().find(|(_, failure)| !matches!(failure, LoadFailure::Absent(_)));
         let headline = match found {
             Some((name, reason)) => format!("{what}: {name} cannot be used, {reason}"),
             None => format!("{what} (tried {})", names.join(", ")),
@@ -449,13 +481,7 @@ impl Attempts {
     }
 }
 
-/// Whether it is another library that is missing: "libcudart.so.12: cannot open shared object file: No such file …".
-fn needs_another(name: &str, reason: &str) -> bool {
-    let file = Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or(name);
-    reason.contains("No such file") && !reason.contains(file)
-}
-
-/// Where pip and NVIDIA's archives put TensorRT without telling the system's loader.
+/// Where pip and NVIDIA's archives put TensorRT, which the system's loader does not search.
 fn usual_folders() -> Vec<PathBuf> {
     let mut roots: Vec<PathBuf> =
         ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os).map(PathBuf::from).collect();
@@ -536,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_speaks_for_its_release() {
+    fn a_plan_selects_its_release() {
         let order =
             |plan: Option<Header>| releases(plan.as_ref()).iter().map(|candidate| candidate.major).collect::<Vec<_>>();
         assert_eq!(order(None), [11, 10, 8, 1]);
@@ -546,30 +572,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn a_missing_library_is_named() {
+        let missing = |name: &str, file: &str| {
+            let reason = format!("{file}: cannot open shared object file: No such file or directory");
+            LoadFailure::of_loader(Path::new(name), reason)
+        };
         let mut tried = Attempts::default();
-        tried.add(
-            "libnvinfer.so.11",
-            "libnvinfer.so.11: cannot open shared object file: No such file or directory".into(),
-        );
+        tried.add("libnvinfer.so.11", missing("libnvinfer.so.11", "libnvinfer.so.11"));
         let error = tried.error("Cannot find TensorRT".into());
         assert!(error.message().starts_with("Cannot find TensorRT (tried libnvinfer.so.11). Install "), "{error}");
 
         let mut tried = Attempts::default();
-        tried.add(
-            "libnvinfer.so.11",
-            "libnvinfer.so.11: cannot open shared object file: No such file or directory".into(),
-        );
-        tried.add(
-            "/x/libnvinfer.so.10",
-            "libcudart.so.12: cannot open shared object file: No such file or directory".into(),
-        );
+        tried.add("libnvinfer.so.11", missing("libnvinfer.so.11", "libnvinfer.so.11"));
+        tried.add("/x/libnvinfer.so.10", missing("/x/libnvinfer.so.10", "libcudart.so.12"));
         let error = tried.error("Cannot find TensorRT".into());
         assert!(
             error.message().contains("/x/libnvinfer.so.10 cannot be used, libcudart.so.12: cannot open"),
             "{error}"
         );
         assert!(error.cause_text().contains("libnvinfer.so.11: "), "{}", error.cause_text());
+        let reason = "libnvinfer_builder_resource.so.8: cannot enable executable stack as shared object requires";
+        let failure = LoadFailure::of_loader(Path::new("libnvinfer_builder_resource.so.8"), reason.into());
+        assert!(matches!(failure, LoadFailure::ExecutableStack(_)), "{failure}");
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Backend for TensorRt {
     }
 
     /// Engines say what goes in and comes out only once they are loaded onto the GPU, so that is done here for them, and takes some
-    /// time: the caps of the element need the size of the input.
+    /// time.
     fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
         let options = TrtOptions::from(options);
         let library = library_for(file, &options)?;
@@ -80,6 +80,10 @@ impl Backend for TensorRt {
             (ModelInfo::of_onnx(&*file.contents()?)?, None)
         };
         Ok(Arc::new(TrtModel { info: Arc::new(info), library, options, engine }))
+    }
+
+    fn loads_to_describe(&self, file: &ModelFile) -> bool {
+        file.is_engine()
     }
 
     /// An engine may, but where it is built, the size is wanted before.
@@ -108,7 +112,7 @@ impl OpenedModel for TrtModel {
         input.is_some_and(|input| engine.profile_for(input, &with_rows(&spec.desc.dims, batch)).is_some())
     }
 
-    /// With as many runs side by side as there may be.
+    /// With as many execution contexts as asked for, if there is memory for them.
     fn load(&self, request: &LoadRequest, loading: &LoadContext) -> Result<Box<dyn ModelInstance>> {
         let _inside = ExitGuard::enter();
         let cuda = request.cuda.as_ref().expect("a backend on a GPU is given its context");
@@ -118,19 +122,19 @@ impl OpenedModel for TrtModel {
         };
         let what = format!("Cannot run {} with {}", self.info.path.display(), self.library.name());
         let open = || TrtExecutor::open(request, &engine, cuda, self.options.graphs, loading, &what);
-        let mut lanes = vec![open()?];
-        while lanes.len() < loading.lanes {
+        let mut contexts = vec![open()?];
+        while contexts.len() < loading.contexts {
             match open() {
-                Ok(lane) => lanes.push(lane),
+                Ok(context) => contexts.push(context),
                 // It runs all the same, only less fast.
                 Err(error) => {
-                    let runs = format!("{} runs of it are on the GPU side by side", lanes.len());
+                    let runs = format!("{} runs of it are on the GPU side by side", contexts.len());
                     interfaces::log(interfaces::Level::Warning, &format!("{}; so {runs}", error.as_clause()));
                     break;
                 }
             }
         }
-        Ok(ContextPool::of(lanes))
+        Ok(ContextPool::of(contexts))
     }
 }
 
@@ -154,7 +158,7 @@ fn header(file: &FileContents) -> Result<Header> {
     Header::read(file.bytes()).map_err(|error| error.about(&format!("Cannot use the engine {}", file.path().display())))
 }
 
-/// Loads an engine file, for it says what it takes and gives only then.
+/// Loads an engine file, whose inputs and outputs are known only then.
 pub fn load_engine(
     file: &ModelFile,
     library: &'static Library,
@@ -183,16 +187,16 @@ impl TrtModel {
         let gpu = format!("{}, compute capability {major}.{minor}", cuda.device_name()?);
         let key = build.key(library, &onnx, &gpu, loading.cancelled)?;
         let cache =
-            Cache::open(options.cache.as_deref()).map_err(|error| (loading.tell)(LoadEvent::Warning(error))).ok();
+            Cache::open(options.cache.as_deref()).map_err(|error| (loading.report)(LoadEvent::Warning(error))).ok();
 
-        let waiting = || (loading.tell)(LoadEvent::Progress("another process builds this engine", None));
+        let waiting = || (loading.report)(LoadEvent::Progress("another process builds this engine", None));
         let find = |cache: &Cache| cache.find(&key, loading.cancelled, waiting);
         let slot = match cache.as_ref().map(|cache| Ok((cache, find(cache)?))).transpose()? {
             Some((cache, Lookup::Hit(file))) => match load(&file, model, library, options, cuda) {
                 Ok(engine) => return Ok(engine),
-                // It was good once; something has changed that the key does not know, like the driver.
-                Err(error) if error.kind() == ErrorKind::Model && !error.cause_text().contains("memory") => {
-                    (loading.tell)(LoadEvent::Warning(error));
+                // It was valid once; something has changed that the key does not include, such as the driver.
+                Err(error) if error.kind() == ErrorKind::Model && !error.is_out_of_memory() => {
+                    (loading.report)(LoadEvent::Warning(error));
                     cache.forget(&key);
                     match find(cache)? {
                         Lookup::Hit(file) => return load(&file, model, library, options, cuda),
@@ -210,7 +214,7 @@ impl TrtModel {
                 .cause(why)
                 .remedy("Set engine-build=auto to have it built, or model-file to an engine"));
         }
-        (loading.tell)(LoadEvent::Progress(
+        (loading.report)(LoadEvent::Progress(
             &format!("building an engine with {}, because {why}", library.name()),
             Some(0),
         ));
@@ -218,7 +222,7 @@ impl TrtModel {
             cache.as_ref().filter(|_| !library.family().is_rtx()).map(|cache| cache.timing(&library.name(), &gpu));
         let known = timing.as_ref().and_then(|timing| timing.load());
         let progress = |progress: interfaces::Progress<'_>| {
-            (loading.tell)(LoadEvent::Progress(progress.phase, Some((progress.fraction * 100.0) as u32)));
+            (loading.report)(LoadEvent::Progress(progress.phase, Some((progress.fraction * 100.0) as u32)));
         };
         let _entered = cuda.enter()?;
         let built = builder::build(library, &onnx, &build, known.as_deref(), &progress, loading.cancelled)?;
@@ -226,7 +230,7 @@ impl TrtModel {
             let _ = timing.save(measured); // the next build only takes longer
         }
         if let Some(Err(error)) = slot.map(|slot| slot.store(&built.engine)) {
-            (loading.tell)(LoadEvent::Warning(error));
+            (loading.report)(LoadEvent::Warning(error));
         }
         load(&built.engine, model, library, options, cuda)
     }

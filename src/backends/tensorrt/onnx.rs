@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! An ONNX file as the builder sees it: bytes to parse, and the little that TensorRT's parser does not tell.
+//! An ONNX file as the builder sees it: bytes to parse, and the little that TensorRT's parser does not report.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -16,17 +16,17 @@ use crate::onnx::{BFLOAT16, ExternalFile, FLOAT16, NodeProto, TensorProto, exter
 /// A file that was read once, so that what is hashed is what is built.
 pub struct Onnx(Arc<FileContents>);
 
-/// What the numbers in a file are, coarsely.
+/// The types of the weights in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightType {
     F32,
     /// f16 or bf16, in some weight.
     Half,
-    /// The file says where to quantize.
+    /// The file has quantization nodes.
     Quantized,
 }
 
-/// What is in the file is for TensorRT's parser to complain about.
+/// The content is not checked here: TensorRT's parser reports what is wrong with it.
 impl From<Arc<FileContents>> for Onnx {
     fn from(file: Arc<FileContents>) -> Self {
         Onnx(file)
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn files_say_what_their_numbers_are() {
+    fn files_have_their_weight_types() {
         let weight = |data_type| TensorProto { data_type, ..Default::default() };
         let numbers = |graph| onnx(Path::new(""), graph).numbers();
         let conv =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the user says about TensorRT.
+//! The user's options for TensorRT.
 
 use std::path::PathBuf;
 
@@ -43,7 +43,7 @@ static PRECISION: OptionSpec = OptionSpec {
         choices: &[
             Choice {
                 word: Precision::Auto.name(),
-                blurb: "FP16 where TensorRT may choose and the GPU is fast at it, else as the file says",
+                blurb: "FP16 where TensorRT may choose and the GPU is fast at it, else the types in the file",
             },
             Choice { word: Precision::Fp32.name(), blurb: "32-bit float" },
             Choice { word: Precision::Fp16.name(), blurb: "16-bit float where it is faster" },
@@ -143,7 +143,7 @@ pub struct TrtOptions {
     /// File or folder; the newest that is found by default.
     pub library: Option<PathBuf>,
     pub runtime: RuntimeOptions,
-    /// Shapes are the model's matter.
+    /// Without shapes, which depend on the model.
     pub build: BuildOptions,
     /// Take engines from the cache, and build none.
     pub never_build: bool,
@@ -152,10 +152,10 @@ pub struct TrtOptions {
     pub graphs: GraphMode,
 }
 
-/// Whether runs are recorded as CUDA graphs, which cost the host one call each instead of one for each kernel.
+/// Whether runs are captured as CUDA graphs, which cost the host one call each instead of one for each kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GraphMode {
-    /// Where the engine can be recorded.
+    /// Where the engine can be captured.
     #[default]
     Auto,
     /// It is an error where it cannot.
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn each_option_says_something_to_tensorrt() {
+    fn each_option_reaches_tensorrt() {
         let usual = TrtOptions::default();
         assert_eq!((usual.library, usual.cache, usual.never_build), (None, None, false));
         assert_eq!(usual.build, BuildOptions { level: Some(3), ..BuildOptions::default() });
@@ -237,7 +237,7 @@ mod tests {
 
     /// The key of the cache is made of [`BuildOptions`].
     #[test]
-    fn what_is_in_the_key_changes_the_build_and_nothing_else_does() {
+    fn the_key_has_what_changes_the_build_and_nothing_else() {
         for option in OPTIONS {
             let other = match &option.kind {
                 OptionKind::Flag => "true",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Work that is queued again and again: recorded once, then queued by one call instead of one for each kernel.
+//! CUDA graphs: work that is captured once, then launched by one call instead of one for each kernel.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -10,20 +10,20 @@ use cudarc::driver::{result, sys};
 use super::driver::{Check, Context, Function, Launch, Stream};
 use crate::core::error::Result;
 
-/// What a stream was given once, to be given again. Addresses are those of then.
+/// A graph that was captured from a stream. It uses the addresses of that time.
 pub struct Graph {
     context: Context,
     raw: sys::CUgraphExec,
 }
 
-// SAFETY: CUDA graphs may be used by any thread, one at a time; launching takes the exclusive reference that says so.
+// SAFETY: CUDA graphs may be used by any thread, one at a time; launching takes an exclusive reference.
 unsafe impl Send for Graph {}
 
 impl Stream {
-    /// Records what `queue` queues on this stream, and runs none of it.
+    /// Captures what `queue` queues on this stream, and runs none of it.
     ///
     /// # Errors
-    /// `queue`'s own, or `Run` where something in it cannot be recorded: memory that is allocated, a wait of the host. The
+    /// `queue`'s own, or `Run` where something in it cannot be captured: memory that is allocated, a wait on the host. The
     /// stream is as before then.
     pub fn capture(&self, queue: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let context = self.context().clone();
@@ -33,46 +33,46 @@ impl Stream {
         let captured = capture.end()?;
         let mut raw = ptr::null_mut();
         // SAFETY: the captured graph is alive, and not needed once it is instantiated.
-        unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, captured.0, 0) }.result().or_fail(RECORDING)?;
+        unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, captured.0, 0) }.result().or_fail(CAPTURING)?;
         Ok(Graph { context: context.clone(), raw })
     }
 }
 
-const RECORDING: &str = "Cannot record GPU work";
+const CAPTURING: &str = "Cannot capture GPU work";
 
-/// A stream that records, in the context that is current. Dropping this ends it, after an error or a panic of what is recorded too, and
-/// destroys what was recorded.
+/// A stream that captures, in the current context. Dropping this ends the capture, also after an error or a panic, and destroys
+/// the graph.
 struct Capture<'a>(&'a Stream);
 
-/// What was recorded; destroyed when dropped.
+/// The captured graph; destroyed when dropped.
 struct Captured(sys::CUgraph);
 
 impl<'a> Capture<'a> {
     fn begin(stream: &'a Stream) -> Result<Self> {
-        // Thread-local: what other threads do meanwhile is no matter of ours.
+        // Thread-local: calls of other threads are not captured and do not end the capture.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is alive, as it is borrowed. The recording is ended by `end` or by the drop.
-        unsafe { result::stream::begin_capture(stream.raw().cast(), mode) }.or_fail(RECORDING)?;
+        // SAFETY: the stream is alive, as it is borrowed. The capture is ended by `end` or by the drop.
+        unsafe { result::stream::begin_capture(stream.raw().cast(), mode) }.or_fail(CAPTURING)?;
         Ok(Capture(stream))
     }
 
     fn end(self) -> Result<Captured> {
         let stream = std::mem::ManuallyDrop::new(self).0;
-        // SAFETY: the stream is alive and records; what it recorded is ours.
-        unsafe { result::stream::end_capture(stream.raw().cast()) }.map(Captured).or_fail(RECORDING)
+        // SAFETY: the stream is alive and captures; the graph is ours.
+        unsafe { result::stream::end_capture(stream.raw().cast()) }.map(Captured).or_fail(CAPTURING)
     }
 }
 
 impl Drop for Capture<'_> {
     fn drop(&mut self) {
-        // SAFETY: as in `end`, which was not called. Why recording failed is told already.
+        // SAFETY: as in `end`, which was not called. The error of the capture was returned already.
         let _ = unsafe { result::stream::end_capture(self.0.raw().cast()) }.map(Captured);
     }
 }
 
 impl Drop for Captured {
     fn drop(&mut self) {
-        // SAFETY: it is ours. Where nothing was recorded there is none, which CUDA refuses.
+        // SAFETY: it is ours. Where nothing was captured it is null, which CUDA refuses.
         let _ = unsafe { sys::cuGraphDestroy(self.0) };
     }
 }
@@ -81,9 +81,9 @@ impl Graph {
     /// Queues all of it.
     ///
     /// # Safety
-    /// Everything that it was recorded with is still there, and stays until it is done.
+    /// Everything that it was captured with is still there, and stays until it is done.
     pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
-        // SAFETY: the stream is alive, and so is all that the graph was recorded with.
+        // SAFETY: the stream is alive, and so is all that the graph was captured with.
         unsafe { self.launch_on(stream.raw()) }
     }
 
@@ -95,8 +95,8 @@ impl Graph {
         #[cfg(test)]
         super::driver::faults::check("launch")?;
         let _entered = self.context.enter()?;
-        // SAFETY: graph and stream are alive and of one context. All that the graph was recorded with stays until it is done.
-        unsafe { sys::cuGraphLaunch(self.raw, stream.cast()) }.result().or_fail("Cannot start recorded GPU work")
+        // SAFETY: graph and stream are alive and of one context. All that the graph was captured with stays until it is done.
+        unsafe { sys::cuGraphLaunch(self.raw, stream.cast()) }.result().or_fail("Cannot launch a CUDA graph")
     }
 }
 
@@ -109,22 +109,22 @@ impl Drop for Graph {
     }
 }
 
-/// A kernel with what it is told.
+/// A kernel with its parameters.
 pub struct KernelNode<'a> {
     function: &'a Function,
     shape: Launch,
     parameters: *const c_void,
-    told: PhantomData<&'a ()>,
+    borrowed: PhantomData<&'a ()>,
 }
 
 impl<'a> KernelNode<'a> {
     /// `parameters` is the one structure that the kernel takes by value.
     pub fn new<P: Copy>(function: &'a Function, shape: Launch, parameters: &'a P) -> Self {
-        KernelNode { function, shape, parameters: ptr::from_ref(parameters).cast(), told: PhantomData }
+        KernelNode { function, shape, parameters: ptr::from_ref(parameters).cast(), borrowed: PhantomData }
     }
 
-    /// Has CUDA copy it all.
-    fn tell(&self, take: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> sys::CUresult) -> Result<()> {
+    /// Calls `take` with the structure of CUDA's functions, which copy all of it.
+    fn with_raw(&self, take: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> sys::CUresult) -> Result<()> {
         let Launch { grid, block, shared } = self.shape;
         let mut parameters = [self.parameters.cast_mut()];
         let node = sys::CUDA_KERNEL_NODE_PARAMS {
@@ -141,12 +141,12 @@ impl<'a> KernelNode<'a> {
             kern: ptr::null_mut(),
             ctx: ptr::null_mut(),
         };
-        take(&node).result().or_fail("Cannot make a chain of GPU kernels")
+        take(&node).result().or_fail("Cannot make a CUDA graph of kernels")
     }
 }
 
-/// Kernels one after the other, of which each may be told something else before the next launch. Unlike a recording it does
-/// not depend on where tensors lie. They have the [priority](Stream::launch) that kernels have on a stream.
+/// Kernels that run one after the other. The parameters of each may be changed before the next launch, so unlike a captured
+/// graph it does not depend on where tensors lie. They have the [priority](Stream::launch) that kernels have on a stream.
 pub struct LaunchList {
     graph: Graph,
     /// What `graph` was made from, which the nodes belong to.
@@ -159,9 +159,9 @@ unsafe impl Send for LaunchList {}
 
 impl LaunchList {
     /// # Safety
-    /// Each kernel takes exactly what it is told.
+    /// Each kernel takes exactly the parameters of its node.
     pub unsafe fn new<'a>(stream: &Stream, calls: impl IntoIterator<Item = KernelNode<'a>>) -> Result<Self> {
-        const WHAT: &str = "Cannot make a chain of GPU kernels";
+        const WHAT: &str = "Cannot make a CUDA graph of kernels";
         const BY_NODE: sys::CUgraphInstantiate_flags =
             sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
         let (context, priority) = (stream.context(), stream.priority());
@@ -174,7 +174,9 @@ impl LaunchList {
             let (before, mut node) = (nodes.last().copied(), ptr::null_mut());
             let (first, count) = before.as_ref().map_or((ptr::null(), 0), |before| (ptr::from_ref(before), 1));
             // SAFETY: writes a handle. The graph and the node before are alive, and the kernel takes these parameters.
-            call.tell(|told| unsafe { sys::cuGraphAddKernelNode_v2(&mut node, plan, first, count, told) })?;
+            call.with_raw(|raw_params| unsafe {
+                sys::cuGraphAddKernelNode_v2(&mut node, plan, first, count, raw_params)
+            })?;
             nodes.push(node);
             let id = sys::CUkernelNodeAttrID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
             // SAFETY: the node is alive, and the value that of this attribute.
@@ -191,21 +193,21 @@ impl LaunchList {
         made.map(|()| LaunchList { graph: Graph { context: context.clone(), raw }, plan, nodes })
     }
 
-    /// Tells one of the kernels something else, from the next launch on. It must be the same kernel.
+    /// Sets the parameters of one kernel, from the next launch on. It must be the same kernel.
     ///
     /// # Safety
     /// As for [`LaunchList::new`].
-    pub unsafe fn tell(&mut self, index: usize, call: &KernelNode) -> Result<()> {
+    pub unsafe fn set_params(&mut self, index: usize, call: &KernelNode) -> Result<()> {
         let _entered = self.graph.context.enter()?;
         let (raw, node) = (self.graph.raw, self.nodes[index]);
         // SAFETY: graph and node are alive, and the kernel takes these parameters. Launches before this keep their own.
-        call.tell(|told| unsafe { sys::cuGraphExecKernelNodeSetParams_v2(raw, node, told) })
+        call.with_raw(|raw_params| unsafe { sys::cuGraphExecKernelNodeSetParams_v2(raw, node, raw_params) })
     }
 
     /// Queues all of them.
     ///
     /// # Safety
-    /// Every address that they were told stays valid until they are done.
+    /// Every address in the parameters stays valid until the kernels are done.
     pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
         // SAFETY: all addresses in the nodes' parameters stay valid until the kernels are done.
         unsafe { self.graph.launch(stream) }
@@ -229,7 +231,7 @@ mod tests {
     use crate::core::error::{Error, ErrorKind};
 
     #[test]
-    fn a_stream_works_on_after_a_recording_that_failed() {
+    fn a_stream_works_after_a_failed_capture() {
         let Some(context) = crate::test::gpu() else { return };
         let stream = Stream::new(&context).unwrap();
         let block = crate::core::memory::DevicePool::new(&context).take(16).unwrap();
@@ -247,7 +249,7 @@ mod tests {
             })
         }));
         assert!(panicked.is_err());
-        // Neither a wait of the host nor another recording could be while the stream still records.
+        // Neither a wait on the host nor another capture is possible while the stream still captures.
         stream.synchronize().unwrap();
         let mut graph = stream.capture(clear).unwrap();
         // SAFETY: the block stays until the stream is idle.

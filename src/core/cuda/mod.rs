@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! CUDA without a toolkit: the driver is opened at run time. Where there is none, each call says so.
+//! CUDA without a toolkit: the driver is opened at run time. Without a driver, each call returns that as an error.
 
 pub mod driver;
 pub mod graph;

@@ -85,7 +85,7 @@ fn data_type(dtype: DType) -> DlDataType {
 #[derive(Debug)]
 #[repr(C)]
 pub struct DlManagedVersioned {
-    /// `DLPackVersion`: the major number, which says how this structure lies, and the minor one.
+    /// `DLPackVersion`: the major number, which determines the layout of this structure, and the minor one.
     #[doc(hidden)]
     pub version: [u32; 2],
     /// The exporter's own.
@@ -154,7 +154,7 @@ impl Consumer {
     pub unsafe fn wait_for(self, tensors: &Tensors) -> Result<()> {
         match (self, tensors.ready(), tensors.first().and_then(Tensor::device)) {
             (Consumer::Unknown, ..) => tensors.wait(),
-            // SAFETY: as the caller says: it is of this context, and alive.
+            // SAFETY: the stream is of this context and alive, as this function requires.
             (Consumer::Stream(stream), Some(ready), Some(block)) => unsafe { block.context().hold(stream, ready) },
             (Consumer::Stream(_), ..) => Ok(()),
         }
@@ -173,7 +173,7 @@ struct Exported<M> {
 /// A tensor for another framework, to be freed by its deleter. `keep` holds its memory. The consumer reads it behind the tensor's
 /// fence. The deleter gives the memory back once the work is done that the consumer has enqueued until then.
 ///
-/// The structure cannot say that the memory must not be written, so the caller has to say it.
+/// The structure has no flag for read-only memory, so the caller has to document it.
 ///
 /// # Safety
 /// A consumer's stream is of the tensor's context, and alive until the deleter has been called.
@@ -181,7 +181,7 @@ pub unsafe fn export(tensor: &Tensor, keep: Box<dyn Send + Sync>, consumer: Cons
     give_away(tensor, keep, consumer, false)
 }
 
-/// The same in the structure of DLPack 1.0, which says whether the memory must not be written.
+/// The same in the structure of DLPack 1.0, which has a flag for read-only memory.
 ///
 /// # Safety
 /// As for [`export`].

@@ -55,7 +55,7 @@ fn every_type_and_rank_goes_there_and_back() {
 }
 
 #[test]
-fn what_cannot_be_taken_is_left_alone() {
+fn tensors_that_cannot_be_imported_are_left_alone() {
     let tensor = Tensor::from_slice("t", &[2, 3], &[0f32; 6]);
     let mut strides = [[3i64, 1], [1, 2], [6, 2]];
     let mut wide = [i64::MAX, 8];
@@ -118,7 +118,7 @@ fn memory_of_the_gpu_goes_there_and_back() {
 }
 
 #[test]
-fn the_structure_of_dlpack_1_says_what_must_not_be_written() {
+fn dlpack_1_flags_read_only_memory() {
     assert_eq!(
         [std::mem::offset_of!(DlManagedVersioned, flags), std::mem::offset_of!(DlManagedVersioned, view)],
         [24, 32]

@@ -162,7 +162,7 @@ impl DeviceBlock {
         used.push(fence);
     }
 
-    /// Where it lies in the device's memory.
+    /// Its device address.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_frame_costs_is_counted() {
+    fn the_cost_of_a_frame_is_counted() {
         let Some(context) = gpu() else { return };
         let (pool, costs) = (DevicePool::new(&context), counters::Stats::default());
         let stage = counters::Span::begin(false);

@@ -2,8 +2,7 @@
 //! Memory where it is needed: on the host, pinned, or on a GPU; pools of it, and copies between all of them.
 //!
 //! [`Buffer`] owns memory of one [`MemoryKind`]. A [`Pool`] gives buffers away and takes them back, so that what runs again and
-//! again allocates nothing. [`HostBlock`] and [`DeviceBlock`] are parts of such memory, or of foreign memory, as tensors have
-//! them.
+//! again allocates nothing. Tensors are in a [`HostBlock`] or [`DeviceBlock`]: a part of such memory, or of foreign memory.
 
 mod device;
 mod host;
@@ -73,7 +72,7 @@ impl fmt::Display for MemoryKind {
 /// let mut picture = Buffer::host(8);
 /// picture.as_mut_slice::<f32>()?.copy_from_slice(&[0.5, 1.0]);
 ///
-/// // On a machine without a GPU this is host memory too, and `why` says so.
+/// // Without a GPU this is host memory too, and `why` has the reason.
 /// let (mut copy, why) = Buffer::try_device(None, 8);
 /// copy.copy_from(&picture)?;
 /// assert_eq!(copy.kind(), MemoryKind::Host);
@@ -134,18 +133,18 @@ impl Buffer {
         Ok(Buffer { memory: Memory::Unified(Unified::new(context, bytes)?), bytes })
     }
 
-    /// On the GPU where there is one and it has memory left, else on the host. Why it is on the host is told for the first
+    /// On the GPU where there is one and it has memory left, else on the host. The reason for host memory is returned for the first
     /// buffer of a process only, for that is worth one warning.
     #[doc(hidden)]
     pub fn try_device(context: Option<&Context>, bytes: usize) -> (Self, Option<Error>) {
-        static TOLD: AtomicBool = AtomicBool::new(false);
-        Buffer::on_device_or_host(context, bytes, &TOLD)
+        static REPORTED: AtomicBool = AtomicBool::new(false);
+        Buffer::on_device_or_host(context, bytes, &REPORTED)
     }
 
-    fn on_device_or_host(context: Option<&Context>, bytes: usize, told: &AtomicBool) -> (Self, Option<Error>) {
+    fn on_device_or_host(context: Option<&Context>, bytes: usize, reported: &AtomicBool) -> (Self, Option<Error>) {
         let missing = || Error::new(ErrorKind::Library, "there is no CUDA context");
         let device = context.ok_or_else(missing).and_then(|context| Buffer::device(context, bytes));
-        or_else(device, "Using host memory in place of the GPU's", told, || Buffer::host(bytes))
+        or_else(device, "Using host memory in place of the GPU's", reported, || Buffer::host(bytes))
     }
 
     /// Unified where host and GPU can share it, else on the GPU; with why, for the first buffer of a process.
@@ -154,10 +153,10 @@ impl Buffer {
     /// `Run`, where the GPU has no memory left.
     #[doc(hidden)]
     pub fn try_unified(context: &Context, bytes: usize) -> Result<(Self, Option<Error>)> {
-        static TOLD: AtomicBool = AtomicBool::new(false);
+        static REPORTED: AtomicBool = AtomicBool::new(false);
         let what = "Using the GPU's memory in place of unified memory";
         let unified = Buffer::unified(context, bytes).map(Ok);
-        let (buffer, why) = or_else(unified, what, &TOLD, || Buffer::device(context, bytes));
+        let (buffer, why) = or_else(unified, what, &REPORTED, || Buffer::device(context, bytes));
         buffer.map(|buffer| (buffer, why))
     }
 
@@ -203,7 +202,7 @@ impl Buffer {
         }
     }
 
-    /// Where kernels find it; `None` for host memory that the GPU does not see.
+    /// The device address; `None` for host memory that the GPU cannot access.
     pub fn address(&self) -> Option<u64> {
         match &self.memory {
             Memory::Host(_) | Memory::Pinned(_) => None,
@@ -319,11 +318,11 @@ impl Buffer {
     }
 }
 
-/// What is wanted, or the other; with why not, the first time.
-fn or_else<T>(wanted: Result<T>, what: &str, told: &AtomicBool, other: impl FnOnce() -> T) -> (T, Option<Error>) {
+/// `wanted`, or else `other`; the first time with the reason.
+fn or_else<T>(wanted: Result<T>, what: &str, reported: &AtomicBool, other: impl FnOnce() -> T) -> (T, Option<Error>) {
     match wanted {
         Ok(it) => (it, None),
-        Err(missing) => (other(), (!told.swap(true, Ordering::Relaxed)).then(|| missing.about(what))),
+        Err(missing) => (other(), (!reported.swap(true, Ordering::Relaxed)).then(|| missing.about(what))),
     }
 }
 

@@ -36,7 +36,7 @@ impl Default for Limits {
     }
 }
 
-/// What a pool has done and has. Bytes count as allocated, which is up to an eighth more than was asked for.
+/// Counts of a pool. Bytes count as allocated, which is up to an eighth more than was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct PoolStats {
@@ -54,7 +54,7 @@ pub struct PoolStats {
 }
 
 impl PoolStats {
-    /// Of what was taken, how much was there already: 0 to 1.
+    /// The share of hits, 0 to 1.
     pub fn hit_rate(&self) -> f64 {
         self.hits as f64 / (self.hits + self.misses).max(1) as f64
     }
@@ -100,7 +100,7 @@ struct IdleBlocks {
     returned: u64,
 }
 
-/// What has to be passed before a buffer may be used or freed. Dropping it waits for that.
+/// The fences to be passed before a buffer may be used or freed. Dropping it waits for them.
 #[derive(Default)]
 struct PendingFence(SmallVec<[Fence; 1]>);
 

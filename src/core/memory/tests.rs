@@ -44,13 +44,13 @@ fn ranges_and_sizes_are_checked() {
 }
 
 #[test]
-fn without_a_gpu_there_is_host_memory_and_one_word_about_it() {
-    let told = AtomicBool::new(false);
-    let (mut buffer, why) = Buffer::on_device_or_host(None, 3, &told);
+fn without_a_gpu_the_fallback_to_host_memory_is_reported_once() {
+    let reported = AtomicBool::new(false);
+    let (mut buffer, why) = Buffer::on_device_or_host(None, 3, &reported);
     let why = why.unwrap();
     assert_eq!(why.message(), "Using host memory in place of the GPU's: there is no CUDA context.");
     buffer.write(0, &[1, 2, 3]).unwrap();
-    let (again, why) = Buffer::on_device_or_host(None, 3, &told);
+    let (again, why) = Buffer::on_device_or_host(None, 3, &reported);
     assert_eq!((again.kind(), why.is_none()), (MemoryKind::Host, true));
 }
 
@@ -81,7 +81,7 @@ fn bytes_go_from_every_kind_to_every_other() {
 }
 
 #[test]
-fn the_host_does_not_see_device_memory_and_the_gpu_not_all_of_the_hosts() {
+fn the_host_cannot_read_device_memory_nor_the_gpu_all_host_memory() {
     let Some(context) = gpu() else { return };
     let mut device = Buffer::device(&context, 16).unwrap();
     assert!(device.as_bytes().is_none() && device.as_mut_bytes().is_none());
@@ -93,7 +93,7 @@ fn the_host_does_not_see_device_memory_and_the_gpu_not_all_of_the_hosts() {
 }
 
 #[test]
-fn the_gpus_memory_takes_the_place_of_unified_memory() {
+fn device_memory_replaces_unified_memory() {
     let Some(context) = gpu() else { return };
     let is_there = Buffer::unified(&context, 16).is_ok();
     let (buffer, why) = Buffer::try_unified(&context, 16).unwrap();
@@ -102,18 +102,18 @@ fn the_gpus_memory_takes_the_place_of_unified_memory() {
 }
 
 #[test]
-fn what_is_wanted_in_vain_is_told_once() {
-    let told = AtomicBool::new(false);
-    let want = |there: Result<&'static str>| or_else(there, "Using the other", &told, || "the other");
+fn a_fallback_is_reported_once() {
+    let reported = AtomicBool::new(false);
+    let want = |there: Result<&'static str>| or_else(there, "Using the other", &reported, || "the other");
     assert!(matches!(want(Ok("it")), ("it", None)));
     let missing = || Err(Error::new(ErrorKind::Library, "there is none"));
-    let ("the other", Some(why)) = want(missing()) else { panic!("it is told") };
+    let ("the other", Some(why)) = want(missing()) else { panic!("it is reported") };
     assert_eq!(why.message(), "Using the other: there is none.");
     assert!(matches!(want(missing()), ("the other", None)));
 }
 
 #[test]
-fn more_than_there_is_falls_back() {
+fn an_allocation_that_is_too_large_falls_back() {
     let Some(context) = gpu() else { return };
     let (_, all) = context.memory().unwrap();
     assert!(Buffer::device(&context, all * 2).unwrap_err().message().contains("GPU memory"));

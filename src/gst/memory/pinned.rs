@@ -24,8 +24,8 @@ impl PinnedAllocator {
     }
 }
 
-/// Proposes frames in page-locked memory to whoever asks what to put frames of system memory in, unless downstream has
-/// asked for memory of its own already. Whether frames may have a GstVideoMeta, and so padding, is left to downstream.
+/// Proposes page-locked memory in answer to an allocation query for system memory, unless downstream has proposed its own
+/// already. Whether frames may have a GstVideoMeta, and so padding, is left to downstream.
 pub fn propose(context: &Context, query: &mut gst::query::Allocation) {
     propose_memory(&PinnedAllocator::new(context), query);
 }
@@ -96,9 +96,9 @@ mod imp {
             let (Some(context), Some(all)) = (self.context.get(), all) else {
                 return Err(Error::new(ErrorKind::Run, format!("Cannot allocate {size} bytes of pinned memory")));
             };
-            // Pages are more aligned than anybody asks for, and zeroed, as flags of the parameters may ask for.
+            // Pages have a larger alignment than any parameters ask for, and are zeroed, as flags of the parameters may ask for.
             let mut memory = gst::Memory::from_mut_slice(PinnedBytes(Mapped::new(context, all)?));
-            let inner = memory.get_mut().expect("nobody else has it yet");
+            let inner = memory.get_mut().expect("it was just made");
             inner.resize(params.prefix()..params.prefix() + size);
             Ok(memory)
         }
@@ -124,7 +124,7 @@ mod imp {
         fn constructed(&self) {
             self.parent_constructed();
             let allocator: *mut ffi::GstAllocator = self.obj().upcast_ref::<gst::Allocator>().to_glib_none().0;
-            // SAFETY: nobody else has the object yet, and the text is static.
+            // SAFETY: the object is not shared yet, and the text is static.
             unsafe { (*allocator).mem_type = MEMORY_TYPE.as_ptr() };
         }
     }

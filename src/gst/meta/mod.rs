@@ -9,6 +9,7 @@ pub(crate) mod picture;
 pub mod read;
 mod structure;
 pub mod tensor;
+pub mod track;
 
 use std::ops::ControlFlow;
 

@@ -18,11 +18,7 @@ use crate::image::rotated::{self, Corners};
 
 /// The objects of a frame of that size, the most confident first. Those that do not say are as sure as can be.
 pub fn annotations(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Annotation<'static>> {
-    let regions = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| region(&meta, size));
-    #[cfg_attr(not(feature = "v1_24"), expect(unused_variables))]
-    let (mut annotations, found_at): (Vec<_>, Vec<_>) = regions.unzip();
-    #[cfg(feature = "v1_24")]
-    analytics::add_to(&mut annotations, &found_at, buffer, size);
+    let mut annotations = objects(buffer, size).annotations;
     let classes = super::classification::annotations(buffer);
     #[cfg(feature = "v1_24")]
     let classes = analytics::with_classes(classes, buffer);
@@ -30,6 +26,32 @@ pub fn annotations(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Annotation<
     let confidence = |annotation: &Annotation| annotation.confidence.unwrap_or(1.0);
     annotations.sort_by(|a, b| confidence(b).total_cmp(&confidence(a)));
     annotations
+}
+
+/// The objects of a frame in the order of their metas.
+pub struct MetaObjects {
+    pub annotations: Vec<Annotation<'static>>,
+    /// So many have a region: the first ones.
+    pub regions: usize,
+    /// The relation meta of GstAnalytics, counted from 0, and the id in it, of each object that has any.
+    #[cfg(feature = "v1_24")]
+    pub analytics: Vec<Option<(usize, u32)>>,
+}
+
+/// The objects of a frame of that size.
+pub fn objects(buffer: &gst::BufferRef, size: (u32, u32)) -> MetaObjects {
+    let regions = buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| region(&meta, size));
+    #[cfg_attr(not(feature = "v1_24"), expect(unused_variables))]
+    let (annotations, found_at): (Vec<_>, Vec<_>) = regions.unzip();
+    let regions = annotations.len();
+    #[cfg(not(feature = "v1_24"))]
+    return MetaObjects { annotations, regions };
+    #[cfg(feature = "v1_24")]
+    {
+        let mut objects = MetaObjects { annotations, regions, analytics: vec![None; regions] };
+        analytics::add_to(&mut objects, &found_at, buffer, size);
+        objects
+    }
 }
 
 /// The object of a region, and where it was found: elsewhere, if an element has moved the region since.
@@ -141,19 +163,19 @@ mod analytics {
         AnalyticsClassificationMtd, AnalyticsODMtd, AnalyticsRelationMeta, AnalyticsTrackingMtd, RelTypes, ffi,
     };
 
-    use super::{Annotation, BBox, Corners, are_near, bbox, edges, hull, text_of};
+    use super::{Annotation, BBox, Corners, MetaObjects, are_near, bbox, edges, hull, text_of};
 
     /// Adds the objects of GstAnalytics to those of regions, which were found at these places. A region that was moved is still the
     /// object that was found with it.
     pub fn add_to(
-        annotations: &mut Vec<Annotation<'static>>,
+        MetaObjects { annotations, analytics, .. }: &mut MetaObjects,
         found_at: &[BBox],
         buffer: &gst::BufferRef,
         size: (u32, u32),
     ) {
         // Each region is the same as one object at most.
         let mut is_paired = vec![false; annotations.len()];
-        for meta in buffer.iter_meta::<AnalyticsRelationMeta>() {
+        for (number, meta) in buffer.iter_meta::<AnalyticsRelationMeta>().enumerate() {
             for found in meta.iter::<AnalyticsODMtd>() {
                 let Ok(place) = found.location() else { continue };
                 let corners = corners(&found);
@@ -169,10 +191,12 @@ mod analytics {
                 let is_same = |annotation: &Annotation, found_at: BBox| {
                     annotation.label == label && (are_near(annotation.bbox, rect) || are_near(found_at, rect))
                 };
-                let regions = is_paired.iter_mut().zip(annotations.iter_mut()).zip(found_at);
-                let mut open = regions.filter(|((is_paired, _), _)| !**is_paired);
-                if let Some(((is_paired, annotation), _)) = open.find(|((_, region), at)| is_same(region, **at)) {
+                let regions = is_paired.iter_mut().zip(analytics.iter_mut()).zip(annotations.iter_mut()).zip(found_at);
+                let mut open = regions.filter(|(((is_paired, _), _), _)| !**is_paired);
+                let same = open.find(|((_, region), at)| is_same(region, **at));
+                if let Some((((is_paired, analytics), annotation), _)) = same {
                     *is_paired = true;
+                    *analytics = Some((number, found.id()));
                     annotation.confidence = annotation.confidence.or(confidence);
                     if are_near(annotation.bbox, rect) {
                         annotation.corners = annotation.corners.or(corners);
@@ -180,6 +204,7 @@ mod analytics {
                     annotation.track_id = track_id.or(annotation.track_id);
                     continue;
                 }
+                analytics.push(Some((number, found.id())));
                 annotations.push(Annotation {
                     bbox: bbox(rect),
                     corners,

@@ -4,7 +4,7 @@
 use crate::postprocess::fields::FieldVisitor;
 
 /// Fields of objects in a structure.
-pub(super) struct Fields(pub(super) gst::Structure);
+pub(super) struct Fields(pub gst::Structure);
 
 impl Fields {
     /// The size of the frame that numbers are pixels of.

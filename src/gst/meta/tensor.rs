@@ -41,7 +41,7 @@ pub enum Payload {
         tensors: Arc<Tensors>,
         origin: Origin,
         letterbox: Letterbox,
-        recipe: InputTransform,
+        transform: InputTransform,
         original: Option<HeldFrame>,
     },
     /// The model's outputs, from trtinfer, or the place in a batch where they will be computed.
@@ -49,7 +49,7 @@ pub enum Payload {
         outputs: PendingOutput,
         origin: Origin,
         letterbox: Letterbox,
-        recipe: InputTransform,
+        transform: InputTransform,
         model: Arc<ModelInfo>,
         original: Option<HeldFrame>,
     },
@@ -107,7 +107,8 @@ impl TensorMeta {
         payloads.push(payload);
     }
 
-    /// The payload that was hung there last.
+    /// The payload that was attached last. A frame with several models has more: see [`TensorMeta::input`] and
+    /// [`TensorMeta::outputs`].
     pub fn get(buffer: &gst::BufferRef) -> Option<Arc<Payload>> {
         buffer.meta::<TensorMeta>()?.0.payloads.last().cloned()
     }
@@ -297,7 +298,7 @@ mod tests {
             tensors: Arc::new(Tensors::new(vec![Tensor::from_slice("images", &[1], &[1.0f32])], None, None)),
             origin: Origin { element: 0, size: (4, 2) },
             letterbox: Letterbox::new((4, 2), (8, 8), ResizeMode::Letterbox),
-            recipe: InputTransform::default(),
+            transform: InputTransform::default(),
             original: None,
         })
     }
@@ -456,14 +457,14 @@ mod tests {
             }
         }
         let input = payload();
-        let Payload::Input { origin, letterbox, recipe, .. } = *input else { unreachable!() };
+        let Payload::Input { origin, letterbox, transform, .. } = *input else { unreachable!() };
         let held = input.picture().clone();
         let batcher = Arc::new(Batcher::new(Box::new(Idle), 2, Duration::from_secs(600)).unwrap());
         let outputs = batcher.join(7, held.clone(), &Arc::default()).unwrap();
         let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx");
         let model = Arc::new(ModelInfo::read(Path::new(shapes)).unwrap());
         let mut buffer = with_memory();
-        let output = Payload::Output { outputs, origin, letterbox, recipe, model, original: None };
+        let output = Payload::Output { outputs, origin, letterbox, transform, model, original: None };
         TensorMeta::set(buffer.get_mut().unwrap(), Arc::new(output));
         batcher.leave(7);
         assert_eq!(waits(), 0);

@@ -52,8 +52,8 @@ impl Annotation<'_> {
         class_color(self.class.unwrap_or_else(|| fnv1a(&self.label)))
     }
 
-    /// "person 87% #12", or what of it is known.
-    pub(super) fn describe(&self, text: &mut String) {
+    /// "person 87% #12", or what of it is known and wanted.
+    pub(super) fn describe(&self, text: &mut String, with_id: bool) {
         text.clear();
         text.push_str(&self.label);
         if let (Some(class), true) = (self.class, text.is_empty()) {
@@ -64,7 +64,7 @@ impl Annotation<'_> {
             let percent = (confidence.clamp(0.0, 1.0) * 100.0).round() as u8;
             write!(text, "{}{percent}%", separator(text)).expect("a String takes any text");
         }
-        if let Some(track_id) = self.track_id {
+        if let Some(track_id) = self.track_id.filter(|_| with_id) {
             write!(text, "{}#{track_id}", separator(text)).expect("a String takes any text");
         }
     }
@@ -109,8 +109,10 @@ mod tests {
             ("", None, None, None, ""),
         ] {
             let mut text = String::from("of the last one");
-            Annotation { confidence, track_id, ..annotation(label, class) }.describe(&mut text);
+            Annotation { confidence, track_id, ..annotation(label, class) }.describe(&mut text, true);
             assert_eq!(text, expected);
+            Annotation { confidence, track_id, ..annotation(label, class) }.describe(&mut text, false);
+            assert_eq!(text, expected.split('#').next().filter(|_| track_id.is_some()).unwrap_or(expected).trim_end());
         }
     }
 

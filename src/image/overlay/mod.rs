@@ -18,6 +18,7 @@ mod plan;
 mod strokes;
 #[cfg(test)]
 mod tests;
+mod trails;
 
 pub use annotation::Annotation;
 pub use color::{Sample, class_color};
@@ -26,6 +27,7 @@ pub use paint::paint;
 pub use plan::{Mark, Plan, Target};
 pub use strokes::Stroke;
 pub(crate) use strokes::widths;
+pub use trails::Trails;
 
 use super::Candidate;
 use super::frame::FrameMut;
@@ -54,6 +56,10 @@ pub struct Overlay {
     text: Vec<u16>,
     label: String,
     font: Option<Font>,
+    /// Drawn behind the objects that have one.
+    pub trails: Trails,
+    /// Whether the numbers of objects are left out of their tags.
+    pub hides_ids: bool,
 }
 
 impl Overlay {

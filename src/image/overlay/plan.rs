@@ -134,7 +134,7 @@ impl Overlay {
         annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
         style: &Style,
     ) -> Plan<'_> {
-        let Overlay { marks, strokes, text, label, font } = self;
+        let Overlay { marks, strokes, text, label, font, trails, hides_ids } = self;
         let font = Font::for_frame(font, target.width, target.height);
         marks.clear();
         strokes.clear();
@@ -147,7 +147,7 @@ impl Overlay {
                 if style.labels {
                     of_frame.push(marks.len());
                     let (ink, text_start) = (sample(ink_on(color), &target), text.len() as u32);
-                    annotation.describe(label);
+                    annotation.describe(label, true);
                     text.extend(label.chars().take(font.room(&target)).map(Font::glyph));
                     let text_len = text.len() as u32 - text_start;
                     marks.push(Mark { paper, ink, text_start, text_len, ..Mark::default() });
@@ -156,6 +156,9 @@ impl Overlay {
             }
             let around = |corners| rotated::hull(corners).clip(&Rect::from((target.width, target.height)).into());
             let bbox = annotation.corners.as_ref().map_or(annotation.bbox, around);
+            for [from, to] in trails.pieces(annotation.track_id) {
+                strokes::line(strokes, &target, from, to, style, paper);
+            }
             let edges = outline(bbox, &target, style);
             if let (Some(corners), Some(_)) = (&annotation.corners, edges) {
                 strokes::outline(strokes, &target, corners, style, paper);
@@ -169,7 +172,7 @@ impl Overlay {
             let ink = sample(ink_on(color), &target);
             let mut mark = Mark { outer, inner, paper, ink, text_start: text.len() as u32, ..Mark::default() };
             if style.labels {
-                annotation.describe(label);
+                annotation.describe(label, !*hides_ids);
                 text.extend(label.chars().take(font.room(&target)).map(Font::glyph));
                 mark.text_len = text.len() as u32 - mark.text_start;
                 mark.tag = tag(&outer, mark.text_len, font, &target);

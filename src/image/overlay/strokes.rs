@@ -80,6 +80,19 @@ impl Stroke {
     }
 }
 
+/// Adds a line.
+pub(super) fn line(
+    strokes: &mut Vec<Stroke>,
+    target: &Target,
+    from: [f32; 2],
+    to: [f32; 2],
+    style: &Style,
+    paper: Sample,
+) {
+    let (width, _) = widths(style.line(target));
+    strokes.extend(seen(from, to, target).map(|[from, to]| Stroke { from, to, width, paper, unused: [0; 2] }));
+}
+
 /// Adds the sides of a turned box.
 pub(super) fn outline(strokes: &mut Vec<Stroke>, target: &Target, corners: &Corners, style: &Style, paper: Sample) {
     let (width, _) = widths(style.line(target));

@@ -33,11 +33,11 @@ pub enum Upload {
 /// Planes begin at multiples of this in an upload.
 const ALIGN: usize = 256;
 
-/// Over PCIe a kernel takes longer for a byte of the host than a copy does (on an H200, by tests/bench/memory.rs, 1.2 times where it
+/// Over PCIe a kernel takes longer to read a byte of host memory than a copy does (on an H200, by tests/bench/memory.rs, 1.2 times where it
 /// skips rows, up to 1.9 where it needs every byte), but need not read all of them.
 const DETOUR: f64 = 1.4;
 
-/// Up to so many bytes, to start a copy and to wait for it takes longer than that.
+/// Up to so many bytes, starting a copy and waiting for it takes longer than reading them in place.
 const SMALL: usize = 256 << 10;
 
 /// Made for one format, one kind of tensor and one context.
@@ -52,7 +52,7 @@ pub struct DevicePreprocessor {
     /// The GPU reads host memory as fast as its own.
     shares_memory: bool,
     /// With the frames of the host.
-    patience: WaitHistory,
+    history: WaitHistory,
     /// Where frames from the host go. One will do: the next copy into it is queued behind the kernel that reads it.
     upload: Option<DeviceBlock>,
     desc: TensorDesc,
@@ -64,7 +64,7 @@ impl DevicePreprocessor {
     /// For frames of `size`, width and height. `color` matters to YUV and gray formats.
     ///
     /// # Errors
-    /// As [`vision::preprocess`](crate::image::preprocess)' own; `Run`, where the GPU fails.
+    /// As [`HostPreprocessor::new`](crate::image::preprocess::host::HostPreprocessor::new); `Run`, where the GPU fails.
     pub fn new(
         context: &Context,
         pixels: PixelFormat,
@@ -80,7 +80,7 @@ impl DevicePreprocessor {
             pool: DevicePool::new(context),
             how: Upload::Copy,
             shares_memory: context.reads_host_memory_well()?,
-            patience: WaitHistory::default(),
+            history: WaitHistory::default(),
             upload: None,
             desc: spec.desc.clone(),
             pixels,
@@ -121,7 +121,7 @@ impl DevicePreprocessor {
     /// are read when this returns.
     ///
     /// # Errors
-    /// `WrongType`, if it is another frame than [`DevicePreprocessor::new`] was told, or is to be read in place and the GPU does not
+    /// `WrongType`, if the frame is not of the format and size given to [`DevicePreprocessor::new`], or is to be read in place and the GPU does not
     /// see it; `Run`, where the GPU fails.
     pub fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
         frame.check(self.pixels, self.size.0, self.size.1)?;
@@ -130,18 +130,18 @@ impl DevicePreprocessor {
         {
             // SAFETY: the frame was checked, and is there until the kernel has read it, which is waited for.
             let made = unsafe { self.of_gpu(&planes) }?;
-            made.ready().map_or(Ok(()), |read| read.wait_again(&mut self.patience))?;
+            made.ready().map_or(Ok(()), |read| read.wait_again(&mut self.history))?;
             return Ok(made);
         }
         let queued = self.stream.queuing();
         let begin = self.stream.begin_timing();
         let planes = self.bring(frame)?;
         self.stream.end_timing(begin);
-        let brought = queued.record_awaited(&self.patience)?;
+        let brought = queued.record_awaited(&self.history)?;
         // SAFETY: they are copies of the frame's, which was checked, in `upload`, which stays with the stream.
         let made = unsafe { self.of_gpu(&planes) };
-        // Whoever owns the frame may write to it, and a copy out of pinned memory is not done when queued.
-        brought.wait_again(&mut self.patience)?;
+        // The frame's owner may write to it after this, and a copy out of pinned memory is not done when queued.
+        brought.wait_again(&mut self.history)?;
         made
     }
 
@@ -160,7 +160,7 @@ impl DevicePreprocessor {
         Ok(Tensors::new(vec![Tensor::on_device(self.desc.clone(), block)], Some(ready), None))
     }
 
-    /// The planes of a frame as the GPU sees them where they are; `None` where it does not, and need not.
+    /// The device addresses of a frame's planes in host memory; `None` where the GPU cannot access them, and need not.
     fn seen(&self, frame: &Frame) -> Result<Option<DevicePlanes>> {
         let see = |plane: &Plane| {
             let at = plane.data.as_ptr();
@@ -223,20 +223,20 @@ mod tests {
         let Some(context) = crate::test::gpu() else { return };
         let spec: InputSpec = "cuda f32 1x3x32x32 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
         let color = Colorimetry::default();
-        let mut maker = DevicePreprocessor::new(&context, PixelFormat::Nv12, (64, 48), color, &spec).unwrap();
+        let mut preprocessor = DevicePreprocessor::new(&context, PixelFormat::Nv12, (64, 48), color, &spec).unwrap();
         let bytes = vec![128; 64 * 48 * 3 / 2];
         let (luma, chroma) = bytes.split_at(64 * 48);
         let planes = [luma, chroma].map(|data| Plane { data, stride: 64 });
         let frame = Frame { format: PixelFormat::Nv12, width: 64, height: 48, planes: planes.into_iter().collect() };
-        maker.of_host(&frame).unwrap();
+        preprocessor.of_host(&frame).unwrap();
         assert_eq!(faults::take_synchronized(), 0);
         // The copy of the second plane; the fence of the copies; the kernel; its fence.
         for (call, after) in [("upload", 1), ("record", 0), ("launch", 0), ("record", 1)] {
             faults::fail(call, after);
-            let error = maker.of_host(&frame).err().unwrap();
+            let error = preprocessor.of_host(&frame).err().unwrap();
             assert!(error.message().contains("The test lets"), "{error}");
             assert_eq!(faults::take_synchronized(), 1, "{call} {after}");
-            maker.of_host(&frame).unwrap();
+            preprocessor.of_host(&frame).unwrap();
         }
     }
 }

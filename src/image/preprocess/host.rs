@@ -14,7 +14,7 @@
 //!    of them. For full planes that is `(i + 0.5)·F/D − 0.5`: pixel centres, as OpenCV's `INTER_LINEAR`. Chroma of
 //!    `Chroma::Nearest` is interpolated as if each pixel had a sample of its own, which is the one that
 //!    it shares: with `near` and `weight` of full planes, `near / 2`, and `weight` where `near` is odd, else 0. What is linear
-//!    may change places, so this is the frame in RGB, interpolated; only what clamping and rounding each pixel would change
+//!    may be exchanged, so this is the frame in RGB, interpolated; only what clamping and rounding each pixel would change
 //!    is not done.
 //!    `ResizeMode::CenterCrop` has no such position: `antialias` says which samples its elements are made of.
 //! 2. **Sample**, with `lerp(a, b, w) = a + (b − a)·w`: along the row first, then between the two rows:
@@ -24,7 +24,7 @@
 //!    product and go on in the order of rows and of columns.
 //! 3. **Colour** (`color`). YUV: `l = (y − black)·gain`, `cb = u − 128`, `cr = v − 128`, `r = l + cr·r_cr`,
 //!    `g = (l + cb·g_cb) + cr·g_cr`, `b = l + cb·b_cb`. To gray: `l`; from RGB: `(r·0.299 + g·0.587) + b·0.114`. From gray: `l`
-//!    in each channel. RGB is full range whatever the colorimetry says; alpha is ignored.
+//!    in each channel. RGB is always full range; alpha is ignored.
 //! 4. **Clamp** to 0..255, then `element = sample·factor + addend` of [`InputTransform::normalisation`].
 //! 5. **Element**: f32 as it is; f16 rounded to nearest even; u8 rounded to nearest even and clamped.
 //!
@@ -45,7 +45,7 @@ use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::{Letterbox, Rect, ResizeMode};
 use crate::image::transform::{InputSpec, TensorLayout};
 
-/// Most pixels along a side of frame or tensor; beyond it positions leave 32 bits.
+/// Maximum pixels along a side of frame or tensor; beyond it positions exceed 32 bits.
 pub const MAX_SIDE: usize = 1 << 15;
 
 /// Turns frames of one format and size into one kind of tensor. Built once per caps; holds all tables and scratch rows.
@@ -85,7 +85,7 @@ pub(crate) struct Channel {
 }
 
 impl HostPreprocessor {
-    /// For frames of `width` × `height` and tensors as `spec` says. `color` matters to YUV and gray formats.
+    /// For frames of `width` × `height` and tensors of `spec`. `color` matters to YUV and gray formats.
     ///
     /// # Errors
     /// `Negotiation`, if frame or tensor is empty or has a side above [`MAX_SIDE`], or if no frame can become such a
@@ -116,14 +116,14 @@ impl HostPreprocessor {
         check_size("frame", width, height)?;
         check_source(&source, width, height)?;
         check_spec(spec)?;
-        let (dtype, order, colors) = (spec.desc.dtype, spec.order, spec.recipe.colors);
+        let (dtype, order, colors) = (spec.desc.dtype, spec.order, spec.transform.colors);
         check_crop(spec, &source)?;
         let letterbox = spec.letterbox(source);
         let convert = Convert::new(format, color, colors);
         let channels: Vec<_> = convert
             .lines(colors)
             .iter()
-            .zip(spec.recipe.normalisation())
+            .zip(spec.transform.normalisation())
             .map(|(&from, (factor, addend))| Channel { from, factor, addend })
             .collect();
 
@@ -132,13 +132,13 @@ impl HostPreprocessor {
         let mut elements = vec![0.0; row * channels.len()];
         for (i, element) in elements.iter_mut().enumerate() {
             let channel = if order == TensorLayout::Nchw { i / row } else { i % channels.len() };
-            *element = channels[channel].element(spec.recipe.pad.into());
+            *element = channels[channel].element(spec.transform.pad.into());
         }
         let mut padding = vec![0; elements.len() * dtype.size()];
         encode(dtype, &elements, &mut padding);
         let samples = vec![0.0; 3 * letterbox.width as usize];
-        let layouts = SampledPlane::all(format, (width, height), color, &spec.recipe).into_iter();
-        let samplers = match spec.recipe.fit {
+        let layouts = SampledPlane::all(format, (width, height), color, &spec.transform).into_iter();
+        let samplers = match spec.transform.fit {
             ResizeMode::CenterCrop => {
                 Samplers::Antialiased(layouts.map(|layout| AntialiasSampler::new(layout, &letterbox)).collect())
             }
@@ -169,7 +169,7 @@ impl HostPreprocessor {
     ///
     /// # Errors
     /// `WrongType`, if the frame is not of the format and size given to [`HostPreprocessor::new`], if a plane is missing or
-    /// shorter than its stride says, or if the tensor has another size.
+    /// shorter than its stride requires, or if the tensor has another size.
     pub fn run(&mut self, frame: &Frame, tensor: &mut [u8]) -> Result<()> {
         frame.check(self.format, self.size.0, self.size.1)?;
         let bytes = self.padding.len() * self.letterbox.tensor_height as usize;
@@ -323,8 +323,8 @@ fn check_source(source: &Rect, width: usize, height: usize) -> Result<()> {
 /// Refuses frames that are resized to less than the tensor.
 fn check_crop(spec: &InputSpec, source: &Rect) -> Result<()> {
     let (_, height, width) = spec.chw();
-    let edge = spec.recipe.shortest_edge;
-    if spec.recipe.fit != ResizeMode::CenterCrop || edge == 0 {
+    let edge = spec.transform.shortest_edge;
+    if spec.transform.fit != ResizeMode::CenterCrop || edge == 0 {
         return Ok(());
     }
     let (whole_width, whole_height) = Letterbox::resized(source, (width as u32, height as u32), edge);
@@ -337,7 +337,7 @@ fn check_crop(spec: &InputSpec, source: &Rect) -> Result<()> {
 }
 
 fn check_spec(spec: &InputSpec) -> Result<()> {
-    let InputSpec { desc, recipe, .. } = spec;
+    let InputSpec { desc, transform, .. } = spec;
     let wrong = |cause: String, remedy: &str| {
         Err(Error::new(ErrorKind::Negotiation, format!("Cannot make the tensor {desc} of a frame"))
             .cause(cause)
@@ -350,17 +350,20 @@ fn check_spec(spec: &InputSpec) -> Result<()> {
         return wrong(format!("elements are {}", desc.dtype), "Use a model whose input is f32, f16 or u8");
     }
     let (channels, height, width) = spec.chw();
-    if channels != recipe.colors.channels() {
-        let (name, wanted) = (recipe.colors.name(), recipe.colors.channels());
+    if channels != transform.colors.channels() {
+        let (name, wanted) = (transform.colors.name(), transform.colors.channels());
         return wrong(
             format!("{name} has {wanted} channels, the tensor {channels}"),
             "Use rgb or bgr with 3 channels, gray with 1; or check whether channels come first (nchw) or last (nhwc)",
         );
     }
-    let normalisation = recipe.normalisation();
+    let normalisation = transform.normalisation();
     if normalisation.iter().any(|(factor, addend)| !factor.is_finite() || !addend.is_finite()) {
         return wrong(
-            format!("scale {}, mean {:?} and std {:?} make no finite numbers", recipe.scale, recipe.mean, recipe.std),
+            format!(
+                "scale {}, mean {:?} and std {:?} make no finite numbers",
+                transform.scale, transform.mean, transform.std
+            ),
             "Use finite numbers, and a std that is not 0",
         );
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames to tensors: `kernels/preprocess.cu`, and `kernels/antialias.cu` for what is resized with antialiasing. The twin is [`vision::preprocess`](crate::image::preprocess), whose tables the
+//! Frames to tensors: `kernels/preprocess.cu`, and `kernels/antialias.cu` for what is resized with antialiasing. The reference
+//! implementation is [`host`](crate::image::preprocess::host), whose tables the
 //! kernel uses.
 
 use std::ffi::CStr;
@@ -17,7 +18,7 @@ use crate::core::memory::{DeviceBlock, DevicePool};
 use crate::core::tensor::DType;
 use crate::image::frame::{Colorimetry, PixelFormat};
 use crate::image::geometry::{Letterbox, Rect};
-use crate::image::preprocess::HostPreprocessor as Twin;
+use crate::image::preprocess::HostPreprocessor as Reference;
 use crate::image::preprocess::antialias::{AntialiasSampler, TapAxis};
 use crate::image::preprocess::color::{Convert, YuvToRgb};
 use crate::image::preprocess::host::Samplers;
@@ -124,10 +125,10 @@ const _: () = assert!(size_of::<FrameView>() == 48 && size_of::<Position>() == 1
 const _: () = assert!(size_of::<PreprocessParams>() == MAX_BATCH * 48 + 128);
 
 impl PreprocessKernel {
-    /// For frames of `size`, width and height, and tensors as `spec` says. `color` matters to YUV and gray formats.
+    /// For frames of `size`, width and height, and tensors of `spec`. `color` matters to YUV and gray formats.
     ///
     /// # Errors
-    /// As the twin's; `Run`, where the GPU fails.
+    /// As the reference implementation; `Run`, where the GPU fails.
     pub fn new(
         context: &Context,
         format: PixelFormat,
@@ -138,10 +139,10 @@ impl PreprocessKernel {
         PreprocessKernel::of_region(context, format, size, (size.0 as u32, size.1 as u32).into(), color, spec)
     }
 
-    /// The same for a part of each frame, as [`HostPreprocessor::of_region`](Twin::of_region).
+    /// The same for a part of each frame, as [`HostPreprocessor::of_region`](Reference::of_region).
     ///
     /// # Errors
-    /// As the twin's; `Run`, where the GPU fails.
+    /// As the reference implementation; `Run`, where the GPU fails.
     pub fn of_region(
         context: &Context,
         format: PixelFormat,
@@ -150,22 +151,22 @@ impl PreprocessKernel {
         color: Colorimetry,
         spec: &InputSpec,
     ) -> Result<PreprocessKernel> {
-        let twin = Twin::of_region(format, size, source, color, spec)?;
-        let (letterbox, colors) = (twin.letterbox, spec.recipe.colors);
-        let (tables, module, columns) = match &twin.samplers {
+        let reference = Reference::of_region(format, size, source, color, spec)?;
+        let (letterbox, colors) = (reference.letterbox, spec.transform.colors);
+        let (tables, module, columns) = match &reference.samplers {
             Samplers::Bilinear(samplers) => (bilinear(samplers), PREPROCESS, COLUMNS),
             Samplers::Antialiased(samplers) => (antialiased(samplers), ANTIALIAS, 1),
         };
         let mut block = DevicePool::new(context).take(tables.bytes.len())?;
         block.write(&tables.bytes)?;
 
-        let matrix = match twin.convert {
+        let matrix = match reference.convert {
             Convert::Rgb | Convert::RgbToGray => None,
             Convert::YuvToRgb(matrix) | Convert::Luma(matrix) => Some(matrix),
         };
         let samples_reversed = format.rgb_offsets() == Some([2, 1, 0]);
         // What one of gray repeats in three channels.
-        let channel = |c: usize| twin.channels.get(c).unwrap_or(&twin.channels[0]);
+        let channel = |c: usize| reference.channels.get(c).unwrap_or(&reference.channels[0]);
         let parameters = PreprocessParams {
             frames: [FrameView::default(); MAX_BATCH],
             columns: block.address(),
@@ -179,11 +180,11 @@ impl PreprocessKernel {
             first_step: tables.first_step,
             others_step: tables.others_step,
             first_alone: tables.first_alone.into(),
-            to_gray: matches!(twin.convert, Convert::RgbToGray).into(),
+            to_gray: matches!(reference.convert, Convert::RgbToGray).into(),
             reversed: (samples_reversed != (colors == Colors::Bgr)).into(),
-            channels: twin.channels.len() as u32,
-            interleaved: (twin.order == TensorLayout::Nhwc).into(),
-            dtype: match twin.dtype {
+            channels: reference.channels.len() as u32,
+            interleaved: (reference.order == TensorLayout::Nhwc).into(),
+            dtype: match reference.dtype {
                 DType::F16 => 1,
                 DType::U8 => 2,
                 _ => 0,
@@ -193,10 +194,10 @@ impl PreprocessKernel {
             }),
             factor: [0, 1, 2].map(|c| channel(c).factor),
             addend: [0, 1, 2].map(|c| channel(c).addend),
-            pad: spec.recipe.pad.into(),
+            pad: spec.transform.pad.into(),
         };
 
-        let (name, one_by_one) = match &twin.samplers {
+        let (name, one_by_one) = match &reference.samplers {
             Samplers::Bilinear(samplers) => match (format, &samplers[..]) {
                 (PixelFormat::P010, [_]) => ("preprocess_luma16", None),
                 (PixelFormat::P010, _) => ("preprocess_p010", Some("preprocess_planes16")),
@@ -225,7 +226,7 @@ impl PreprocessKernel {
             size,
             letterbox,
             _tables: block,
-            element: twin.dtype.size(),
+            element: reference.dtype.size(),
         })
     }
 
@@ -413,13 +414,13 @@ mod tests {
                 "cuda f32 1x3x8x12 nchw rgb center-crop:0 scale:1 chroma:sited images".parse().unwrap();
             let source = Rect { left: 3, top: 1, right: 36, bottom: 22 };
             let color = Colorimetry::default();
-            let mut twin = Twin::of_region(format, (width, height), source, color, &spec).unwrap();
+            let mut reference = Reference::of_region(format, (width, height), source, color, &spec).unwrap();
             let planes: Vec<(usize, Vec<u8>)> = (format.planes(width, height).into_iter())
                 .map(|(row, rows)| (row, (0..row * rows).map(|i| (i * i % 251) as u8).collect()))
                 .collect();
             let planes = planes.iter().map(|(stride, data)| Plane { data, stride: *stride }).collect();
             let frame = Frame { format, width, height, planes };
-            let Samplers::Antialiased(samplers) = &mut twin.samplers else { panic!("{}", format.name()) };
+            let Samplers::Antialiased(samplers) = &mut reference.samplers else { panic!("{}", format.name()) };
             let tables = antialiased(samplers);
             let taps = |at: usize| bytemuck::pod_read_unaligned::<Taps>(&tables.bytes[at..][..size_of::<Taps>()]);
             let last = samplers.len() - 1;

@@ -18,7 +18,7 @@ use crate::image::transform::InputSpec;
 use device::DevicePreprocessor;
 pub use host::{HostPreprocessor, MAX_SIDE};
 
-/// Makes tensors of frames of one kind, where the model wants them.
+/// Makes tensors of frames of one kind, on the host or the GPU as the model needs them.
 pub enum Preprocessor {
     Host { preprocess: Box<HostPreprocessor>, desc: TensorDesc, pool: Pool },
     Device(Box<DevicePreprocessor>),

@@ -173,21 +173,21 @@ pub(crate) struct SampledPlane {
 }
 
 impl SampledPlane {
-    /// Those that the recipe's colours need of frames of `format` and `size`, in the order of their channels.
+    /// Those that the transform's colours need of frames of `format` and `size`, in the order of their channels.
     pub fn all(
         format: PixelFormat,
         size: (usize, usize),
         color: Colorimetry,
-        recipe: &InputTransform,
+        transform: &InputTransform,
     ) -> SmallVec<[SampledPlane; 3]> {
-        let colors = recipe.colors;
+        let colors = transform.colors;
         let planes = format.planes(size.0, size.1);
         let sample = if format == PixelFormat::P010 { 2 } else { 1 };
         let new = |plane: usize, count: usize, offsets: &[usize], sitings| {
             let (row_bytes, rows) = planes[plane];
             SampledPlane { plane, row_bytes, rows, pixel: count * sample, sample, offsets: offsets.into(), sitings }
         };
-        let (luma, chroma) = (|| new(0, 1, &[0], FULL), chroma(recipe.chroma, color));
+        let (luma, chroma) = (|| new(0, 1, &[0], FULL), chroma(transform.chroma, color));
         match (format, format.rgb_offsets()) {
             (_, Some(offsets)) => [new(0, format.pixel_bytes(), &offsets, FULL)].into_iter().collect(),
             (PixelFormat::I420, _) if colors != Colors::Gray => {

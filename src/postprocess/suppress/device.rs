@@ -397,15 +397,15 @@ impl DeviceDecoder {
             // SAFETY: the kernels take these structures; their sizes are asserted on both sides.
             Some(told) => unsafe {
                 if told.decode != *decode_params {
-                    told.chain.tell(0, &first)?;
+                    told.chain.set_params(0, &first)?;
                     told.decode = *decode_params;
                 }
                 if told.params != *params {
-                    others().enumerate().try_for_each(|(i, call)| told.chain.tell(1 + i, &call))?;
+                    others().enumerate().try_for_each(|(i, call)| told.chain.set_params(1 + i, &call))?;
                     told.params = *params;
                 }
                 if let Some(gather) = gather.filter(|gather| told.gather.as_ref() != Some(gather.params())) {
-                    told.chain.tell(1 + others().count(), &gather.call())?;
+                    told.chain.set_params(1 + others().count(), &gather.call())?;
                     told.gather = Some(*gather.params());
                 }
                 told

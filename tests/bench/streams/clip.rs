@@ -11,7 +11,7 @@ pub struct Clip {
     held: Held,
     caps: gst::Caps,
     units: Vec<gst::Buffer>,
-    /// How long all of it lasts by its timestamps, whatever the pace it comes at.
+    /// How long all of it lasts by its timestamps, at any pace.
     length: gst::ClockTime,
     /// That of CUDA which frames are in.
     context: Option<gst::Context>,
@@ -29,7 +29,7 @@ pub enum Held {
 impl Clip {
     /// Of an MP4 with H.264.
     pub fn read(path: &str, held: Held) -> Result<Self, String> {
-        let (kind, most) = match held {
+        let (kind, max_samples) = match held {
             Held::Coded => ("video/x-h264,stream-format=byte-stream,alignment=au".to_string(), usize::MAX),
             Held::Frames(count) => (decoder(0), count),
         };
@@ -41,7 +41,7 @@ impl Clip {
         let _ = pipeline.set_state(gst::State::Playing); // what fails is on the bus
         let mut samples = Vec::new();
         let (mut wrong, mut context) = (None, None);
-        while wrong.is_none() && !out.is_eos() && samples.len() < most {
+        while wrong.is_none() && !out.is_eos() && samples.len() < max_samples {
             samples.extend(out.try_pull_sample(gst::ClockTime::from_mseconds(100)));
             let message = bus.pop_filtered(&[gst::MessageType::Error, gst::MessageType::HaveContext]);
             match message.as_ref().map(|message| message.view()) {
@@ -122,7 +122,7 @@ fn decoder(gpu: usize) -> String {
     }
 }
 
-/// A queue that has room for so many frames, of whatever size.
+/// A queue that has room for so many frames, of any size.
 pub fn queue(frames: usize) -> String {
     format!("queue max-size-buffers={frames} max-size-bytes=0 max-size-time=0")
 }

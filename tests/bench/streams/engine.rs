@@ -40,13 +40,13 @@ impl Engine {
         })
     }
 
-    fn load(&self, lanes: usize) -> Result<Box<dyn ModelInstance>> {
-        let tell = |event: LoadEvent<'_>| {
+    fn load(&self, contexts: usize) -> Result<Box<dyn ModelInstance>> {
+        let report = |event: LoadEvent<'_>| {
             if let LoadEvent::Warning(warning) = event {
                 eprintln!("{warning}");
             }
         };
-        self.plan.load(&LoadContext { tell: &tell, cancelled: &AtomicBool::new(false), slots: None, lanes })
+        self.plan.load(&LoadContext { report: &report, cancelled: &AtomicBool::new(false), slots: None, contexts })
     }
 
     /// A batch of black pictures, side by side as trtpreprocess puts them.
@@ -142,12 +142,12 @@ impl Engine {
         })
     }
 
-    /// MiB of GPU memory that so many of it, of so many lanes each, take once they are loaded: the engines, and what they have
+    /// MiB of GPU memory that `count` of it, with so many execution contexts each, take once they are loaded: the engines, and what they have
     /// to work in.
-    pub fn loaded_mib(&self, count: usize, lanes: usize) -> Result<[f64; 2]> {
-        drop(self.load(lanes)?); // the first one brings modules that stay
+    pub fn loaded_mib(&self, count: usize, contexts: usize) -> Result<[f64; 2]> {
+        drop(self.load(contexts)?); // the first one brings modules that stay
         let before = gpu_mib();
-        let loaded = (0..count).map(|_| self.load(lanes)).collect::<Result<Vec<_>>>()?;
+        let loaded = (0..count).map(|_| self.load(contexts)).collect::<Result<Vec<_>>>()?;
         let taken = gpu_mib() - before;
         let room = loaded.iter().map(|backend| backend.working_bytes()).sum::<u64>() as f64 / f64::from(1 << 20);
         Ok([taken - room, room])

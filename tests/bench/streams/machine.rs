@@ -29,7 +29,7 @@ pub fn thread_cpu() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// MiB in use on the first GPU, by whatever process; 0 without one.
+/// MiB in use on the first GPU, by all processes; 0 without one.
 pub fn gpu_mib() -> f64 {
     // Kept, because a context takes memory itself, and time.
     static GPU: LazyLock<Option<Context>> = LazyLock::new(|| Context::primary(0).ok());

@@ -20,7 +20,7 @@ use crate::random::Random;
 const WARM_UP: u64 = 30;
 
 /// Nothing is built here any more, so what takes longer to warm up is a hang.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// When a stream's first frame comes: cameras do not take their pictures at the same moment.
 pub fn phase(stream: usize, pace: u32) -> Duration {
@@ -47,8 +47,8 @@ pub struct Figures {
     /// CPU seconds for 1,000 frames.
     pub cpu: f64,
     pub gpu_mib: f64,
-    /// Microseconds from the decoder to each of [`PLACES`].
-    pub latency: [Histogram<u64>; PLACES.len()],
+    /// Microseconds from the decoder to each of [`STAGES`].
+    pub latency: [Histogram<u64>; STAGES.len()],
     /// The share of frames that came from the decoder less than half a period after the one before.
     pub close: f64,
     /// Batches, frames in them, and batches that were not full when the timeout came.
@@ -61,8 +61,8 @@ pub struct Figures {
 
 pub const OURS: [&str; 3] = ["trtpreprocess", "trtinfer", "trtnms"];
 
-/// Where frames are seen behind the decoder: names of elements without their number, and their pads. The last one is the end.
-pub const PLACES: [(&str, &str); 4] =
+/// Where frames are timed behind the decoder: names of elements without their number, and their pads. The last one is the end.
+pub const STAGES: [(&str, &str); 4] =
     [("trtpreprocess", "src"), ("trtinfer", "src"), ("trtnms", "sink"), ("sink", "sink")];
 
 impl Figures {
@@ -77,7 +77,7 @@ impl Figures {
     }
 }
 
-/// Of all models: elements that share one all tell its counts.
+/// Of all models: elements that share one all have its counts.
 fn batches(pipeline: &gst::Pipeline) -> [u64; 3] {
     let mut sum = [0; 3];
     for infer in pipeline.iterate_all_by_element_factory_name("trtinfer").into_iter().flatten() {
@@ -107,7 +107,7 @@ struct Running<'a> {
     pipeline: gst::Pipeline,
     /// Frames that came out of each stream.
     counts: Vec<Arc<AtomicU64>>,
-    latency: [Arc<Mutex<Histogram<u64>>>; PLACES.len()],
+    latency: [Arc<Mutex<Histogram<u64>>>; STAGES.len()],
     /// Frames from the decoders, and those that came less than half a period after the one before.
     decoded: [Arc<AtomicU64>; 2],
     /// Nanoseconds on the CPU in each of [`OURS`].
@@ -165,7 +165,7 @@ impl<'a> Running<'a> {
     /// Counts a stream's frames, and takes the time that each is under way. Frames keep their order.
     fn watch(&self, i: usize) {
         let mut under_way = Vec::new();
-        for (&(name, pad), latency) in PLACES.iter().zip(&self.latency) {
+        for (&(name, pad), latency) in STAGES.iter().zip(&self.latency) {
             let Some(element) = self.element(name, i) else { continue };
             let begun = Arc::new(Mutex::new(VecDeque::new()));
             under_way.push(begun.clone());
@@ -221,8 +221,8 @@ impl<'a> Running<'a> {
         let begun = Instant::now();
         while self.counts.iter().any(|count| count.load(Ordering::Relaxed) < WARM_UP) {
             self.look()?;
-            if begun.elapsed() > PATIENCE {
-                return Err(format!("After {} s some stream has not had {WARM_UP} frames", PATIENCE.as_secs()));
+            if begun.elapsed() > TIMEOUT {
+                return Err(format!("After {} s some stream has not had {WARM_UP} frames", TIMEOUT.as_secs()));
             }
         }
         let (begun, frames, cpu, before) = (Instant::now(), self.frames(), cpu_seconds(), batches(&self.pipeline));
@@ -240,7 +240,7 @@ impl<'a> Running<'a> {
             fps: frames / seconds,
             cpu: cpu / frames * 1e3,
             gpu_mib: gpu_mib(),
-            latency: std::array::from_fn(|place| self.latency[place].lock().unwrap().clone()),
+            latency: std::array::from_fn(|stage| self.latency[stage].lock().unwrap().clone()),
             close: self.decoded[1].load(Ordering::Relaxed) as f64 / self.decoded[0].load(Ordering::Relaxed) as f64,
             batches: std::array::from_fn(|i| after[i] - before[i]),
             ours: std::array::from_fn(|i| (ours[i] - spent[i]) as f64 / 1e9 / frames * 1e3),
@@ -263,9 +263,9 @@ pub fn run(setup: Setup) -> Result<Figures, String> {
         let started = running.pipeline.set_state(gst::State::Playing);
         let figures = running.measure();
         stop.store(true, Ordering::Relaxed);
-        // Whatever its feeders wait for ends with it.
+        // All waits of its feeders end with it.
         let _ = running.pipeline.set_state(gst::State::Null);
-        // What is on the bus says more than that it did not start.
+        // The messages on the bus are more specific than that it did not start.
         figures.and_then(|figures| started.map(|_| figures).map_err(|error| error.to_string()))
     })?;
     Ok(Figures { gpu_mib: figures.gpu_mib - before, ..figures })

@@ -32,18 +32,18 @@ impl HostMemory {
 
 impl Runtime {
     pub fn set_dla_core(&mut self, core: i32) {
-        // SAFETY: takes a number; nobody else uses the runtime meanwhile.
+        // SAFETY: takes a number; the exclusive reference excludes other calls.
         unsafe { self.set_dla_core_number(core) }
     }
 
     /// Version-compatible plans carry code for the host, which runs then.
     pub fn set_engine_host_code_allowed(&mut self, allowed: bool) {
-        // SAFETY: takes a flag; nobody else uses the runtime meanwhile.
+        // SAFETY: takes a flag; the exclusive reference excludes other calls.
         unsafe { self.set_host_code_allowed(allowed) }
     }
 
     /// # Safety
-    /// The runtime outlives the engine. Plans hold code: this one comes from somebody the user trusts.
+    /// The runtime outlives the engine. Plans contain code: the user trusts the source of this one.
     pub unsafe fn deserialize(&self, plan: &[u8]) -> Option<Engine> {
         // SAFETY: the plan is read during the call only, and the engine becomes the caller's.
         unsafe {
@@ -153,7 +153,7 @@ impl Context {
         unsafe { self.set_tensor_address(name.as_ptr(), address as usize as *mut c_void) }
     }
 
-    /// The inputs that still lack a shape or values; `None` where TensorRT cannot tell, or the shapes contradict each other.
+    /// The inputs that still lack a shape or values; `None` where TensorRT does not know them, or the shapes contradict each other.
     pub fn missing(&mut self) -> Option<i32> {
         // SAFETY: with no room for names, none are written.
         let missing = unsafe { self.infer_shapes(0, std::ptr::null_mut()) };
@@ -227,7 +227,7 @@ impl Config {
         flag.number(self.family()).is_some_and(|number| unsafe { self.get_flag_number(number) })
     }
 
-    /// Most bytes of GPU memory for temporary results.
+    /// Maximum bytes of GPU memory for temporary results.
     pub fn set_workspace(&mut self, bytes: usize) {
         // SAFETY: takes numbers.
         unsafe { self.set_memory_pool_limit(WORKSPACE, bytes) }
@@ -403,7 +403,7 @@ impl<'a> Layer<'a> {
 }
 
 impl NetworkTensor<'_> {
-    /// What tells it from the other tensors of its network.
+    /// A number that no other tensor of its network has.
     pub fn identity(&self) -> usize {
         self.0.pointer.addr().get()
     }
@@ -465,7 +465,7 @@ impl ParserError<'_> {
     }
 
     /// Name and operator of the node; empty in 8, which has only its number.
-    pub fn place(&self) -> (String, String) {
+    pub fn node_and_operator(&self) -> (String, String) {
         match self.family() {
             AbiVersion::V8 => Default::default(),
             // SAFETY: as above.

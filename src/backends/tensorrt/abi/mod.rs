@@ -72,7 +72,7 @@ fn number(numbers: VtableSlots, family: AbiVersion) -> Option<u8> {
 /// Pointers below this are what a failed constructor leaves behind: null plus an offset.
 const FIRST_PAGE: usize = 4096;
 
-/// An object, and the family that says how to call it.
+/// An object, and the family that determines how to call it.
 #[derive(Clone, Copy)]
 struct Interface {
     pointer: NonNull<c_void>,
@@ -111,7 +111,7 @@ impl Interface {
     }
 }
 
-/// Calls a virtual function: the only place in this crate that does. TensorRT catches exceptions itself and reports errors by its logger
+/// Calls a virtual function; all such calls of this crate are here. TensorRT catches exceptions itself and reports errors by its logger
 /// and by what functions return. `C-unwind` makes it defined what happens should one get out nevertheless, of a plugin perhaps: it
 /// unwinds up to the next `catch_unwind`, or to the C or GStreamer function that called us, and the process is aborted there, for
 /// Rust cannot catch exceptions of C++. To make errors of them would take a part in C++, and so a C++ compiler to build this crate.
@@ -156,7 +156,7 @@ macro_rules! class {
                 $(#[$safe_doc])*
                 pub fn $safe(&self, $($safe_arg: $safe_type),*) -> $safe_result {
                     let slot = self.0.slot(concat!(stringify!($name), "::", stringify!($safe)), $safe_row);
-                    // SAFETY: the object is alive, and the row says what the function takes and returns.
+                    // SAFETY: the object is alive, and the row has the function's parameters and result.
                     unsafe { call!(self.0.$table(), slot, ($($safe_type),*) -> $safe_result, $($safe_arg),*) }
                 }
             )*
@@ -166,7 +166,7 @@ macro_rules! class {
                 /// The pointers are what the function of that name takes.
                 unsafe fn $raw(&self, $($raw_arg: $raw_type),*) -> $raw_result {
                     let slot = self.0.slot(concat!(stringify!($name), "::", stringify!($raw)), $raw_row);
-                    // SAFETY: the object is alive, the row says what the function takes and returns, and the pointers are what it takes.
+                    // SAFETY: the object is alive, the row has the function's parameters and result, and the pointers are valid for it.
                     unsafe { call!(self.0.$table(), slot, ($($raw_type),*) -> $raw_result, $($raw_arg),*) }
                 }
             )*
@@ -179,7 +179,7 @@ macro_rules! owned {
     ($($name:ident deleted by $row:expr;)*) => {$(
         impl $name {
             /// # Safety
-            /// `pointer` is an object of this class and family that nobody else deletes, or none at all.
+            /// `pointer` is null, or an object of this class and family that nothing else deletes.
             pub(super) unsafe fn from_raw(pointer: *mut c_void, family: AbiVersion) -> Option<Self> {
                 // SAFETY: it is null or an object of this class and family, which is the result's alone to delete.
                 unsafe { Interface::new(pointer, family) }.map($name)
@@ -245,7 +245,7 @@ class! {
         get_device_memory_size() -> usize = [14, 7, X, X, X];
         get_device_memory_size_v2() -> i64 = [X, X, 44, 50, 44]; // in 10 only from 10.1
         get_name() -> *const c_char = [21, 9, 7, 7, 7];
-        // The argument, not there in 8, says when the context's memory is allocated: 0, now.
+        // The argument, not there in 8, is when the context's memory is allocated: 0, now.
         create_execution_context(strategy: i32) -> *mut c_void = [11, 5, 5, 5, 5];
     }
 }
@@ -259,7 +259,7 @@ class! {
         set_input_shape(name: *const c_char, dims: *const RawDims) -> bool = [29, 21, 20, 21, 20];
         get_tensor_shape(name: *const c_char) -> RawDims = [30, 22, 21, 22, 21];
         set_tensor_address(name: *const c_char, address: *mut c_void) -> bool = [32, 24, 23, 24, 23];
-        infer_shapes(most: i32, names: *mut *const c_char) -> i32 = [35, 28, 27, 28, 27];
+        infer_shapes(count: i32, names: *mut *const c_char) -> i32 = [35, 28, 27, 28, 27];
         enqueue_v3(stream: *mut c_void) -> bool = [44, 37, 36, 37, 36];
     }
 }
@@ -422,8 +422,8 @@ owned! {
 }
 
 // Non-modifying calls, deserializing and making contexts are safe from several threads at once.
-// SAFETY: so NVIDIA's documentation on thread safety says, of these two classes. What changes a runtime takes `&mut`, so on a shared one
-// only deserializing can be called.
+// SAFETY: NVIDIA documents these two classes as thread-safe. What changes a runtime takes `&mut`, so on a shared one only
+// deserializing can be called.
 unsafe impl Sync for Runtime {}
 // SAFETY: as above; of an engine, all that can be called asks, or makes a context.
 unsafe impl Sync for Engine {}
@@ -432,7 +432,7 @@ unsafe impl Sync for Engine {}
 mod tests {
     use super::*;
 
-    /// Whoever gives an object of one release to another one's gets a no instead of a call of whatever function has that number.
+    /// An object of one release that is passed to another one's is refused; otherwise a wrong function would be called.
     #[test]
     fn objects_of_two_families_are_not_mixed() {
         use std::mem::ManuallyDrop;

@@ -9,7 +9,7 @@ use crate::core::tensor::{DType, Dims};
 #[repr(C)]
 pub(super) struct Dims32 {
     count: i32,
-    dims: [i32; MOST_DIMS],
+    dims: [i32; MAX_DIMS],
 }
 
 /// Dims of 10 and later, and of RTX.
@@ -17,13 +17,13 @@ pub(super) struct Dims32 {
 #[repr(C)]
 pub(super) struct Dims64 {
     count: i32,
-    dims: [i64; MOST_DIMS],
+    dims: [i64; MAX_DIMS],
 }
 
-const MOST_DIMS: usize = 8;
+const MAX_DIMS: usize = 8;
 
-/// Either. Both are larger than what registers return, so C++ writes them where the caller says, and a place for the larger
-/// one will do for both.
+/// Either. Both are too large to be returned in registers, so C++ writes them through a hidden pointer. A buffer of the larger
+/// size does for both.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) union RawDims {
@@ -36,24 +36,24 @@ const _: () = assert!(size_of::<Dims32>() == 36 && size_of::<Dims64>() == 72 && 
 impl RawDims {
     /// `None` for more dimensions than TensorRT has, or ones that do not fit.
     pub(super) fn new(dims: &[i64], family: AbiVersion) -> Option<Self> {
-        let mut wide = Dims64 { count: i32::try_from(dims.len()).ok()?, dims: [0; MOST_DIMS] };
+        let mut wide = Dims64 { count: i32::try_from(dims.len()).ok()?, dims: [0; MAX_DIMS] };
         wide.dims.get_mut(..dims.len())?.copy_from_slice(dims);
         if family != AbiVersion::V8 {
             return Some(RawDims { wide });
         }
-        let mut narrow = Dims32 { count: wide.count, dims: [0; MOST_DIMS] };
+        let mut narrow = Dims32 { count: wide.count, dims: [0; MAX_DIMS] };
         for (narrow, &wide) in narrow.dims.iter_mut().zip(dims) {
             *narrow = i32::try_from(wide).ok()?;
         }
         Some(RawDims { narrow })
     }
 
-    /// `None` where TensorRT says that there is no such tensor, by a negative count.
+    /// `None` where TensorRT has no such tensor, which a negative count means.
     ///
     /// # Safety
     /// It is what that family wrote.
     pub(super) unsafe fn read(&self, family: AbiVersion) -> Option<Dims> {
-        // SAFETY: the family that wrote it says which member of the union it wrote.
+        // SAFETY: the family determines which member of the union was written.
         unsafe {
             match family {
                 AbiVersion::V8 => {

@@ -49,7 +49,7 @@ fn key() -> Key {
 static GO_ON: AtomicBool = AtomicBool::new(false);
 
 fn find(cache: &Cache, key: &Key) -> Lookup {
-    cache.find(key, &GO_ON, || panic!("nobody else builds")).unwrap()
+    cache.find(key, &GO_ON, || panic!("no other process builds")).unwrap()
 }
 
 fn hit(cache: &Cache, key: &Key) -> Vec<u8> {
@@ -93,8 +93,8 @@ fn an_engine_is_found_again() {
 }
 
 #[test]
-fn the_name_of_an_entry_stays_for_ever() {
-    // Another name would make everybody build again: raise the number in TITLE when that is meant.
+fn the_name_of_an_entry_never_changes() {
+    // Another name would make all users build again: raise the number in TITLE when that is meant.
     assert_eq!(key().name(), "yolo_11n-8dbde36a8c949c34");
 }
 
@@ -142,7 +142,7 @@ fn a_broken_entry_is_built_again() {
 }
 
 #[test]
-fn a_stale_entry_says_what_is_different() {
+fn a_stale_entry_names_the_difference() {
     let folder = Folder::new("stale");
     let cache = folder.cache();
     miss(&cache, &key()).store(b"an engine").unwrap();
@@ -198,7 +198,7 @@ fn engines_of_former_contents_are_removed() {
 }
 
 #[test]
-fn the_second_waits_and_uses_what_the_first_built() {
+fn a_second_process_waits_and_uses_the_engine() {
     let folder = Folder::new("wait");
     let cache = folder.cache();
     let slot = miss(&cache, &key());
@@ -218,7 +218,7 @@ fn the_second_waits_and_uses_what_the_first_built() {
 }
 
 #[test]
-fn when_the_first_gives_up_the_second_builds() {
+fn a_second_process_builds_if_the_first_gives_up() {
     let folder = Folder::new("gives-up");
     let cache = folder.cache();
     let slot = miss(&cache, &key());
@@ -379,7 +379,7 @@ fn planted_links_and_pipes_are_not_followed() {
 
 /// As a child holds it that another thread has just forked.
 #[test]
-fn a_lock_ends_though_a_child_has_the_file() {
+fn a_lock_ends_even_if_a_child_has_the_file() {
     let folder = Folder::new("inherited");
     let cache = folder.cache();
     let slot = miss(&cache, &key());
@@ -390,11 +390,11 @@ fn a_lock_ends_though_a_child_has_the_file() {
 }
 
 #[test]
-fn what_cannot_be_written_can_still_be_read() {
+fn a_read_only_cache_is_still_read() {
     let folder = Folder::new("read-only");
     let cache = folder.cache();
     miss(&cache, &key()).store(b"an engine").unwrap();
-    // Where tests run as root, modes forbid nothing: folders in the places of the files do.
+    // For root, modes forbid nothing; folders with the names of the files do.
     let other = Key { precision: "fp32".into(), ..key() };
     for extension in ["lock", "engine.tmp"] {
         fs::create_dir(cache.path(&other, extension)).unwrap();

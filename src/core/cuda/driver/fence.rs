@@ -14,8 +14,8 @@ use super::{Check, Context};
 use crate::core::counters;
 use crate::core::error::Result;
 
-/// What takes longer is slept through: an interrupt wakes 0.1 to 0.2 ms late, which is nothing then, and naps would take more of
-/// the CPU.
+/// Waits that take longer sleep until an interrupt. It wakes the thread 0.1 to 0.2 ms late, which does not matter then, and naps
+/// would take more of the CPU.
 const LONG: Duration = Duration::from_millis(2);
 
 /// An event of CUDA, as it lies in a context's pool.
@@ -28,10 +28,10 @@ pub(super) struct Event {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub(super) enum EventKind {
-    /// To order work, and to look whether it is done.
+    /// To order work, and to query whether it is done.
     Ordering = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32,
-    /// To sleep until work is done. Each one interrupts the host, waited for or not: when all were such, 16 streams lost a tenth
-    /// of their frames by it.
+    /// To sleep until work is done. Each one interrupts the host, waited for or not: with such events only, the throughput of 16
+    /// streams was a tenth lower.
     Await = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32,
     /// To take the time.
     Time = sys::CUevent_flags::CU_EVENT_DEFAULT as u32,
@@ -52,12 +52,12 @@ impl Context {
         unsafe { self.record(EventKind::Ordering, stream) }.map(|event| Fence(Arc::new(event)))
     }
 
-    /// The same for a wait on the host. `patience` is the history of earlier waits for such work.
+    /// The same for a wait on the host. `history` is the history of earlier waits for such work.
     ///
     /// # Safety
     /// As for [`Context::fence_on`].
-    pub(super) unsafe fn awaited_on(&self, stream: *mut c_void, patience: &WaitHistory) -> Result<Fence> {
-        let kind = if patience.longest() > LONG { EventKind::Await } else { EventKind::Ordering };
+    pub(super) unsafe fn awaited_on(&self, stream: *mut c_void, history: &WaitHistory) -> Result<Fence> {
+        let kind = if history.longest() > LONG { EventKind::Await } else { EventKind::Ordering };
         // SAFETY: the stream is of this context, and alive.
         unsafe { self.record(kind, stream) }.map(|event| Fence(Arc::new(event)))
     }
@@ -134,19 +134,19 @@ impl Fence {
         self.wait_again(&mut WaitHistory::default())
     }
 
-    /// The same for repeated waits, whose history says how to wait.
+    /// The same for repeated waits. `history` decides how to wait.
     ///
     /// # Errors
     /// As [`Fence::wait`].
-    pub fn wait_again(&self, patience: &mut WaitHistory) -> Result<()> {
+    pub fn wait_again(&self, history: &mut WaitHistory) -> Result<()> {
         let begun = Instant::now();
-        let outcome = counters::waiting(|| self.pass(begun, patience));
-        patience.waited(begun.elapsed());
+        let outcome = counters::waiting(|| self.pass(begun, history));
+        history.waited(begun.elapsed());
         outcome
     }
 
     /// Does not spin for long: with a stream per core, that would leave nothing for decoders and encoders.
-    fn pass(&self, begun: Instant, patience: &WaitHistory) -> Result<()> {
+    fn pass(&self, begun: Instant, history: &WaitHistory) -> Result<()> {
         /// Falling asleep and waking up takes nearly as long, so shorter waits spin.
         const SHORT: Duration = Duration::from_micros(80);
         let event = &self.0.event;
@@ -158,20 +158,20 @@ impl Fence {
                 outcome => return outcome.result().or_fail("GPU work failed"),
             }
             let waited = begun.elapsed();
-            if waited.max(patience.longest()) < SHORT {
+            if waited.max(history.longest()) < SHORT {
                 std::hint::spin_loop();
             } else if event.kind == EventKind::Await {
                 // SAFETY: as above.
                 return unsafe { sys::cuEventSynchronize(event.raw) }.result().or_fail("GPU work failed");
             } else {
-                nap(next_look(waited, patience.shortest()));
+                nap(next_look(waited, history.shortest()));
             }
         }
     }
 }
 
-/// How long after a wait has lasted so long to look again: first shortly before the end, if that can be foretold, and then after ever
-/// longer naps.
+/// How long to sleep before the next query, after a wait of `waited`: first until shortly before the expected end, if there is one,
+/// then longer each time.
 fn next_look(waited: Duration, expected: Duration) -> Duration {
     const NAPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_millis(1)];
     match expected.checked_sub(waited) {
@@ -202,7 +202,7 @@ fn nap(time: Duration) {
     thread::sleep(time);
 }
 
-/// How long earlier waits lasted, which says whether to sleep through the next one.
+/// How long earlier waits lasted, which decides whether the next one sleeps.
 #[derive(Default)]
 pub struct WaitHistory {
     last: [Duration; 4],
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn naps_end_shortly_before_what_is_waited_for() {
+    fn naps_end_shortly_before_the_expected_time() {
         let micros = Duration::from_micros;
         let naps = |expected, takes: u64| {
             let mut looks = vec![0];
@@ -287,11 +287,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_waits_say_what_the_next_may_be() {
-        let mut patience = WaitHistory::default();
+    fn the_last_waits_decide_the_next() {
+        let mut history = WaitHistory::default();
         let longest = [4, 5, 4, 5, 90, 80, 70, 3, 60, 7, 8, 9].map(|time| {
-            patience.waited(Duration::from_millis(time));
-            patience.longest().as_millis()
+            history.waited(Duration::from_millis(time));
+            history.longest().as_millis()
         });
         assert_eq!(longest, [4, 5, 5, 5, 90, 90, 90, 90, 80, 70, 60, 60]);
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The CUDA driver API as this crate uses it: contexts and modules, [streams](Stream), [fences](Fence).
 //!
-//! Small safe types on cudarc's `sys` and `result` floors. cudarc's own safe types do not do, because they make contexts of
-//! their own, and ours must be the one that GStreamer's decoder works in. Every function makes its context current for as
+//! Small safe types on cudarc's `sys` and `result` modules. cudarc's own safe types cannot be used, because they make contexts
+//! of their own, and ours must be the one of GStreamer's decoder. Every function makes its context current for as
 //! long as it needs it; only foreign code that wants a current context (TensorRT) is called within [`Context::with`].
 //!
-//! Nothing here may be called before [`available`] has said yes; [`Context`] sees to it.
+//! Nothing here may be called before [`available`] has returned `Ok`; [`Context`] ensures that.
 
 #[cfg(test)]
 pub(crate) mod faults;
@@ -31,7 +31,7 @@ pub use fence::{Fence, TimedEvent, Timing, WaitHistory};
 use stream::RawStream;
 pub use stream::{Launch, Stream, StreamRole};
 
-/// What there is of CUDA on this machine.
+/// Whether CUDA can be used on this machine.
 ///
 /// ```
 /// use gsttrt::session::GpuStatus;
@@ -47,12 +47,12 @@ pub enum GpuStatus {
     NoDriver(String),
     /// The driver finds no GPU.
     NoDevices,
-    /// As many GPUs.
+    /// The number of GPUs.
     Available(u32),
 }
 
 impl GpuStatus {
-    /// Looks once in a process, for the driver does not change its mind.
+    /// Checked once in a process, because the driver keeps its answer.
     pub fn detect() -> Self {
         static FOUND: OnceLock<GpuStatus> = OnceLock::new();
         let look = || {
@@ -98,7 +98,7 @@ pub fn available() -> Result<()> {
     }
 }
 
-/// CUDA's name and words for an error.
+/// CUDA's name and text of an error.
 fn describe(error: DriverError) -> String {
     let text = |text: std::result::Result<&CStr, DriverError>| text.map(|t| t.to_string_lossy().into_owned());
     match (text(error.error_name()), text(error.error_string())) {
@@ -107,7 +107,7 @@ fn describe(error: DriverError) -> String {
     }
 }
 
-/// Makes our error of CUDA's: `what` is what failed.
+/// Converts CUDA's error to ours: `what` is what failed.
 pub(crate) trait Check<T> {
     fn or_fail(self, what: &str) -> Result<T>;
 }
@@ -115,7 +115,7 @@ pub(crate) trait Check<T> {
 impl<T> Check<T> for std::result::Result<T, DriverError> {
     #[track_caller]
     fn or_fail(self, what: &str) -> Result<T> {
-        // Not `map_err`, whose closure would be the place that the error names.
+        // Not `map_err`, whose closure would be the location in the error.
         match self {
             Ok(value) => Ok(value),
             Err(error) => {
@@ -135,7 +135,7 @@ impl<T> Check<T> for std::result::Result<T, DriverError> {
     }
 }
 
-/// A CUDA context, shared. What is made in it keeps it alive.
+/// A CUDA context, shared. Streams, events and modules in it keep it alive.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
@@ -151,7 +151,7 @@ struct Inner {
     streams: Mutex<HashMap<StreamRole, Vec<Weak<RawStream>>>>,
 }
 
-/// What keeps the context.
+/// What keeps the context alive.
 enum Owner {
     /// We do, by a reference to the device's primary context.
     Primary(sys::CUdevice),
@@ -288,7 +288,7 @@ impl Context {
         ))
     }
 
-    /// What CUDA says of the GPU.
+    /// An attribute of the GPU, from CUDA.
     pub(crate) fn attribute(&self, attribute: sys::CUdevice_attribute) -> Result<i32> {
         let device = result::device::get(self.0.device).or_fail("Cannot open the GPU")?;
         // SAFETY: the device was just opened.
@@ -324,7 +324,7 @@ pub fn device_count() -> Result<i32> {
     result::device::get_count().or_fail("Cannot count the GPUs")
 }
 
-/// What a wrong `cuda-device-id` is answered.
+/// The error for a wrong `cuda-device-id`.
 pub fn no_device(device: i32, count: i32) -> Error {
     let remedy = match count {
         1 => "Set cuda-device-id to 0 or -1".to_string(),
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_device_is_refused_with_those_there_are() {
+    fn a_wrong_device_is_refused_and_the_others_are_listed() {
         assert_eq!(no_device(3, 1).message(), "There is no CUDA device 3. Set cuda-device-id to 0 or -1.");
         assert!(no_device(9, 4).message().contains("from 0 to 3"));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the driver knows of addresses that are not ours.
+//! The driver's attributes of addresses that are not ours.
 
 use std::ffi::c_void;
 
@@ -16,7 +16,7 @@ impl Context {
         asked.into_iter().try_fold(false, |found, attribute| Ok(found || self.attribute(attribute)? != 0))
     }
 
-    /// Where the GPU finds memory of the host; `None` where it does not see it: ordinary memory is seen only by some.
+    /// The device address of host memory; `None` where the GPU cannot access it: only some GPUs can access ordinary memory.
     pub fn address_of(&self, host: *const u8) -> Result<Option<u64>> {
         use sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS;
         match self.address_of_pinned(host)? {
@@ -25,7 +25,7 @@ impl Context {
         }
     }
 
-    /// Where the GPU finds pinned memory; `None` for other memory of the host.
+    /// The device address of pinned memory; `None` for other memory of the host.
     pub fn address_of_pinned(&self, host: *const u8) -> Result<Option<u64>> {
         let _entered = self.enter()?;
         let mut address = 0u64;
@@ -60,7 +60,7 @@ impl Context {
             ];
             let mut answers: [*mut c_void; 4] =
                 [(&raw mut kind).cast(), (&raw mut device).cast(), (&raw mut start).cast(), (&raw mut size).cast()];
-            // SAFETY: as many places for answers of those types; any address may be asked for.
+            // SAFETY: as many variables of the attributes' types; any address may be queried.
             unsafe { sys::cuPointerGetAttributes(4, asked.as_mut_ptr(), answers.as_mut_ptr(), at) }
                 .result()
                 .or_fail("Cannot ask what memory that is")?;

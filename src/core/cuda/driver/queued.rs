@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Work that is queued and that no fence stands for yet.
+//! Work that is queued and has no fence yet.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use super::stream::RawStream;
 use super::{Context, Fence, Stream, WaitHistory};
 use crate::core::error::Result;
 
-/// Work is being queued on a stream. Before there is a [`Fence`] for it, nothing tells when the memory is free that it uses. Where a
+/// Work is being queued on a stream. Before there is a [`Fence`] for it, it is not known when the memory that it uses is free. Where a
 /// function leaves before, by an error or a panic, dropping this waits on the host until the stream is idle.
 ///
 /// Declare it after what the work uses: variables are dropped in the reverse order, so the wait comes first.
 #[must_use]
 pub(crate) struct Queued<Q: WorkQueue = OnStream>(Option<Q>);
 
-/// What [`Queued`] wants of a stream.
+/// What [`Queued`] needs of a stream.
 pub(crate) trait WorkQueue {
-    /// Waits until it is idle. That this fails, because the GPU does, is told by what is asked for next.
+    /// Waits until it is idle. If the GPU fails, the next call returns the error.
     fn finish(&self);
 }
 
@@ -68,14 +68,14 @@ impl Queued {
     }
 
     /// As [`Stream::record_awaited`].
-    pub fn record_awaited(self, patience: &WaitHistory) -> Result<Fence> {
+    pub fn record_awaited(self, history: &WaitHistory) -> Result<Fence> {
         // SAFETY: as above.
-        self.end(|stream| unsafe { stream.context.awaited_on(stream.raw, patience) })
+        self.end(|stream| unsafe { stream.context.awaited_on(stream.raw, history) })
     }
 }
 
 impl<Q: WorkQueue> Queued<Q> {
-    /// If this succeeds, the fence stands for the work, and there is nothing to wait for.
+    /// If this succeeds, the fence covers the work, and the drop does not wait.
     fn end<T>(mut self, record: impl FnOnce(&Q) -> Result<T>) -> Result<T> {
         let recorded = record(self.0.as_ref().expect("until drop"))?;
         self.0 = None;

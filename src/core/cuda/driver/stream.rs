@@ -20,7 +20,7 @@ pub enum StreamRole {
     Preprocess,
     /// Outputs to boxes, where that is not queued behind the model.
     Boxes,
-    /// Boxes that the host found on frames.
+    /// Drawing boxes that the host found.
     Paint,
 }
 
@@ -58,8 +58,8 @@ impl Stream {
         Stream::make(context, |(least, _)| least)
     }
 
-    /// The same for work that fills a GPU, and goes before all other. A kernel of it waits for its last block, so what is let in
-    /// between takes more from it than its own time; and as each leaves some room at its end, our kernels do not wait for long.
+    /// The same with the highest priority, for batches, which fill a GPU. A kernel ends with its last block, so other work in between
+    /// delays it by more than that work takes. Each kernel leaves some multiprocessors idle at its end, so ours do not wait for long.
     pub fn of_batches(context: &Context) -> Result<Self> {
         Stream::make(context, |(_, greatest)| greatest)
     }
@@ -80,13 +80,13 @@ impl Stream {
     }
 
     /// A stream for such work, which is short, and goes before models that are run at the same time. The first
-    /// [`Stream::MOST_OF_A_PURPOSE`] of a context are alone on theirs; further ones share them, so a process with any number of
-    /// pipelines has so many, which is about what a GPU works on at once.
+    /// [`Stream::MAX_OF_A_ROLE`] of a context are alone on theirs; further ones share them, so a process with any number of
+    /// pipelines has so many, which is about as many as a GPU runs at once.
     pub fn of(context: &Context, purpose: StreamRole) -> Result<Self> {
         let mut streams = context.0.streams.lock().unwrap();
         let known = streams.entry(purpose).or_default();
         known.retain(|stream| stream.strong_count() > 0);
-        let shared = match known.len() < Stream::MOST_OF_A_PURPOSE {
+        let shared = match known.len() < Stream::MAX_OF_A_ROLE {
             true => None,
             false => known.iter().min_by_key(|stream| stream.strong_count()).and_then(Weak::upgrade),
         };
@@ -101,7 +101,7 @@ impl Stream {
     }
 
     /// See [`Stream::of`].
-    pub const MOST_OF_A_PURPOSE: usize = 16;
+    pub const MAX_OF_A_ROLE: usize = 16;
 
     pub(super) fn shared(&self) -> Arc<RawStream> {
         self.shared.clone()
@@ -126,14 +126,14 @@ impl Stream {
         unsafe { self.context.fence_on(self.raw()) }
     }
 
-    /// The same for a wait on the host. `patience` is the history of earlier waits for such work.
-    pub fn record_awaited(&self, patience: &WaitHistory) -> Result<Fence> {
+    /// The same for a wait on the host. `history` is the history of earlier waits for such work.
+    pub fn record_awaited(&self, history: &WaitHistory) -> Result<Fence> {
         // SAFETY: this stream's handle is alive.
-        unsafe { self.context.awaited_on(self.raw(), patience) }
+        unsafe { self.context.awaited_on(self.raw(), history) }
     }
 
     /// Begins to take the GPU's time for what is queued from now on, if a [span](counters::Span) measures(counters::Span) this thread's work.
-    /// That a time cannot be taken is no reason not to work.
+    /// If a time cannot be taken, the work goes on without it.
     pub fn begin_timing(&self) -> Option<TimedEvent> {
         counters::is_measuring().then(|| self.mark().ok()).flatten()
     }
@@ -203,14 +203,14 @@ impl Stream {
     /// Queues a copy from an address of a context, this one or another, to one of this.
     ///
     /// # Safety
-    /// There are so many bytes at both places. Until the copy is done they stay, and nothing else uses them.
+    /// There are so many bytes at both addresses. Until the copy is done they stay, and nothing else uses them.
     pub unsafe fn copy(&self, (owner, from): (&Context, u64), to: u64, bytes: usize) -> Result<()> {
         #[cfg(test)]
         super::faults::check("copy")?;
         let _entered = self.context.enter()?;
         let (theirs, ours) = (owner.0.raw, self.context.0.raw);
         if theirs == ours {
-            // SAFETY: so many bytes are at both places, and stay until the copy is done.
+            // SAFETY: so many bytes are at both addresses, and stay until the copy is done.
             unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, self.handle()) }
         } else {
             // SAFETY: as above. Each address is of the context that it is passed with.
@@ -220,10 +220,10 @@ impl Stream {
         .or_fail("Cannot copy on the GPU")
     }
 
-    /// Queues a copy of `rows` rows of `row` bytes from one place of the GPU's memory to another: addresses and strides.
+    /// Queues a copy of `rows` rows of `row` bytes within the GPU's memory: addresses and strides.
     ///
     /// # Safety
-    /// Both places have such rows. Until the copy is done they stay, and nothing else uses them.
+    /// There are such rows at both addresses. Until the copy is done they stay, and nothing else uses them.
     pub unsafe fn copy_rows(&self, from: (u64, usize), to: (u64, usize), row: usize, rows: usize) -> Result<()> {
         let _entered = self.context.enter()?;
         let device = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
@@ -245,7 +245,7 @@ impl Stream {
             WidthInBytes: row,
             Height: rows,
         };
-        // SAFETY: both places have such rows, which stay until the copy is done.
+        // SAFETY: both addresses have such rows, which stay until the copy is done.
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.handle()) }.result().or_fail("Cannot copy on the GPU")
     }
 
@@ -337,8 +337,8 @@ mod tests {
             raw.dedup();
             raw.len()
         };
-        assert_eq!(count(&boxes), Stream::MOST_OF_A_PURPOSE);
-        assert_eq!(count(&boxes[..Stream::MOST_OF_A_PURPOSE]), Stream::MOST_OF_A_PURPOSE, "the first are alone");
+        assert_eq!(count(&boxes), Stream::MAX_OF_A_ROLE);
+        assert_eq!(count(&boxes[..Stream::MAX_OF_A_ROLE]), Stream::MAX_OF_A_ROLE, "the first are alone");
         assert!(boxes.iter().all(|stream| stream.raw() != paint.raw()));
         drop(boxes);
         let alone = Stream::of(&context, StreamRole::Boxes).unwrap();

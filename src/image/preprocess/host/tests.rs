@@ -21,7 +21,7 @@ struct Picture {
 }
 
 impl Picture {
-    /// `sample` says what lies at (plane, byte in row, row); strides are `slack` bytes longer than rows.
+    /// `sample` returns the byte at (plane, byte in row, row); strides are `slack` bytes longer than rows.
     fn new(
         (format, width, height): (PixelFormat, usize, usize),
         slack: usize,
@@ -66,14 +66,14 @@ impl Picture {
     }
 }
 
-fn spec(dtype: DType, order: TensorLayout, width: usize, height: usize, recipe: InputTransform) -> InputSpec {
-    let (c, h, w) = (recipe.colors.channels() as i64, height as i64, width as i64);
+fn spec(dtype: DType, order: TensorLayout, width: usize, height: usize, transform: InputTransform) -> InputSpec {
+    let (c, h, w) = (transform.colors.channels() as i64, height as i64, width as i64);
     let dims = if order == TensorLayout::Nchw { [1, c, h, w] } else { [1, h, w, c] };
     InputSpec {
         device: crate::core::device::Device::Host,
         desc: TensorDesc::new("images", dtype, &dims),
         order,
-        recipe,
+        transform,
     }
 }
 
@@ -89,7 +89,7 @@ fn run(picture: &Picture, color: Colorimetry, spec: &InputSpec) -> Vec<u8> {
     tensor
 }
 
-/// The f32 tensor of a picture under a plain recipe.
+/// The f32 tensor of a picture under a plain transform.
 fn samples(
     picture: &Picture,
     color: Colorimetry,
@@ -154,17 +154,17 @@ mod reference {
     fn rgb(
         frame: &Frame,
         color: Colorimetry,
-        recipe: &InputTransform,
+        transform: &InputTransform,
         letterbox: &Letterbox,
         i: u32,
         j: u32,
     ) -> [f32; 3] {
-        let gray = recipe.colors == Colors::Gray;
+        let gray = transform.colors == Colors::Gray;
         let sites = |first| if first { (2, 1) } else { (2, 2) };
         let chroma = (sites(color.chroma_left), sites(color.chroma_top));
         let sample = |plane: usize, pixel: usize, offset: usize, (x, y): ((u32, u32), (u32, u32))| {
             let Rect { left, top, right, bottom } = letterbox.source;
-            let along = |i, source, scaled, site| match (plane, recipe.chroma) {
+            let along = |i, source, scaled, site| match (plane, transform.chroma) {
                 (1.., Chroma::Nearest) => {
                     // Of each pixel that luma is interpolated between, the sample that it shares.
                     let (near, far, weight) = position(i, source, scaled, (1, 1));
@@ -180,8 +180,8 @@ mod reference {
                     _ => f32::from(bytes[0]),
                 }
             };
-            if recipe.fit == ResizeMode::CenterCrop {
-                let in_common = plane > 0 && recipe.chroma == Chroma::Nearest;
+            if transform.fit == ResizeMode::CenterCrop {
+                let in_common = plane > 0 && transform.chroma == Chroma::Nearest;
                 let (x_offset, y_offset) = letterbox.crop_offset();
                 let rows = taps(j + y_offset, (top, bottom), letterbox.whole.1, y, in_common);
                 let down = |x| rows.iter().map(|&(y, w)| at(x, y) * w).reduce(|sum, next| sum + next).unwrap();
@@ -212,19 +212,19 @@ mod reference {
 
     pub fn preprocess(frame: &Frame, source: Rect, color: Colorimetry, spec: &InputSpec) -> Vec<u8> {
         let letterbox = spec.letterbox(source);
-        let InputTransform { colors, pad, .. } = spec.recipe;
+        let InputTransform { colors, pad, .. } = spec.transform;
         let (channels, height, width) = spec.chw();
         let mut tensor = vec![0; spec.desc.bytes().unwrap()];
         for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
             let (i, j) = ((x as u32).wrapping_sub(letterbox.x), (y as u32).wrapping_sub(letterbox.y));
             let mut pixel = [f32::from(pad); 3];
             if i < letterbox.width && j < letterbox.height {
-                pixel = rgb(frame, color, &spec.recipe, &letterbox, i, j);
+                pixel = rgb(frame, color, &spec.transform, &letterbox, i, j);
             }
             if colors == Colors::Bgr {
                 pixel.reverse();
             }
-            let normalised = pixel.into_iter().zip(spec.recipe.normalisation());
+            let normalised = pixel.into_iter().zip(spec.transform.normalisation());
             for (c, (sample, (factor, addend))) in normalised.enumerate().take(channels) {
                 let element = sample.clamp(0.0, 255.0) * factor + addend;
                 let at = match spec.order {
@@ -244,7 +244,7 @@ mod reference {
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::U8];
 
-fn recipes() -> impl Strategy<Value = InputTransform> {
+fn transforms() -> impl Strategy<Value = InputTransform> {
     let imagenet =
         InputTransform { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225], ..InputTransform::default() };
     let bytes = InputTransform {
@@ -319,14 +319,14 @@ proptest! {
         edges in any::<[u8; 4]>(),
         seed in any::<u32>(),
         color in colorimetries(),
-        recipe in recipes(),
+        transform in transforms(),
         dtype in prop::sample::select(&DTYPES),
     ) {
         let mut source = part((width, height), Some(edges));
         if format.planes(2, 2).len() > 1 {
             (source.left, source.top) = (source.left & !1, source.top & !1);
         }
-        let spec = spec(dtype, TensorLayout::Nchw, tensor_width, tensor_height, recipe);
+        let spec = spec(dtype, TensorLayout::Nchw, tensor_width, tensor_height, transform);
         let picture = Picture::noise((format, width, height), 3, 9, seed);
         let expected = run(&crop(&picture, &source), color, &spec);
         let mut preprocess = HostPreprocessor::of_region(format, (width, height), source, color, &spec).unwrap();
@@ -342,11 +342,11 @@ proptest! {
         edges in prop::option::of(any::<[u8; 4]>()),
         (slack, seed) in (0usize..9, any::<u32>()),
         color in colorimetries(),
-        recipe in recipes(),
+        transform in transforms(),
         dtype in prop::sample::select(&DTYPES),
         order in prop::sample::select(&TensorLayout::ALL),
     ) {
-        let spec = spec(dtype, order, tensor_width, tensor_height, recipe);
+        let spec = spec(dtype, order, tensor_width, tensor_height, transform);
         let shape = (format, width, height);
         let source = part((width, height), edges);
         let expected = reference::preprocess(&Picture::noise(shape, slack, 0, seed).frame(), source, color, &spec);
@@ -507,7 +507,7 @@ fn ten_bits_are_exact() {
     assert!((gray(502, false) - 127.5).abs() < 1e-4, "between two codes of 8 bits: {}", gray(502, false));
 }
 
-/// A step of chroma between two samples, with luma constant: its place in the picture tells the siting.
+/// A step of chroma between two samples, with luma constant: its position in the picture shows the siting.
 #[test]
 fn chroma_is_sampled_where_it_sits() {
     let picture = Picture::new((PixelFormat::Nv12, 8, 8), 0, 0, |plane, x, y| match plane {
@@ -553,15 +553,18 @@ fn padding_surrounds_the_frame() {
 #[test]
 fn elements_are_normalised_and_rounded() {
     let picture = Picture::solid((PixelFormat::Rgb, 2, 2), &[10, 20, 200]);
-    let recipe =
+    let transform =
         InputTransform { mean: [1.0, 2.0, 3.0], std: [2.0, 4.0, 0.5], ..plain(Colors::Bgr, ResizeMode::Stretch) };
     // (200 − 1) / 2, (20 − 2) / 4, (10 − 3) / 0.5
-    let nhwc = |dtype| run(&picture, Colorimetry::default(), &spec(dtype, TensorLayout::Nhwc, 1, 1, recipe));
+    let nhwc = |dtype| run(&picture, Colorimetry::default(), &spec(dtype, TensorLayout::Nhwc, 1, 1, transform));
     assert_eq!(elements::<f32>(&nhwc(DType::F32)), [99.5, 4.5, 14.0]);
     assert_eq!(elements::<f16>(&nhwc(DType::F16)), [99.5, 4.5, 14.0].map(f16::from_f32));
     assert_eq!(nhwc(DType::U8), [100, 4, 14]);
-    let recipe = InputTransform { mean: [20.0; 3], std: [0.5; 3], ..recipe };
-    assert_eq!(run(&picture, Colorimetry::default(), &spec(DType::U8, TensorLayout::Nhwc, 1, 1, recipe)), [255, 0, 0]);
+    let transform = InputTransform { mean: [20.0; 3], std: [0.5; 3], ..transform };
+    assert_eq!(
+        run(&picture, Colorimetry::default(), &spec(DType::U8, TensorLayout::Nhwc, 1, 1, transform)),
+        [255, 0, 0]
+    );
 }
 
 #[test]
@@ -573,18 +576,18 @@ fn the_middle_of_the_resized_frame_is_kept() {
     // Triangles of two pixels on each side: 1/8, 3/8, 3/8, 1/8.
     let wanted: [f32; 2] = [(10.0 + 6.0 * 50.0 + 90.0) / 8.0, (50.0 + 6.0 * 90.0 + 200.0) / 8.0];
     assert!(row.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-4), "{row:?}");
-    let recipe = InputTransform { shortest_edge: 4, ..plain(Colors::Gray, ResizeMode::CenterCrop) };
-    let unscaled = run(&picture, full, &spec(DType::U8, TensorLayout::Nchw, 2, 1, recipe));
+    let transform = InputTransform { shortest_edge: 4, ..plain(Colors::Gray, ResizeMode::CenterCrop) };
+    let unscaled = run(&picture, full, &spec(DType::U8, TensorLayout::Nchw, 2, 1, transform));
     assert_eq!(unscaled, [50, 90]);
-    let recipe = InputTransform { shortest_edge: 3, ..recipe };
+    let transform = InputTransform { shortest_edge: 3, ..transform };
     let error =
-        HostPreprocessor::new(PixelFormat::Gray8, 8, 4, full, &spec(DType::U8, TensorLayout::Nchw, 2, 4, recipe));
+        HostPreprocessor::new(PixelFormat::Gray8, 8, 4, full, &spec(DType::U8, TensorLayout::Nchw, 2, 4, transform));
     let error = error.err().unwrap().message();
     assert!(error.contains("shortest-edge=3 makes it 6x3"), "{error}");
 }
 
 #[test]
-fn impossible_wishes_are_refused() {
+fn impossible_inputs_are_refused() {
     let good = || spec(DType::F32, TensorLayout::Nchw, 8, 8, InputTransform::default());
     let build = |width, height, spec: &InputSpec| {
         HostPreprocessor::new(PixelFormat::Nv12, width, height, Colorimetry::default(), spec).err()
@@ -609,12 +612,12 @@ fn impossible_wishes_are_refused() {
         (dims(&[1, 3, -1, 8]), "8x0 pixels"),
         (dims(&[1, 3, 8, 0]), "0x8 pixels"),
         (dims(&[1, 3, 8, i64::MAX]), "x8 pixels"),
-        (with(&|spec| spec.recipe.colors = Colors::Gray), "gray has 1 channels, the tensor 3"),
+        (with(&|spec| spec.transform.colors = Colors::Gray), "gray has 1 channels, the tensor 3"),
         (with(&|spec| spec.desc.dtype = DType::I8), "elements are i8"),
         (with(&|spec| spec.desc.dtype = DType::I64), "elements are i64"),
-        (with(&|spec| spec.recipe.std[1] = 0.0), "no finite numbers"),
-        (with(&|spec| spec.recipe.mean[2] = f32::NAN), "no finite numbers"),
-        (with(&|spec| spec.recipe.scale = f32::INFINITY), "no finite numbers"),
+        (with(&|spec| spec.transform.std[1] = 0.0), "no finite numbers"),
+        (with(&|spec| spec.transform.mean[2] = f32::NAN), "no finite numbers"),
+        (with(&|spec| spec.transform.scale = f32::INFINITY), "no finite numbers"),
     ];
     for (spec, rule) in table {
         let error = build(8, 8, &spec).unwrap_or_else(|| panic!("accepted: {rule}"));

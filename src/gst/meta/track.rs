@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The numbers of objects on their metas: `id` of a parameter `object_id` of the region, as DL Streamer writes and reads it, and with
+//! GStreamer 1.24 a GstAnalyticsTrackingMtd that the object relates to, as GStreamer's ioutracker and relationmeta2onvifmeta have it.
+//!
+//! On frames that no model has seen, regions that were held are moved to where their objects are foreseen: `held` of the parameter
+//! `detection` gives way to `predicted`.
+
+use std::ops::ControlFlow;
+
+use gst::buffer::BufferMetaForeachAction::{Keep, Remove};
+use gst::glib;
+use gst::glib::translate::*;
+use gst::prelude::*;
+use gst_video::VideoRegionOfInterestMeta;
+
+use super::structure::Fields;
+use crate::gst::meta::read::MetaObjects;
+use crate::image::geometry::{BBox, Rect};
+use crate::image::overlay::Annotation;
+use crate::postprocess::fields::FieldVisitor;
+use crate::track::TrackedObject;
+
+/// What a region says of itself beside its object.
+#[derive(Clone, Copy, Debug)]
+pub struct RegionFacts {
+    /// Its type, as GLib counts them.
+    pub name: u32,
+    /// Whether the box is that of an earlier frame.
+    pub is_held: bool,
+}
+
+pub fn region_facts(buffer: &gst::BufferRef) -> impl Iterator<Item = RegionFacts> {
+    buffer.iter_meta::<VideoRegionOfInterestMeta>().map(|meta| {
+        let held = meta.param("detection").and_then(|param| param.get::<bool>("held").ok());
+        // SAFETY: a public field of a structure that `meta` keeps.
+        let name = unsafe { (*meta.as_ptr()).roi_type };
+        RegionFacts { name, is_held: held.unwrap_or(false) }
+    })
+}
+
+/// What becomes of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tracking {
+    /// What it is numbered, if it is.
+    pub object: Option<TrackedObject>,
+    /// Where it is foreseen, in pixels of the frame; nothing where its metas say where it is.
+    pub place: Option<BBox>,
+}
+
+/// Writes what became of each object on its metas, and in `objects`, at that time and in a frame of that size. An object that is
+/// foreseen beyond the frame's edge loses its region.
+pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], size: (u32, u32)) {
+    let frame: BBox = Rect::from(size).into();
+    let mut is_gone = vec![false; trackings.len()];
+    for ((annotation, tracking), is_gone) in objects.annotations.iter_mut().zip(trackings).zip(&mut is_gone) {
+        if let Some(object) = tracking.object {
+            annotation.track_id = Some(object.id);
+        }
+        if let Some(place) = tracking.place {
+            *is_gone = !place.clip(&frame).is_valid();
+            move_annotation(annotation, &place.clip(&frame));
+        }
+    }
+    let regions = buffer.iter_meta_mut::<VideoRegionOfInterestMeta>();
+    for ((mut region, tracking), annotation) in regions.zip(trackings).zip(&objects.annotations) {
+        if tracking.place.is_some() {
+            move_region(&mut region, annotation, size);
+        }
+        // A number beyond has no place there; that many objects take years.
+        if let Some(id) = tracking.object.and_then(|object| i32::try_from(object.id).ok()) {
+            region.add_param(gst::Structure::builder("object_id").field("id", id).build());
+        }
+    }
+    #[cfg(feature = "v1_24")]
+    analytics::write(buffer, objects, trackings, &is_gone);
+    if is_gone.contains(&true) {
+        let mut gone = is_gone.iter();
+        buffer.foreach_meta_mut(|meta| {
+            let is_region = meta.api() == VideoRegionOfInterestMeta::meta_api();
+            let is_gone = is_region && gone.next().is_some_and(|is_gone| *is_gone);
+            ControlFlow::Continue(if is_gone { Remove } else { Keep })
+        });
+        let mut gone = is_gone.iter();
+        objects.annotations.retain(|_| !gone.next().expect("as many"));
+    }
+}
+
+/// What is drawn with a box goes with it.
+fn move_annotation(annotation: &mut Annotation, place: &BBox) {
+    let [(x, y), (from_x, from_y)] = [place.center(), annotation.bbox.center()];
+    let by = [x - from_x, y - from_y];
+    annotation.bbox = *place;
+    let points = annotation.corners.iter_mut().flatten();
+    points.for_each(|point| point.iter_mut().zip(by).for_each(|(at, by)| *at += by));
+    if let Some(keypoints) = &mut annotation.keypoints {
+        let dims = keypoints.shape.dims.into();
+        for point in keypoints.values.to_mut().chunks_exact_mut(dims) {
+            point.iter_mut().zip(by).for_each(|(at, by)| *at += by);
+        }
+    }
+}
+
+type Region<'a> = gst::MetaRefMut<'a, VideoRegionOfInterestMeta, gst::meta::Iterated>;
+
+/// Lets a region and its parameters say what its object says since it was moved.
+fn move_region(region: &mut Region, annotation: &Annotation, (width, height): (u32, u32)) {
+    let BBox { x1, y1, x2, y2 } = annotation.bbox;
+    let (left, top) = (x1.floor() as u32, y1.floor() as u32);
+    region.set_rect((left, top, (x2.ceil() as u32).max(left) - left, (y2.ceil() as u32).max(top) - top));
+    // SAFETY: the buffer is writable, and the list and its structures are the region's own.
+    let mut next = unsafe { (*region.as_mut_ptr()).params };
+    while !next.is_null() {
+        // SAFETY: as above; nothing else refers to the structure meanwhile.
+        let param = unsafe { gst::StructureRef::from_glib_borrow_mut((*next).data.cast()) };
+        match param.name().as_str() {
+            "detection" => {
+                param.remove_field("held");
+                param.set("predicted", true);
+                for (name, edge, whole) in
+                    [("x_min", x1, width), ("y_min", y1, height), ("x_max", x2, width), ("y_max", y2, height)]
+                {
+                    param.set(name, f64::from(edge) / f64::from(whole));
+                }
+            }
+            "rotation" => set_points(
+                param,
+                "corners",
+                annotation.corners.as_ref().map(|corners| corners.as_flattened()),
+                (width, height),
+            ),
+            "keypoints" => {
+                let values = annotation.keypoints.as_ref().map(|keypoints| &*keypoints.values);
+                set_points(param, "keypoints", values, (width, height));
+            }
+            _ => {}
+        }
+        // SAFETY: as above.
+        next = unsafe { (*next).next };
+    }
+}
+
+/// Numbers in pixels of a frame of that size.
+fn set_points(param: &mut gst::StructureRef, name: &str, values: Option<&[f32]>, (width, height): (u32, u32)) {
+    if let Some(values) = values {
+        param.set(name, gst::Array::new(values.iter().map(|&value| f64::from(value))));
+        param.set("frame-width", width);
+        param.set("frame-height", height);
+    }
+}
+
+/// The detections of an element message about a frame, each of those that trtnms writes with what is known of it, and `track-id`;
+/// `predicted` where no model has seen it there.
+pub fn message(
+    stream_time: Option<gst::ClockTime>,
+    number: u64,
+    size: (u32, u32),
+    annotations: &[Annotation],
+    is_predicted: bool,
+) -> gst::Structure {
+    let objects = annotations.iter().map(|annotation| {
+        let mut fields = Fields(gst::Structure::new_empty("detection"));
+        fields.text("label", &annotation.label);
+        annotation.class.into_iter().for_each(|class| fields.integer("class-id", class));
+        annotation.confidence.into_iter().for_each(|confidence| fields.number("confidence", confidence));
+        let bbox = &annotation.bbox;
+        for (name, value) in [("x", bbox.x1), ("y", bbox.y1), ("w", bbox.width()), ("h", bbox.height())] {
+            fields.number(name, value);
+        }
+        if let Some(corners) = &annotation.corners {
+            fields.numbers("corners", corners.as_flattened());
+        }
+        if let Some(keypoints) = &annotation.keypoints {
+            fields.numbers("keypoints", &keypoints.values);
+            fields.integer("keypoint-dims", keypoints.shape.dims.into());
+        }
+        if let Some(id) = annotation.track_id {
+            fields.0.set("track-id", id);
+        }
+        fields.0
+    });
+    let mut content = gst::Structure::builder("trt-detections")
+        .field("stream-time", stream_time)
+        .field("frame", number)
+        .field("width", size.0)
+        .field("height", size.1)
+        .field("held", false)
+        .field("predicted", is_predicted)
+        .field("count", annotations.len() as u32)
+        .build();
+    if !annotations.is_empty() {
+        content.set("detections", gst::Array::new(objects));
+    }
+    content
+}
+
+/// GLib's number for a label.
+pub fn name_of(label: &str) -> u32 {
+    glib::Quark::from_str(label).into_glib()
+}
+
+#[cfg(feature = "v1_24")]
+mod analytics {
+    use gst::glib;
+    use gst::prelude::*;
+    use gst_analytics::prelude::*;
+    use gst_analytics::{AnalyticsRelationMeta, RelTypes, ffi};
+
+    use super::{MetaObjects, Tracking};
+
+    /// Relates each object that has a number to it. Objects of GstAnalytics cannot be moved, so where all were held and some have
+    /// moved, they are written anew.
+    pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], is_gone: &[bool]) {
+        let MetaObjects { annotations, regions, analytics } = objects;
+        let is_first = |place: &Option<(usize, u32)>| matches!(place, Some((0, _)));
+        let have_moved = trackings.iter().any(|tracking| tracking.place.is_some());
+        if have_moved && analytics.len() == *regions && analytics.iter().all(is_first) {
+            super::super::remove(buffer, |meta| meta.api() == AnalyticsRelationMeta::meta_api());
+            let mut relations = AnalyticsRelationMeta::add(buffer);
+            for ((annotation, place), is_gone) in annotations.iter().zip(analytics.iter_mut()).zip(is_gone) {
+                let bbox = &annotation.bbox;
+                let [x, y] = [bbox.x1, bbox.y1].map(|edge| edge.floor() as i32);
+                let (width, height) = (bbox.x2.ceil() as i32 - x, bbox.y2.ceil() as i32 - y);
+                let label = glib::Quark::from_str(&*annotation.label);
+                let confidence = annotation.confidence.unwrap_or(1.0);
+                // It fails only where memory ends.
+                let added = (!is_gone).then(|| relations.add_od_mtd(label, x, y, width, height, confidence));
+                *place = added.and_then(|added| Some((0, added.ok()?.id())));
+            }
+        }
+        let Some(mut relations) = buffer.meta_mut::<AnalyticsRelationMeta>() else { return };
+        for (tracking, place) in trackings.iter().zip(&*analytics) {
+            let (Some(object), Some((0, detected))) = (tracking.object, *place) else { continue };
+            let first_seen = gst::ClockTime::from_nseconds(object.first_seen.min(u64::MAX - 1));
+            let Ok(id) = relations.add_tracking_mtd(object.id, first_seen).map(|tracking| tracking.id()) else {
+                continue;
+            };
+            // SAFETY: the buffer is writable, and the id is that of the tracking that was just added to the meta.
+            unsafe {
+                let mut tracking = ffi::GstAnalyticsTrackingMtd { id, meta: relations.as_mut_ptr() };
+                ffi::gst_analytics_tracking_mtd_update_last_seen(&mut tracking, object.last_seen);
+            }
+            let _ = relations.set_relation(RelTypes::RELATE_TO, detected, id);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The plainest tracker: of all pairs, those that overlap the more are matched first, with where objects were seen last. For slow objects,
+//! and to see what another tracker brings.
+
+use super::overlap::{Edges, Neighbours, iou};
+use super::{Moment, TrackInput, TrackOptions, TrackedObject};
+use crate::image::geometry::BBox;
+
+#[derive(Clone, Debug)]
+struct IouTrack {
+    edges: Edges,
+    class: u32,
+    /// 0 until it is seen twice.
+    id: u64,
+    first_seen: u64,
+    last_seen: u64,
+    /// Which it is in the last frame, if it is in it.
+    detection: Option<u32>,
+}
+
+/// The tracks of a stream. Keeps its memory.
+#[derive(Debug, Default)]
+pub struct IouTracker {
+    tracks: Vec<IouTrack>,
+    frames: u64,
+    objects: Vec<Option<TrackedObject>>,
+    edges: Vec<Edges>,
+    /// Overlap, track, detection.
+    pairs: Vec<(f64, u32, u32)>,
+    is_taken: Vec<bool>,
+    neighbours: Neighbours,
+}
+
+impl IouTracker {
+    pub fn reset(&mut self) {
+        self.tracks.clear();
+        self.objects.clear();
+        self.frames = 0;
+    }
+
+    pub fn objects(&self) -> &[Option<TrackedObject>] {
+        &self.objects
+    }
+
+    pub(crate) fn update(
+        &mut self,
+        options: &TrackOptions,
+        detections: &[TrackInput],
+        Moment { now, .. }: Moment,
+        last_id: &mut u64,
+    ) {
+        self.frames += 1;
+        self.remove_old(options, now);
+        let IouTracker { tracks, edges, pairs, is_taken, neighbours, .. } = self;
+        edges.clear();
+        edges.extend(
+            detections.iter().map(|seen| [seen.bbox.x1, seen.bbox.y1, seen.bbox.x2, seen.bbox.y2].map(f64::from)),
+        );
+        let counts = |seen: &TrackInput| seen.bbox.is_valid() && seen.score >= options.track_thresh;
+        let counting = (0..).zip(detections).filter(|(_, seen)| counts(seen)).map(|(number, _)| number);
+        neighbours.fill(counting.map(|number: u32| (number, edges[number as usize])));
+        pairs.clear();
+        for (number, track) in (0..).zip(&mut *tracks) {
+            track.detection = None;
+            for detection in neighbours.near(&track.edges) {
+                let overlap = iou(&track.edges, &edges[detection as usize]);
+                let is_same_class = !options.per_class || track.class == detections[detection as usize].class;
+                if overlap > 0.0 && overlap >= f64::from(options.iou_thresh) && is_same_class {
+                    pairs.push((overlap, number, detection));
+                }
+            }
+        }
+        pairs.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+        is_taken.clear();
+        is_taken.resize(detections.len(), false);
+        for &(_, number, detection) in &*pairs {
+            let track = &mut tracks[number as usize];
+            if track.detection.is_none() && !is_taken[detection as usize] {
+                is_taken[detection as usize] = true;
+                (track.edges, track.class) = (edges[detection as usize], detections[detection as usize].class);
+                (track.detection, track.last_seen) = (Some(detection), now);
+            }
+        }
+        // What was seen once must be seen again at once.
+        tracks.retain(|track| track.id != 0 || track.detection.is_some());
+        for (number, seen) in (0..).zip(detections) {
+            if counts(seen) && seen.score >= options.det_thresh && !is_taken[number as usize] {
+                tracks.push(IouTrack {
+                    edges: edges[number as usize],
+                    class: seen.class,
+                    id: 0,
+                    first_seen: now,
+                    last_seen: now,
+                    detection: Some(number),
+                });
+            }
+        }
+        let is_first = self.frames == 1;
+        for track in tracks.iter_mut().filter(|track| track.id == 0 && (is_first || track.first_seen != now)) {
+            *last_id += 1;
+            track.id = *last_id;
+        }
+        self.objects.clear();
+        self.objects.resize(detections.len(), None);
+        self.publish();
+    }
+
+    /// Objects are where they were.
+    pub(crate) fn predict(&mut self, options: &TrackOptions, Moment { now, .. }: Moment) {
+        self.remove_old(options, now);
+        self.objects.fill(None);
+        self.publish();
+    }
+
+    fn remove_old(&mut self, options: &TrackOptions, now: u64) {
+        let is_old = |track: &IouTrack| now.saturating_sub(track.last_seen) > options.lost_after;
+        self.tracks.retain(|track| track.detection.is_some() || !is_old(track));
+    }
+
+    /// Writes `objects`, which has room.
+    fn publish(&mut self) {
+        for track in self.tracks.iter().filter(|track| track.id != 0) {
+            if let Some(detection) = track.detection {
+                let [x1, y1, x2, y2] = track.edges.map(|edge| edge as f32);
+                let &IouTrack { id, first_seen, last_seen, .. } = track;
+                let bbox = BBox::new(x1, y1, x2, y2);
+                self.objects[detection as usize] = Some(TrackedObject { id, bbox, first_seen, last_seen });
+            }
+        }
+    }
+}

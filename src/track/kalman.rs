@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Kalman filters of boxes that move with constant velocity.
+//!
+//! The noise of the papers' filters has no terms between the numbers of a box, so their 8x8 matrices fall apart into one filter of
+//! place and velocity for each number. The results are the same.
+
+use crate::image::geometry::BBox;
+
+/// One number and its velocity, with their covariance.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Estimate {
+    pub value: f64,
+    pub velocity: f64,
+    variance: f64,
+    covariance: f64,
+    velocity_variance: f64,
+}
+
+impl Estimate {
+    pub fn new(value: f64, variance: f64, velocity_variance: f64) -> Self {
+        Estimate { value, velocity: 0.0, variance, covariance: 0.0, velocity_variance }
+    }
+
+    /// One step of time, with the variance that it adds.
+    pub fn predict(&mut self, variance: f64, velocity_variance: f64) {
+        self.value += self.velocity;
+        self.variance += 2.0 * self.covariance + self.velocity_variance + variance;
+        self.covariance += self.velocity_variance;
+        self.velocity_variance += velocity_variance;
+    }
+
+    /// Takes a measurement of that variance in.
+    pub fn update(&mut self, measured: f64, variance: f64) {
+        let total = self.variance + variance;
+        let (gain, velocity_gain) = (self.variance / total, self.covariance / total);
+        let innovation = measured - self.value;
+        self.value += gain * innovation;
+        self.velocity += velocity_gain * innovation;
+        self.velocity_variance -= velocity_gain * self.covariance;
+        self.covariance -= gain * self.covariance;
+        self.variance -= gain * self.variance;
+    }
+}
+
+/// How the state of a box is written, and with that how much noise its numbers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoxState {
+    /// Centre, width by height, height: SORT's and ByteTrack's.
+    Xyah,
+    /// Centre, width, height: BoT-SORT's.
+    Xywh,
+}
+
+/// The standard deviation of a place, in parts of the box's size.
+const PLACE: f64 = 1.0 / 20.0;
+/// The same of a velocity, a step.
+const VELOCITY: f64 = 1.0 / 160.0;
+
+/// The filter of a box.
+#[derive(Clone, Copy, Debug)]
+pub struct BoxFilter {
+    state: BoxState,
+    numbers: [Estimate; 4],
+}
+
+/// Noise of the four numbers: place and velocity.
+type Deviations = [(f64, f64); 4];
+
+impl BoxFilter {
+    pub fn new(state: BoxState, bbox: &BBox) -> Self {
+        let measured = measure(state, bbox);
+        let mut deviations = deviations(state, measured[2], measured[3]);
+        for (number, (place, velocity)) in deviations.iter_mut().enumerate() {
+            // The ratio has no more noise at first.
+            if state == BoxState::Xywh || number != 2 {
+                (*place, *velocity) = (2.0 * *place, 10.0 * *velocity);
+            }
+        }
+        let estimate = |number: usize| {
+            let (place, velocity): (f64, f64) = deviations[number];
+            Estimate::new(measured[number], place * place, velocity * velocity)
+        };
+        BoxFilter { state, numbers: [0, 1, 2, 3].map(estimate) }
+    }
+
+    /// One step of time. The size of what is not seen stays as it was.
+    pub fn predict(&mut self, is_seen: bool) {
+        if !is_seen {
+            self.numbers[3].velocity = 0.0;
+            if self.state == BoxState::Xywh {
+                self.numbers[2].velocity = 0.0;
+            }
+        }
+        let deviations = deviations(self.state, self.numbers[2].value, self.numbers[3].value);
+        for (number, (place, velocity)) in self.numbers.iter_mut().zip(deviations) {
+            number.predict(place * place, velocity * velocity);
+        }
+    }
+
+    /// One step without a detector. The size stays as it was, and the place is as sure as the velocity: what may have changed until the
+    /// next detection is the velocity, by three times as much as the papers have it for frames that are detected. Less is worse in
+    /// tests/track where only each fifth frame is detected.
+    pub fn coast(&mut self) {
+        self.numbers[2].velocity = 0.0;
+        self.numbers[3].velocity = 0.0;
+        let deviations = deviations(self.state, self.numbers[2].value, self.numbers[3].value);
+        for (number, (_, velocity)) in self.numbers.iter_mut().zip(deviations) {
+            number.predict(0.0, 9.0 * velocity * velocity);
+        }
+    }
+
+    pub fn update(&mut self, bbox: &BBox) {
+        let measured = measure(self.state, bbox);
+        let mut deviations = deviations(self.state, self.numbers[2].value, self.numbers[3].value);
+        if self.state == BoxState::Xyah {
+            deviations[2].0 = 1e-1;
+        }
+        for (number, (measured, (place, _))) in self.numbers.iter_mut().zip(measured.into_iter().zip(deviations)) {
+            number.update(measured, place * place);
+        }
+    }
+
+    /// Left, top, right and bottom.
+    pub fn edges(&self) -> [f64; 4] {
+        let [x, y, width, height] = self.numbers.map(|number| number.value);
+        let width = if self.state == BoxState::Xyah { width * height } else { width };
+        let (left, top) = (x - width / 2.0, y - height / 2.0);
+        [left, top, left + width, top + height]
+    }
+}
+
+fn measure(state: BoxState, bbox: &BBox) -> [f64; 4] {
+    let [left, top, width, height] = [
+        f64::from(bbox.x1),
+        f64::from(bbox.y1),
+        f64::from(bbox.x2) - f64::from(bbox.x1),
+        f64::from(bbox.y2) - f64::from(bbox.y1),
+    ];
+    let third = if state == BoxState::Xyah { width / height } else { width };
+    [left + width / 2.0, top + height / 2.0, third, height]
+}
+
+fn deviations(state: BoxState, third: f64, height: f64) -> Deviations {
+    let (of_height, of_third) = ((PLACE * height, VELOCITY * height), (PLACE * third, VELOCITY * third));
+    match state {
+        BoxState::Xyah => [of_height, of_height, (1e-2, 1e-5), of_height],
+        BoxState::Xywh => [of_third, of_height, of_third, of_height],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_box_that_moves_steadily_is_foreseen() {
+        for state in [BoxState::Xyah, BoxState::Xywh] {
+            let at = |step: i32| {
+                let step = step as f32;
+                BBox::from_center(100.0 + 3.0 * step, 200.0 - 2.0 * step, 40.0 + 0.2 * step, 80.0 + 0.4 * step)
+            };
+            let mut filter = BoxFilter::new(state, &at(0));
+            for step in 1..60 {
+                filter.predict(true);
+                filter.update(&at(step));
+            }
+            (60..65).for_each(|_| filter.predict(true));
+            let (have, wanted) = (filter.edges(), at(64));
+            let wanted = [wanted.x1, wanted.y1, wanted.x2, wanted.y2].map(f64::from);
+            assert!(have.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1.0), "{state:?}: {have:?} {wanted:?}");
+        }
+    }
+
+    /// The matrices of the papers, written out.
+    #[test]
+    fn one_filter_for_each_number_is_the_whole_filter() {
+        const N: usize = 8;
+        type Matrix = [[f64; N]; N];
+        let multiply = |a: &Matrix, b: &Matrix| -> Matrix {
+            std::array::from_fn(|i| std::array::from_fn(|j| (0..N).map(|k| a[i][k] * b[k][j]).sum()))
+        };
+        let transpose = |a: &Matrix| -> Matrix { std::array::from_fn(|i| std::array::from_fn(|j| a[j][i])) };
+        let step: Matrix =
+            std::array::from_fn(|i| std::array::from_fn(|j| if i == j || j == i + 4 { 1.0 } else { 0.0 }));
+        let first = BBox::new(10.0, 20.0, 50.0, 100.0);
+        let mut filter = BoxFilter::new(BoxState::Xyah, &first);
+        let z = measure(BoxState::Xyah, &first);
+        let mut mean: [f64; N] = std::array::from_fn(|i| if i < 4 { z[i] } else { 0.0 });
+        let initial = [8.0, 8.0, 1e-2, 8.0, 5.0, 5.0, 1e-5, 5.0];
+        let mut p: Matrix =
+            std::array::from_fn(|i| std::array::from_fn(|j| if i == j { initial[i] * initial[i] } else { 0.0 }));
+        for bbox in [BBox::new(14.0, 21.0, 55.0, 104.0), BBox::new(17.0, 22.5, 58.0, 103.0)] {
+            let (place, velocity) = (mean[3] / 20.0, mean[3] / 160.0);
+            let noise = [place, place, 1e-2, place, velocity, velocity, 1e-5, velocity];
+            mean = std::array::from_fn(|i| (0..N).map(|k| step[i][k] * mean[k]).sum());
+            p = multiply(&multiply(&step, &p), &transpose(&step));
+            (0..N).for_each(|i| p[i][i] += noise[i] * noise[i]);
+            let place = mean[3] / 20.0;
+            let noise = [place, place, 1e-1, place];
+            // Gauss-Jordan on the measured part.
+            let mut s: [[f64; 8]; 4] = std::array::from_fn(|i| {
+                std::array::from_fn(|j| match j {
+                    j if j >= 4 => f64::from(u8::from(j - 4 == i)),
+                    j => p[i][j] + if i == j { noise[i] * noise[i] } else { 0.0 },
+                })
+            });
+            for pivot in 0..4 {
+                let scale = s[pivot][pivot];
+                s[pivot].iter_mut().for_each(|value| *value /= scale);
+                let row = s[pivot];
+                for other in (0..4).filter(|&other| other != pivot) {
+                    let factor = s[other][pivot];
+                    s[other].iter_mut().zip(row).for_each(|(value, of)| *value -= factor * of);
+                }
+            }
+            let gain: [[f64; 4]; N] =
+                std::array::from_fn(|i| std::array::from_fn(|j| (0..4).map(|k| p[i][k] * s[k][4 + j]).sum()));
+            let z = measure(BoxState::Xyah, &bbox);
+            let before = p;
+            let innovation: [f64; 4] = std::array::from_fn(|i| z[i] - mean[i]);
+            for i in 0..N {
+                mean[i] += (0..4).map(|k| gain[i][k] * innovation[k]).sum::<f64>();
+                for j in 0..N {
+                    p[i][j] -= (0..4).map(|k| gain[i][k] * before[k][j]).sum::<f64>();
+                }
+            }
+            filter.predict(true);
+            filter.update(&bbox);
+            for (number, estimate) in filter.numbers.iter().enumerate() {
+                assert!((estimate.value - mean[number]).abs() < 1e-9, "{number}");
+                assert!((estimate.velocity - mean[number + 4]).abs() < 1e-9, "{number}");
+                assert!((estimate.variance - p[number][number]).abs() < 1e-9, "{number}");
+                assert!((estimate.covariance - p[number][number + 4]).abs() < 1e-9, "{number}");
+            }
+        }
+    }
+}

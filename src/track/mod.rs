@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Gives objects numbers that stay the same from frame to frame, by their boxes alone.
+//!
+//! | file | |
+//! |---|---|
+//! | [`bytetrack`] | ByteTrack (Zhang et al., ECCV 2022), and with another filter the part of BoT-SORT that needs no pixels |
+//! | [`ocsort`] | OC-SORT (Cao et al., CVPR 2023) |
+//! | [`iou`] | the largest overlaps first |
+//! | [`kalman`] | where a box will be |
+//! | [`overlap`], [`assignment`] | which box is which |
+//!
+//! Once the busiest frame has passed, nothing is allocated.
+
+pub mod assignment;
+pub mod bytetrack;
+pub mod iou;
+pub mod kalman;
+pub mod ocsort;
+pub mod options;
+pub mod overlap;
+
+use bytetrack::ByteTrack;
+use iou::IouTracker;
+use kalman::BoxState;
+use ocsort::OcSort;
+
+use crate::image::geometry::BBox;
+
+/// An algorithm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TrackerKind {
+    #[default]
+    ByteTrack,
+    BotSortIou,
+    OcSort,
+    Iou,
+}
+
+impl TrackerKind {
+    pub const ALL: [TrackerKind; 4] =
+        [TrackerKind::ByteTrack, TrackerKind::BotSortIou, TrackerKind::OcSort, TrackerKind::Iou];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            TrackerKind::ByteTrack => "bytetrack",
+            TrackerKind::BotSortIou => "botsort-iou",
+            TrackerKind::OcSort => "ocsort",
+            TrackerKind::Iou => "iou",
+        }
+    }
+}
+
+/// Parameters, as the papers' programs call them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrackOptions {
+    /// Detections with at least that score are matched first.
+    pub track_thresh: f32,
+    /// Those with a higher score than that keep tracks alive.
+    pub low_thresh: f32,
+    /// Those with at least that score begin tracks.
+    pub det_thresh: f32,
+    /// Largest cost of a match: 1 less the intersection over union, with `fuse_score` times the score.
+    pub match_thresh: f32,
+    pub fuse_score: bool,
+    /// OC-SORT: pairs that overlap less are none.
+    pub iou_thresh: f32,
+    /// OC-SORT: frames in a row in which an object must be seen.
+    pub min_hits: u32,
+    /// OC-SORT: weight of the direction.
+    pub inertia: f32,
+    /// OC-SORT: frames over which the direction is taken; at most [`ocsort::MAX_DELTA_T`].
+    pub delta_t: u32,
+    /// OC-SORT: low scores keep tracks alive, as with ByteTrack.
+    pub use_byte: bool,
+    /// Objects of different classes are different objects.
+    pub per_class: bool,
+    /// Nanoseconds for which a track that is not seen is kept.
+    pub lost_after: u64,
+}
+
+impl Default for TrackOptions {
+    fn default() -> Self {
+        TrackOptions {
+            track_thresh: 0.5,
+            low_thresh: 0.1,
+            det_thresh: 0.6,
+            match_thresh: 0.8,
+            fuse_score: true,
+            iou_thresh: 0.3,
+            min_hits: 3,
+            inertia: 0.2,
+            delta_t: 3,
+            use_byte: false,
+            per_class: true,
+            lost_after: 1_000_000_000,
+        }
+    }
+}
+
+/// A detection: its box in pixels, its score, and what stands for its class.
+#[derive(Clone, Copy, Debug)]
+pub struct TrackInput {
+    pub bbox: BBox,
+    pub score: f32,
+    pub class: u32,
+}
+
+/// An object that has a number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrackedObject {
+    /// From 1 on.
+    pub id: u64,
+    /// Where the filter has it.
+    pub bbox: BBox,
+    /// Nanoseconds, as the times of the frames.
+    pub first_seen: u64,
+    pub last_seen: u64,
+}
+
+/// When a frame is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    now: u64,
+    /// Frames since the last one, those that did not come included.
+    steps: u32,
+}
+
+#[derive(Debug)]
+enum Algorithm {
+    Byte(ByteTrack),
+    OcSort(OcSort),
+    Iou(IouTracker),
+}
+
+/// The same of each.
+macro_rules! each {
+    ($algorithm:expr, $it:ident => $work:expr) => {
+        match $algorithm {
+            Algorithm::Byte($it) => $work,
+            Algorithm::OcSort($it) => $work,
+            Algorithm::Iou($it) => $work,
+        }
+    };
+}
+
+/// Follows the objects of one stream.
+#[derive(Debug)]
+pub struct Tracker {
+    algorithm: Algorithm,
+    /// The last number that was given.
+    last_id: u64,
+    /// The time of the last frame.
+    last: Option<u64>,
+}
+
+/// So many frames may be missing before their number counts no more.
+const MAX_STEPS: u64 = 32;
+
+impl Tracker {
+    pub fn new(kind: TrackerKind) -> Self {
+        let algorithm = match kind {
+            TrackerKind::ByteTrack => Algorithm::Byte(ByteTrack::new(BoxState::Xyah)),
+            TrackerKind::BotSortIou => Algorithm::Byte(ByteTrack::new(BoxState::Xywh)),
+            TrackerKind::OcSort => Algorithm::OcSort(OcSort::default()),
+            TrackerKind::Iou => Algorithm::Iou(IouTracker::default()),
+        };
+        Tracker { algorithm, last_id: 0, last: None }
+    }
+
+    /// The next frame is not behind the last one: all tracks end. No number is given twice.
+    pub fn reset(&mut self) {
+        each!(&mut self.algorithm, it => it.reset());
+        self.last = None;
+    }
+
+    /// Takes in the detections of a frame at `now`; `frame_duration` says how far frames are apart where none is missing, and is 0
+    /// where that is not known. Boxes that are no boxes are left out.
+    pub fn update(
+        &mut self,
+        options: &TrackOptions,
+        detections: &[TrackInput],
+        now: u64,
+        frame_duration: u64,
+    ) -> &[Option<TrackedObject>] {
+        let moment = self.moment(now, frame_duration);
+        each!(&mut self.algorithm, it => it.update(options, detections, moment, &mut self.last_id));
+        self.objects()
+    }
+
+    /// Says where the objects of the last detections are at `now`, in a frame that no detector has seen.
+    pub fn predict(&mut self, options: &TrackOptions, now: u64, frame_duration: u64) -> &[Option<TrackedObject>] {
+        let moment = self.moment(now, frame_duration);
+        each!(&mut self.algorithm, it => it.predict(options, moment));
+        self.objects()
+    }
+
+    /// For each detection of the last update, the object that it is; nothing for those that are no track yet.
+    pub fn objects(&self) -> &[Option<TrackedObject>] {
+        each!(&self.algorithm, it => it.objects())
+    }
+
+    fn moment(&mut self, now: u64, frame_duration: u64) -> Moment {
+        let passed = self.last.map_or(0, |last| now.saturating_sub(last));
+        self.last = Some(now);
+        // A frame that comes a little late is still the next one.
+        let steps = passed.saturating_add(frame_duration / 2).checked_div(frame_duration).unwrap_or(1);
+        Moment { now, steps: steps.clamp(1, MAX_STEPS) as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests;

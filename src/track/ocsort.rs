@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MPL-2.0
+//! OC-SORT (Cao et al., CVPR 2023): SORT that trusts observations more than its filter.
+//!
+//! * Observation-centric momentum: matches in which an object goes on in its direction cost less.
+//! * Observation-centric recovery: what is left is matched with where objects were seen last.
+//! * Observation-centric re-update: once an object is seen again, its filter is run along the line between both sights.
+//!
+//! One thing differs from the program of its authors: pairs that overlap less than `iou_thresh` are no pairs from the start, and not
+//! left out after the assignment.
+
+use std::f64::consts::{FRAC_PI_2, PI};
+
+use super::assignment::Assignment;
+use super::kalman::Estimate;
+use super::overlap::{Edges, Neighbours, iou};
+use super::{Moment, TrackInput, TrackOptions, TrackedObject};
+use crate::image::geometry::BBox;
+
+/// SORT's filter: centre, area and ratio, of which the ratio has no velocity.
+#[derive(Clone, Copy, Debug)]
+struct AreaFilter([Estimate; 4]);
+
+impl AreaFilter {
+    fn new(edges: &Edges) -> Self {
+        let [x, y, area, ratio] = measure(edges);
+        let moving = |value| Estimate::new(value, 10.0, 10_000.0);
+        AreaFilter([moving(x), moving(y), moving(area), Estimate::new(ratio, 10.0, 0.0)])
+    }
+
+    fn predict(&mut self) {
+        let area = &mut self.0[2];
+        if area.value + area.velocity <= 0.0 {
+            area.velocity = 0.0;
+        }
+        let noise = [(1.0, 0.01), (1.0, 0.01), (1.0, 0.0001), (1.0, 0.0)];
+        for (number, (place, velocity)) in self.0.iter_mut().zip(noise) {
+            number.predict(place, velocity);
+        }
+    }
+
+    fn update(&mut self, edges: &Edges) {
+        let noise = [1.0, 1.0, 10.0, 10.0];
+        for ((number, measured), noise) in self.0.iter_mut().zip(measure(edges)).zip(noise) {
+            number.update(measured, noise);
+        }
+    }
+
+    fn edges(&self) -> Edges {
+        let [x, y, area, ratio] = self.0.map(|number| number.value);
+        let width = (area * ratio).sqrt();
+        around([x, y], width, area / width)
+    }
+}
+
+fn measure(edges: &Edges) -> [f64; 4] {
+    let (width, height) = (edges[2] - edges[0], edges[3] - edges[1]);
+    [edges[0] + width / 2.0, edges[1] + height / 2.0, width * height, width / (height + 1e-6)]
+}
+
+fn around([x, y]: [f64; 2], width: f64, height: f64) -> Edges {
+    [x - width / 2.0, y - height / 2.0, x + width / 2.0, y + height / 2.0]
+}
+
+fn center(edges: &Edges) -> [f64; 2] {
+    [(edges[0] + edges[2]) / 2.0, (edges[1] + edges[3]) / 2.0]
+}
+
+/// Of length 1, or 0 where both are at one place.
+fn direction(from: &Edges, to: &Edges) -> [f64; 2] {
+    let ([from_x, from_y], [to_x, to_y]) = (center(from), center(to));
+    let (x, y) = (to_x - from_x, to_y - from_y);
+    let length = x.hypot(y) + 1e-6;
+    [x / length, y / length]
+}
+
+/// The largest `delta_t`.
+pub const MAX_DELTA_T: u32 = 16;
+
+/// Where an object was seen of late: at each age the edges, at the place of the age's remainder.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sights {
+    edges: [Edges; MAX_DELTA_T as usize],
+    ages: [Option<u64>; MAX_DELTA_T as usize],
+    last: Option<Edges>,
+}
+
+impl Sights {
+    fn add(&mut self, age: u64, edges: Edges) {
+        let place = (age % u64::from(MAX_DELTA_T)) as usize;
+        (self.edges[place], self.ages[place], self.last) = (edges, Some(age), Some(edges));
+    }
+
+    /// The oldest of the last `delta_t` ages before that one, else the last of all.
+    fn before(&self, age: u64, delta_t: u32) -> Option<Edges> {
+        let found = (1..=u64::from(delta_t)).rev().filter_map(|back| age.checked_sub(back)).find_map(|age| {
+            let place = (age % u64::from(MAX_DELTA_T)) as usize;
+            (self.ages[place] == Some(age)).then_some(self.edges[place])
+        });
+        found.or(self.last)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct OcTrack {
+    filter: AreaFilter,
+    /// As it was when the object was seen last, and the steps since then.
+    seen_filter: AreaFilter,
+    steps: u32,
+    edges: Edges,
+    class: u32,
+    /// 0 until it is confirmed.
+    id: u64,
+    first_seen: u64,
+    last_seen: u64,
+    detection: u32,
+    /// Frames with detections since it began, those since it was seen, and those in which it was seen without a break.
+    age: u64,
+    missed: u32,
+    streak: u32,
+    is_out: bool,
+    sights: Sights,
+    direction: Option<[f64; 2]>,
+}
+
+impl OcTrack {
+    fn predict(&mut self, steps: u32) {
+        (0..steps).for_each(|_| self.filter.predict());
+        self.steps = self.steps.saturating_add(steps);
+        self.edges = self.filter.edges();
+    }
+
+    fn see(&mut self, detection: u32, seen: Edges, class: u32, now: u64, delta_t: u32) {
+        if let Some(last) = self.sights.last {
+            self.direction = self.sights.before(self.age, delta_t).map(|before| direction(&before, &seen));
+            if self.missed > 1 {
+                self.update_again(&last, &seen);
+            }
+        }
+        self.sights.add(self.age, seen);
+        self.filter.update(&seen);
+        self.edges = self.filter.edges();
+        (self.seen_filter, self.steps) = (self.filter, 0);
+        (self.class, self.detection, self.last_seen) = (class, detection, now);
+        self.missed = 0;
+        self.streak += 1;
+    }
+
+    /// As if the object had been seen on the line between both places.
+    fn update_again(&mut self, from: &Edges, to: &Edges) {
+        self.filter = self.seen_filter;
+        let size = |edges: &Edges| [edges[2] - edges[0], edges[3] - edges[1]];
+        let ([from_center, to_center], [from_size, to_size]) = ([from, to].map(center), [from, to].map(size));
+        for step in 1..=self.steps {
+            let share = f64::from(step) / f64::from(self.steps);
+            let between =
+                |from: [f64; 2], to: [f64; 2]| [0, 1].map(|axis| from[axis] + (to[axis] - from[axis]) * share);
+            let [width, height] = between(from_size, to_size);
+            self.filter.predict();
+            self.filter.update(&around(between(from_center, to_center), width, height));
+        }
+    }
+
+    /// How well the way to a detection goes with the direction so far: from -1/2 to 1/2.
+    fn consistency(&self, to: &Edges, delta_t: u32) -> f64 {
+        let (Some([x, y]), Some(before)) = (self.direction, self.sights.before(self.age, delta_t)) else { return 0.0 };
+        let [to_x, to_y] = direction(&before, to);
+        (FRAC_PI_2 - (x * to_x + y * to_y).clamp(-1.0, 1.0).acos()) / PI
+    }
+}
+
+/// The tracks of a stream. Keeps its memory.
+#[derive(Debug, Default)]
+pub struct OcSort {
+    tracks: Vec<OcTrack>,
+    frames: u64,
+    objects: Vec<Option<TrackedObject>>,
+    edges: Vec<Edges>,
+    rows: Vec<u32>,
+    columns: Vec<u32>,
+    low: Vec<u32>,
+    neighbours: Neighbours,
+    assignment: Assignment,
+}
+
+impl OcSort {
+    pub fn reset(&mut self) {
+        self.tracks.clear();
+        self.objects.clear();
+        self.frames = 0;
+    }
+
+    pub fn objects(&self) -> &[Option<TrackedObject>] {
+        &self.objects
+    }
+
+    pub(crate) fn update(
+        &mut self,
+        options: &TrackOptions,
+        detections: &[TrackInput],
+        Moment { now, steps }: Moment,
+        last_id: &mut u64,
+    ) {
+        self.frames += 1;
+        self.remove_old(options, now);
+        self.split(options, detections);
+        for track in &mut self.tracks {
+            track.predict(steps);
+            track.age += 1;
+            if track.missed > 0 {
+                track.streak = 0;
+            }
+            track.missed += 1;
+        }
+        self.tracks.retain(|track| track.edges.iter().all(|edge| edge.is_finite()));
+
+        self.rows.clear();
+        self.rows.extend(0..self.tracks.len() as u32);
+        let momentum = |track: &OcTrack, edges: &Edges, score: f32| {
+            track.consistency(edges, options.delta_t) * f64::from(options.inertia) * f64::from(score)
+        };
+        self.assign(options, detections, |track| Some(track.edges), momentum);
+        self.see_matches(options, detections, now);
+        if options.use_byte {
+            std::mem::swap(&mut self.columns, &mut self.low);
+            self.assign(options, detections, |track| Some(track.edges), |_, _, _| 0.0);
+            self.see_matches(options, detections, now);
+            std::mem::swap(&mut self.columns, &mut self.low);
+        }
+        self.assign(options, detections, |track| track.sights.last, |_, _, _| 0.0);
+        self.see_matches(options, detections, now);
+
+        for at in 0..self.columns.len() {
+            let detection = self.columns[at];
+            self.begin(detection, detections[detection as usize].class, now);
+        }
+        let is_early = self.frames <= u64::from(options.min_hits);
+        for track in &mut self.tracks {
+            track.is_out = track.missed == 0 && (track.streak >= options.min_hits || is_early);
+            if track.is_out && track.id == 0 {
+                *last_id += 1;
+                track.id = *last_id;
+            }
+        }
+        self.objects.clear();
+        self.objects.resize(detections.len(), None);
+        self.publish();
+    }
+
+    pub(crate) fn predict(&mut self, options: &TrackOptions, Moment { now, steps }: Moment) {
+        self.tracks.iter_mut().for_each(|track| track.predict(steps));
+        self.remove_old(options, now);
+        self.objects.fill(None);
+        self.publish();
+    }
+
+    fn split(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
+        self.edges.clear();
+        self.columns.clear();
+        self.low.clear();
+        for (number, TrackInput { bbox, score, .. }) in (0..).zip(detections) {
+            self.edges.push([bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(f64::from));
+            if !bbox.is_valid() {
+                continue;
+            }
+            if *score >= options.track_thresh {
+                self.columns.push(number);
+            } else if *score > options.low_thresh {
+                self.low.push(number);
+            }
+        }
+    }
+
+    /// Matches the tracks of `rows`, at the places that are asked for, with the detections of `columns`, where a bonus makes a pair
+    /// better than it overlaps.
+    fn assign(
+        &mut self,
+        options: &TrackOptions,
+        detections: &[TrackInput],
+        place: impl Fn(&OcTrack) -> Option<Edges>,
+        bonus: impl Fn(&OcTrack, &Edges, f32) -> f64,
+    ) {
+        let OcSort { tracks, edges, rows, columns, neighbours, assignment, .. } = self;
+        assignment.begin(columns.len(), 0.0);
+        neighbours.fill((0..).zip(columns.iter().map(|&detection| edges[detection as usize])));
+        for &row in &*rows {
+            let track = &tracks[row as usize];
+            let at = place(track);
+            for column in at.iter().flat_map(|at| neighbours.near(at)) {
+                let detection = columns[column as usize] as usize;
+                let TrackInput { score, class, .. } = detections[detection];
+                let overlap = at.map_or(0.0, |at| iou(&at, &edges[detection]));
+                if overlap >= f64::from(options.iou_thresh) && (!options.per_class || class == track.class) {
+                    assignment.pair(column, -(overlap + bonus(track, &edges[detection], score)));
+                }
+            }
+            assignment.end_row();
+        }
+        assignment.solve();
+    }
+
+    /// Leaves in `rows` and `columns` what was not matched.
+    fn see_matches(&mut self, options: &TrackOptions, detections: &[TrackInput], now: u64) {
+        let OcSort { tracks, edges, rows, columns, assignment, .. } = self;
+        for (row, &track) in rows.iter().enumerate() {
+            if let Some(column) = assignment.column(row) {
+                let detection = columns[column];
+                let (seen, class) = (edges[detection as usize], detections[detection as usize].class);
+                tracks[track as usize].see(detection, seen, class, now, options.delta_t);
+            }
+        }
+        let mut row = 0..;
+        rows.retain(|_| assignment.column(row.next().expect("endless")).is_none());
+        let mut column = 0..;
+        columns.retain(|_| assignment.row(column.next().expect("endless")).is_none());
+    }
+
+    fn begin(&mut self, detection: u32, class: u32, now: u64) {
+        let edges = self.edges[detection as usize];
+        let filter = AreaFilter::new(&edges);
+        // As in the authors' program, what begins a track is no sight.
+        self.tracks.push(OcTrack {
+            filter,
+            seen_filter: filter,
+            steps: 0,
+            edges,
+            class,
+            id: 0,
+            first_seen: now,
+            last_seen: now,
+            detection,
+            age: 0,
+            missed: 0,
+            streak: 0,
+            is_out: false,
+            sights: Sights::default(),
+            direction: None,
+        });
+    }
+
+    fn remove_old(&mut self, options: &TrackOptions, now: u64) {
+        let is_old = |track: &OcTrack| now.saturating_sub(track.last_seen) > options.lost_after;
+        self.tracks.retain(|track| track.missed == 0 || !is_old(track));
+    }
+
+    /// Writes `objects`, which has room.
+    fn publish(&mut self) {
+        for track in self.tracks.iter().filter(|track| track.is_out) {
+            let [x1, y1, x2, y2] = track.edges.map(|edge| edge as f32);
+            let &OcTrack { id, first_seen, last_seen, .. } = track;
+            let bbox = BBox::new(x1, y1, x2, y2);
+            self.objects[track.detection as usize] = Some(TrackedObject { id, bbox, first_seen, last_seen });
+        }
+    }
+}

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: MPL-2.0
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const FRAME: u64 = 33_333_333;
+
+/// Counts what a thread allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: all is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: as the caller says.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as the caller says.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: as the caller says.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A frame of `tests/gold/tracks`: what was found, and the numbers that the papers' programs gave; 0 is none.
+#[derive(Default)]
+struct GoldFrame {
+    found: Vec<TrackInput>,
+    bytetrack: Vec<u64>,
+    ocsort: Vec<u64>,
+}
+
+fn gold(scene: &str) -> Vec<GoldFrame> {
+    let path = format!("{}/tests/gold/tracks/{scene}.txt", env!("CARGO_MANIFEST_DIR"));
+    let mut frames: Vec<GoldFrame> = Vec::new();
+    for line in fs::read_to_string(path).unwrap().lines().filter(|line| !line.starts_with('#')) {
+        let values: Vec<f32> = line.split(' ').map(|value| value.parse().unwrap()).collect();
+        frames.resize_with(values[0] as usize + 1, GoldFrame::default);
+        let frame = frames.last_mut().unwrap();
+        if let [_, x1, y1, x2, y2, score, bytetrack, ocsort] = values[..] {
+            frame.found.push(TrackInput { bbox: BBox::new(x1, y1, x2, y2), score, class: 0 });
+            frame.bytetrack.push(bytetrack as u64);
+            frame.ocsort.push(ocsort as u64);
+        }
+    }
+    frames
+}
+
+const SCENES: [&str; 4] = ["5", "20", "60", "300"];
+
+/// What the papers' programs were given: they count frames, of which the last that a track may come back in is the one after.
+fn of_paper() -> TrackOptions {
+    TrackOptions { lost_after: 31 * FRAME + FRAME / 2, ..TrackOptions::default() }
+}
+
+/// The numbers of one are those of the other, for each frame, but for what they are called.
+fn assert_same(scene: &str, wanted: impl Iterator<Item = Vec<u64>>, have: impl Iterator<Item = Vec<u64>>) {
+    let (mut forward, mut back) = (BTreeMap::new(), BTreeMap::new());
+    for (frame, (wanted, have)) in wanted.zip(have).enumerate() {
+        for (number, (&wanted, &have)) in wanted.iter().zip(&have).enumerate() {
+            let place = format!("scene {scene}, frame {frame}, detection {number}");
+            assert_eq!(wanted == 0, have == 0, "{place}: {wanted} {have}");
+            assert_eq!(*forward.entry(wanted).or_insert(have), have, "{place}: {wanted} was another one");
+            assert_eq!(*back.entry(have).or_insert(wanted), wanted, "{place}: {have} was another one");
+        }
+    }
+    assert!(forward.len() > 5);
+}
+
+fn ids(objects: &[Option<TrackedObject>]) -> Vec<u64> {
+    objects.iter().map(|object| object.map_or(0, |object| object.id)).collect()
+}
+
+fn run(tracker: &mut Tracker, options: &TrackOptions, frames: &[GoldFrame]) -> Vec<Vec<u64>> {
+    let times = (0..).map(|frame| frame * FRAME);
+    frames.iter().zip(times).map(|(frame, now)| ids(tracker.update(options, &frame.found, now, FRAME))).collect()
+}
+
+#[test]
+fn bytetrack_gives_the_numbers_of_its_authors_program() {
+    for scene in SCENES {
+        let frames = gold(scene);
+        let have = run(&mut Tracker::new(TrackerKind::ByteTrack), &of_paper(), &frames);
+        assert_same(scene, frames.iter().map(|frame| frame.bytetrack.clone()), have.into_iter());
+    }
+}
+
+/// Detections without a number in one of them, and those whose numbers are not the other's, in parts of all.
+fn difference(wanted: &[Vec<u64>], have: &[Vec<u64>]) -> f64 {
+    let mut pairs: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+    let (mut all, mut wrong) = (0, 0);
+    for (&wanted, &have) in wanted.iter().flatten().zip(have.iter().flatten()) {
+        match (wanted, have) {
+            (0, 0) => continue,
+            (0, _) | (_, 0) => wrong += 1,
+            pair => *pairs.entry(pair).or_default() += 1,
+        }
+        all += 1;
+    }
+    // Each number goes with the one that it is most often.
+    let mut best: BTreeMap<u64, usize> = BTreeMap::new();
+    for (&(wanted, _), &count) in &pairs {
+        let most = best.entry(wanted).or_default();
+        *most = count.max(*most);
+    }
+    wrong += pairs.values().sum::<usize>() - best.values().sum::<usize>();
+    wrong as f64 / all as f64
+}
+
+#[test]
+fn ocsort_gives_nearly_the_numbers_of_its_authors_program() {
+    let options = TrackOptions { track_thresh: 0.6, ..of_paper() };
+    for scene in SCENES {
+        let frames = gold(scene);
+        let have = run(&mut Tracker::new(TrackerKind::OcSort), &options, &frames);
+        let wanted: Vec<Vec<u64>> = frames.iter().map(|frame| frame.ocsort.clone()).collect();
+        let difference = difference(&wanted, &have);
+        assert!(difference < 0.02, "scene {scene}: {difference}");
+    }
+}
+
+#[test]
+fn nothing_is_allocated_once_the_busiest_frame_has_passed() {
+    for kind in TrackerKind::ALL {
+        let (mut tracker, options) = (Tracker::new(kind), TrackOptions::default());
+        let frames = gold("60");
+        let mut now = 0;
+        let mut round = |frames: &[GoldFrame]| {
+            let before = ALLOCATIONS.get();
+            for frame in frames {
+                now += FRAME;
+                tracker.update(&options, &frame.found, now, FRAME);
+                now += FRAME;
+                tracker.predict(&options, now, FRAME);
+            }
+            ALLOCATIONS.get() - before
+        };
+        assert!(round(&frames) > 0);
+        round(&frames);
+        assert_eq!(round(&frames), 0, "{kind:?}");
+    }
+}
+
+// ------------------------------------------------------------------------------------------- small scenes
+
+/// A detection of 40x80 about a place.
+fn at(x: f32, y: f32) -> TrackInput {
+    TrackInput { bbox: BBox::from_center(x, y, 40.0, 80.0), score: 0.9, class: 0 }
+}
+
+/// Pushes frames one after another.
+struct Clip {
+    tracker: Tracker,
+    options: TrackOptions,
+    now: u64,
+}
+
+impl Clip {
+    fn new(kind: TrackerKind) -> Self {
+        Clip { tracker: Tracker::new(kind), options: TrackOptions::default(), now: 0 }
+    }
+
+    fn push(&mut self, found: &[TrackInput]) -> Vec<u64> {
+        self.now += FRAME;
+        ids(self.tracker.update(&self.options, found, self.now, FRAME))
+    }
+}
+
+#[test]
+fn those_who_cross_keep_their_numbers() {
+    for kind in TrackerKind::ALL {
+        let mut clip = Clip::new(kind);
+        for frame in 0..200 {
+            let x = 4.0 * frame as f32;
+            // Two pairs walk through each other, in turn seen first and last.
+            let mut found = [at(x, 300.0), at(800.0 - x, 310.0), at(x, 700.0), at(800.0 - x, 740.0)];
+            let mut wanted = [1, 2, 3, 4];
+            if frame % 2 == 1 {
+                found.reverse();
+                wanted.reverse();
+            }
+            assert_eq!(clip.push(&found), wanted, "{kind:?}, frame {frame}");
+        }
+    }
+}
+
+#[test]
+fn what_comes_back_in_time_has_its_number() {
+    for kind in TrackerKind::ALL {
+        let mut clip = Clip::new(kind);
+        let place = |frame: u64| at(100.0 + frame as f32, 300.0);
+        // OC-SORT says nothing until it has seen an object thrice in a row.
+        let hidden = if kind == TrackerKind::OcSort { 2 } else { 0 };
+        (0..40).for_each(|frame| assert_eq!(clip.push(&[place(frame)]), [1]));
+        (40..55).for_each(|_| assert!(clip.push(&[]).is_empty()));
+        for frame in 55..60 {
+            let wanted = if frame < 55 + hidden { 0 } else { 1 };
+            assert_eq!(clip.push(&[place(frame)]), [wanted], "{kind:?}, {frame}");
+        }
+        (60..100).for_each(|_| drop(clip.push(&[])));
+        // Too late; and what is new has no number in its first frame.
+        for frame in 100..105 {
+            let wanted = if frame < 101 + hidden { 0 } else { 2 };
+            assert_eq!(clip.push(&[place(frame)]), [wanted], "{kind:?}, {frame}");
+        }
+    }
+}
+
+#[test]
+fn parameters_of_ocsort_count() {
+    let numbers = |change: &dyn Fn(&mut TrackOptions), frames: &[&[TrackInput]]| {
+        let mut clip = Clip::new(TrackerKind::OcSort);
+        change(&mut clip.options);
+        frames.iter().map(|found| clip.push(found)).last().unwrap()
+    };
+    let here = at(100.0, 300.0);
+    let low = TrackInput { score: 0.3, ..here };
+    assert_eq!(numbers(&|_| (), &[&[here], &[here], &[here], &[here], &[low]]), [0]);
+    assert_eq!(numbers(&|options| options.use_byte = true, &[&[here], &[here], &[here], &[here], &[low]]), [1]);
+    let late: &[&[TrackInput]] = &[&[], &[], &[], &[here], &[here], &[here]];
+    assert_eq!(numbers(&|_| (), late), [0]);
+    assert_eq!(numbers(&|options| options.min_hits = 2, late), [1]);
+    let far = at(115.0, 300.0);
+    assert_eq!(numbers(&|_| (), &[&[here], &[far]]), [1]);
+    assert_eq!(numbers(&|options| options.iou_thresh = 0.6, &[&[here], &[far]]), [2]);
+    // Of two places that overlap about as much, the one in its direction.
+    let fork_after = |walk: &[(f32, f32)], fork: [TrackInput; 2], change: &dyn Fn(&mut TrackOptions)| {
+        let walk: Vec<TrackInput> = walk.iter().map(|&(x, y)| at(x, y)).collect();
+        let mut frames: Vec<&[TrackInput]> = walk.iter().map(std::slice::from_ref).collect();
+        frames.push(&fork);
+        numbers(change, &frames)
+    };
+    let straight = [0.0, 6.0, 12.0, 18.0, 24.0, 30.0].map(|x| (100.0 + x, 300.0));
+    let fork = [at(136.0, 310.0), at(130.5, 300.0)];
+    assert_eq!(fork_after(&straight, fork, &|options| options.inertia = 0.0), [1, 0]);
+    assert_eq!(fork_after(&straight, fork, &|options| options.inertia = 1.0), [0, 1]);
+    // Of an object that has just turned, the direction depends on how far one looks back.
+    let turn = [(100.0, 300.0), (100.0, 308.0), (100.0, 316.0), (100.0, 324.0), (108.0, 324.0)];
+    let forks: Vec<[TrackInput; 2]> = (0..12).map(|y| [at(114.0, 324.0), at(110.0, 324.0 + y as f32)]).collect();
+    let looking_back = |delta_t: u32| -> Vec<Vec<u64>> {
+        let change = |options: &mut TrackOptions| (options.delta_t, options.inertia) = (delta_t, 1.0);
+        forks.iter().map(|&fork| fork_after(&turn, fork, &change)).collect()
+    };
+    assert_ne!(looking_back(1), looking_back(3));
+}
+
+#[test]
+fn low_scores_keep_tracks_and_begin_none() {
+    let mut clip = Clip::new(TrackerKind::ByteTrack);
+    let low = |x: f32| TrackInput { score: 0.2, ..at(x, 300.0) };
+    assert_eq!(clip.push(&[at(100.0, 300.0), low(600.0)]), [1, 0]);
+    for frame in 1..20 {
+        let x = frame as f32;
+        assert_eq!(clip.push(&[low(600.0), low(100.0 + x)]), [0, 1]);
+    }
+    clip.options.low_thresh = 0.3;
+    assert_eq!(clip.push(&[low(120.0)]), [0]);
+    clip.options.track_thresh = 0.15;
+    assert_eq!(clip.push(&[low(120.0)]), [0], "fused with the score, it costs more than match_thresh");
+    clip.options.fuse_score = false;
+    assert_eq!(clip.push(&[low(120.0)]), [1]);
+    clip.options.det_thresh = 0.15;
+    assert_eq!(clip.push(&[low(120.0), low(600.0)]), [1, 0]);
+    assert_eq!(clip.push(&[low(120.0), low(600.0)]), [1, 2]);
+    clip.options.match_thresh = 0.1;
+    assert_eq!(clip.push(&[low(125.0), low(600.0)]), [0, 2]);
+}
+
+#[test]
+fn classes_are_kept_apart_if_wanted() {
+    let mut clip = Clip::new(TrackerKind::ByteTrack);
+    let other = TrackInput { class: 7, ..at(100.0, 300.0) };
+    assert_eq!(clip.push(&[at(100.0, 300.0)]), [1]);
+    assert_eq!(clip.push(&[other]), [0]);
+    assert_eq!(clip.push(&[other]), [2]);
+    let mut clip = Clip::new(TrackerKind::ByteTrack);
+    clip.options.per_class = false;
+    assert_eq!([clip.push(&[at(100.0, 300.0)]), clip.push(&[other])], [[1], [1]]);
+}
+
+#[test]
+fn a_reset_ends_all_tracks_and_gives_no_number_twice() {
+    for kind in TrackerKind::ALL {
+        let mut clip = Clip::new(kind);
+        assert_eq!(clip.push(&[at(100.0, 300.0), at(500.0, 300.0)]), [1, 2]);
+        clip.tracker.reset();
+        clip.now = 0;
+        assert_eq!(clip.push(&[at(100.0, 300.0)]), [3], "what is there at the start is confirmed");
+    }
+}
+
+#[test]
+fn time_counts_and_not_frames() {
+    let mut clip = Clip::new(TrackerKind::ByteTrack);
+    clip.options.lost_after = 10 * FRAME;
+    let place = |now: u64| at(100.0 + 3.0 * (now / FRAME) as f32, 300.0);
+    for _ in 0..30 {
+        clip.push(&[place(clip.now + FRAME)]);
+    }
+    // Frames that the source has left out: the object has gone on meanwhile.
+    clip.now += 9 * FRAME;
+    assert_eq!(clip.push(&[place(clip.now + FRAME)]), [1]);
+    clip.push(&[]);
+    clip.now += 10 * FRAME;
+    assert_eq!(clip.push(&[place(clip.now + FRAME)]), [0]);
+    // Times that go back, stand still or are far away end nothing.
+    for now in [0, 0, u64::MAX, 0, u64::MAX / 2] {
+        for duration in [0, 1, FRAME, u64::MAX] {
+            clip.tracker.update(&clip.options, &[at(100.0, 300.0)], now, duration);
+            clip.tracker.predict(&clip.options, now, duration);
+        }
+    }
+}
+
+#[test]
+fn boxes_between_detections_are_foreseen() {
+    for kind in TrackerKind::ALL {
+        let mut clip = Clip::new(kind);
+        let place = |frame: u64| at(100.0 + 3.0 * frame as f32, 300.0 + frame as f32);
+        for frame in 0..100u64 {
+            clip.now += FRAME;
+            let wanted = place(frame);
+            let detected = [TrackInput { bbox: BBox::default(), ..wanted }, wanted];
+            let objects = match frame % 5 {
+                0 => clip.tracker.update(&clip.options, &detected, clip.now, FRAME),
+                _ => clip.tracker.predict(&clip.options, clip.now, FRAME),
+            };
+            let [None, Some(object)] = objects else { panic!("{kind:?}, frame {frame}: {objects:?}") };
+            assert_eq!((object.id, object.last_seen), (1, (frame / 5 * 5 + 1) * FRAME));
+            if frame > 30 && kind != TrackerKind::Iou {
+                let off = |a: f32, b: f32| (a - b).abs();
+                let (have, wanted) = (object.bbox.center(), wanted.bbox.center());
+                assert!(off(have.0, wanted.0) < 2.0 && off(have.1, wanted.1) < 2.0, "{frame}: {have:?} {wanted:?}");
+            }
+        }
+        // Nobody is foreseen for ever.
+        clip.now += FRAME;
+        clip.tracker.update(&clip.options, &[], clip.now, FRAME);
+        (0..40).for_each(|_| {
+            clip.now += FRAME;
+            assert!(clip.tracker.predict(&clip.options, clip.now, FRAME).is_empty());
+        });
+        assert_eq!(clip.push(&[place(140)]), [0]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_detections_are_taken(frames in proptest::collection::vec(proptest::collection::vec(
+        (any::<[f32; 4]>(), any::<f32>(), 0..2u32), 0..12), 1..12))
+    {
+        for kind in TrackerKind::ALL {
+            let mut clip = Clip::new(kind);
+            for frame in &frames {
+                let found: Vec<TrackInput> = frame
+                    .iter()
+                    .map(|&([x1, y1, x2, y2], score, class)| TrackInput { bbox: BBox { x1, y1, x2, y2 }, score, class })
+                    .collect();
+                let given = clip.push(&found);
+                let mut numbers: Vec<u64> = given.iter().copied().filter(|&id| id != 0).collect();
+                let count = numbers.len();
+                numbers.sort_unstable();
+                numbers.dedup();
+                prop_assert_eq!(numbers.len(), count, "no number twice in a frame: {:?}", given);
+            }
+        }
+    }
+}

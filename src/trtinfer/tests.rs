@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Engines are deserialised beside the pipeline, however long that takes. The driver and TensorRT are those of tests/fakes, and need no
+//! GPU.
+
+use std::ffi::c_long;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+
+use super::TrtInfer;
+use crate::fakes::Fakes;
+
+/// Far longer than anything here takes; whatever waits so long hangs.
+const HANG: Duration = Duration::from_secs(30);
+
+#[track_caller]
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, done) = mpsc::channel();
+    thread::spawn(move || sender.send(work()));
+    done.recv_timeout(HANG).expect("it hangs")
+}
+
+impl Fakes {
+    /// Returns once so many engines have been asked for.
+    #[track_caller]
+    fn wait_for_engines(&'static self, count: c_long) {
+        in_time(move || self.engines(count));
+    }
+}
+
+/// The fakes, with which deserialising waits.
+fn held(test: &str) -> Option<&'static Fakes> {
+    let fakes = Box::leak(Box::new(Fakes::of(module_path!(), test)?));
+    gst::init().unwrap();
+    crate::plugin_register_static().unwrap();
+    fakes.hold(true);
+    Some(fakes)
+}
+
+/// A pipeline with an engine.
+struct Stream {
+    pipeline: gst::Pipeline,
+    infer: TrtInfer,
+}
+
+impl Stream {
+    fn new(fakes: &Fakes, source: &str, infer: &str) -> Self {
+        Stream::with(fakes, source, "trtpreprocess", infer)
+    }
+
+    fn with(fakes: &Fakes, source: &str, before: &str, infer: &str) -> Self {
+        let line = format!(
+            "videotestsrc name=source {source} ! video/x-raw,format=RGB,width=8,height=8 ! {before} \
+             ! trtinfer name=infer model-file={} {infer} ! fakesink",
+            fakes.engine().display()
+        );
+        let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        let infer = pipeline.by_name("infer").unwrap().downcast().unwrap();
+        Stream { pipeline, infer }
+    }
+
+    #[track_caller]
+    fn set_state(&self, state: gst::State) -> gst::StateChangeSuccess {
+        let pipeline = self.pipeline.clone();
+        in_time(move || pipeline.set_state(state)).unwrap()
+    }
+
+    /// Returns once a streaming thread waits for the engine.
+    #[track_caller]
+    fn wait_for_waiters(&self) {
+        let infer = self.infer.clone();
+        in_time(move || infer.imp().session.waiters.wait_for(1));
+    }
+
+    fn info(&self) -> Option<gst::Structure> {
+        self.infer.property("model-info")
+    }
+
+    /// Waits for the end of the stream or an error, and gives the names of elements that have posted errors, with the texts.
+    #[track_caller]
+    fn end(&self) -> Vec<(String, String)> {
+        let bus = self.pipeline.bus().unwrap();
+        let patience = gst::ClockTime::try_from(HANG).unwrap();
+        let mut errors = Vec::new();
+        loop {
+            let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
+            let message = bus.timed_pop_filtered(patience, &kinds).expect("it hangs");
+            let gst::MessageView::Error(error) = message.view() else { return errors };
+            let name = message.src().unwrap().name().to_string();
+            let is_last = name == "source"; // once the frame has come back to it
+            errors.push((name, error.error().to_string()));
+            if is_last {
+                return errors;
+            }
+        }
+    }
+
+    fn frames(&self) -> u64 {
+        self.infer.property::<gst::Structure>("stats").get("inferred").unwrap()
+    }
+
+    fn has_errors(&self) -> bool {
+        self.pipeline.bus().unwrap().pop_filtered(&[gst::MessageType::Error]).is_some()
+    }
+}
+
+#[test]
+fn a_pipeline_pauses_at_once_and_goes_on_when_its_engine_is_there() {
+    let Some(fakes) = held("a_pipeline_pauses_at_once_and_goes_on_when_its_engine_is_there") else { return };
+    let stream = Stream::new(fakes, "num-buffers=3", "");
+    let (sender, notified) = mpsc::channel();
+    stream.infer.connect_notify(Some("model-info"), move |infer, _| {
+        let _ = sender.send(infer.property::<Option<gst::Structure>>("model-info").is_some());
+    });
+    assert_eq!(stream.set_state(gst::State::Paused), gst::StateChangeSuccess::Async);
+    fakes.wait_for_engines(1);
+    stream.wait_for_waiters();
+    assert!(stream.info().is_none() && stream.frames() == 0, "they are read without a wait");
+    stream.set_state(gst::State::Playing);
+    fakes.hold(false);
+    assert_eq!(notified.recv_timeout(HANG), Ok(true));
+    assert_eq!(stream.end(), []);
+    assert_eq!((stream.frames(), fakes.engines(0)), (3, 1));
+    let tensor: String = stream.info().unwrap().get("tensor").unwrap();
+    assert!(tensor.contains("images") && tensor.contains("1x3x8x8"), "{tensor}");
+    stream.set_state(gst::State::Null);
+    assert!(stream.info().is_none());
+}
+
+#[test]
+fn null_is_reached_and_the_element_is_freed_while_its_engine_is_deserialised() {
+    let Some(fakes) = held("null_is_reached_and_the_element_is_freed_while_its_engine_is_deserialised") else {
+        return;
+    };
+    let mut engines = 0;
+    // The latency of live sources is asked for in the change to PLAYING.
+    let cases = [
+        ("", "trtpreprocess", ""),
+        ("", "queue ! trtpreprocess ! queue", ""),
+        ("is-live=true", "trtpreprocess", ""),
+        ("is-live=true", "trtpreprocess ! tee ! queue", "batch-size=2"),
+    ];
+    for (source, before, infer) in cases {
+        let stream = Stream::with(fakes, source, before, infer);
+        for state in [gst::State::Ready, gst::State::Null] {
+            stream.set_state(gst::State::Playing);
+            engines += 1;
+            fakes.wait_for_engines(engines);
+            stream.wait_for_waiters();
+            stream.set_state(state);
+        }
+        assert!(!stream.has_errors());
+        let gone = stream.infer.downgrade();
+        drop(stream);
+        in_time(move || {
+            while gone.upgrade().is_some() {
+                thread::yield_now();
+            }
+        });
+    }
+    fakes.hold(false); // those that were given up do not disturb the next one
+    let stream = Stream::new(fakes, "num-buffers=3", "");
+    stream.set_state(gst::State::Playing);
+    assert_eq!(stream.end(), []);
+    stream.set_state(gst::State::Null);
+}
+
+#[test]
+fn a_flush_ends_the_wait_for_an_engine_and_frames_after_it_are_inferred() {
+    let Some(fakes) = held("a_flush_ends_the_wait_for_an_engine_and_frames_after_it_are_inferred") else { return };
+    for before in ["trtpreprocess", "trtpreprocess ! queue", "queue ! trtpreprocess ! queue"] {
+        fakes.hold(true);
+        let stream = Stream::with(fakes, "num-buffers=3", before, "");
+        stream.set_state(gst::State::Playing);
+        for _ in 0..3 {
+            stream.wait_for_waiters();
+            let pipeline = stream.pipeline.clone();
+            in_time(move || pipeline.seek_simple(gst::SeekFlags::FLUSH, gst::ClockTime::ZERO)).unwrap();
+        }
+        fakes.hold(false);
+        assert_eq!(stream.end(), []);
+        assert!(stream.frames() > 0);
+        stream.set_state(gst::State::Null);
+    }
+}
+
+#[test]
+fn an_engine_that_cannot_be_deserialised_is_an_error_on_the_bus() {
+    let Some(fakes) = held("an_engine_that_cannot_be_deserialised_is_an_error_on_the_bus") else { return };
+    fakes.refuse(true);
+    let stream = Stream::new(fakes, "num-buffers=3", "");
+    for wait in [true, false] {
+        fakes.hold(wait);
+        stream.set_state(gst::State::Playing);
+        if wait {
+            stream.wait_for_waiters();
+            fakes.hold(false);
+        }
+        let errors = stream.end();
+        let names: Vec<&str> = errors.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["infer", "source"], "{errors:?}");
+        assert!(errors[0].1.starts_with("Cannot load the engine ") && errors[0].1.contains("any.engine"), "{errors:?}");
+        assert!(stream.info().is_none());
+        stream.set_state(gst::State::Null);
+    }
+    fakes.refuse(false);
+    stream.set_state(gst::State::Playing);
+    assert_eq!(stream.end(), []);
+    stream.set_state(gst::State::Null);
+}
+
+#[test]
+fn elements_that_share_an_engine_have_it_deserialised_once() {
+    let Some(fakes) = held("elements_that_share_an_engine_have_it_deserialised_once") else { return };
+    let streams = [(); 3].map(|()| Stream::new(fakes, "num-buffers=3", "shared-model=one"));
+    for stream in &streams {
+        stream.set_state(gst::State::Playing);
+        stream.wait_for_waiters();
+    }
+    fakes.wait_for_engines(1);
+    fakes.hold(false);
+    for stream in &streams {
+        assert_eq!(stream.end(), []);
+        assert_eq!(stream.frames(), 3);
+    }
+    assert_eq!(fakes.engines(1), 1);
+    for stream in &streams {
+        stream.set_state(gst::State::Null);
+    }
+}
+
+#[test]
+fn an_engine_to_share_is_deserialised_for_those_that_are_left() {
+    let Some(fakes) = held("an_engine_to_share_is_deserialised_for_those_that_are_left") else { return };
+    let [first, second, third] = [(); 3].map(|()| Stream::new(fakes, "num-buffers=3", "shared-model=one"));
+    first.set_state(gst::State::Playing);
+    fakes.wait_for_engines(1);
+    for stream in [&second, &third] {
+        stream.set_state(gst::State::Playing);
+        stream.wait_for_waiters();
+    }
+    first.set_state(gst::State::Null);
+    second.set_state(gst::State::Null);
+    fakes.hold(false);
+    assert_eq!(third.end(), []);
+    assert_eq!((third.frames(), fakes.engines(2)), (3, 2), "the first one's and the third one's");
+    third.set_state(gst::State::Null);
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Microseconds and allocations of a frame in each tracker, on one core: crowds that walk through each other in Full HD.
+//!
+//! `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench track`
+//!
+//! With `run TRACKER INTERVAL TRACK-THRESH` it follows what it reads instead, as tests/track/crowds.py asks: lines of frame, left, top, right,
+//! bottom and score, of which every INTERVAL-th frame is taken in. It writes lines of frame, number, left, top, right and bottom.
+
+#[allow(dead_code)] // the tests use more of it
+#[path = "../common/random.rs"]
+mod random;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gsttrt::image::geometry::BBox;
+use gsttrt::track::{TrackInput, TrackOptions, Tracker, TrackerKind};
+use random::Random;
+
+/// Counts allocations.
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: all is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller says.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as the caller says.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller says.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const FRAME: u64 = 33_333_333;
+const FRAMES: usize = 600;
+/// After so many no frame is busier than one before.
+const WARM: usize = 300;
+
+/// What a detector finds of a crowd: each frame a few are missed, a few doubled, a few of low score.
+fn crowd(count: usize) -> Vec<Vec<TrackInput>> {
+    let mut random = Random(11);
+    let mut walkers: Vec<[f32; 5]> = (0..count)
+        .map(|_| {
+            let height = random.between(40.0, 120.0);
+            let (x, y) = (random.between(0.0, 1920.0), random.between(0.0, 1080.0));
+            [x, y, height, random.between(-4.0, 4.0), random.between(-2.0, 2.0)]
+        })
+        .collect();
+    let frame = |_| {
+        let mut found = Vec::new();
+        for [x, y, height, across, down] in &mut walkers {
+            (*x, *y) = ((*x + *across).rem_euclid(1920.0), (*y + *down).rem_euclid(1080.0));
+            let copies = match random.between(0.0, 100.0) as u32 {
+                0..4 => 0,
+                4..6 => 2,
+                _ => 1,
+            };
+            for copy in 0..copies {
+                let score = if copy > 0 { 0.4 } else { random.between(0.3, 0.95) };
+                let [dx, dy] = [(); 2].map(|()| random.between(-1.5, 1.5));
+                let bbox = BBox::from_center(*x + dx, *y + dy, *height * 0.5, *height);
+                found.push(TrackInput { bbox, score, class: 0 });
+            }
+        }
+        found
+    };
+    (0..FRAMES).map(frame).collect()
+}
+
+/// Follows the detections that come in, and says where objects are.
+fn follow(kind: &str, interval: u64, track_thresh: f32) {
+    let is_it = |candidate: &TrackerKind| format!("{candidate:?}").eq_ignore_ascii_case(kind);
+    let kind = TrackerKind::ALL.into_iter().find(is_it).expect("the name of a tracker");
+    let options = TrackOptions { track_thresh, lost_after: 31 * FRAME + FRAME / 2, ..TrackOptions::default() };
+    let mut frames: Vec<Vec<TrackInput>> = Vec::new();
+    for line in std::io::stdin().lines() {
+        let line = line.expect("text");
+        let values: Vec<f32> = line.split(' ').map(|value| value.parse().expect("a number")).collect();
+        frames.resize_with(frames.len().max(values[0] as usize + 1), Vec::new);
+        if let [frame, x1, y1, x2, y2, score] = values[..] {
+            frames[frame as usize].push(TrackInput { bbox: BBox::new(x1, y1, x2, y2), score, class: 0 });
+        }
+    }
+    let mut tracker = Tracker::new(kind);
+    for (number, found) in (0..).zip(&frames) {
+        let is_taken = number % interval == 0;
+        let objects = match is_taken {
+            true => tracker.update(&options, found, number * FRAME, FRAME),
+            false => tracker.predict(&options, number * FRAME, FRAME),
+        };
+        for (place, object) in objects.iter().enumerate() {
+            let Some(object) = object else { continue };
+            // As the element leaves what was found where it was found.
+            let BBox { x1, y1, x2, y2 } = if is_taken { found[place].bbox } else { object.bbox };
+            println!("{number} {} {x1} {y1} {x2} {y2}", object.id);
+        }
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    if let [run, kind, interval, track_thresh] = &arguments[..]
+        && run == "run"
+    {
+        return follow(kind, interval.parse().expect("a number"), track_thresh.parse().expect("a number"));
+    }
+    println!(
+        "{:<14}{:>8}{:>12}{:>12}{:>12}{:>14}",
+        "tracker", "objects", "median µs", "p99 µs", "foresee µs", "allocations"
+    );
+    for count in [20, 300] {
+        let frames = crowd(count);
+        for kind in TrackerKind::ALL {
+            let (mut tracker, options) = (Tracker::new(kind), TrackOptions::default());
+            let (mut times, mut between) = (Vec::with_capacity(FRAMES), Vec::with_capacity(FRAMES));
+            let mut allocations = 0;
+            for (number, found) in frames.iter().enumerate() {
+                let now = number as u64 * FRAME;
+                let (before, begun) = (ALLOCATIONS.load(Ordering::Relaxed), Instant::now());
+                black_box(tracker.update(&options, found, now, FRAME).len());
+                times.push(begun.elapsed());
+                let begun = Instant::now();
+                black_box(tracker.predict(&options, now, 0).len());
+                between.push(begun.elapsed());
+                if number >= WARM {
+                    allocations += ALLOCATIONS.load(Ordering::Relaxed) - before;
+                }
+            }
+            let sorted = |times: &mut Vec<Duration>| {
+                times.drain(..WARM);
+                times.sort();
+                [times.len() / 2, times.len() * 99 / 100].map(|at| times[at].as_secs_f64() * 1e6)
+            };
+            let ([median, p99], [foresee, _]) = (sorted(&mut times), sorted(&mut between));
+            println!(
+                "{:<14}{count:>8}{median:>12.1}{p99:>12.1}{foresee:>12.1}{allocations:>14}",
+                format!("{kind:?}").to_lowercase()
+            );
+        }
+    }
+}

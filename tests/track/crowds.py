@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""HOTA and IDF1 of the trackers on crowds whose numbers are known, by TrackEval, beside the papers' own programs on the same detections.
+
+    pip install numpy scipy filterpy trackeval
+    CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo bench --profile dev --bench track --no-run     # prints where the program lies
+    tests/track/crowds.py PROGRAM ByteTrack OC_SORT      # the folders of tests/gold/tracks.py; without them, ours alone
+"""
+
+import pathlib
+import random
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "gold"))
+import numpy as np
+import tracks as gold
+from trackeval.metrics import CLEAR, HOTA, Identity
+
+
+class Scene(gold.Crowd):
+    """A crowd with what a detector finds of it, and the truth beside."""
+
+    def __init__(self, seed, count, dropped=0.04, doubled=0.02, shake=0.0, speed=6.0):
+        super().__init__(seed, count, speed)
+        self.dropped, self.doubled, self.shake = dropped, doubled, shake
+        self.camera = [0.0, 0.0]
+
+    def frame(self):
+        r = self.random
+        self.camera = [0.7 * at + r.gauss(0, self.shake) for at in self.camera]
+        boxes = [(n, *(e + self.camera[i % 2] for i, e in enumerate(box))) for n, *box in self.step()]
+        truth, found = [], []
+        for at, (number, *box) in enumerate(boxes):
+            hidden = max([gold.cover(box, other[1:]) for other in boxes[at + 1:]], default=0.0)
+            # What nothing is seen of is no truth.
+            if hidden < 0.9:
+                truth.append((number, *box))
+            if r.random() < self.dropped or hidden > 0.75:
+                continue
+            score = min(0.97, max(0.05, r.gauss(0.85, 0.08) - 0.9 * hidden))
+            for copy in range(2 if r.random() < self.doubled else 1):
+                w, h = box[2] - box[0], box[3] - box[1]
+                edges = [round(edge + r.gauss(0, 0.02) * side, 1) for edge, side in zip(box, (w, h, w, h))]
+                found.append((*edges, gold.not_on_edge(round(score * (0.6 if copy else 1.0), 3))))
+        r.shuffle(found)
+        return truth, found
+
+
+class Crossing:
+    """Pairs that walk through each other; all is seen as it is."""
+
+    def __init__(self, pairs=10):
+        self.pairs, self.at = pairs, 0
+
+    def frame(self):
+        self.at += 1
+        truth = []
+        for pair in range(self.pairs):
+            for side in (0, 1):
+                way = (4 + pair * 0.3) * self.at % 2600
+                x = (way if way < 1300 else 2600 - way) + 200
+                x = 1700 - x if side else x
+                y = 120 + pair * 95 + side * 8
+                truth.append((2 * pair + side, x - 20, y - 40, x + 20, y + 40))
+        return truth, [(*box, 0.9) for _, *box in truth]
+
+
+SCENES = {
+    "crossing": (Crossing(), 1000),
+    "5 objects": (Scene(11, 5), 600),
+    "20 objects": (Scene(12, 20), 300),
+    "60 objects": (Scene(13, 60), 150),
+    "300 objects": (Scene(14, 300), 60),
+    "camera shakes": (Scene(15, 30, shake=5.0), 200),
+    "a fifth dropped, a tenth doubled": (Scene(16, 30, dropped=0.2, doubled=0.1), 200),
+    "slow": (Scene(17, 30, speed=2.0), 300),
+}
+
+
+def ours(program, kind, frames, interval=1):
+    lines = []
+    for number, (_, found) in enumerate(frames):
+        lines += [" ".join(map(str, (number, *row))) for row in found] or [str(number)]
+    thresh = "0.6" if kind == "ocsort" else "0.5"
+    command = [program, "run", kind, str(interval), thresh]
+    said = subprocess.run(command, input="\n".join(lines), text=True, capture_output=True, check=True).stdout
+    tracks = [[] for _ in frames]
+    for line in said.splitlines():
+        frame, number, *box = line.split()
+        tracks[int(frame)].append((int(number), *map(float, box)))
+    return tracks
+
+
+def theirs(run, folder, frames):
+    detections = [found for _, found in frames]
+    return [[(i, *found[n][:4]) for n, i in ids.items()] for found, ids in zip(detections, run(folder, detections))]
+
+
+def score(frames, tracks):
+    """HOTA, IDF1, changes of numbers per 1,000 frames, recall."""
+    truth_ids = sorted({n for truth, _ in frames for n, *_ in truth})
+    track_ids = sorted({n for rows in tracks for n, *_ in rows})
+    place = [{n: at for at, n in enumerate(ids)} for ids in (truth_ids, track_ids)]
+    data = {"gt_ids": [], "tracker_ids": [], "similarity_scores": []}
+    for (truth, _), rows in zip(frames, tracks):
+        data["gt_ids"].append(np.array([place[0][n] for n, *_ in truth], int))
+        data["tracker_ids"].append(np.array([place[1][n] for n, *_ in rows], int))
+        data["similarity_scores"].append(gold.ious([box for _, *box in truth], [box for _, *box in rows]))
+    data |= {
+        "num_timesteps": len(frames), "num_gt_ids": len(truth_ids), "num_tracker_ids": len(track_ids),
+        "num_gt_dets": sum(map(len, data["gt_ids"])), "num_tracker_dets": sum(map(len, data["tracker_ids"])),
+    }
+    hota, clear, identity = (metric.eval_sequence(data) for metric in (HOTA(), CLEAR({"PRINT_CONFIG": False}), Identity({"PRINT_CONFIG": False})))
+    return 100 * hota["HOTA"].mean(), 100 * identity["IDF1"], 1000 * clear["IDSW"] / len(frames), 100 * clear["CLR_Re"]
+
+
+def main():
+    program, folders = sys.argv[1], [pathlib.Path(folder) for folder in sys.argv[2:4]]
+    print("| scene | tracker | HOTA | IDF1 | changes of numbers per 1,000 frames | recall |\n|---|---|---|---|---|---|")
+    for name, (scene, length) in SCENES.items():
+        random.seed(0)
+        frames = [scene.frame() for _ in range(length)]
+        runs = {kind: ours(program, kind, frames) for kind in ("bytetrack", "ocsort", "botsortiou", "iou")}
+        runs["bytetrack, interval=5"] = ours(program, "bytetrack", frames, 5)
+        if folders:
+            runs["ByteTrack's program"] = theirs(gold.bytetrack, folders[0], frames)
+            runs["OC-SORT's program"] = theirs(gold.ocsort, folders[1], frames)
+        for kind, tracks in runs.items():
+            hota, idf1, changes, recall = score(frames, tracks)
+            print(f"| {name} | {kind} | {hota:.1f} | {idf1:.1f} | {changes:.0f} | {recall:.1f} |")
+
+
+if __name__ == "__main__":
+    main()
