@@ -87,6 +87,7 @@ pub mod dlpack {
 pub mod frame {
     pub use crate::image::device::{DevicePlane, DevicePlanes};
     pub use crate::image::frame::{Colorimetry, Frame, Matrix, PixelFormat, Plane};
-    pub use crate::image::geometry::BBox;
+    pub use crate::image::geometry::{BBox, Rect};
+    pub use crate::image::masks::Mask;
     pub use crate::image::rotated::RotatedBox;
 }

@@ -140,3 +140,49 @@ fn objects_of_other_elements_are_read_once_each() {
         ]
     );
 }
+
+/// Label, left edge, and the number and times of the tracking, of each object.
+fn tracked(buffer: &gst::BufferRef) -> Vec<(String, i32, Option<(u64, u64, u64)>)> {
+    use gst_analytics::{AnalyticsTrackingMtd, RelTypes};
+    let relations = buffer.meta::<AnalyticsRelationMeta>().unwrap();
+    let mut objects = Vec::new();
+    for object in relations.iter::<AnalyticsODMtd>() {
+        let mut trackings = relations.iter_direct_related::<AnalyticsTrackingMtd>(object.id(), RelTypes::RELATE_TO);
+        let tracking = trackings.next().map(|tracking| {
+            let (id, first, last, is_lost) = tracking.info();
+            assert!(!is_lost);
+            (id, first.nseconds(), last.nseconds())
+        });
+        objects.push((object.obj_type().unwrap().as_str().to_string(), object.location().unwrap().x, tracking));
+    }
+    objects
+}
+
+#[test]
+fn trttrack_relates_objects_to_trackings() {
+    common::init();
+    const FRAME: u64 = 33_333_333;
+    // Objects of others, and those of trtnms with those that it held.
+    let mut line = Line::parse("trttrack");
+    for at in 0..3u64 {
+        let mut buffer = grey(SIDE * SIDE * 3);
+        let writable = buffer.get_mut().unwrap();
+        writable.set_pts(gst::ClockTime::from_nseconds(at * FRAME));
+        add(writable, "cat", [4 + at as i32, 6, 20, 12], None);
+        let wanted = ("cat".to_string(), 4 + at as i32, None);
+        // The confidence of these is that of what begins no track.
+        assert_eq!(tracked(&line.push(buffer)), [wanted]);
+    }
+    let model = model(&scratch("analytics-track"), &ROWS);
+    let elements = format!("trtpreprocess ! trtinfer model-file={model} interval=2 ! trtnms draw=false");
+    let mut line = Line::parse(&format!("{elements} ! trttrack track-thresh=0.4 det-thresh=0.4"));
+    for at in 0..4u64 {
+        let mut buffer = grey(SIDE * SIDE * 3);
+        buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_nseconds(at * FRAME));
+        let buffer = line.push(buffer);
+        assert_eq!(buffer.iter_meta::<AnalyticsRelationMeta>().count(), 1);
+        let seen = at / 2 * 2 * FRAME;
+        let wanted = [("a".to_string(), 20, Some((1, 0, seen))), ("c".to_string(), 4, Some((2, 0, seen)))];
+        assert_eq!(tracked(&buffer), wanted, "{at}");
+    }
+}

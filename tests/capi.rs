@@ -325,6 +325,10 @@ fn results_stay_until_they_are_freed() {
         assert_eq!(corners, [[7.0; 2]; 4], "nothing was written");
         expect(gst_trt_results_keypoint(first, 1, 0, &mut point) == 7, "no object 1: 1 were found");
         assert_eq!((point, bbox), ([7.0; 3], [7.0; 4]), "nothing was written");
+        let mut rect = [7; 4];
+        assert!(gst_trt_results_mask(first, 0, &mut rect).is_null(), "this model gives no masks");
+        expect(gst_trt_results_mask(first, 1, &mut rect).is_null(), "no object 1: 1 were found");
+        assert_eq!(rect, [7; 4], "nothing was written");
     }
     expect(gst_trt_results_label(first, 1).is_null(), "no object 1");
     expect(gst_trt_results_json(first, usize::MAX).is_null(), "no object");
@@ -348,6 +352,7 @@ fn results_stay_until_they_are_freed() {
         expect(unsafe { gst_trt_results_corners(results, 0, &mut [[0.0; 2]; 4]) } == 7, expected_text);
         expect(unsafe { gst_trt_results_keypoint(results, 0, 0, &mut point) } == 7, expected_text);
         expect(gst_trt_results_keypoint_name(results, 0).is_null(), expected_text);
+        expect(unsafe { gst_trt_results_mask(results, 0, &mut [0; 4]) }.is_null(), expected_text);
     }
 }
 
@@ -443,6 +448,32 @@ fn rotated_boxes_have_angles_and_corners() {
     assert!((bbox[0] - (28.0 - far)).abs() < 1e-4 && (bbox[2] - 2.0 * far).abs() < 1e-4, "{bbox:?} is not around it");
     let json = text(gst_trt_results_json(results, 0)).unwrap();
     assert!(json.contains(r#""angle":0.785"#) && json.contains(r#""corners":["#), "{json}");
+    gst_trt_results_free(results);
+}
+
+#[test]
+fn masks_are_read() {
+    // The left half of the box, which is the left upper quarter of the frame.
+    let graph = Graph::new().input("images", F32, &["1", "3", "64", "64"]).metadata("task", "segment");
+    let graph =
+        graph.constant("output0", &[1, 1, 7], &[0.0, 0.0, 32.0, 32.0, 0.9, 0.0, 2.0]).metadata("end2end", "True");
+    let graph = graph.constant("output1", &[1, 1, 1, 4], &[1.0, -1.0, -1.0, -1.0]).metadata("names", "{0: 'cat'}");
+    let session = open(&graph.save(&scratch("capi-segment").join("segment.onnx")), &["backend=cpu"]).unwrap();
+    let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap_or_else(|_| panic!("{}", last_error()));
+    gst_trt_session_close(session);
+    let mut rect = [0; 4];
+    let mask = unsafe { gst_trt_results_mask(results, 0, &mut rect) };
+    assert_eq!(rect, [0, 0, 32, 32], "{}", last_error());
+    assert_eq!(unsafe { gst_trt_results_mask(results, 0, &mut rect) }, mask, "it is written once");
+    // SAFETY: a byte for each pixel, until the results are freed.
+    let pixels = unsafe { std::slice::from_raw_parts(mask, 32 * 32) };
+    let row: Vec<u8> = [[255; 16], [0; 16]].concat();
+    assert!(pixels.chunks_exact(32).all(|pixels| pixels == row), "{:?}", &pixels[..32]);
+    assert!(unsafe { gst_trt_results_mask(results, 0, ptr::null_mut()) }.is_null());
+    assert!(last_error().contains("rect is NULL"), "{}", last_error());
+    let json = text(gst_trt_results_json(results, 0)).unwrap();
+    let mask = r#""mask-x":0,"mask-y":0,"mask-width":32,"mask-height":32,"mask-counts":"0PP""#;
+    assert!(json.contains(&mask[..mask.len() - 5]), "{json}");
     gst_trt_results_free(results);
 }
 

@@ -19,6 +19,7 @@ use gsttrt::heads::{
 };
 use gsttrt::image::Candidate;
 use gsttrt::image::keypoints::{KeypointModel, KeypointShape};
+use gsttrt::image::masks::{Masks, Prototypes};
 use gsttrt::postprocess::gather;
 use gsttrt::postprocess::suppress::Nms;
 use gsttrt::postprocess::suppress::device::DeviceDecoder;
@@ -30,6 +31,8 @@ struct Pair {
     pool: DevicePool,
     decoder: Decoder,
     boxes: DeviceDecoder,
+    /// Width and height of the model's input.
+    input: (u32, u32),
 }
 
 impl Pair {
@@ -37,7 +40,8 @@ impl Pair {
         let descs: Vec<_> = tensors.iter().map(|tensor| tensor.desc().clone()).collect();
         let decoder = Decoder::new(Some(layout), &descs, hints).unwrap();
         let boxes = DeviceDecoder::new(context, &decoder).unwrap();
-        Pair { stream: Arc::new(Stream::new(context).unwrap()), pool: DevicePool::new(context), decoder, boxes }
+        let (stream, pool) = (Arc::new(Stream::new(context).unwrap()), DevicePool::new(context));
+        Pair { stream, pool, decoder, boxes, input: hints.input.unwrap() }
     }
 
     fn upload(&self, tensors: &[Tensor]) -> Vec<Tensor> {
@@ -73,13 +77,26 @@ impl Pair {
             let same = bytemuck::bytes_of(have) == bytemuck::bytes_of(wanted);
             assert!(same, "{}: box {place} is {have:?} instead of {wanted:?}", about());
         }
-        if let Some((_, view)) = self.decoder.keypoints() {
+        if let Some(view) = self.decoder.gathered() {
             let mut expected = Vec::new();
             gather(&view, self.decoder.pick(tensors).unwrap()[view.output], &wanted, &mut expected);
             let have = self.boxes.gathered().unwrap();
             let same =
                 |(have, wanted): (&f32, &f32)| have.to_bits() == wanted.to_bits() || have.is_nan() && wanted.is_nan();
-            assert!(have.len() == expected.len() && have.iter().zip(&expected).all(same), "{}: keypoints", about());
+            assert!(
+                have.len() == expected.len() && have.iter().zip(&expected).all(same),
+                "{}: what is gathered",
+                about()
+            );
+        }
+        if let Some((shape, place, view)) = self.decoder.prototypes() {
+            let (picked, mut coefficients) = (self.decoder.pick(tensors).unwrap(), Vec::new());
+            gather(&view, picked[view.output], &wanted, &mut coefficients);
+            let (mut expected, mut have) = (Masks::default(), Masks::default());
+            let prototypes = Prototypes::new(shape, picked[place]).unwrap();
+            expected.find(&prototypes, &coefficients, &wanted, self.input);
+            self.boxes.masks(&mut have).unwrap();
+            assert!(have == expected, "{}: masks", about());
         }
         wanted.len()
     }
@@ -153,6 +170,7 @@ fn head(
                         row.extend((0..KEYPOINTS.numbers()).map(|_| random.between(-9.0, size as f32 + 9.0)));
                     }
                     Column::Angle => row.push(random.between(-7.0, 7.0)),
+                    Column::Coefficients => row.extend((0..PROTOTYPES).map(|_| random.between(-2.0, 2.0))),
                     Column::Count => row.push(random.one_of(&[
                         0.0,
                         1.0,
@@ -168,6 +186,12 @@ fn head(
             row.iter_mut().for_each(|value| *value = spoil(random, rate, *value));
             row
         };
+        if spec.dims.contains(&Dim::Prototypes) {
+            let (width, height) = (size as usize / 4, size as usize / 8);
+            let value = |random: &mut Random| random.between(-1.0, 1.0);
+            let values: Vec<f32> = (0..PROTOTYPES * width * height).map(|_| value(random)).collect();
+            return whole("output1", &[1, PROTOTYPES as i64, height as i64, width as i64], floats, &values);
+        }
         let count = if spec.dims.contains(&Dim::Rows) { rows } else { 1 };
         let all: Vec<Vec<f32>> = (0..count).map(|_| row(random)).collect();
         let columns = all[0].len();
@@ -176,6 +200,7 @@ fn head(
                 Dim::Batch => 1,
                 Dim::Rows => rows as i64,
                 Dim::Columns => columns as i64,
+                Dim::Prototypes | Dim::Height | Dim::Width => unreachable!("made above"),
             })
             .collect();
         let dtype = if spec.class == ElementClass::Any { ids } else { floats };
@@ -191,6 +216,8 @@ fn head(
 }
 
 /// Of heads that have some.
+const PROTOTYPES: usize = 6;
+/// The same.
 const KEYPOINTS: KeypointShape = KeypointShape { count: 5, dims: 3 };
 
 /// Random heads of all layouts with so many rows, classes and pixels a side; how many boxes they left.
@@ -198,7 +225,7 @@ fn layouts(context: &Context, shapes: &[(usize, usize, u32)], types: &[DType], a
     let mut random = Random(1);
     let mut left = 0;
     for &layout in HEADS {
-        let ids = if layout.outputs.len() > 1 { all_ids } else { &[DType::F32] };
+        let ids = if layout.outputs.len() > 1 && !layout.has_prototypes() { all_ids } else { &[DType::F32] };
         for &(rows, classes, size) in shapes {
             for &floats in types {
                 for &ids in ids {

@@ -14,13 +14,14 @@ use gsttrt::core::cuda::driver::{Context, Stream};
 use gsttrt::core::device::Device;
 use gsttrt::core::error::ErrorKind;
 use gsttrt::core::memory::{DeviceBlock, DevicePool};
-use gsttrt::core::tensor::{DType, TensorDesc};
+use gsttrt::core::tensor::{DType, Tensor, TensorDesc};
 use gsttrt::image::Candidate;
-use gsttrt::image::detections::{DeviceDetections, found_bytes};
+use gsttrt::image::detections::{DeviceDetections, DeviceMasks, found_bytes};
 use gsttrt::image::device::{DevicePlane, DevicePlanes};
 use gsttrt::image::frame::{Colorimetry, Frame, FrameMut, Matrix, PixelFormat, Plane, PlaneMut};
 use gsttrt::image::geometry::{BBox, Letterbox, ResizeMode};
 use gsttrt::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
+use gsttrt::image::masks::{Masks, PrototypeShape, Prototypes};
 use gsttrt::image::overlay::kernel::OverlayKernel;
 use gsttrt::image::overlay::{self, Annotation, Style, Target};
 use gsttrt::image::preprocess::kernel::{MAX_BATCH, PreprocessKernel};
@@ -373,19 +374,42 @@ impl Gpu {
                 let values = (0..count * model.shape.numbers()).map(&mut number).collect();
                 Keypoints { model, values }
             });
-            let in_tensor = Instances {
-                boxes: detections.to_vec(),
-                rotated: are_rotated.then(Vec::new),
-                keypoints,
-                ..Instances::default()
+            // Models that give masks neither find keypoints nor turn boxes.
+            let has_masks = keypoints.is_none() && !are_rotated;
+            let numbers: Vec<f32> = (0..count.max(81)).map(|_| self.random.between(-1.0, 1.0)).collect();
+            let prototypes = Tensor::from_slice("output1", &[1, 1, 9, 9], &numbers[..81]);
+            let shape = PrototypeShape { count: 1, width: 9, height: 9 };
+            let masks_in = |size| {
+                let mut masks = Masks::default();
+                masks.find(&Prototypes::new(shape, &prototypes).unwrap(), &numbers[..count], detections, size);
+                has_masks.then_some(masks)
             };
+            let boxes = detections.to_vec();
+            let rotated = are_rotated.then(Vec::new);
+            let mut in_tensor = Instances { boxes, rotated, keypoints, masks: masks_in(frame), classes: None };
             let mut of_frame = in_tensor.clone();
+            of_frame.masks = masks_in((letterbox.tensor_width, letterbox.tensor_height));
+            // Objects without a pixel are not drawn, as the search leaves them.
+            let (places, bits) = of_frame.masks.as_ref().map_or_else(Default::default, |masks| {
+                let (places, bits) = masks.for_device();
+                (places, bits.to_vec())
+            });
+            let mut on_device = detections.to_vec();
+            for (detection, _) in on_device.iter_mut().zip(&places).filter(|(_, place)| place.is_seen == 0) {
+                detection.bbox.x2 = detection.bbox.x1;
+            }
+            if let Some(masks) = &mut in_tensor.masks {
+                masks.map_to_frame(count, &Letterbox::new(frame, frame, ResizeMode::Stretch));
+            }
             of_frame.map_to_frame(&letterbox);
             // More may be found than is.
             let room = 3;
-            let on_gpu = self.upload(&[found_bytes(detections), vec![0; room * size_of::<Candidate>()]].concat());
+            let on_gpu = self.upload(&[found_bytes(&on_device), vec![0; room * size_of::<Candidate>()]].concat());
             let values = in_tensor.keypoints.as_ref().map_or(&[][..], |keypoints| &keypoints.values);
             let points = self.upload(&[bytemuck::cast_slice(values), &[0; 4]].concat());
+            let places = self.upload(&[bytemuck::cast_slice(&places), &[0; 32 * 3][..]].concat());
+            let bits = self.upload(&[bytemuck::cast_slice(&bits), &[0; 4][..]].concat());
+            let masks = has_masks.then(|| DeviceMasks { places: places.address(), bits: bits.address() });
             for (what, in_frame, drawn) in [
                 ("the host", &in_tensor, detections),
                 ("a plan", &in_tensor, detections),
@@ -393,15 +417,23 @@ impl Gpu {
             ] {
                 let (mut wanted, mut reference) = (picture.clone(), overlay::Overlay::default());
                 let points_in_frame = in_frame.keypoints.as_ref();
-                wanted.draw(color, |frame| reference.draw(frame, drawn, points_in_frame, &labels, style));
+                wanted.draw(color, |frame| {
+                    reference.draw(frame, drawn, points_in_frame, in_frame.masks.as_ref(), &labels, style)
+                });
 
                 let block = self.upload(&picture.bytes);
                 let planes = picture.on_device(&block);
                 let gathered = model.as_ref().map(|_| points.address());
                 let (address, limit) = (on_gpu.address(), detections.len() + room);
-                let found = DeviceDetections { address, limit, gathered, are_rotated };
+                let found = DeviceDetections { address, limit, gathered, are_rotated, masks };
+                let target = picture.target(color);
+                let tints =
+                    overlay::found_tints(&target, detections, in_tensor.masks.as_ref(), style).collect::<Vec<_>>();
                 // SAFETY: the block has the picture, and lives until the work is done, as do the detections.
                 unsafe {
+                    if what != "the GPU" {
+                        kernel.launch_tints(&self.stream, &planes, &tints, style).unwrap();
+                    }
                     match what {
                         "the host" => {
                             kernel.launch_for(&self.stream, &planes, detections, in_tensor.keypoints.as_ref(), style)
@@ -448,6 +480,7 @@ fn random_boxes_look_like_the_reference() {
             let style = Style {
                 labels: gpu.random.one_of(&[true, true, false]),
                 line_width: gpu.random.one_of(&[0, 1, 2, 3, 7, 64, u32::MAX]),
+                ..Style::default()
             };
             gpu.compare_drawing(&picture, &detections, &style);
         }
@@ -469,7 +502,7 @@ fn many_and_great_boxes_look_like_the_reference() {
         let picture = Picture::noise(&mut gpu.random, (format, width, height), 32, 256);
         let detections = gpu.detections(count, width, height);
         for line_width in [0, 5, 64] {
-            gpu.compare_drawing(&picture, &detections, &Style { labels: true, line_width });
+            gpu.compare_drawing(&picture, &detections, &Style { line_width, ..Style::default() });
         }
     }
 }

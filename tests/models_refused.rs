@@ -219,12 +219,7 @@ fn metadata_that_contradicts_the_model() {
     let long = "x".repeat(100_000);
     let nested = format!("{}1{}", "[".repeat(30), "]".repeat(30));
     for (name, key, text, parts) in [
-        (
-            "segment",
-            "task",
-            "segment",
-            &["“segment”", "only “detect”, “pose”, “obb” and “classify”", "Use the detection model"][..],
-        ),
+        ("segment", "task", "segment", &["No layout fits", "output0 f32 1x1x6", "without prototypes of masks"][..]),
         ("pose", "task", "pose", &["output0 f32 1x1x6", "without kpt_shape"]),
         ("points", "kpt_shape", "[0, 3]", &["keypoints", "“[0, 3]”", "like [17, 3]"]),
         ("dims", "kpt_shape", "[17, 4]", &["keypoints", "“[17, 4]”"]),

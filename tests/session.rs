@@ -65,6 +65,7 @@ fn a_detector_stays_usable_after_mistakes() {
         bbox: BBox::new(0.0, 0.0, 32.0, 32.0),
         rotated: None,
         keypoints: Vec::new(),
+        mask: None,
     };
     assert_eq!(detect(&mut detector, 64, 64, &grey).unwrap(), std::slice::from_ref(&dog));
 
@@ -367,6 +368,7 @@ mod elements {
                     bbox: BBox::new(x as f32, y as f32, w as f32, h as f32),
                     rotated: None,
                     keypoints: Vec::new(),
+                    mask: None,
                 })
                 .collect()
         };

@@ -183,6 +183,11 @@ const char *gst_trt_results_keypoint_name (const GstTrtResults *results, size_t 
  * not known is at 0, 0. */
 GstTrtStatus gst_trt_results_keypoint (const GstTrtResults *results, size_t object, size_t keypoint, float (*point)[3]);
 
+/* Which pixels are an object's: left, top, width and height of a rectangle in pixels of the frame, and its pixels row by row, 255 for
+ * those of the object and 0 for others, without padding. Outside the rectangle none is the object's. Valid until the results are
+ * freed. NULL if the model gives no masks, and on errors. */
+const uint8_t *gst_trt_results_mask (const GstTrtResults *results, size_t object, uint32_t (*rect)[4]);
+
 /* All fields of an object as JSON: those of trtnms' messages, also fields without a function here. Valid until the results are
  * freed. NULL on errors. */
 const char *gst_trt_results_json (const GstTrtResults *results, size_t object);

@@ -9,6 +9,7 @@ use gsttrt::core::error::Result;
 use gsttrt::image::Candidate;
 use gsttrt::image::keypoints::Keypoints;
 use gsttrt::image::label_text;
+use gsttrt::image::masks::Mask;
 use gsttrt::image::rotated::{Corners, RotatedBox};
 use gsttrt::postprocess::{Instances, RankedClass, fields};
 use gsttrt::session::Detections;
@@ -31,11 +32,21 @@ pub(crate) struct Results {
     keypoint_names: Vec<CString>,
     /// For each object, made at the first call.
     json: Vec<OnceLock<CString>>,
+    /// The same.
+    masks: Vec<OnceLock<Option<MaskPixels>>>,
     class_labels: Vec<String>,
     /// For each class of the frame, with its fields as JSON.
     frame_classes: Vec<(CString, CString)>,
     /// For each object, once a tracker has seen them; 0 is none.
     track_ids: OnceLock<Vec<u64>>,
+}
+
+/// The mask of an object.
+struct MaskPixels {
+    /// Left, top, width and height.
+    rect: [u32; 4],
+    /// A byte for each.
+    pixels: Vec<u8>,
 }
 
 impl Results {
@@ -51,6 +62,7 @@ impl Results {
             labels: instances.boxes.iter().map(label).collect(),
             keypoint_names: names.iter().map(|name| c_string(name)).collect(),
             json: vec![OnceLock::new(); instances.len()],
+            masks: std::iter::repeat_with(OnceLock::new).take(instances.len()).collect(),
             class_labels: labels.to_vec(),
             frame_classes: instances.frame_classes().iter().enumerate().map(frame_class).collect(),
             track_ids: OnceLock::new(),
@@ -94,6 +106,16 @@ impl Results {
     fn rotated(&self, object: usize) -> Result<RotatedBox> {
         let upright = RotatedBox { bbox: self.object(object)?.bbox, angle: 0.0 };
         Ok(self.instances.rotated_box(object).unwrap_or(upright))
+    }
+
+    /// If the model gives masks.
+    fn mask(&self, object: usize) -> Result<Option<&MaskPixels>> {
+        self.object(object)?;
+        let pixels = |mask: Mask| {
+            let rect = mask.rect();
+            MaskPixels { rect: [rect.left, rect.top, rect.width(), rect.height()], pixels: mask.to_bytes() }
+        };
+        Ok(self.masks[object].get_or_init(|| self.instances.mask(object).map(pixels)).as_ref())
     }
 
     fn keypoint_count(&self) -> usize {
@@ -225,6 +247,26 @@ pub unsafe extern "C" fn gst_trt_results_keypoint(
         // SAFETY: `point` is NULL, which `give` refuses, or room for three numbers.
         unsafe { give("point", point, [found[0], found[1], found.get(2).copied().unwrap_or(f32::NAN)]) }
     }))
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// `rect` is NULL or room for four numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_results_mask(
+    results: *const GstTrtResults,
+    object: usize,
+    rect: *mut [u32; 4],
+) -> *const u8 {
+    let mask = || {
+        let results = RESULTS.find(results)?;
+        let Some(MaskPixels { rect: found, pixels }) = results.mask(object)? else { return Ok(ptr::null()) };
+        // SAFETY: `rect` is NULL, which `give` refuses, or room for four numbers.
+        unsafe { give("rect", rect, *found) }?;
+        Ok(pixels.as_ptr())
+    };
+    contained(mask).unwrap_or(ptr::null())
 }
 
 /// See `gsttrt.h`.

@@ -12,7 +12,10 @@ use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::KeypointModel;
 use crate::image::overlay::kernel::OverlayKernel;
-use crate::image::overlay::{Annotation, Overlay, Plan, Style};
+use std::sync::Arc;
+
+use crate::image::masks::Mask;
+use crate::image::overlay::{Annotation, Overlay, Plan, Sample, Style, annotated_tints, found_tints};
 use crate::postprocess::{Instances, RankedClass};
 
 /// The property of [`Style::labels`]; `blurb` names what is written.
@@ -36,6 +39,18 @@ pub fn line_width_property() -> glib::ParamSpec {
         .build()
 }
 
+/// The property of [`Style::mask_alpha`].
+pub fn mask_alpha_property() -> glib::ParamSpec {
+    glib::ParamSpecFloat::builder("mask-alpha")
+        .nick("Mask alpha")
+        .blurb("How much drawn masks cover the picture: 0 draws none, 1 hides what is below")
+        .minimum(0.0)
+        .maximum(1.0)
+        .default_value(Style::default().mask_alpha)
+        .mutable_playing()
+        .build()
+}
+
 /// Sets one of the properties that trtnms and trtoverlay share.
 ///
 /// # Panics
@@ -44,6 +59,7 @@ pub fn set_shared(name: &str, value: &glib::Value, style: &mut Style, cuda_devic
     match name {
         "draw-labels" => style.labels = value.get().expect("checked by GObject"),
         "line-width" => style.line_width = value.get().expect("checked by GObject"),
+        "mask-alpha" => style.mask_alpha = value.get().expect("checked by GObject"),
         "measure" => *measure = value.get().expect("checked by GObject"),
         "cuda-device-id" => *cuda_device_id = value.get().expect("checked by GObject"),
         other => unreachable!("property {other}"),
@@ -58,6 +74,7 @@ pub fn shared_value(name: &str, style: &Style, cuda_device_id: i32, measure: boo
     match name {
         "draw-labels" => style.labels.to_value(),
         "line-width" => style.line_width.to_value(),
+        "mask-alpha" => style.mask_alpha.to_value(),
         "measure" => measure.to_value(),
         "cuda-device-id" => cuda_device_id.to_value(),
         other => unreachable!("property {other}"),
@@ -110,10 +127,16 @@ impl OverlayRenderer {
         let model = keypoint_model(instances);
         self.change(frame, labels, model, |OverlayRenderer { format, host, gpu, .. }, buffer| {
             if let Some(frame) = format.on_gpu(buffer, true)? {
-                return painter_in(gpu, &frame.context, format, labels, model)?.paint(&frame, instances, style);
+                let target = format.target();
+                let tints =
+                    found_tints(&target, instances.drawn(), instances.masks.as_ref(), style).collect::<Vec<_>>();
+                let painter = painter_in(gpu, &frame.context, format, labels, model)?;
+                return painter.paint(&frame, instances, &tints, style);
             }
-            format
-                .draw(buffer, |frame| host.draw(frame, instances.drawn(), instances.keypoints.as_ref(), labels, style))
+            let Instances { keypoints, masks, .. } = instances;
+            format.draw(buffer, |frame| {
+                host.draw(frame, instances.drawn(), keypoints.as_ref(), masks.as_ref(), labels, style);
+            })
         })
     }
 
@@ -136,8 +159,9 @@ impl OverlayRenderer {
         self.change(frame, &[], None, |OverlayRenderer { format, host, gpu, .. }, buffer| {
             let annotations = annotations.iter().cloned();
             if let Some(frame) = format.on_gpu(buffer, true)? {
+                let tints: Vec<_> = annotated_tints(&format.target(), annotations.clone(), style).collect();
                 let plan = host.plan_annotations(format.target(), annotations, style);
-                return painter_in(gpu, &frame.context, format, &[], None)?.paint_plan(&frame, &plan);
+                return painter_in(gpu, &frame.context, format, &[], None)?.paint_plan(&frame, &plan, &tints, style);
             }
             format.draw(buffer, |frame| host.annotate(frame, annotations, style))
         })
@@ -297,17 +321,33 @@ impl GpuPainter {
     }
 
     /// Paints what the host found on a frame, or on a copy of it, and waits for that.
-    fn paint(&mut self, frame: &GpuFrame, instances: &Instances, style: &Style) -> Result<()> {
+    fn paint(
+        &mut self,
+        frame: &GpuFrame,
+        instances: &Instances,
+        tints: &[(Arc<Mask>, Sample)],
+        style: &Style,
+    ) -> Result<()> {
         // SAFETY: the planes were checked as above; what was launched before was waited for.
         self.wait_for(frame, |overlay, stream| unsafe {
+            overlay.launch_tints(stream, &frame.planes, tints, style)?;
             overlay.launch_for(stream, &frame.planes, instances.drawn(), instances.keypoints.as_ref(), style)
         })
     }
 
     /// The same for what the host has planned for such frames.
-    fn paint_plan(&mut self, frame: &GpuFrame, plan: &Plan) -> Result<()> {
+    fn paint_plan(
+        &mut self,
+        frame: &GpuFrame,
+        plan: &Plan,
+        tints: &[(Arc<Mask>, Sample)],
+        style: &Style,
+    ) -> Result<()> {
         // SAFETY: as above.
-        self.wait_for(frame, |overlay, stream| unsafe { overlay.launch_plan(stream, &frame.planes, plan) })
+        self.wait_for(frame, |overlay, stream| unsafe {
+            overlay.launch_tints(stream, &frame.planes, tints, style)?;
+            overlay.launch_plan(stream, &frame.planes, plan)
+        })
     }
 
     fn wait_for(

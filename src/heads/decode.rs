@@ -231,7 +231,9 @@ pub(super) fn decode(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
         DecodeKernel::Rows { objectness: true } => float!(outputs[0], values => rows::<true, _>(head, values, sink)),
         DecodeKernel::Rows { objectness: false } => float!(outputs[0], values => rows::<false, _>(head, values, sink)),
         DecodeKernel::Columns => float!(outputs[0], values => columns(head, values, sink)),
-        DecodeKernel::Ids if outputs.len() == 1 => float!(outputs[0], values => rows_with_id(head, values, sink)),
+        DecodeKernel::Ids if head.format.outputs[0].columns.len() >= ID_COLUMNS.len() => {
+            float!(outputs[0], values => rows_with_id(head, values, sink))
+        }
         DecodeKernel::Ids => apart(head, outputs, sink),
     }
 }

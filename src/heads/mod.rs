@@ -24,6 +24,8 @@ pub mod obb_end_to_end;
 pub mod pose;
 pub mod pose_end_to_end;
 mod recognise;
+pub mod segment;
+pub mod segment_end_to_end;
 pub mod ssd;
 mod thresholds;
 pub mod yolov5;
@@ -40,6 +42,7 @@ use crate::core::tensor::{DType, Tensor, TensorDesc};
 use crate::image::Candidate;
 use crate::image::geometry::ResizeMode;
 use crate::image::keypoints::KeypointShape;
+use crate::image::masks::PrototypeShape;
 use crate::image::transform::{Chroma, Colors, InputTransform};
 
 use decode::Sink;
@@ -66,6 +69,8 @@ pub static HEADS: &[&HeadFormat] = &[
     &pose_end_to_end::HEAD,
     &obb::HEAD,
     &obb_end_to_end::HEAD,
+    &segment::HEAD,
+    &segment_end_to_end::HEAD,
     &classify::HEAD,
 ];
 
@@ -97,6 +102,8 @@ pub enum Task {
     Pose,
     /// Boxes that are turned.
     Obb,
+    /// Boxes and masks.
+    Segment,
     /// Classes of the whole frame.
     Classify,
 }
@@ -139,6 +146,11 @@ pub enum Dim {
     Rows,
     /// As many as the columns have elements.
     Columns,
+    /// Prototypes of masks, as many as a row has coefficients.
+    Prototypes,
+    /// Of a prototype.
+    Height,
+    Width,
 }
 
 /// What some elements of a row say.
@@ -159,6 +171,8 @@ pub enum Column {
     Keypoints,
     /// By how much the box is turned about its centre: radians, clockwise as pictures are seen, in any range.
     Angle,
+    /// By how much each prototype counts in the mask.
+    Coefficients,
     /// How many rows count; one number for all of them.
     Count,
 }
@@ -219,6 +233,8 @@ const ROWS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Columns];
 const COLUMNS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Columns, Dim::Rows];
 const ROWS: &[Dim] = &[Dim::Batch, Dim::Rows];
 const CLASSES_ONLY: &[Dim] = &[Dim::Batch, Dim::Columns];
+/// Of which masks are sums, each of them weighted by a coefficient.
+const PROTOTYPES: OutputSpec = floats("", &[Dim::Batch, Dim::Prototypes, Dim::Height, Dim::Width], &[]);
 
 const fn floats(name: &'static str, dims: &'static [Dim], columns: &'static [Column]) -> OutputSpec {
     OutputSpec { name, class: ElementClass::Float, dims, columns }
@@ -234,6 +250,7 @@ impl Task {
             Task::Detect => "detect",
             Task::Pose => "pose",
             Task::Obb => "obb",
+            Task::Segment => "segment",
             Task::Classify => "classify",
         }
     }
@@ -266,6 +283,11 @@ impl HeadFormat {
         } else {
             DecodeKernel::Rows { objectness: has(Column::Objectness) }
         }
+    }
+
+    /// Whether its objects have masks, which are sums of prototypes.
+    pub fn has_prototypes(&self) -> bool {
+        self.outputs.iter().any(OutputSpec::is_prototypes)
     }
 
     /// Whether it tells classes of the whole frame, and no boxes.
@@ -328,11 +350,12 @@ impl std::fmt::Display for HeadFormat {
 impl std::fmt::Display for OutputSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = if self.class == ElementClass::Float { "f32 or f16" } else { "numbers" };
-        let fixed: usize = self.columns.iter().filter_map(|column| column.width(0, None)).sum();
+        let fixed: usize = self.columns.iter().filter_map(|column| column.width(&ColumnSizes::default())).sum();
         let counted = |wanted, text: &'static str| self.columns.contains(&wanted).then(|| text.to_string());
         let columns = [(fixed > 0).then(|| fixed.to_string())]
             .into_iter()
             .chain([counted(Column::Classes, "classes"), counted(Column::Keypoints, "keypoints")])
+            .chain([counted(Column::Coefficients, "coefficients")])
             .flatten()
             .collect::<Vec<_>>()
             .join("+");
@@ -341,6 +364,9 @@ impl std::fmt::Display for OutputSpec {
                 Dim::Batch => "N",
                 Dim::Rows => "A",
                 Dim::Columns => &columns,
+                Dim::Prototypes => "coefficients",
+                Dim::Height => "H",
+                Dim::Width => "W",
             })
             .collect();
         let space = if self.name.is_empty() { "" } else { " " };
@@ -348,14 +374,30 @@ impl std::fmt::Display for OutputSpec {
     }
 }
 
+impl OutputSpec {
+    fn is_prototypes(&self) -> bool {
+        self.dims.contains(&Dim::Prototypes)
+    }
+}
+
+/// By what the elements of some columns are counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct ColumnSizes {
+    classes: usize,
+    /// `None` where these are not known.
+    keypoints: Option<KeypointShape>,
+    coefficients: Option<usize>,
+}
+
 impl Column {
-    /// Elements of a row, for so many classes and keypoints of that shape; `None` where their shape is not known.
-    fn width(self, classes: usize, keypoints: Option<KeypointShape>) -> Option<usize> {
+    /// Elements of a row; `None` where that is not known.
+    fn width(self, sizes: &ColumnSizes) -> Option<usize> {
         match self {
             Column::Box(_) => Some(4),
             Column::Objectness | Column::Score | Column::ClassId { .. } | Column::Angle | Column::Count => Some(1),
-            Column::Classes => Some(classes),
-            Column::Keypoints => keypoints.map(|shape| shape.numbers()),
+            Column::Classes => Some(sizes.classes),
+            Column::Keypoints => sizes.keypoints.map(|shape| shape.numbers()),
+            Column::Coefficients => sizes.coefficients,
         }
     }
 }
@@ -370,6 +412,7 @@ pub(crate) struct Head {
     /// Class scores of a row, where it has them.
     pub classes: usize,
     pub keypoints: Option<KeypointShape>,
+    pub prototypes: Option<PrototypeShape>,
     /// Width and height of the model's input.
     pub input: (u32, u32),
 }
@@ -379,7 +422,9 @@ impl Head {
     pub fn view(&self, is_it: impl Fn(Column) -> bool) -> Option<TensorView> {
         self.format.outputs.iter().enumerate().find_map(|(output, spec)| {
             let place = spec.columns.iter().position(|&column| is_it(column))?;
-            let width = |column: &Column| column.width(self.classes, self.keypoints).unwrap_or(0);
+            let coefficients = self.prototypes.map(|shape| shape.count);
+            let sizes = ColumnSizes { classes: self.classes, keypoints: self.keypoints, coefficients };
+            let width = |column: &Column| column.width(&sizes).unwrap_or(0);
             let before: usize = spec.columns[..place].iter().map(width).sum();
             let all: usize = spec.columns.iter().map(width).sum();
             let (row_stride, column_stride) = match spec.dims {
@@ -424,8 +469,13 @@ impl Decoder {
             Error::new(ErrorKind::Settings, format!("The layout {format} needs the size of the model's input"))
                 .remedy("Export the model with a fixed input size, or set input-size")
         };
+        let prototypes = format.outputs.iter().position(OutputSpec::is_prototypes).map(|place| {
+            let [count, height, width] = [1, 2, 3].map(|at| outputs[place].1.dims[at] as usize);
+            PrototypeShape { count, width, height }
+        });
         let head = Head {
             format,
+            prototypes,
             // Classes of the frame are one row.
             rows: usize::try_from(found.rows).unwrap_or(1),
             columns: found.columns as usize,
@@ -469,6 +519,17 @@ impl Decoder {
     /// The keypoints that each row has, and where they lie.
     pub fn keypoints(&self) -> Option<(KeypointShape, TensorView)> {
         Some((self.head.keypoints?, self.head.view(|column| column == Column::Keypoints)?))
+    }
+
+    /// The prototypes of masks, at which place among the picked outputs they are, and where the coefficients of a row lie.
+    pub fn prototypes(&self) -> Option<(PrototypeShape, usize, TensorView)> {
+        let place = self.format().outputs.iter().position(OutputSpec::is_prototypes)?;
+        Some((self.head.prototypes?, place, self.head.view(|column| column == Column::Coefficients)?))
+    }
+
+    /// Where the numbers of a row lie that are read for the boxes that are kept.
+    pub fn gathered(&self) -> Option<TensorView> {
+        self.keypoints().map(|(_, view)| view).or(self.prototypes().map(|(_, _, view)| view))
     }
 
     /// Appends the candidates of the batch's first item whose score reaches the threshold of their class.

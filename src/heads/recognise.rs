@@ -8,7 +8,7 @@
 use smallvec::SmallVec;
 
 use super::decode::rows_per_cell;
-use super::{Column, Dim, ElementClass, HEADS, HeadFormat, OutputSpec};
+use super::{Column, ColumnSizes, Dim, ElementClass, HEADS, HeadFormat, OutputSpec};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Dims, TensorDesc, list};
 use crate::image::keypoints::KeypointModel;
@@ -84,6 +84,8 @@ pub(super) struct HeadMatch {
     pub columns: i64,
     /// `None` for heads that name class ids.
     pub classes: Option<usize>,
+    /// Of masks, where there are prototypes.
+    pub coefficients: Option<usize>,
     confidence: Confidence,
 }
 
@@ -150,8 +152,11 @@ pub(super) fn find(
         (Some(classes), Some(labels)) if classes != labels => {
             let (output, format) = (&outputs[found.outputs[0]], found.format);
             let classes = counted(classes, "class", "classes");
-            let what =
-                format!("Output {output} has {classes} as {format}, against {}", counted(labels, "label", "labels"));
+            let beside = found.coefficients.filter(|_| format.has_prototypes());
+            let beside = beside.map(|count| counted(count, "mask coefficient", "mask coefficients"));
+            let beside = beside.map_or(String::new(), |counted| format!(" beside {counted}"));
+            let labels = counted(labels, "label", "labels");
+            let what = format!("Output {output} has {classes}{beside} as {format}, against {labels}");
             Err(Error::new(ErrorKind::Settings, what).remedy(
                 "Set layout=auto on trtnms, or the layout that the model has, and use the label file that belongs to the model, \
                  one line for each class",
@@ -169,15 +174,16 @@ fn forced(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHint
     }
     let named = || named(format, outputs, hints);
     let in_order = || fit(format, outputs, hints, (0..format.outputs.len()).collect());
-    let any = || (0..outputs.len()).rev().find_map(|i| fit(format, outputs, hints, [i].into_iter().collect()));
-    let found = if format.outputs.len() == 1 { any() } else { named().or_else(in_order) };
+    let any = || placements(format, outputs).find_map(|indices| fit(format, outputs, hints, indices));
+    let found = if is_told_by_shape(format) { any() } else { named().or_else(in_order) };
     found.ok_or_else(|| {
         Error::new(ErrorKind::Settings, format!("The model's outputs do not fit layout={format}"))
             .cause(format!(
-                "it reads {}, and there is {}{}",
+                "it reads {}, and there is {}{}{}",
                 format.expects(),
                 list(outputs),
-                keypoints_of(format, hints)
+                keypoints_of(format, hints),
+                prototypes_of(format, outputs)
             ))
             .remedy("Set layout=auto on trtnms, or the layout that the model has")
     })
@@ -196,14 +202,46 @@ fn keypoints_of(format: &HeadFormat, hints: &ModelHints) -> String {
     }
 }
 
+/// The outputs of four dimensions, which prototypes of masks have.
+fn with_four_dims(outputs: &[TensorDesc]) -> impl Iterator<Item = usize> + Clone {
+    (0..outputs.len()).filter(|&i| outputs[i].dims.len() == 4)
+}
+
+/// How many coefficients the prototypes ask for, where a head has some.
+fn prototypes_of(format: &HeadFormat, outputs: &[TensorDesc]) -> String {
+    if !format.has_prototypes() {
+        return String::new();
+    }
+    match with_four_dims(outputs).next() {
+        Some(i) => format!(", with {} as the prototypes of its masks, one for each coefficient", outputs[i]),
+        None => ", without prototypes of masks, which are an output of four dimensions".into(),
+    }
+}
+
+/// Whether the outputs of a head need no names: it has one, or prototypes of masks beside it.
+fn is_told_by_shape(format: &HeadFormat) -> bool {
+    format.outputs.len() == 1 || format.has_prototypes()
+}
+
+/// Which outputs may be those of a head that is told by their shape, the last first.
+fn placements(format: &HeadFormat, outputs: &[TensorDesc]) -> impl Iterator<Item = SmallVec<[usize; 4]>> {
+    let (has_prototypes, four) = (format.has_prototypes(), with_four_dims(outputs));
+    (0..outputs.len()).rev().flat_map(move |i| {
+        let beside =
+            four.clone().filter(move |&at| has_prototypes && at != i).map(move |at| [i, at].into_iter().collect());
+        let alone = (!has_prototypes).then(|| [i].into_iter().collect());
+        beside.chain(alone)
+    })
+}
+
 fn guessed(outputs: &[TensorDesc], hints: &ModelHints) -> Result<HeadMatch> {
     let heads = || is_for(&hints.task);
-    let by_name = heads().filter(|head| head.outputs.len() > 1).find_map(|head| named(head, outputs, hints));
+    let by_name = heads().filter(|head| !is_told_by_shape(head)).find_map(|head| named(head, outputs, hints));
     if let Some(found) = by_name {
         return Ok(found);
     }
     let mut found: Vec<HeadMatch> =
-        heads().filter(|head| head.outputs.len() == 1).filter_map(|head| alone(head, outputs, hints)).collect();
+        heads().filter(|head| is_told_by_shape(head)).filter_map(|head| by_shape(head, outputs, hints)).collect();
     if let Some(labels) = hints.classes {
         let agrees = |found: &HeadMatch| found.classes.is_none_or(|classes| classes == labels);
         if found.iter().any(agrees) {
@@ -227,11 +265,12 @@ fn named(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints
     fit(format, outputs, hints, format.outputs.iter().map(index).collect::<Option<_>>()?)
 }
 
-/// A head of one output, if it fits and something speaks for it. Of two alike the last is taken: YOLOv9's auxiliary
+/// A head that needs no names, if it fits and something speaks for it. Of two alike the last is taken: YOLOv9's auxiliary
 /// head comes first.
-fn alone(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
-    (0..outputs.len()).rev().find_map(|index| {
-        let mut found = fit(format, outputs, hints, [index].into_iter().collect())?;
+fn by_shape(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
+    placements(format, outputs).find_map(|indices| {
+        let index = indices[0];
+        let mut found = fit(format, outputs, hints, indices)?;
         let desc = &outputs[index];
         // Boxes and scores apart, for the same rows: this is one half of something else.
         let halved = outputs.iter().any(|other| {
@@ -271,7 +310,12 @@ fn fit(
     hints: &ModelHints,
     indices: SmallVec<[usize; 4]>,
 ) -> Option<HeadMatch> {
+    // Outputs that are not there fit below nowhere.
+    let prototypes = format.outputs.iter().zip(&indices).find(|(output, _)| output.is_prototypes());
+    let coefficients = prototypes.and_then(|(_, &index)| outputs.get(index)?.dims.get(1).copied());
+    let coefficients = coefficients.and_then(|count| usize::try_from(count).ok());
     let keypoints = hints.keypoints.as_ref().map(|keypoints| keypoints.shape);
+    let sizes = ColumnSizes { classes: 0, keypoints, coefficients };
     let (mut rows, mut columns, mut classes) = (Dims::DYNAMIC, Dims::DYNAMIC, None);
     for (output, &index) in format.outputs.iter().zip(&indices) {
         let desc = outputs.get(index)?;
@@ -285,8 +329,8 @@ fn fit(
             return None;
         }
         // Elements of a row beside the scores of the classes.
-        let widths = output.columns.iter().map(|column| column.width(0, keypoints));
-        let others = i64::try_from(widths.sum::<Option<usize>>()?).ok()?;
+        let mut widths = output.columns.iter().map(|column| column.width(&sizes));
+        let others = widths.try_fold(0i64, |sum, width| sum.checked_add(i64::try_from(width?).ok()?))?;
         let has_classes = output.columns.contains(&Column::Classes);
         for (wanted, &dim) in output.dims.iter().zip(dims) {
             let known = dim != Dims::DYNAMIC;
@@ -297,14 +341,14 @@ fn fit(
                 Dim::Columns if known && has_classes && dim <= others => return None,
                 Dim::Columns if known && !has_classes && dim != others => return None,
                 Dim::Columns if known && has_classes => classes = Some((dim - others) as usize),
-                Dim::Batch | Dim::Rows | Dim::Columns => {}
+                Dim::Batch | Dim::Rows | Dim::Columns | Dim::Prototypes | Dim::Height | Dim::Width => {}
             }
             if *wanted == Dim::Columns {
                 columns = dim;
             }
         }
     }
-    Some(HeadMatch { format, outputs: indices, rows, columns, classes, confidence: Confidence::Sign })
+    Some(HeadMatch { format, outputs: indices, rows, columns, classes, coefficients, confidence: Confidence::Sign })
 }
 
 fn unknown(outputs: &[TensorDesc], hints: &ModelHints) -> Error {
@@ -312,7 +356,10 @@ fn unknown(outputs: &[TensorDesc], hints: &ModelHints) -> Error {
     let layouts = is_for(&hints.task).map(|format| format.name.to_string());
     let keypoints = is_for(&hints.task).map(|format| keypoints_of(format, hints)).filter(|_| !hints.task.is_empty());
     let keypoints = keypoints.max().unwrap_or_default();
-    Error::new(ErrorKind::Model, format!("No layout fits the model's outputs {}{input}{keypoints}", list(outputs)))
+    let prototypes =
+        is_for(&hints.task).map(|format| prototypes_of(format, outputs)).filter(|_| !hints.task.is_empty());
+    let beside = format!("{input}{keypoints}{}", prototypes.max().unwrap_or_default());
+    Error::new(ErrorKind::Model, format!("No layout fits the model's outputs {}{beside}", list(outputs)))
         .remedy(format!("If it has one of these, set it as layout on trtnms: {}", join(layouts, "or")))
 }
 

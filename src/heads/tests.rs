@@ -291,6 +291,11 @@ fn obb_model(classes: usize, end_to_end: bool) -> ModelHints {
     ModelHints { task: "obb".into(), end_to_end, ..ultralytics(classes, "OBB") }
 }
 
+/// The same of a model for masks.
+fn segment_model(classes: usize, end_to_end: bool) -> ModelHints {
+    ModelHints { task: "segment".into(), end_to_end, ..ultralytics(classes, "Segment") }
+}
+
 fn labelled(classes: usize, size: u32) -> ModelHints {
     ModelHints { classes: Some(classes), ..at(size) }
 }
@@ -370,6 +375,18 @@ fn models_are_recognised() {
         (&obb_end_to_end::HEAD, &["output0 f32 1x300x7"], obb_model(15, false)), // args.nms alone
         (&obb_end_to_end::HEAD, &["output0 f32 ?x?x7"], obb_model(15, true)),
         (&obb_end_to_end::HEAD, &["output0 f32 1x2100x7"], obb_model(2, true)),
+        // Masks.
+        (&segment::HEAD, &["output0 f32 1x116x2100", "output1 f32 1x32x80x80"], segment_model(80, false)),
+        (&segment::HEAD, &["output0 f16 1x37x2100", "output1 f16 1x32x80x80"], segment_model(1, false)),
+        (&segment::HEAD, &["output0 f32 ?x116x?", "output1 f32 ?x32x?x?"], segment_model(80, false)),
+        (&segment::HEAD, &["proto f32 1x32x80x80", "boxes f32 1x116x2100"], segment_model(80, false)),
+        (&segment_end_to_end::HEAD, &["output0 f32 1x300x38", "output1 f32 1x32x80x80"], segment_model(80, true)),
+        (&segment_end_to_end::HEAD, &["output0 f32 1x300x38", "output1 f32 1x32x80x80"], segment_model(80, false)),
+        (&segment_end_to_end::HEAD, &["output0 f32 ?x300x38", "output1 f32 ?x32x?x?"], segment_model(80, true)),
+        // The same without metadata.
+        (&segment::HEAD, &["output0 f32 1x116x8400", "output1 f32 1x32x160x160"], at(640)),
+        (&segment::HEAD, &["output0 f32 1x116x8400", "output1 f32 1x32x160x160"], labelled(80, 640)),
+        (&segment_end_to_end::HEAD, &["output0 f32 1x300x38", "output1 f32 1x32x160x160"], at(640)),
         // By their names.
         (
             &efficientnms::HEAD,
@@ -415,7 +432,7 @@ fn of_two_heads_the_last_is_read() {
 /// What cannot be told, or cannot be: and each error says what would help.
 #[test]
 fn models_that_are_not_recognised() {
-    let task = |task: &str| ModelHints { task: task.into(), ..ultralytics(80, "Segment") };
+    let task = |task: &str| ModelHints { task: task.into(), ..ultralytics(80, "Classify") };
     let table: &[(&[&str], ModelHints, &str)] = &[
         (
             &["output0 f32 1x8400x6"],
@@ -437,14 +454,9 @@ fn models_that_are_not_recognised() {
         (&["output0 f32 1x8400x85"], labelled(3, 640), "yolov8-transposed with 81 classes, for 3 labels."),
         (&["output0 f32 1x84x8400"], labelled(91, 640), "has 80 classes as yolov8, against 91 labels."),
         (
-            &["output0 f32 1x84x2100"],
-            task("segment"),
-            "Its task is “segment”, and only “detect”, “pose”, “obb” and “classify” are supported.",
-        ),
-        (
             &["output0 f32 1x1000"],
             task("depth"),
-            "Its task is “depth”, and only “detect”, “pose”, “obb” and “classify” are supported.",
+            "Its task is “depth”, and only “detect”, “pose”, “obb”, “segment” and “classify” are supported.",
         ),
         (&[], at(640), "No layout fits"),
         (
@@ -476,6 +488,22 @@ fn models_that_are_not_recognised() {
         (&["output0 f32 1x5x2100"], obb_model(1, false), "No layout fits"),
         (&["output0 f32 1x300x6"], obb_model(15, true), "No layout fits"),
         (&["output0 f32 1x300x8"], obb_model(15, true), "No layout fits"),
+        // Masks without prototypes, and with other coefficients than these ask for.
+        (
+            &["output0 f32 1x116x2100"],
+            segment_model(80, false),
+            "without prototypes of masks, which are an output of four",
+        ),
+        (
+            &["output0 f32 1x115x2100", "output1 f32 1x32x80x80"],
+            segment_model(80, false),
+            "has 79 classes beside 32 mask coefficients as segment, against 80 labels.",
+        ),
+        (
+            &["output0 f32 1x300x37", "output1 f32 1x32x80x80"],
+            segment_model(80, true),
+            "with output1 f32 1x32x80x80 as the prototypes of its masks, one for each coefficient",
+        ),
         // Names without the dimensions that go with them.
         (&["labels i64 300", "boxes f32 300x4", "scores f32 300"], at(640), "No layout fits"),
         (&["labels i64 1x300", "boxes f32 1x200x4", "scores f32 1x300"], at(640), "No layout fits"),
@@ -560,6 +588,23 @@ fn keypoints_lie_behind_the_classes() {
     assert_eq!((rows.first, rows.row_stride, rows.column_stride, rows.count), (6, 57, 1, 51));
     let boxes = Decoder::new(None, &model(&["output0 f32 1x84x8400"]), &at(640)).unwrap();
     assert_eq!(boxes.keypoints(), None);
+}
+
+#[test]
+fn coefficients_lie_behind_the_classes() {
+    let view = |outputs: &[&str], hints: &ModelHints| {
+        Decoder::new(None, &model(outputs), hints).unwrap().prototypes().unwrap()
+    };
+    let outputs = ["output1 f32 1x32x80x96", "output0 f32 1x34x2100"];
+    assert!(Decoder::new(None, &model(&outputs), &segment_model(80, false)).is_err());
+    let outputs = ["output1 f32 1x16x80x96", "output0 f32 1x23x2100"];
+    let (shape, place, dense) = view(&outputs, &segment_model(3, false));
+    assert_eq!((shape, place), (PrototypeShape { count: 16, width: 96, height: 80 }, 1), "in the order of the head");
+    assert_eq!((dense.first, dense.row_stride, dense.column_stride, dense.count), (7 * 2100, 1, 2100, 16));
+    let (_, _, rows) = view(&["output0 f32 1x300x38", "output1 f32 1x32x80x80"], &segment_model(80, true));
+    assert_eq!((rows.first, rows.row_stride, rows.column_stride, rows.count), (6, 38, 1, 32));
+    let both = "f32 or f16 NxAx6+coefficients, f32 or f16 NxcoefficientsxHxW: left, top, right";
+    assert!(segment_end_to_end::HEAD.expects().starts_with(both), "{}", segment_end_to_end::HEAD.expects());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::mem::size_of;
 
 use super::Candidate;
+use super::geometry::Rect;
 
 /// The detections of a frame, in GPU memory: how many, then each detection, in pixels of the model's input.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +16,32 @@ pub struct DeviceDetections {
     pub gathered: Option<u64>,
     /// Whether some may be rotated.
     pub are_rotated: bool,
+    pub masks: Option<DeviceMasks>,
 }
+
+/// The masks of what was found, in GPU memory.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceMasks {
+    /// A [`MaskPlace`] for each object.
+    pub places: u64,
+    /// Their pixels.
+    pub bits: u64,
+}
+
+/// Where a mask is: 32 bytes, the same for kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct MaskPlace {
+    /// In pixels of the model's input.
+    pub rect: Rect,
+    /// Of its words: rows of whole ones, the left pixel in the lowest bit.
+    pub first: u64,
+    /// Whether a pixel is set.
+    pub is_seen: u32,
+    pub unused: u32,
+}
+
+const _: () = assert!(size_of::<MaskPlace>() == 32);
 
 /// In front of the detections: how many there are.
 pub(crate) const HEADER: usize = 16;

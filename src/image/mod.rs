@@ -10,6 +10,7 @@ pub mod device;
 pub mod frame;
 pub mod geometry;
 pub mod keypoints;
+pub mod masks;
 pub mod overlay;
 pub mod preprocess;
 pub mod rotated;

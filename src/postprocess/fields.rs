@@ -29,6 +29,7 @@ pub fn visit(instances: &Instances, object: usize, labels: &[String], visitor: &
     visitor.number("h", bbox.height());
     visit_rotation(instances, object, visitor);
     visit_keypoints(instances, object, visitor);
+    visit_mask(instances, object, visitor);
 }
 
 /// All fields of a class of the whole frame: `label`, `class-id` and `confidence`.
@@ -56,6 +57,19 @@ pub fn visit_keypoints(instances: &Instances, object: usize, visitor: &mut impl 
         if !keypoints.model.names.is_empty() {
             visitor.texts("keypoint-names", &keypoints.model.names);
         }
+    }
+}
+
+/// Of models that give masks: `mask-x`, `mask-y`, `mask-width` and `mask-height`, a rectangle in pixels of the frame outside which no
+/// pixel is the object's, and `mask-counts`, the run lengths of its pixels column by column, as COCO compresses them to text.
+pub fn visit_mask(instances: &Instances, object: usize, visitor: &mut impl FieldVisitor) {
+    if let Some(mask) = instances.mask(object) {
+        let rect = mask.rect();
+        visitor.integer("mask-x", rect.left);
+        visitor.integer("mask-y", rect.top);
+        visitor.integer("mask-width", rect.width());
+        visitor.integer("mask-height", rect.height());
+        visitor.text("mask-counts", &mask.counts());
     }
 }
 

@@ -6,6 +6,7 @@
 mod classes;
 mod classify;
 pub mod fields;
+mod masks;
 mod processor;
 mod refine;
 mod results;

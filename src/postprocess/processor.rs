@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Instances;
 use super::classes::{read_labels, thresholds};
 use super::classify::{ClassScores, Classifier};
-use super::refine::gather;
+use super::refine::{MaskFinder, gather};
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
 use crate::core::cuda::driver::{Context, Stream, StreamRole};
@@ -17,6 +17,7 @@ use crate::heads::{Decoder, HeadFormat, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
+use crate::image::masks::{MaskOutput, Masks};
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;
 
@@ -49,6 +50,8 @@ pub struct PostprocessOptions {
     pub max_detections: u32,
     /// Whether boxes of different classes suppress each other.
     pub class_agnostic: bool,
+    /// What is given of masks.
+    pub mask_output: MaskOutput,
     /// Most classes that a classifier tells of a frame, best scores first.
     pub top_k: u32,
     /// What a classifier's output holds.
@@ -66,6 +69,7 @@ impl Default for PostprocessOptions {
             iou_threshold: 0.45,
             max_detections: 300,
             class_agnostic: false,
+            mask_output: MaskOutput::default(),
             top_k: 5,
             class_scores: ClassScores::Auto,
         }
@@ -84,6 +88,7 @@ pub struct Postprocessor {
     thresholds: Thresholds,
     nms: Nms,
     instances: Instances,
+    masks: Option<MaskFinder>,
     /// What reads classes of the whole frame, where the model tells those.
     classifier: Option<Classifier>,
     /// What finds the objects where the model's outputs are in GPU memory.
@@ -117,7 +122,9 @@ impl Postprocessor {
         let classifier = decoder.format().is_classifier();
         let classifier = classifier.then(|| Classifier::new(model, &decoder.first_output().name));
         let classes = classifier.as_ref().map(|_| Vec::new());
-        let instances = Instances { rotated, keypoints, classes, ..Instances::default() };
+        let masks = MaskFinder::new(&decoder, input);
+        let found = masks.as_ref().map(|_| Masks::default());
+        let instances = Instances { rotated, keypoints, masks: found, classes, ..Instances::default() };
         let mut processor = Postprocessor {
             model: model.clone(),
             outputs,
@@ -127,6 +134,7 @@ impl Postprocessor {
             thresholds: Thresholds::uniform(options.score_threshold),
             nms: Nms::new(options.iou_threshold, options.max_detections as usize, options.class_agnostic),
             instances,
+            masks,
             classifier,
             device: None,
             stream: None,
@@ -152,6 +160,9 @@ impl Postprocessor {
         self.nms.iou_threshold = options.iou_threshold;
         self.nms.max_detections = options.max_detections as usize;
         self.nms.class_agnostic = options.class_agnostic;
+        if let Some(masks) = &mut self.instances.masks {
+            masks.is_hidden = options.mask_output == MaskOutput::None;
+        }
         self.options = options;
         Ok(())
     }
@@ -219,6 +230,9 @@ impl Postprocessor {
                 if let (Some((_, view)), Some(keypoints)) = (self.decoder.keypoints(), &mut self.instances.keypoints) {
                     gather(&view, self.decoder.pick(tensors)?[view.output], boxes, &mut keypoints.values);
                 }
+                if let (Some(finder), Some(masks)) = (&mut self.masks, &mut self.instances.masks) {
+                    finder.find(&self.decoder.pick(tensors)?, boxes, masks)?;
+                }
                 self.map_to_frame(letterbox)
             }
         }
@@ -246,6 +260,7 @@ impl Postprocessor {
             tensors.ready().map_or(Ok(()), |ready| stream.wait(ready))?;
         }
         let begin = stream.begin_timing();
+        device.wants_masks = self.options.mask_output != MaskOutput::None;
         device.launch(stream, &self.decoder.pick(tensors)?, &self.thresholds, &self.nms)?;
         stream.end_timing(begin);
         Ok(device.found())
@@ -259,8 +274,19 @@ impl Postprocessor {
             if let Some(keypoints) = &mut self.instances.keypoints {
                 keypoints.values.extend_from_slice(device.gathered()?);
             }
+            if let Some(masks) = &mut self.instances.masks {
+                device.masks(masks)?;
+            }
         }
         self.map_to_frame(letterbox)
+    }
+
+    /// Brings masks to the host that were found on the GPU and are only drawn there: some frames are drawn on by the host.
+    pub fn fetch_masks(&mut self) -> Result<()> {
+        match (&mut self.instances.masks, &mut self.device) {
+            (Some(masks), Some(device)) if masks.lacks_bits() => device.read_masks(masks),
+            _ => Ok(()),
+        }
     }
 
     fn map_to_frame(&mut self, letterbox: &Letterbox) -> Result<()> {

@@ -9,11 +9,12 @@ use std::ffi::CStr;
 use crate::core::cuda::driver::{Context, Function, Launch};
 use crate::core::cuda::graph::KernelNode;
 use crate::core::cuda::ptx;
-use crate::core::error::Result;
+use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::core::tensor::{DType, Tensor};
-use crate::heads::{TensorView, number};
+use crate::heads::{Decoder, TensorView, number};
 use crate::image::Candidate;
+use crate::image::masks::{Masks, PrototypeShape, Prototypes};
 
 static GATHER: &CStr = ptx(concat!(include_str!("../../kernels/ptx/gather.ptx"), "\0"));
 
@@ -30,7 +31,43 @@ pub fn gather(view: &TensorView, tensor: &Tensor, kept: &[Candidate], to: &mut V
     }
 }
 
-/// The same on a GPU.
+/// Finds the masks of the objects that are kept, on the host; [`super::masks`] does on a GPU.
+pub(super) struct MaskFinder {
+    shape: PrototypeShape,
+    /// The place of the prototypes among the outputs that the head consists of.
+    place: usize,
+    /// Where the coefficients of a row lie.
+    coefficients: TensorView,
+    /// Width and height of the model's input.
+    input: (u32, u32),
+    /// Those of the objects of a frame.
+    gathered: Vec<f32>,
+}
+
+impl MaskFinder {
+    /// `None` for heads without masks.
+    pub fn new(decoder: &Decoder, input: (u32, u32)) -> Option<Self> {
+        let (shape, place, coefficients) = decoder.prototypes()?;
+        Some(MaskFinder { shape, place, coefficients, input, gathered: Vec::new() })
+    }
+
+    /// Appends the masks of these objects; `outputs` are what the decoder picked, in host memory.
+    pub fn find(&mut self, outputs: &[&Tensor], kept: &[Candidate], to: &mut Masks) -> Result<()> {
+        if kept.is_empty() {
+            return Ok(());
+        }
+        let (tensor, view) = (outputs[self.place], &self.coefficients);
+        self.gathered.clear();
+        gather(view, outputs[view.output], kept, &mut self.gathered);
+        let prototypes = Prototypes::new(self.shape, tensor).ok_or_else(|| {
+            Error::new(ErrorKind::WrongType, format!("Prototypes of masks cannot be read from {}", tensor.desc()))
+        })?;
+        to.find(&prototypes, &self.gathered, kept, self.input);
+        Ok(())
+    }
+}
+
+/// [`gather`] on a GPU.
 pub(super) struct DeviceGather {
     function: Function,
     pub view: TensorView,

@@ -5,6 +5,7 @@ use super::RankedClass;
 use crate::image::Candidate;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
+use crate::image::masks::{Mask, Masks};
 use crate::image::rotated::RotatedBox;
 
 /// The objects of a frame, the best score first. What every model tells of an object is in one array, as GPUs write it; what only
@@ -16,6 +17,7 @@ pub struct Instances {
     /// Of models whose boxes are turned: the same objects on the frame as they are turned, also where they reach beyond it.
     pub rotated: Option<Vec<Candidate>>,
     pub keypoints: Option<Keypoints>,
+    pub masks: Option<Masks>,
     /// Of classifiers: the best classes of the whole frame, the most probable first. They find no boxes.
     pub classes: Option<Vec<RankedClass>>,
 }
@@ -37,6 +39,9 @@ impl Instances {
         if let Some(keypoints) = &mut self.keypoints {
             keypoints.values.clear();
         }
+        if let Some(masks) = &mut self.masks {
+            masks.clear();
+        }
         if let Some(classes) = &mut self.classes {
             classes.clear();
         }
@@ -57,9 +62,19 @@ impl Instances {
         Some(self.rotated.as_ref()?[object].rotated())
     }
 
-    /// From pixels of the model's input to pixels of the frame. What lies in the padding alone is no object of it.
+    /// The mask of an object on the frame, where masks are given.
+    pub fn mask(&self, object: usize) -> Option<Mask> {
+        self.has_masks().then(|| self.masks.as_ref().map(|masks| masks.on_frame(object)))?
+    }
+
+    /// Whether the masks are given, not only drawn.
+    pub fn has_masks(&self) -> bool {
+        self.masks.as_ref().is_some_and(|masks| !masks.is_hidden)
+    }
+
+    /// From pixels of the model's input to pixels of the frame. An object whose mask is empty is none, as with Ultralytics; and what lies in the padding alone is no object of it.
     pub fn map_to_frame(&mut self, letterbox: &Letterbox) {
-        let Instances { boxes, rotated, keypoints, .. } = self;
+        let Instances { boxes, rotated, keypoints, masks, .. } = self;
         if let Some(rotated) = rotated {
             rotated.clear();
         }
@@ -71,7 +86,7 @@ impl Instances {
                 Some(turned) => turned.hull().clip(&letterbox.place),
                 None => letterbox.to_frame(&candidate.bbox),
             };
-            if !bbox.is_valid() {
+            if !bbox.is_valid() || masks.as_ref().is_some_and(|masks| masks.is_empty(object)) {
                 continue;
             }
             if let (Some(rotated), Some(RotatedBox { bbox, angle })) = (rotated.as_mut(), turned) {
@@ -81,11 +96,17 @@ impl Instances {
             if let Some(keypoints) = keypoints {
                 keypoints.map_to_frame(object, kept, letterbox);
             }
+            if let Some(masks) = masks {
+                masks.keep(object, kept);
+            }
             kept += 1;
         }
         boxes.truncate(kept);
         if let Some(keypoints) = keypoints {
             keypoints.values.truncate(kept * keypoints.model.shape.numbers());
+        }
+        if let Some(masks) = masks {
+            masks.map_to_frame(kept, letterbox);
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::core::tensor::Tensors;
 use crate::image::device::DevicePlanes;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::{BBox, Letterbox};
+use crate::image::masks::Mask;
 use crate::image::preprocess::{MAX_SIDE, Preprocessor};
 use crate::image::rotated::RotatedBox;
 use crate::image::transform::{InputSpec, InputTransform};
@@ -32,6 +33,8 @@ pub struct Object {
     pub rotated: Option<RotatedBox>,
     /// In the order of the model's keypoints; empty if it has none.
     pub keypoints: Vec<Keypoint>,
+    /// If the model gives masks.
+    pub mask: Option<Mask>,
 }
 
 /// A class that a frame as a whole belongs to.
@@ -321,6 +324,7 @@ impl Detections<'_> {
             bbox: candidate.bbox,
             rotated: instances.rotated_box(i),
             keypoints: keypoints(i),
+            mask: instances.mask(i),
         };
         instances.boxes.iter().enumerate().map(object).collect()
     }

@@ -6,12 +6,13 @@ use crate::backends::options::{OptionValue, boolean, number, one_of, path};
 use crate::backends::{self, PREFERENCE};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::heads::HeadFormat;
+use crate::image::masks::MaskOutput;
 use crate::image::preprocess::device::Upload;
 use crate::image::transform::{Chroma, parse_input_size, parse_triple};
 use crate::postprocess::ClassScores;
 
 /// The options of trtinfer, trtpreprocess and trtnms. Those of backends are declared there.
-const OWN: [&str; 18] = [
+const OWN: [&str; 19] = [
     "backend",
     "input-size",
     "cuda-device-id",
@@ -28,6 +29,7 @@ const OWN: [&str; 18] = [
     "iou-threshold",
     "max-detections",
     "class-agnostic",
+    "mask-output",
     "top-k",
     "class-scores",
 ];
@@ -94,6 +96,10 @@ fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name:
         "iou-threshold" => postprocess.iou_threshold = number(name, value, 0.0, 1.0)?,
         "max-detections" => postprocess.max_detections = number(name, value, 1, 65536)?,
         "class-agnostic" => postprocess.class_agnostic = boolean(name, value)?,
+        "mask-output" => {
+            postprocess.mask_output =
+                one_of(name, value, &["none", "objects"], &[MaskOutput::None, MaskOutput::Objects])?
+        }
         "top-k" => postprocess.top_k = number(name, value, 1, 65536)?,
         "class-scores" => {
             postprocess.class_scores = one_of(name, value, &ClassScores::ALL.map(ClassScores::name), &ClassScores::ALL)?
@@ -128,7 +134,7 @@ mod tests {
     fn each_option_shows() {
         let own = [
             "cpu", "64x32", "1", "sited", "0.5", "1,2,4", "256", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b",
-            "0.6", "7", "true", "3", "logits",
+            "0.6", "7", "true", "none", "3", "logits",
         ];
         let of_backends = ["/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off"];
         let values = || own.into_iter().chain(of_backends);
@@ -158,6 +164,7 @@ mod tests {
             ("max-detections=0", "from 1 to 65536"),
             ("cuda-device-id=-1", "from 0"),
             ("class-agnostic=yes", "true, false"),
+            ("mask-output=all", "none, objects"),
             ("top-k=0", "from 1 to 65536"),
             ("mean=1,2", "0.485,0.456,0.406"),
             ("std=0", "cannot be 0"),

@@ -5,6 +5,9 @@
 //! limit: what LAPJV with a cost limit finds, as the authors of the papers use it. Tracks and detections that do not overlap have no
 //! pair, so the matrix is a list of pairs, and each track is placed by a shortest augmenting path through them.
 
+/// So many pairs of a row count, those of the smallest costs: more overlap only where thousands of boxes lie on each other.
+pub const MAX_PAIRS: usize = 128;
+
 /// No row, or no column.
 pub const NONE: u32 = u32::MAX;
 
@@ -53,6 +56,12 @@ impl Assignment {
     }
 
     pub fn end_row(&mut self) {
+        let row = &mut self.edges[*self.starts.last().expect("the first is there") as usize..];
+        if row.len() > MAX_PAIRS {
+            row.select_nth_unstable_by(MAX_PAIRS, |a, b| a.cost.total_cmp(&b.cost).then(a.column.cmp(&b.column)));
+            let surplus = row.len() - MAX_PAIRS;
+            self.edges.truncate(self.edges.len() - surplus);
+        }
         self.starts.push(self.edges.len() as u32);
     }
 

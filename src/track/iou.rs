@@ -2,6 +2,7 @@
 //! The plainest tracker: of all pairs, those that overlap the more are matched first, with where objects were seen last. For slow objects,
 //! and to see what another tracker brings.
 
+use super::assignment::MAX_PAIRS;
 use super::overlap::{Edges, Neighbours, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
 use crate::image::geometry::BBox;
@@ -62,12 +63,17 @@ impl IouTracker {
         pairs.clear();
         for (number, track) in (0..).zip(&mut *tracks) {
             track.detection = None;
+            let start = pairs.len();
             for detection in neighbours.near(&track.edges) {
                 let overlap = iou(&track.edges, &edges[detection as usize]);
                 let is_same_class = !options.per_class || track.class == detections[detection as usize].class;
                 if overlap > 0.0 && overlap >= f64::from(options.iou_thresh) && is_same_class {
                     pairs.push((overlap, number, detection));
                 }
+            }
+            if pairs.len() - start > MAX_PAIRS {
+                pairs[start..].select_nth_unstable_by(MAX_PAIRS, |a, b| b.0.total_cmp(&a.0).then(a.2.cmp(&b.2)));
+                pairs.truncate(start + MAX_PAIRS);
             }
         }
         pairs.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));

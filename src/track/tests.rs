@@ -362,6 +362,20 @@ fn boxes_between_detections_are_foreseen() {
     }
 }
 
+#[test]
+fn thousands_of_boxes_at_one_place_take_no_time_without_end() {
+    for kind in TrackerKind::ALL {
+        let mut clip = Clip::new(kind);
+        let found: Vec<TrackInput> =
+            (0..2000).map(|number| at(300.0 + (number % 7) as f32, 300.0 + (number % 11) as f32)).collect();
+        for _ in 0..4 {
+            let mut given = clip.push(&found);
+            given.retain(|&id| id != 0);
+            assert!(given.len() >= assignment::MAX_PAIRS, "{kind:?}: {}", given.len());
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn any_detections_are_taken(frames in proptest::collection::vec(proptest::collection::vec(

@@ -24,7 +24,8 @@ use crate::gst::meta::detection;
 use crate::gst::meta::picture::Way;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::overlay::{
-    OverlayRenderer, draw_labels_property, is_drawable, line_width_property, set_shared, shared_value,
+    OverlayRenderer, draw_labels_property, is_drawable, line_width_property, mask_alpha_property, set_shared,
+    shared_value,
 };
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
@@ -152,10 +153,13 @@ impl TrtNms {
         let is_held = painted.is_none();
         let has_objects = !is_held || settings.hold_detections && state.can_hold;
         let NmsState { postprocessor, names, renderer, .. } = state;
-        let Some(postprocessor) = postprocessor.as_ref().filter(|_| has_objects) else {
+        let Some(postprocessor) = postprocessor.as_mut().filter(|_| has_objects) else {
             TensorMeta::remove(frame.make_mut(), &payload);
             return Ok(frame);
         };
+        if style.is_some() && matches!(painted, None | Some(Painted::No)) {
+            postprocessor.fetch_masks()?;
+        }
         let (instances, labels, size) = (postprocessor.instances(), &postprocessor.labels, renderer.size());
         gst::trace!(CAT, imp = self, "frame {number}: {} objects", instances.len());
         match (painted, style) {
@@ -373,6 +377,11 @@ impl Properties for TrtNms {
                 .default_value(default.options.class_agnostic)
                 .mutable_playing()
                 .build(),
+            glib::ParamSpecEnum::builder_with_default("mask-output", default.options.mask_output)
+                .nick("Mask output")
+                .blurb("What metas and messages tell of the masks that segmentation models give")
+                .mutable_playing()
+                .build(),
             glib::ParamSpecUInt::builder("top-k")
                 .nick("Top k")
                 .blurb("Maximum classes that a classifier tells of a frame; those with the best scores are kept")
@@ -394,6 +403,7 @@ impl Properties for TrtNms {
                 .build(),
             draw_labels_property("Write class and score at each drawn box"),
             line_width_property(),
+            mask_alpha_property(),
             glib::ParamSpecBoolean::builder("hold-detections")
                 .nick("Hold detections")
                 .blurb("On frames that trtinfer skips (interval), repeat the last detections, marked as held")
@@ -428,6 +438,7 @@ impl Properties for TrtNms {
             "iou-threshold" => options.iou_threshold = value.get().expect("checked by GObject"),
             "max-detections" => options.max_detections = value.get().expect("checked by GObject"),
             "class-agnostic" => options.class_agnostic = value.get().expect("checked by GObject"),
+            "mask-output" => options.mask_output = value.get().expect("checked by GObject"),
             "top-k" => options.top_k = value.get().expect("checked by GObject"),
             "class-scores" => options.class_scores = value.get().expect("checked by GObject"),
             "draw" => *draw = value.get().expect("checked by GObject"),
@@ -456,6 +467,7 @@ impl Properties for TrtNms {
             "iou-threshold" => options.iou_threshold.to_value(),
             "max-detections" => options.max_detections.to_value(),
             "class-agnostic" => options.class_agnostic.to_value(),
+            "mask-output" => options.mask_output.to_value(),
             "top-k" => options.top_k.to_value(),
             "class-scores" => options.class_scores.to_value(),
             "draw" => draw.to_value(),

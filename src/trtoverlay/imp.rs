@@ -18,7 +18,8 @@ use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
 use crate::gst::meta::read::annotations;
 use crate::gst::meta::tensor::TensorMeta;
 use crate::gst::overlay::{
-    OverlayRenderer, context_of, draw_labels_property, line_width_property, set_shared, shared_value,
+    OverlayRenderer, context_of, draw_labels_property, line_width_property, mask_alpha_property, set_shared,
+    shared_value,
 };
 use crate::gst::report::Report;
 use crate::gst::stats;
@@ -98,6 +99,7 @@ impl Properties for TrtOverlay {
                 .mutable_playing()
                 .build(),
             line_width_property(),
+            mask_alpha_property(),
             cuda::device_id_property(),
             stats::measure_property(),
             stats::property(

@@ -208,7 +208,13 @@ fn main() -> Result<()> {
             let mut block = DevicePool::new(&context).take(bytes.len())?;
             block.write(&bytes)?;
             let (found, style) = (
-                DeviceDetections { address: block.address(), limit: boxes.len(), gathered: None, are_rotated: false },
+                DeviceDetections {
+                    address: block.address(),
+                    limit: boxes.len(),
+                    gathered: None,
+                    are_rotated: false,
+                    masks: None,
+                },
                 Style::default(),
             );
             // SAFETY: the picture has its size, and all lives until the end.

@@ -4,8 +4,9 @@
 //! Always `GstVideoRegionOfInterestMeta`: its type is the label, its id counts the objects of the frame, and a `detection`
 //! structure holds `label_id`, `confidence` and the box in 0..1 of the frame, as DL Streamer's elements write and read it; `held`
 //! is there and true where the box is that of an earlier frame. A box that is turned is there as the upright one around it, and a
-//! `rotation` structure holds its angle and its corners.
-//! With GStreamer 1.24 (feature `v1_24`) also `GstAnalyticsODMtd`, from 1.26 on as it is turned. And [`message`], for applications that watch the bus.
+//! `rotation` structure holds its angle and its corners. The mask of an object is in a `mask` structure.
+//! With GStreamer 1.24 (feature `v1_24`) also `GstAnalyticsODMtd`, from 1.26 on as it is turned, with a
+//! `GstAnalyticsSegmentationMtd` that it contains where there is a mask. And [`message`], for applications that watch the bus.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -93,6 +94,9 @@ pub fn attach(
         if let Some(params) = rotation(instances, object, size) {
             meta.add_param(params);
         }
+        if let Some(params) = mask(instances, object, size) {
+            meta.add_param(params);
+        }
     }
     super::classification::attach(buffer, instances, labels, is_held);
     #[cfg(feature = "v1_24")]
@@ -114,6 +118,17 @@ fn rotation(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gs
     instances.rotated.as_ref()?;
     let mut fields = Fields(gst::Structure::new_empty("rotation"));
     fields::visit_rotation(instances, object, &mut fields);
+    fields.frame_size(size);
+    Some(fields.0)
+}
+
+/// A structure with the mask of an object, where its model gives masks, with that size too.
+fn mask(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gst::Structure> {
+    if !instances.has_masks() {
+        return None;
+    }
+    let mut fields = Fields(gst::Structure::new_empty("mask"));
+    fields::visit_mask(instances, object, &mut fields);
     fields.frame_size(size);
     Some(fields.0)
 }
@@ -163,6 +178,16 @@ fn attach_analytics(
         };
         #[cfg(not(feature = "v1_26"))]
         let detected = add_upright(&mut relations, label, rect, detection.score);
+        #[cfg(feature = "v1_26")]
+        if let (Ok(detected), Some(mask)) = (&detected, instances.mask(object)) {
+            use gst_analytics::prelude::*;
+
+            // Regions are told apart by a byte, of which 0 is the background.
+            let region = (object % 255 + 1) as u8;
+            if let Some(id) = super::segmentation::add_instance(&mut relations, &mask, region) {
+                let _ = relations.set_relation(gst_analytics::RelTypes::CONTAIN, *detected, id);
+            }
+        }
         #[cfg(feature = "v1_30")]
         if let (Ok(detected), Some(keypoints)) = (detected, &instances.keypoints) {
             let _ = attach_keypoints(&mut relations, detected, keypoints, object);

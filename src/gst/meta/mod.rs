@@ -7,6 +7,8 @@ pub mod detection;
 pub mod gst_tensor;
 pub(crate) mod picture;
 pub mod read;
+#[cfg(any(feature = "v1_26", test))]
+mod segmentation;
 mod structure;
 pub mod tensor;
 pub mod track;

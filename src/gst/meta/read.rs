@@ -2,17 +2,19 @@
 //! What metas say about the objects in a frame, whoever attached them.
 //!
 //! Read are GstVideoRegionOfInterestMeta, with the parameters `detection` and `object_id` as trtnms and DL Streamer write them and
-//! `keypoints` and `rotation` as trtnms does, and with GStreamer 1.24 the objects of GstAnalyticsRelationMeta with their trackings.
+//! `keypoints`, `rotation` and `mask` as trtnms does, and with GStreamer 1.24 the objects of GstAnalyticsRelationMeta with their trackings.
 //! An object of which both tell is one.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
+use std::sync::Arc;
 
 use gst::glib;
 use gst_video::VideoRegionOfInterestMeta;
 
 use crate::image::geometry::{BBox, Rect};
 use crate::image::keypoints::{KeypointShape, ObjectKeypoints};
+use crate::image::masks::Mask;
 use crate::image::overlay::Annotation;
 use crate::image::rotated::{self, Corners};
 
@@ -75,6 +77,7 @@ fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> (
         // Of a region that was moved it is not known where they are now.
         of_frame: false,
         keypoints: meta.param("keypoints").filter(|_| is_in_place).and_then(|param| keypoints(param, size)),
+        mask: meta.param("mask").filter(|_| is_in_place).and_then(|param| mask(param, size)).map(Arc::new),
     };
     (annotation, found_at)
 }
@@ -87,6 +90,18 @@ fn keypoints(param: &gst::StructureRef, size: (u32, u32)) -> Option<ObjectKeypoi
     let count = u16::try_from(values.len() / dims as usize).ok()?;
     let shape = KeypointShape { count, dims: dims as u8 };
     (shape.numbers() == values.len()).then(|| ObjectKeypoints { shape, values: values.into() })
+}
+
+/// The mask of a region of a frame of that size; `None` where the parameter is not as trtnms writes it, or of a frame of another size.
+fn mask(param: &gst::StructureRef, size: (u32, u32)) -> Option<Mask> {
+    let number = |field| param.get::<u32>(field).ok();
+    if (number("frame-width")?, number("frame-height")?) != size {
+        return None;
+    }
+    let (left, top) = (number("mask-x")?, number("mask-y")?);
+    let (right, bottom) = (left.checked_add(number("mask-width")?)?, top.checked_add(number("mask-height")?)?);
+    let rect = Some(Rect { left, top, right, bottom }).filter(|_| right <= size.0 && bottom <= size.1)?;
+    Mask::from_counts(rect, param.get("mask-counts").ok()?)
 }
 
 /// Pixels of a frame of that size, across and down, for one of the frame that a parameter is of.
@@ -214,6 +229,7 @@ mod analytics {
                     track_id,
                     of_frame: false,
                     keypoints: None,
+                    mask: None,
                 });
             }
         }

@@ -6,7 +6,7 @@ use crate::core::memory::Pool;
 use proptest::prelude::*;
 
 fn output() -> impl Strategy<Value = TensorDesc> {
-    let names = ["output", "outputs", "output0", "labels", "boxes", "scores", "num_dets", "det_boxes", ""];
+    let names = ["output", "outputs", "output0", "labels", "boxes", "scores", "num_dets", "det_boxes", "output1", ""];
     let dim = prop::sample::select(vec![1i64, 1, 4, 5, 6, 7, 21, 63, 84, 0, -1, i64::MAX]);
     let dtype =
         prop_oneof![2 => Just(DType::F32), 2 => Just(DType::F16), 1 => prop::sample::select(DType::ALL.to_vec())];

@@ -3,10 +3,12 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use super::color::{Rgb, class_color};
 use crate::image::geometry::BBox;
 use crate::image::keypoints::ObjectKeypoints;
+use crate::image::masks::Mask;
 use crate::image::rotated::Corners;
 
 /// An object in a frame, by whatever found it. Only the box is always known.
@@ -26,6 +28,7 @@ pub struct Annotation<'a> {
     pub track_id: Option<u64>,
     /// In pixels of the frame.
     pub keypoints: Option<ObjectKeypoints<'a>>,
+    pub mask: Option<Arc<Mask>>,
     /// It is a class of the whole frame: it has no box, and is written in the upper left corner.
     pub of_frame: bool,
 }
@@ -41,6 +44,7 @@ impl<'a> Annotation<'a> {
             confidence: None,
             track_id: None,
             keypoints: None,
+            mask: None,
             of_frame: true,
         }
     }
@@ -93,6 +97,7 @@ mod tests {
             confidence: None,
             track_id: None,
             keypoints: None,
+            mask: None,
             of_frame: false,
         }
     }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Boxes and labels on a frame, in place: `kernels/plan.cu`, `kernels/overlay.cu` and `kernels/strokes.cu`. The reference
+//! Boxes and labels on a frame, in place: `kernels/plan.cu`, `kernels/overlay.cu`, `kernels/strokes.cu` and `kernels/tint.cu`. The reference
 //! implementation is the rest of [`overlay`](crate::image::overlay).
 //!
 //! Detections need not be on the host: marks are planned on the GPU too, so that painting is queued behind NMS.
 
 mod strokes;
+mod tints;
 
 use std::ffi::CStr;
+use std::sync::Arc;
 
 use crate::core::cuda::ptx;
 use bytemuck::cast_slice;
@@ -25,8 +27,10 @@ use crate::image::Candidate;
 use crate::image::frame::PixelFormat;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::{KeypointModel, Keypoints};
-use crate::image::overlay::{Font, Mark, Plan, Stroke, Style, Target};
+use crate::image::masks::Mask;
+use crate::image::overlay::{Font, Mark, Plan, Sample, Stroke, Style, Target};
 use strokes::{Outlines, Planned, Skeletons};
+use tints::{PlannedMarks, Tints};
 
 /// Threads of a block, as in the kernels.
 const THREADS: u32 = 128;
@@ -65,6 +69,7 @@ pub struct OverlayKernel {
     staging: Option<Mapped>,
     outlines: Outlines,
     skeletons: Option<Skeletons>,
+    tints: Tints,
 }
 
 /// `Parameters` of `plan.cu`.
@@ -195,6 +200,7 @@ impl OverlayKernel {
         };
         Ok(OverlayKernel {
             outlines: Outlines::new(context)?,
+            tints: Tints::new(context, target, name)?,
             skeletons: keypoints.map(|model| Skeletons::new(context, &pool, model)).transpose()?,
             plan: context.module(PLAN)?.function("plan_marks")?,
             plan_rotated: context.module(PLAN)?.function("plan_rotated_marks")?,
@@ -257,6 +263,10 @@ impl OverlayKernel {
         // what is found are as the caller says.
         unsafe {
             stream.launch(if found.are_rotated { &self.plan_rotated } else { &self.plan }, launch, &plan)?;
+            if let (Some(masks), Some(letterbox), weight @ 1..) = (found.masks, letterbox, style.mask_weight()) {
+                let marks = PlannedMarks { count: plan.count, marks: plan.marks, limit: plan.limit };
+                self.tints.queue(stream, &self.pool, planes, masks, &marks, (letterbox, weight))?;
+            }
             let outlines = match found.are_rotated {
                 true => Some(self.outlines.plan(stream, &self.pool, &plan)?),
                 false => None,
@@ -342,7 +352,7 @@ impl OverlayKernel {
         counters::uploaded(bytes.len());
         let gathered = keypoints.map(|_| address + points as u64);
         let are_rotated = detections.iter().any(|detection| detection.angle != 0.0);
-        let found = DeviceDetections { address, limit: detections.len(), gathered, are_rotated };
+        let found = DeviceDetections { address, limit: detections.len(), gathered, are_rotated, masks: None };
         // SAFETY: as the caller says.
         unsafe { self.launch(stream, planes, found, None, style) }
     }
@@ -385,6 +395,27 @@ impl OverlayKernel {
             };
             self.paint(stream, marks.len() as u32, &paint, [(!plan.strokes.is_empty()).then_some(strokes), None])
         }
+    }
+
+    /// Queues laying masks over a frame, the most important first, below all that is painted after.
+    ///
+    /// # Errors
+    /// As [`OverlayKernel::launch`].
+    ///
+    /// # Safety
+    /// As [`OverlayKernel::launch_for`].
+    pub unsafe fn launch_tints(
+        &mut self,
+        stream: &Stream,
+        planes: &[DevicePlane],
+        tints: &[(Arc<Mask>, Sample)],
+        style: &Style,
+    ) -> Result<()> {
+        let Target { format, width, height, .. } = self.target;
+        check_planes(planes, format, width as usize, height as usize)?;
+        let tints = tints.iter().map(|(mask, paper)| (&**mask, *paper));
+        // SAFETY: as the caller says.
+        unsafe { self.tints.launch(stream, &self.pool, planes, tints, style.mask_weight()) }
     }
 
     /// Memory that the GPU can read, with those bytes at its beginning.

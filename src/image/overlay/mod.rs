@@ -6,6 +6,8 @@
 //! The CUDA kernels take the same two steps and are compared with both bit by bit, which is easy to hold because **no mark
 //! reads the frame: every sample takes the value of the last mark that touches it**, whoever computes it in which order.
 //!
+//! Masks are the exception ([`tint`]): below all marks they are mixed with the frame, each sample once.
+//!
 //! The order is: outlines from the weakest detection to the strongest, those of turned boxes likewise ([`Stroke`]s), then skeletons
 //! ([`Stroke`]s too), then tags. So strong boxes lie on weak ones, and no outline ever crosses a text.
 
@@ -18,6 +20,7 @@ mod plan;
 mod strokes;
 #[cfg(test)]
 mod tests;
+mod tint;
 mod trails;
 
 pub use annotation::Annotation;
@@ -29,22 +32,38 @@ pub use strokes::Stroke;
 pub(crate) use strokes::widths;
 pub use trails::Trails;
 
+use std::sync::Arc;
+
 use super::Candidate;
 use super::frame::FrameMut;
+use super::geometry::BBox;
 use super::keypoints::Keypoints;
+use super::masks::{Mask, Masks};
+use color::sample;
+use plan::outline;
+use tint::Tint;
 
 /// What to draw of each detection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Style {
     /// Write class and score in a tag at each box.
     pub labels: bool,
     /// Pixels; 0 takes 1/360 of the frame's shorter side, at least 2: 2 at 720p, 3 at 1080p, 6 at 2160p.
     pub line_width: u32,
+    /// How much masks cover the picture: 0 draws none, 1 hides what is below.
+    pub mask_alpha: f32,
 }
 
 impl Default for Style {
     fn default() -> Self {
-        Style { labels: true, line_width: 0 }
+        Style { labels: true, line_width: 0, mask_alpha: 0.5 }
+    }
+}
+
+impl Style {
+    /// Parts of 255 that the colour of a mask is of a sample.
+    pub(crate) fn mask_weight(&self) -> u32 {
+        (self.mask_alpha.clamp(0.0, 1.0) * 255.0).round() as u32 // NaN becomes 0
     }
 }
 
@@ -60,6 +79,7 @@ pub struct Overlay {
     pub trails: Trails,
     /// Whether the numbers of objects are left out of their tags.
     pub hides_ids: bool,
+    tint: Tint,
 }
 
 impl Overlay {
@@ -69,9 +89,12 @@ impl Overlay {
         frame: &mut FrameMut,
         detections: &[Candidate],
         keypoints: Option<&Keypoints>,
+        masks: Option<&Masks>,
         labels: &[String],
         style: &Style,
     ) {
+        let target = Target::of(frame);
+        self.tint(frame, found_tints(&target, detections, masks, style), style);
         paint(frame, &self.plan(Target::of(frame), detections, keypoints, labels, style));
     }
 
@@ -79,9 +102,51 @@ impl Overlay {
     pub fn annotate<'a>(
         &mut self,
         frame: &mut FrameMut,
-        annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
+        annotations: impl DoubleEndedIterator<Item = Annotation<'a>> + Clone,
         style: &Style,
     ) {
+        let target = Target::of(frame);
+        self.tint(frame, annotated_tints(&target, annotations.clone(), style), style);
         paint(frame, &self.plan_annotations(Target::of(frame), annotations, style));
     }
+
+    /// Lays masks over a frame.
+    fn tint(&mut self, frame: &mut FrameMut, tints: impl Iterator<Item = (Arc<Mask>, Sample)>, style: &Style) {
+        let mut is_new = true;
+        for (mask, paper) in tints {
+            if std::mem::take(&mut is_new) {
+                self.tint.begin(&Target::of(frame));
+            }
+            self.tint.lay(frame, &mask, &paper, style.mask_weight());
+        }
+    }
+}
+
+/// The masks that are laid over a frame, and their colours, the most important first: of objects that have a mark.
+pub fn found_tints(
+    target: &Target,
+    detections: &[Candidate],
+    masks: Option<&Masks>,
+    style: &Style,
+) -> impl Iterator<Item = (Arc<Mask>, Sample)> {
+    let is_drawn = move |(_, detection): &(usize, &Candidate)| has_tint(target, detection.bbox, style);
+    let detections = detections.iter().enumerate().filter(is_drawn);
+    let tint = move |(object, detection): (usize, &Candidate)| {
+        Some((Arc::new(masks?.on_frame(object)), sample(class_color(detection.class), target)))
+    };
+    detections.filter_map(tint)
+}
+
+/// The same for what anybody says about the objects in a frame.
+pub fn annotated_tints<'a>(
+    target: &Target,
+    annotations: impl Iterator<Item = Annotation<'a>>,
+    style: &Style,
+) -> impl Iterator<Item = (Arc<Mask>, Sample)> {
+    let annotations = annotations.filter(move |annotation| has_tint(target, annotation.bbox, style));
+    annotations.filter_map(move |annotation| Some((annotation.mask.clone()?, sample(annotation.color(), target))))
+}
+
+fn has_tint(target: &Target, bbox: BBox, style: &Style) -> bool {
+    style.mask_weight() > 0 && outline(bbox, target, style).is_some()
 }

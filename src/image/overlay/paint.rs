@@ -89,12 +89,12 @@ fn write<const N: usize>(plane: &mut PlaneMut, mark: &Mark, plan: &Plan, paper: 
 }
 
 /// `width` pixels of N bytes in row `y` from `x` on.
-fn row<'a, const N: usize>(plane: &'a mut PlaneMut, x: u32, y: u32, width: usize) -> &'a mut [[u8; N]] {
+pub(super) fn row<'a, const N: usize>(plane: &'a mut PlaneMut, x: u32, y: u32, width: usize) -> &'a mut [[u8; N]] {
     let start = y as usize * plane.stride + x as usize * N;
     plane.data[start..][..width * N].as_chunks_mut().0
 }
 
 /// The mean of paper and ink by coverage of 0..=255, rounded to the nearest.
-fn blend(paper: u8, ink: u8, coverage: u32) -> u8 {
+pub(super) fn blend(paper: u8, ink: u8, coverage: u32) -> u8 {
     ((u32::from(paper) * (255 - coverage) + u32::from(ink) * coverage + 127) / 255) as u8
 }

@@ -122,6 +122,7 @@ impl Overlay {
             confidence: Some(detection.score),
             track_id: None,
             keypoints: keypoints.map(|keypoints| keypoints.object(object)),
+            mask: None,
             of_frame: false,
         };
         self.plan_annotations(target, detections.iter().enumerate().map(annotation), style)
@@ -134,7 +135,7 @@ impl Overlay {
         annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
         style: &Style,
     ) -> Plan<'_> {
-        let Overlay { marks, strokes, text, label, font, trails, hides_ids } = self;
+        let Overlay { marks, strokes, text, label, font, trails, hides_ids, .. } = self;
         let font = Font::for_frame(font, target.width, target.height);
         marks.clear();
         strokes.clear();
@@ -197,7 +198,7 @@ impl Overlay {
 /// Edges are rounded to the nearest pixel in every format: on 4:2:0 the luma is as exact as RGB. Chroma then takes every
 /// sample that the outline touches ([`Rect::halved`]), because the other way round a line would show the frame's colour in
 /// parts; the price is a tint, at most one pixel wide, beside lines on odd pixels.
-fn outline(bbox: BBox, target: &Target, style: &Style) -> Option<(Rect, Rect)> {
+pub(super) fn outline(bbox: BBox, target: &Target, style: &Style) -> Option<(Rect, Rect)> {
     if !bbox.is_valid() {
         return None;
     }

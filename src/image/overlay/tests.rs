@@ -49,7 +49,7 @@ impl Picture {
         labels: &[String],
         style: &Style,
     ) {
-        Overlay::default().draw(&mut self.frame(), detections, keypoints, labels, style);
+        Overlay::default().draw(&mut self.frame(), detections, keypoints, None, labels, style);
     }
 
     /// Sample `x`, `y` of a plane, in bytes.
@@ -138,7 +138,7 @@ fn detection(class: u32, score: f32, [x1, y1, x2, y2]: [f32; 4]) -> Candidate {
 }
 
 fn lines(line_width: u32) -> Style {
-    Style { labels: false, line_width }
+    Style { labels: false, line_width, ..Style::default() }
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn the_same_frame_again_allocates_nothing() {
     let mut picture = Picture::new(PixelFormat::I420, 99, 77);
     let detections = [detection(0, 0.5, [10.0, 30.0, 60.0, 70.0]); 9];
     let mut addresses = || {
-        overlay.draw(&mut picture.frame(), &detections, None, &[], &Style::default());
+        overlay.draw(&mut picture.frame(), &detections, None, None, &[], &Style::default());
         let font = overlay.font.as_ref().unwrap();
         (overlay.marks.as_ptr(), overlay.text.as_ptr(), overlay.label.as_ptr(), font.coverage.as_ptr())
     };
@@ -405,7 +405,7 @@ proptest! {
             }
             Keypoints { model: Arc::new(KeypointModel { shape, names: Vec::new() }), values }
         });
-        let style = Style { labels: style.0, line_width: style.1 };
+        let style = Style { labels: style.0, line_width: style.1, ..Style::default() };
         let mut picture = Picture::new(format, width, height);
         let mut expected = picture.clone();
         picture.draw_poses(&detections, keypoints.as_ref(), &labels, &style);

@@ -67,6 +67,7 @@ mod tests {
             confidence: None,
             track_id: Some(id),
             keypoints: None,
+            mask: None,
             of_frame: false,
         }
     }

@@ -21,6 +21,8 @@ use crate::core::tensor::{DType, Tensor};
 use crate::heads::{BoxEncoding, DecodeKernel, Decoder, ID_COLUMNS, Suppress, TensorView, Thresholds, is_count};
 use crate::image::Candidate;
 use crate::image::detections::{DeviceDetections, HEADER, found_size};
+use crate::image::masks::Masks;
+use crate::postprocess::masks::{DeviceMaskFinder, MaskParams};
 use crate::postprocess::refine::{DeviceGather, GatherParams};
 
 static DECODE: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/decode.ptx"), "\0"));
@@ -53,6 +55,10 @@ pub struct DeviceDecoder {
     suppress: Option<Kernel>,
     /// Where rows say more than their boxes.
     gather: Option<DeviceGather>,
+    /// Where objects have masks.
+    masks: Option<DeviceMaskFinder>,
+    /// Whether the host wants them too.
+    pub wants_masks: bool,
     views: [Option<TensorView>; 4],
     decode_params: DecodeParams,
     /// Where the angles lie by which boxes are turned.
@@ -85,6 +91,7 @@ struct FrameKernels {
     decode: DecodeParams,
     params: RotatedParams,
     gather: Option<GatherParams>,
+    masks: Option<MaskParams>,
 }
 
 /// `per_class` of thresholds, on the GPU.
@@ -291,14 +298,16 @@ impl DeviceDecoder {
             }
         }
         let limit = USUAL_DETECTIONS.min(head.rows);
-        let gather = match decoder.keypoints() {
-            Some((_, view)) => {
+        let gather = match decoder.gathered() {
+            Some(view) => {
                 let view = (view, dtypes[view.output]);
                 Some(DeviceGather::new(context, &pool, view, nms_params.found, limit)?)
             }
             None => None,
         };
         Ok(DeviceDecoder {
+            masks: DeviceMaskFinder::new(context, &pool, decoder, nms_params.found, limit)?,
+            wants_masks: true,
             gather,
             decode,
             rank,
@@ -355,6 +364,10 @@ impl DeviceDecoder {
         if let Some(gather) = &mut self.gather {
             let data = address(outputs[gather.view.output], stream.context())?;
             gather.prepare(stream.context(), &self.pool, data, limit)?;
+            if let Some(masks) = &mut self.masks {
+                let sources = [address(outputs[masks.output], stream.context())?, gather.address()];
+                masks.prepare(stream.context(), &self.pool, sources, limit, self.wants_masks)?;
+            }
         }
         // Before anything is enqueued: where that fails, the next call or the drop waits for what was.
         self.pending = Some(stream.clone());
@@ -388,8 +401,8 @@ impl DeviceDecoder {
     /// # Safety
     /// The addresses in the parameters stay valid until the kernels are done.
     unsafe fn start(&mut self, stream: &Stream) -> Result<()> {
-        let DeviceDecoder { decode, rank, suppress, gather, decode_params, params, chains, .. } = self;
-        let gather = gather.as_ref();
+        let DeviceDecoder { decode, rank, suppress, gather, masks, decode_params, params, chains, .. } = self;
+        let (gather, masks) = (gather.as_ref(), masks.as_ref());
         let first = decode.call(decode_params);
         let others = || [Some(&*rank), suppress.as_ref()].into_iter().flatten().map(|kernel| kernel.call(params));
         chains.swap(0, 1);
@@ -408,14 +421,22 @@ impl DeviceDecoder {
                     told.chain.set_params(1 + others().count(), &gather.call())?;
                     told.gather = Some(*gather.params());
                 }
+                if let Some(masks) = masks.filter(|masks| told.masks.as_ref() != Some(masks.params())) {
+                    let before = 1 + others().count() + usize::from(gather.is_some());
+                    let calls = masks.calls();
+                    calls.iter().enumerate().try_for_each(|(i, call)| told.chain.set_params(before + i, call))?;
+                    told.masks = Some(*masks.params());
+                }
                 told
             },
             none => {
                 let calls = [first].into_iter().chain(others()).chain(gather.map(DeviceGather::call));
+                let calls = calls.chain(masks.into_iter().flat_map(DeviceMaskFinder::calls));
                 // SAFETY: as above.
                 let chain = unsafe { LaunchList::new(stream, calls) }?;
                 let gather = gather.map(|gather| *gather.params());
-                none.insert(FrameKernels { chain, decode: *decode_params, params: *params, gather })
+                let masks = masks.map(|masks| *masks.params());
+                none.insert(FrameKernels { chain, decode: *decode_params, params: *params, gather, masks })
             }
         };
         // SAFETY: the addresses in the parameters stay valid until the kernels are done.
@@ -426,7 +447,9 @@ impl DeviceDecoder {
     pub fn found(&self) -> DeviceDetections {
         let gathered = self.gather.as_ref().map(DeviceGather::address);
         let NmsParams { found, limit, .. } = self.params.nms;
-        DeviceDetections { address: found, limit: limit as usize, gathered, are_rotated: self.angles.is_some() }
+        let masks = self.masks.as_ref().map(DeviceMaskFinder::found);
+        let are_rotated = self.angles.is_some();
+        DeviceDetections { address: found, limit: limit as usize, gathered, are_rotated, masks }
     }
 
     /// What was found on the last frame, in pixels of the model's input. Waits for it, and for all that was queued since.
@@ -458,6 +481,27 @@ impl DeviceDecoder {
         let numbers = gather.numbers(kept);
         counters::downloaded(size_of_val(numbers));
         Ok(numbers)
+    }
+
+    /// Appends their masks, with pixels if these are [wanted](DeviceDecoder::wants_masks). Waits too.
+    ///
+    /// # Errors
+    /// As [`DeviceDecoder::detections`].
+    pub fn masks(&mut self, to: &mut Masks) -> Result<()> {
+        self.finish()?;
+        let kept = self.kept().len();
+        self.masks.iter().for_each(|masks| masks.take(kept, to));
+        Ok(())
+    }
+
+    /// Reads the pixels of masks that were not wanted when they were found.
+    ///
+    /// # Errors
+    /// As [`DeviceDecoder::detections`].
+    pub fn read_masks(&mut self, to: &mut Masks) -> Result<()> {
+        self.finish()?;
+        let kept = self.kept().len();
+        self.masks.as_ref().map_or(Ok(()), |masks| masks.read(kept, to))
     }
 
     /// Waits for the last frame.

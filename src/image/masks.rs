@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Masks of objects: which pixels are theirs.
+//!
+//! A model gives prototypes, maps that all objects share, and for each object a coefficient for each of them. Its mask is where the
+//! weighted sum of the prototypes is above 0, scaled to the size of the model's input by bilinear interpolation, and cut to the
+//! object's box: a pixel belongs to the box if its left upper corner does.
+//!
+//! Arithmetic is f32, each operation rounded once in the order written here, and never a fused multiply-add.
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+
+#[cfg(feature = "gstreamer")]
+use gst::glib;
+
+use super::Candidate;
+use super::detections::MaskPlace;
+use super::geometry::{BBox, Letterbox, Rect};
+use crate::core::tensor::Tensor;
+
+/// How many prototypes there are, and their size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrototypeShape {
+    pub count: usize,
+    pub width: usize,
+    pub height: usize,
+}
+
+/// `[count][height][width]`, of the first item of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Prototypes<'a> {
+    shape: PrototypeShape,
+    values: Floats<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Floats<'a> {
+    Full(&'a [f32]),
+    Half(&'a [f16]),
+}
+
+impl<'a> Prototypes<'a> {
+    /// `None` for a tensor that is not in host memory, or does not hold so many floats.
+    pub fn new(shape: PrototypeShape, tensor: &'a Tensor) -> Option<Self> {
+        let values = match tensor.as_slice() {
+            Some(values) => Floats::Full(values),
+            None => Floats::Half(tensor.as_slice()?),
+        };
+        Prototypes::of(shape, values)
+    }
+
+    fn of(shape: PrototypeShape, values: Floats<'a>) -> Option<Self> {
+        let PrototypeShape { count, width, height } = shape;
+        let wanted = count.checked_mul(width)?.checked_mul(height)?;
+        let have = match values {
+            Floats::Full(values) => values.len(),
+            Floats::Half(values) => values.len(),
+        };
+        (wanted > 0 && have >= wanted).then_some(Prototypes { shape, values })
+    }
+
+    /// Adds a part of a row of one of them, times a factor.
+    fn add_row(&self, (prototype, y): (usize, usize), first: usize, factor: f32, sums: &mut [f32]) {
+        const BLOCK: usize = 64;
+        let start = (prototype * self.shape.height + y) * self.shape.width + first;
+        let add = |sums: &mut [f32], values: &[f32]| {
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += factor * value);
+        };
+        match self.values {
+            Floats::Full(values) => add(sums, &values[start..start + sums.len()]),
+            Floats::Half(values) => {
+                let mut buffer = [0.0; BLOCK];
+                let values = &values[start..start + sums.len()];
+                for (sums, values) in sums.chunks_mut(BLOCK).zip(values.chunks(BLOCK)) {
+                    let buffer = &mut buffer[..values.len()];
+                    values.convert_to_f32_slice(buffer);
+                    add(sums, buffer);
+                }
+            }
+        }
+    }
+}
+
+/// Between which two samples of a line of `from` a sample of one of `to` lies, and the weights of both.
+#[derive(Clone, Copy, Debug)]
+struct Between {
+    samples: [usize; 2],
+    weights: [f32; 2],
+}
+
+impl Between {
+    fn new(at: u32, from: usize, to: u32) -> Self {
+        let place = ((at as f32 + 0.5) * (from as f32 / to as f32) - 0.5).max(0.0);
+        let first = (place as usize).min(from - 1);
+        let second = place - first as f32;
+        Between { samples: [first, (first + 1).min(from - 1)], weights: [1.0 - second, second] }
+    }
+}
+
+/// The masks of a frame's objects. They keep the resolution of the model's input, and are scaled to the frame where they are read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Masks {
+    places: Vec<Place>,
+    /// The pixels of all masks: rows of whole words, the left pixel in the lowest bit.
+    bits: Vec<u32>,
+    /// Where the model's input lies on the frame, once that is known.
+    letterbox: Option<Letterbox>,
+    /// Whether they are drawn only.
+    pub(crate) is_hidden: bool,
+}
+
+/// What is given of masks, beside being drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtMaskOutput"))]
+pub enum MaskOutput {
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "Nothing: masks are only drawn", nick = "none"))]
+    None,
+    #[default]
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "The mask of each object, with the object", nick = "objects"))]
+    Objects,
+}
+
+/// Where a mask is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Place {
+    /// In pixels of the model's input.
+    rect: Rect,
+    /// Of its words.
+    first: usize,
+    is_empty: bool,
+}
+
+impl Masks {
+    pub fn clear(&mut self) {
+        self.places.clear();
+        self.bits.clear();
+        self.letterbox = None;
+    }
+
+    /// Appends the masks of objects with boxes in pixels of a model's input of that size. `coefficients` are those of the first object,
+    /// then those of the second, and so on.
+    pub fn find(&mut self, prototypes: &Prototypes, coefficients: &[f32], objects: &[Candidate], input: (u32, u32)) {
+        let mut scratch = Scratch::default();
+        for (object, coefficients) in objects.iter().zip(coefficients.chunks_exact(prototypes.shape.count)) {
+            let rect = pixels_of(&object.bbox, input);
+            let first = self.bits.len();
+            if !rect.is_empty() {
+                self.bits.resize(first + words(rect.width()) * rect.height() as usize, 0);
+                scratch.sum(prototypes, coefficients, rect, input);
+                scratch.scale(rect, &mut self.bits[first..]);
+            }
+            let is_empty = self.bits[first..].iter().all(|&word| word == 0);
+            self.places.push(Place { rect, first, is_empty });
+        }
+    }
+
+    /// Takes over the masks that a GPU found: where each is, the first of its words, and whether any pixel is set; and their words, if
+    /// these are known already.
+    pub(crate) fn adopt(&mut self, places: impl Iterator<Item = (Rect, usize, bool)>, bits: &[u32]) {
+        self.places.extend(places.map(|(rect, first, is_seen)| Place { rect, first, is_empty: !is_seen }));
+        self.bits.extend_from_slice(bits);
+    }
+
+    /// Whether the words are to be given yet.
+    pub(crate) fn lacks_bits(&self) -> bool {
+        self.bits.is_empty() && self.places.iter().any(|place| !place.is_empty)
+    }
+
+    pub(crate) fn set_bits(&mut self, bits: Vec<u32>) {
+        self.bits = bits;
+    }
+
+    /// As kernels have them: the places, and the words.
+    pub fn for_device(&self) -> (Vec<MaskPlace>, &[u32]) {
+        let place = |place: &Place| MaskPlace {
+            rect: place.rect,
+            first: place.first as u64,
+            is_seen: (!place.is_empty).into(),
+            unused: 0,
+        };
+        (self.places.iter().map(place).collect(), &self.bits)
+    }
+
+    /// Whether no pixel is the object's.
+    pub fn is_empty(&self, object: usize) -> bool {
+        self.places[object].is_empty
+    }
+
+    /// The mask of object `from` becomes that of object `to`.
+    pub(crate) fn keep(&mut self, from: usize, to: usize) {
+        self.places[to] = self.places[from];
+    }
+
+    /// No more than so many are left, and this is where they are on the frame.
+    pub fn map_to_frame(&mut self, kept: usize, letterbox: &Letterbox) {
+        self.places.truncate(kept);
+        self.letterbox = Some(*letterbox);
+    }
+
+    /// The mask of an object on the frame.
+    pub fn on_frame(&self, object: usize) -> Mask {
+        let Place { rect, first, .. } = self.places[object];
+        let Some(letterbox) = &self.letterbox else { return Mask::default() };
+        let edges = |from: u32, to: u32, edge: fn(&Letterbox, u32) -> u32| -> Vec<u32> {
+            (from..=to).map(|at| edge(letterbox, at)).collect()
+        };
+        let columns = edges(rect.left, rect.right, column_edge);
+        let rows = edges(rect.top, rect.bottom, row_edge);
+        let on_frame =
+            Rect { left: columns[0], top: rows[0], right: columns[columns.len() - 1], bottom: rows[rows.len() - 1] };
+        let mut mask = Mask::new(on_frame);
+        let (stride, from_stride) = (words(on_frame.width()), words(rect.width()));
+        // None are there where the host did not ask for them.
+        let Some(bits) = self.bits.get(first..).filter(|bits| !bits.is_empty()) else { return mask };
+        for (row, edges) in rows.windows(2).enumerate() {
+            let copies = (edges[0] - on_frame.top) as usize..(edges[1] - on_frame.top) as usize;
+            if copies.is_empty() {
+                continue;
+            }
+            let to = &mut mask.bits[copies.start * stride..copies.end * stride];
+            let (to, rest) = to.split_at_mut(stride);
+            for [start, end] in runs(&bits[row * from_stride..][..from_stride], rect.width()) {
+                fill(to, [start, end].map(|at| columns[at as usize] - on_frame.left));
+            }
+            rest.chunks_exact_mut(stride.max(1)).for_each(|copy| copy.copy_from_slice(to));
+        }
+        mask
+    }
+}
+
+/// The pixels of a picture of that size whose left upper corners are in a box.
+fn pixels_of(bbox: &BBox, (width, height): (u32, u32)) -> Rect {
+    let edge = |at: f32, size: u32| at.ceil().clamp(0.0, size as f32) as u32;
+    let (x, y) = (|at| edge(at, width), |at| edge(at, height));
+    let (left, top) = (x(bbox.x1), y(bbox.y1));
+    Rect { left, top, right: x(bbox.x2).max(left), bottom: y(bbox.y2).max(top) }
+}
+
+/// The first column of the frame that a column of the model's input covers: that whose middle is not left of it.
+pub(crate) fn column_edge(letterbox: &Letterbox, at: u32) -> u32 {
+    let inside = at.clamp(letterbox.x, letterbox.x + letterbox.width) - letterbox.x;
+    edge(inside, letterbox.scale().0, letterbox.place.x1, letterbox.place.x2)
+}
+
+/// The same of rows.
+pub(crate) fn row_edge(letterbox: &Letterbox, at: u32) -> u32 {
+    let inside = at.clamp(letterbox.y, letterbox.y + letterbox.height) - letterbox.y;
+    edge(inside, letterbox.scale().1, letterbox.place.y1, letterbox.place.y2)
+}
+
+fn edge(at: u32, scale: f32, first: f32, last: f32) -> u32 {
+    let first_middle = |place: f32| (place - 0.5).ceil().max(0.0) as u32;
+    first_middle(at as f32 * scale + first).clamp(first_middle(first), first_middle(last).max(first_middle(first)))
+}
+
+/// Of a row of so many pixels.
+pub(crate) fn words(width: u32) -> usize {
+    width.div_ceil(u32::BITS) as usize
+}
+
+/// Whether a pixel is set.
+fn is_set(bits: &[u32], at: u32) -> bool {
+    bits[(at / u32::BITS) as usize] >> (at % u32::BITS) & 1 == 1
+}
+
+/// Where pixels that are set begin and end.
+fn runs(bits: &[u32], width: u32) -> impl Iterator<Item = [u32; 2]> {
+    let mut at = 0;
+    // The first pixel from `at` on that is set, or is not.
+    let next = move |mut at: u32, value: bool| {
+        while at < width {
+            let word = bits[(at / u32::BITS) as usize];
+            let rest = (if value { word } else { !word }) >> (at % u32::BITS);
+            if rest != 0 {
+                return (at + rest.trailing_zeros()).min(width);
+            }
+            at = (at / u32::BITS + 1) * u32::BITS;
+        }
+        width
+    };
+    std::iter::from_fn(move || {
+        let start = next(at, true);
+        at = next(start, false);
+        (start < width).then_some([start, at])
+    })
+}
+
+/// Sets the pixels from one to before another.
+fn fill(bits: &mut [u32], [start, end]: [u32; 2]) {
+    for (word, first) in bits.iter_mut().zip((0..).step_by(u32::BITS as usize)) {
+        let [low, high] = [start, end].map(|at| at.saturating_sub(first).min(u32::BITS));
+        let below = |count: u32| ((1u64 << count) - 1) as u32;
+        *word |= below(high) & !below(low);
+    }
+}
+
+/// Memory for the work on a mask.
+#[derive(Default)]
+struct Scratch {
+    /// Of each prototype row that is needed, the weighted sums.
+    sums: Vec<f32>,
+    columns: Vec<Between>,
+    rows: Vec<Between>,
+}
+
+impl Scratch {
+    /// Sums the prototypes where a rectangle of the model's input needs them.
+    fn sum(&mut self, prototypes: &Prototypes, coefficients: &[f32], rect: Rect, input: (u32, u32)) {
+        let PrototypeShape { width, height, .. } = prototypes.shape;
+        self.columns.clear();
+        self.columns.extend((rect.left..rect.right).map(|at| Between::new(at, width, input.0)));
+        self.rows.clear();
+        self.rows.extend((rect.top..rect.bottom).map(|at| Between::new(at, height, input.1)));
+        let span = |between: &[Between]| (between[0].samples[0], between[between.len() - 1].samples[1]);
+        let ((left, right), (top, bottom)) = (span(&self.columns), span(&self.rows));
+        let wide = right + 1 - left;
+        self.sums.clear();
+        self.sums.resize(wide * (bottom + 1 - top), 0.0);
+        for (y, sums) in (top..).zip(self.sums.chunks_exact_mut(wide)) {
+            for (prototype, &coefficient) in coefficients.iter().enumerate() {
+                prototypes.add_row((prototype, y), left, coefficient, sums);
+            }
+        }
+        for column in &mut self.columns {
+            column.samples = column.samples.map(|at| at - left);
+        }
+        for row in &mut self.rows {
+            row.samples = row.samples.map(|at| (at - top) * wide);
+        }
+    }
+
+    /// Scales what was summed to the rectangle, and sets what is above 0.
+    fn scale(&self, rect: Rect, bits: &mut [u32]) {
+        for (bits, row) in bits.chunks_exact_mut(words(rect.width())).zip(&self.rows) {
+            let [upper, lower] = row.samples.map(|at| &self.sums[at..]);
+            for (at, column) in self.columns.iter().enumerate() {
+                let [left, right] = column.samples;
+                let [a, b] = column.weights;
+                let (above, below) = (a * upper[left] + b * upper[right], a * lower[left] + b * lower[right]);
+                let value = row.weights[0] * above + row.weights[1] * below;
+                bits[at / 32] |= u32::from(value > 0.0) << (at % 32);
+            }
+        }
+    }
+}
+
+/// Which pixels of a frame are an object's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mask {
+    /// Pixels of the frame; outside it none is the object's.
+    rect: Rect,
+    /// Rows of whole words, the left pixel in the lowest bit.
+    bits: Vec<u32>,
+}
+
+impl Mask {
+    fn new(rect: Rect) -> Self {
+        Mask { rect, bits: vec![0; words(rect.width()) * rect.height() as usize] }
+    }
+
+    /// Of a value for each pixel of the rectangle, row by row.
+    #[doc(hidden)]
+    pub fn of(rect: Rect, pixels: &[bool]) -> Self {
+        let mut mask = Mask::new(rect);
+        let (width, stride) = (rect.width() as usize, words(rect.width()));
+        for at in (0..pixels.len()).filter(|&at| pixels[at]) {
+            mask.bits[at / width * stride + at % width / 32] |= 1 << (at % width % 32);
+        }
+        mask
+    }
+
+    /// A rectangle of the frame, outside which no pixel is the object's.
+    pub fn rect(&self) -> Rect {
+        self.rect
+    }
+
+    /// Whether a pixel of the frame is the object's.
+    pub fn contains(&self, x: u32, y: u32) -> bool {
+        let Rect { left, top, right, bottom } = self.rect;
+        let inside = (left..right).contains(&x) && (top..bottom).contains(&y);
+        inside && is_set(self.row(y - top), x - left)
+    }
+
+    /// How many pixels are the object's.
+    pub fn area(&self) -> u64 {
+        self.bits.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// A byte for each pixel of the rectangle, row by row: 255 for those of the object, 0 for others.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let width = self.rect.width() as usize;
+        let mut bytes = vec![0; width * self.rect.height() as usize];
+        for (y, row) in bytes.chunks_exact_mut(width.max(1)).enumerate() {
+            for [start, end] in self.runs(y as u32) {
+                row[start as usize..end as usize].fill(255);
+            }
+        }
+        bytes
+    }
+
+    /// Rows of whole words, the left pixel of the rectangle in the lowest bit.
+    pub(crate) fn bits(&self) -> &[u32] {
+        &self.bits
+    }
+
+    /// Where pixels of a row of the rectangle that are the object's begin and end, from its left on.
+    pub(crate) fn runs(&self, y: u32) -> impl Iterator<Item = [u32; 2]> {
+        runs(self.row(y), self.rect.width())
+    }
+
+    /// The words of a row of the rectangle.
+    fn row(&self, y: u32) -> &[u32] {
+        let stride = words(self.rect.width());
+        &self.bits[y as usize * stride..][..stride]
+    }
+
+    /// The run lengths of the rectangle's pixels, column by column, as COCO compresses them to text.
+    pub fn counts(&self) -> String {
+        let height = u64::from(self.rect.height());
+        // Of each column the rows at which its pixels change; above the first they are not set.
+        let mut changes = vec![Vec::new(); self.rect.width() as usize];
+        let nothing = vec![0; words(self.rect.width())];
+        let mut above = &nothing[..];
+        for y in 0..self.rect.height() {
+            let row = self.row(y);
+            for (word, (a, b)) in above.iter().zip(row).enumerate() {
+                let mut differ = a ^ b;
+                while differ != 0 {
+                    changes[word * 32 + differ.trailing_zeros() as usize].push(u64::from(y));
+                    differ &= differ - 1;
+                }
+            }
+            above = row;
+        }
+        // Where pixels that are set begin and end, counted down the columns.
+        let mut edges: Vec<u64> = Vec::new();
+        for (x, rows) in changes.iter().enumerate() {
+            let first = x as u64 * height;
+            let last = (rows.len() % 2 == 1).then_some(height);
+            for at in rows.iter().copied().chain(last).map(|y| first + y) {
+                // What ends at the foot of a column may go on at the head of the next one.
+                if edges.last() == Some(&at) {
+                    edges.pop();
+                } else {
+                    edges.push(at);
+                }
+            }
+        }
+        let all = height * u64::from(self.rect.width());
+        if edges.last() != Some(&all) {
+            edges.push(all);
+        }
+        let starts = std::iter::once(&0).chain(&edges);
+        let lengths: Vec<i64> = edges.iter().zip(starts).map(|(end, start)| (end - start) as i64).collect();
+        compress(&lengths)
+    }
+
+    /// The mask of a rectangle with those run lengths; `None` where they are not those of so many pixels.
+    pub fn from_counts(rect: Rect, counts: &str) -> Option<Self> {
+        if rect.left > rect.right || rect.top > rect.bottom {
+            return None;
+        }
+        let (width, height) = (u64::from(rect.width()), u64::from(rect.height()));
+        let lengths = decompress(counts)?;
+        let mut end = 0u64;
+        for &length in &lengths {
+            end = end.checked_add(u64::try_from(length).ok()?)?;
+        }
+        if end != width * height {
+            return None;
+        }
+        let mut mask = Mask::new(rect);
+        let stride = words(rect.width());
+        let mut at = 0;
+        for (i, &length) in lengths.iter().enumerate() {
+            let end = at + length as u64;
+            if i % 2 == 1 {
+                for at in at..end {
+                    let (x, y) = ((at / height) as usize, (at % height) as usize);
+                    mask.bits[y * stride + x / 32] |= 1 << (x % 32);
+                }
+            }
+            at = end;
+        }
+        Some(mask)
+    }
+}
+
+/// Numbers as text: each is the difference from that two before it, from the fourth on, in groups of five bits, the lowest first;
+/// of a character less 48, bit 5 says that more groups follow.
+fn compress(numbers: &[i64]) -> String {
+    let mut text = String::new();
+    for (i, &number) in numbers.iter().enumerate() {
+        let mut rest = if i > 2 { number - numbers[i - 2] } else { number };
+        loop {
+            let group = (rest & 0x1f) as u8;
+            rest >>= 5;
+            let is_last = rest == if group & 0x10 != 0 { -1 } else { 0 };
+            text.push(char::from(48 + group + if is_last { 0 } else { 0x20 }));
+            if is_last {
+                break;
+            }
+        }
+    }
+    text
+}
+
+/// The reverse; `None` for texts that are none of these.
+fn decompress(text: &str) -> Option<Vec<i64>> {
+    let mut numbers: Vec<i64> = Vec::new();
+    let (mut number, mut shift) = (0i64, 0);
+    for byte in text.bytes() {
+        let group = byte.checked_sub(48).filter(|group| group >> 6 == 0 && shift < 60)?;
+        number |= i64::from(group & 0x1f) << shift;
+        shift += 5;
+        if group & 0x20 != 0 {
+            continue;
+        }
+        if group & 0x10 != 0 {
+            number |= -1 << shift;
+        }
+        let before = if numbers.len() > 2 { numbers[numbers.len() - 2] } else { 0 };
+        numbers.push(number.checked_add(before)?);
+        (number, shift) = (0, 0);
+    }
+    (shift == 0).then_some(numbers)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Masks, laid over a frame on the GPU: `kernels/tint.cu`. The reference implementation is [`tint`](crate::image::overlay).
+
+use std::ffi::CStr;
+
+use bytemuck::{Pod, Zeroable, cast_slice};
+
+use super::{THREADS, TILE};
+use crate::core::counters;
+use crate::core::cuda::driver::{Context, Function, Launch, Stream};
+use crate::core::cuda::ptx;
+use crate::core::error::Result;
+use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
+use crate::image::detections::DeviceMasks;
+use crate::image::device::DevicePlane;
+use crate::image::geometry::{Letterbox, Rect};
+use crate::image::masks::{Mask, column_edge, row_edge};
+use crate::image::overlay::{Sample, Target};
+
+static TINT: &CStr = ptx(concat!(include_str!("../../../../kernels/ptx/tint.ptx"), "\0"));
+
+/// In the tables: no column or row of the masks.
+const NEVER: u32 = u32::MAX;
+/// In front of the tints that the host planned: how many there are.
+const HEADER: usize = 16;
+
+/// Of `tint.cu`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+struct DeviceTint {
+    rect: Rect,
+    first: u64,
+    paper: Sample,
+    unused: u32,
+}
+
+/// `PlanParameters` of `tint.cu`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct TintPlan {
+    places: u64,
+    marks: u64,
+    count: u64,
+    tints: u64,
+    limit: u32,
+    unused: u32,
+}
+
+/// Of `tint.cu`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct TintParameters {
+    planes: [u64; 3],
+    count: u64,
+    tints: u64,
+    bits: u64,
+    columns: u64,
+    rows: u64,
+    strides: [u32; 3],
+    width: u32,
+    height: u32,
+    weight: u32,
+}
+
+const _: () =
+    assert!(size_of::<DeviceTint>() == 32 && size_of::<TintPlan>() == 40 && size_of::<TintParameters>() == 88);
+
+/// Lays masks over frames of one kind. Keeps its memory.
+pub(super) struct Tints {
+    plan: Function,
+    paint: Function,
+    target: Target,
+    /// For each column and row of the frame that of the masks, which lie in the model's input as that says; or in the frame.
+    tables: Option<(Option<Letterbox>, DeviceBlock)>,
+    /// What is planned.
+    tints: Option<DeviceBlock>,
+    /// What the host planned, and the pixels of its masks.
+    staging: Option<Mapped>,
+}
+
+/// Where marks are, as they were planned for found objects.
+pub(super) struct PlannedMarks {
+    pub count: u64,
+    pub marks: u64,
+    pub limit: u32,
+}
+
+impl Tints {
+    /// `format` is what kernels for such frames are called by.
+    pub fn new(context: &Context, target: Target, format: &str) -> Result<Self> {
+        let module = context.module(TINT)?;
+        Ok(Tints {
+            plan: module.function("plan_tints")?,
+            paint: module.function(&format!("tint_{format}"))?,
+            target,
+            tables: None,
+            tints: None,
+            staging: None,
+        })
+    }
+
+    /// Queues it for found objects, behind the planning of their marks.
+    ///
+    /// # Safety
+    /// As [`super::OverlayKernel::launch`]; the masks are there by then.
+    pub unsafe fn queue(
+        &mut self,
+        stream: &Stream,
+        pool: &DevicePool,
+        planes: &[DevicePlane],
+        masks: DeviceMasks,
+        marks: &PlannedMarks,
+        (letterbox, weight): (&Letterbox, u32),
+    ) -> Result<()> {
+        let bytes = marks.limit as usize * size_of::<DeviceTint>();
+        let block = match self.tints.take_if(|block| block.bytes() >= bytes) {
+            Some(block) => block,
+            None => pool.take(bytes)?,
+        };
+        let tints = self.tints.insert(block).address();
+        let PlannedMarks { count, marks, limit } = *marks;
+        let plan = TintPlan { places: masks.places, marks, count, tints, limit, unused: 0 };
+        let shape = Launch { grid: (limit.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
+        let parameters = TintParameters { count, tints, bits: masks.bits, weight, ..TintParameters::default() };
+        // SAFETY: the kernels take these parameters; the rest as the caller says.
+        unsafe {
+            stream.launch(&self.plan, shape, &plan)?;
+            self.start(stream, pool, planes, Some(letterbox), parameters)
+        }
+    }
+
+    /// The same for masks that the host has, the most important first.
+    ///
+    /// # Safety
+    /// As [`super::OverlayKernel::launch_for`].
+    pub unsafe fn launch<'a>(
+        &mut self,
+        stream: &Stream,
+        pool: &DevicePool,
+        planes: &[DevicePlane],
+        masks: impl Iterator<Item = (&'a Mask, Sample)>,
+        weight: u32,
+    ) -> Result<()> {
+        let (mut tints, mut bits): (Vec<DeviceTint>, Vec<u32>) = (Vec::new(), Vec::new());
+        for (mask, paper) in masks {
+            tints.push(DeviceTint { rect: mask.rect(), first: bits.len() as u64, paper, unused: 0 });
+            bits.extend_from_slice(mask.bits());
+        }
+        if bits.is_empty() {
+            return Ok(());
+        }
+        let mut header = [0; HEADER];
+        header[..4].copy_from_slice(&(tints.len() as u32).to_ne_bytes());
+        let parts: [&[u8]; 3] = [&header, cast_slice(&tints), cast_slice(&bits)];
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        self.staging.take_if(|staging| staging.bytes() < bytes);
+        if self.staging.is_none() {
+            self.staging = Some(Mapped::new(stream.context(), bytes.next_power_of_two())?);
+        }
+        let staging = self.staging.as_mut().expect("just put there");
+        staging.host_mut()[..bytes].copy_from_slice(&parts.concat());
+        counters::uploaded(bytes);
+        let count = staging.address();
+        let tints_at = count + HEADER as u64;
+        let bits_at = tints_at + size_of_val(&tints[..]) as u64;
+        let parameters = TintParameters { count, tints: tints_at, bits: bits_at, weight, ..TintParameters::default() };
+        // SAFETY: as the caller says.
+        unsafe { self.start(stream, pool, planes, None, parameters) }
+    }
+
+    /// # Safety
+    /// As [`super::OverlayKernel::launch`].
+    unsafe fn start(
+        &mut self,
+        stream: &Stream,
+        pool: &DevicePool,
+        planes: &[DevicePlane],
+        letterbox: Option<&Letterbox>,
+        parameters: TintParameters,
+    ) -> Result<()> {
+        let Target { format, width, height, .. } = self.target;
+        let tables = self.tables(pool, letterbox)?;
+        let plane = |i: usize| planes.get(i).copied().unwrap_or_default();
+        let parameters = TintParameters {
+            planes: [0, 1, 2].map(|i| plane(i).address),
+            strides: [0, 1, 2].map(|i| plane(i).stride as u32),
+            columns: tables,
+            rows: tables + u64::from(width) * size_of::<u32>() as u64,
+            width,
+            height,
+            ..parameters
+        };
+        // Cells of chroma, where there are any.
+        let cell = if format.planes(1, 1).len() > 1 { 2 } else { 1 };
+        let grid = (width.div_ceil(TILE.0 * cell), height.div_ceil(TILE.1 * cell), 1);
+        // SAFETY: the kernel takes these parameters; the rest as the caller says.
+        unsafe { stream.launch(&self.paint, Launch { grid, block: (THREADS, 1, 1), shared: 0 }, &parameters) }
+    }
+
+    /// Where the tables are for masks that lie so.
+    fn tables(&mut self, pool: &DevicePool, letterbox: Option<&Letterbox>) -> Result<u64> {
+        self.tables.take_if(|(of, _)| of.as_ref() != letterbox);
+        if self.tables.is_none() {
+            let Target { width, height, .. } = self.target;
+            let [columns, rows] = match letterbox {
+                Some(letterbox) => [
+                    table(width, letterbox.x..letterbox.x + letterbox.width, |at| column_edge(letterbox, at)),
+                    table(height, letterbox.y..letterbox.y + letterbox.height, |at| row_edge(letterbox, at)),
+                ],
+                None => [(0..width).collect(), (0..height).collect()],
+            };
+            let all = [columns, rows].concat();
+            let mut block = pool.take(size_of_val(&all[..]))?;
+            block.write(cast_slice(&all))?;
+            self.tables = Some((letterbox.copied(), block));
+        }
+        Ok(self.tables.as_ref().expect("just put there").1.address())
+    }
+}
+
+/// For each pixel of a line of the frame that of the masks that covers it.
+fn table(size: u32, inside: std::ops::Range<u32>, edge: impl Fn(u32) -> u32) -> Vec<u32> {
+    let mut table = vec![NEVER; size as usize];
+    for at in inside {
+        let [start, end] = [at, at + 1].map(|at| edge(at).min(size) as usize);
+        table[start..end].fill(at);
+    }
+    table
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Masks of the boxes that are kept, found on the GPU: `kernels/masks.cu`, behind suppression and in the same CUDA graph.
+//!
+//! The reference implementation is [`Masks::find`]. The same pixels come out.
+
+use std::ffi::CStr;
+
+use bytemuck::cast_slice;
+
+use crate::core::counters;
+use crate::core::cuda::driver::{Context, Function, Launch};
+use crate::core::cuda::graph::KernelNode;
+use crate::core::cuda::ptx;
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
+use crate::core::tensor::DType;
+use crate::heads::Decoder;
+use crate::image::detections::{DeviceMasks, MaskPlace};
+use crate::image::geometry::Rect;
+use crate::image::masks::{Masks, PrototypeShape, words};
+
+static MASKS: &CStr = ptx(concat!(include_str!("../../kernels/ptx/masks.ptx"), "\0"));
+
+/// Blocks and threads, as in the kernels. Objects and their tiles share the blocks that fill.
+const PLACE_THREADS: u32 = 512;
+const FILL_THREADS: u32 = 128;
+const FILL_TILES: u32 = 16;
+const FILL_OBJECTS: usize = 300;
+const GIVE_THREADS: u32 = 256;
+const GIVE_BLOCKS: u32 = 64;
+/// In front of the places: how many words all masks have.
+const HEADER: usize = 32;
+
+/// Of `masks.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(super) struct MaskParams {
+    found: u64,
+    prototypes: u64,
+    coefficients: u64,
+    places: u64,
+    bits: u64,
+    words: u64,
+    host_places: u64,
+    host_bits: u64,
+    is_half: u32,
+    count: u32,
+    width: u32,
+    height: u32,
+    input: [u32; 2],
+    limit: u32,
+    unused: u32,
+}
+
+const _: () = assert!(size_of::<MaskParams>() == 96);
+
+/// Owns the memory for it; nothing is allocated from frame to frame.
+pub(super) struct DeviceMaskFinder {
+    functions: [Function; 3],
+    /// The place of the prototypes among the outputs that the head consists of.
+    pub output: usize,
+    params: MaskParams,
+    /// How many words all masks have, then their places.
+    places: DeviceBlock,
+    bits: DeviceBlock,
+    host_places: Mapped,
+    /// Made when the host wants masks.
+    host_bits: Option<Mapped>,
+}
+
+impl DeviceMaskFinder {
+    /// `found` is where suppression writes what it keeps, at most `limit` boxes. `None` for heads without masks.
+    pub fn new(
+        context: &Context,
+        pool: &DevicePool,
+        decoder: &Decoder,
+        found: u64,
+        limit: usize,
+    ) -> Result<Option<Self>> {
+        let Some((PrototypeShape { count, width, height }, output, _)) = decoder.prototypes() else { return Ok(None) };
+        let (input_width, input_height) = decoder.head().input;
+        let is_half = decoder.dtypes().nth(output) == Some(DType::F16);
+        let params = MaskParams {
+            found,
+            is_half: is_half.into(),
+            count: count as u32,
+            width: width as u32,
+            height: height as u32,
+            input: [input_width, input_height],
+            ..MaskParams::default()
+        };
+        let module = context.module(MASKS)?;
+        Ok(Some(DeviceMaskFinder {
+            functions: [
+                module.function("place_masks")?,
+                module.function("fill_masks")?,
+                module.function("give_masks")?,
+            ],
+            output,
+            params,
+            places: pool.take(places_bytes(limit))?,
+            bits: pool.take(bits_bytes(&params, limit)?)?,
+            host_places: Mapped::new(context, places_bytes(limit))?,
+            host_bits: None,
+        }))
+    }
+
+    /// For the next launch: where prototypes and coefficients are, how many boxes may be kept, and whether the host wants masks. What
+    /// was launched before is done.
+    pub fn prepare(
+        &mut self,
+        context: &Context,
+        pool: &DevicePool,
+        [prototypes, coefficients]: [u64; 2],
+        limit: usize,
+        is_wanted: bool,
+    ) -> Result<()> {
+        let (places, bits) = (places_bytes(limit), bits_bytes(&self.params, limit)?);
+        if self.places.bytes() < places || self.bits.bytes() < bits {
+            self.places = pool.take(places)?;
+            self.bits = pool.take(bits)?;
+            self.host_places = Mapped::new(context, places)?;
+        }
+        if is_wanted && self.host_bits.as_ref().is_none_or(|host| host.bytes() < bits) {
+            self.host_bits = None; // frees its memory before there is more of it
+            self.host_bits = Some(Mapped::new(context, bits)?);
+        }
+        self.params = MaskParams {
+            prototypes,
+            coefficients,
+            places: self.places.address() + HEADER as u64,
+            bits: self.bits.address(),
+            words: self.places.address(),
+            host_places: self.host_places.address(),
+            host_bits: self.host_bits.as_ref().filter(|_| is_wanted).map_or(0, Mapped::address),
+            limit: limit as u32,
+            ..self.params
+        };
+        Ok(())
+    }
+
+    pub fn params(&self) -> &MaskParams {
+        &self.params
+    }
+
+    /// In the order in which they run.
+    pub fn calls(&self) -> [KernelNode<'_>; 3] {
+        let objects = (self.params.limit as usize).clamp(1, FILL_OBJECTS) as u32;
+        let shapes =
+            [((1, 1, 1), PLACE_THREADS), ((FILL_TILES, objects, 1), FILL_THREADS), ((GIVE_BLOCKS, 1, 1), GIVE_THREADS)];
+        std::array::from_fn(|i| {
+            let (grid, threads) = shapes[i];
+            let shape = Launch { grid, block: (threads, 1, 1), shared: 0 };
+            KernelNode::new(&self.functions[i], shape, &self.params)
+        })
+    }
+
+    /// Where the masks are in GPU memory.
+    pub fn found(&self) -> DeviceMasks {
+        DeviceMasks { places: self.params.places, bits: self.params.bits }
+    }
+
+    /// Those of so many boxes, once the work is done; their pixels, if the host wanted them.
+    pub fn take(&self, kept: usize, to: &mut Masks) {
+        let (places, words) = self.kept(kept);
+        let bits: &[u32] = match &self.host_bits {
+            Some(host) if self.params.host_bits != 0 => cast_slice(&host.host()[..words * size_of::<u32>()]),
+            _ => &[],
+        };
+        counters::downloaded(size_of_val(places) + size_of_val(bits));
+        to.adopt(places.iter().map(|place| (place.rect, place.first as usize, place.is_seen != 0)), bits);
+    }
+
+    /// Copies the pixels of so many masks, which the host did not want before, and waits for that.
+    pub fn read(&self, kept: usize, to: &mut Masks) -> Result<()> {
+        let (_, words) = self.kept(kept);
+        let mut bits = vec![0u32; words];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut bits);
+        self.bits.read_into(bytes)?;
+        counters::downloaded(bytes.len());
+        to.set_bits(bits);
+        Ok(())
+    }
+
+    /// The places, and how many words the masks have.
+    fn kept(&self, kept: usize) -> (&[MaskPlace], usize) {
+        let places: &[MaskPlace] = cast_slice(&self.host_places.host()[..kept * size_of::<MaskPlace>()]);
+        let end = places.last().map_or(0, |place| place.first as usize + words_of(&place.rect));
+        (places, end)
+    }
+}
+
+/// Of a mask.
+fn words_of(rect: &Rect) -> usize {
+    if rect.is_empty() { 0 } else { words(rect.width()) * rect.height() as usize }
+}
+
+fn places_bytes(limit: usize) -> usize {
+    HEADER + limit * size_of::<MaskPlace>()
+}
+
+/// Room for so many masks of the whole input.
+fn bits_bytes(params: &MaskParams, limit: usize) -> Result<usize> {
+    let [width, height] = params.input;
+    let all = limit.checked_mul(words(width) * height as usize * size_of::<u32>());
+    all.map(|bytes| bytes.max(size_of::<u32>())).ok_or_else(|| {
+        Error::new(ErrorKind::Settings, format!("{limit} masks of {width}x{height} pixels are more than memory holds"))
+            .remedy("Set max-detections to fewer")
+    })
+}
