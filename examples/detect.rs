@@ -189,6 +189,20 @@ fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
     metas.filter_map(detection).collect()
 }
 
+/// The classes of the frame as a whole, which classifiers tell, the best first.
+fn classes(buffer: &gst::BufferRef) -> Option<Vec<Value>> {
+    let meta = gst::meta::CustomMeta::from_buffer(buffer, "GstTrtClassificationMeta").ok()?;
+    let class = |value: &gst::glib::SendValue| {
+        let class = value.get::<gst::Structure>().ok()?;
+        Some(json!({
+            "label": class.get::<String>("label").ok()?,
+            "class-id": class.get::<u32>("class-id").ok()?,
+            "confidence": class.get::<f64>("confidence").ok()?,
+        }))
+    };
+    meta.structure().get::<gst::Array>("classes").ok()?.iter().map(class).collect()
+}
+
 fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
     let Options { preprocess, infer, nms, .. } = options;
     // Queues let decoding, inference and encoding run in parallel. H.264 in 4:2:0 needs even sizes.
@@ -325,11 +339,12 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
         let size = |field| caps.structure(0).and_then(|caps| caps.get::<i32>(field).ok()).unwrap_or(0);
         let (width, height) = (size("width"), size("height"));
         let detections = detections(buffer, width.into(), height.into());
-        for detection in &detections {
+        let classes = classes(buffer);
+        for detection in detections.iter().chain(classes.iter().flatten().take(1)) {
             *report.objects.entry(detection["label"].as_str().unwrap_or_default().to_string()).or_default() += 1;
         }
         let is_held = std::mem::take(&mut report.is_held);
-        let line = json!({
+        let mut line = json!({
             "stream-time": stream_time(pad, buffer).map(|time| time.nseconds()),
             "frame": report.frames,
             "width": width,
@@ -337,6 +352,9 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
             "held": is_held,
             "detections": detections,
         });
+        if let Some(classes) = classes {
+            line["classes"] = classes.into();
+        }
         if let Err(error) = writeln!(report.json, "{line}") {
             report.failure = Some(format!("Cannot write the JSON file: {error}."));
         }

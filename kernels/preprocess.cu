@@ -7,13 +7,11 @@
 //         its height away; a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
 //   math  equal to the reference implementation, src/image/preprocess/host.rs, bit by bit; positions are from its tables
 //   launched by src/image/preprocess/kernel.rs, which mirrors Parameters
-#include "common.cuh"
+#include "frames.cuh"
 
 inline constexpr uint32_t THREADS_X = 32;
 inline constexpr uint32_t THREADS_Y = 4;
 inline constexpr uint32_t COLUMNS = 2;
-// Parameters for 32 frames make a launch for one frame 0.1 us slower, at times 0.9; those for 8 cost nothing measurable.
-inline constexpr uint32_t MAX_BATCH = 8;
 
 // Where a column or a row is sampled: between the sample at `first` and the next one, which has the weight `first_weight`.
 // `others` are the same for chroma. Columns are in bytes.
@@ -24,47 +22,11 @@ struct alignas(16) Position {
     float others_weight; // of planes 1 and 2
 };
 
-struct Frame {
-    const uint8_t *planes[3];
-    uint8_t *tensor;
-    uint32_t strides[3];
-    // Whether COLUMNS elements of the tensor can be written at once: rows are a multiple of that, and the address is aligned.
-    uint32_t together;
-};
-
-enum class Type : uint32_t { F32, F16, U8 };
-
-struct Parameters {
-    Frame frames[MAX_BATCH];
-    const Position *columns; // [width]
-    const Position *rows;    // [height]
-    uint32_t left, top, width, height; // of the scaled frame in the tensor
-    uint32_t tensor_width, tensor_height;
-    // Bytes to the next sample of a row; 0 if there is none.
-    uint32_t first_step, others_step;
-    uint32_t first_alone; // all positions in plane 0 fall on a sample: all weights are 0
-    uint32_t to_gray;  // RGB becomes gray
-    uint32_t reversed; // either the samples or the channels are B, G, R, not both
-    uint32_t channels; // 1 or 3
-    uint32_t interleaved; // NHWC
-    Type type;
-    float black, gain, r_cr, g_cb, g_cr, b_cb;
-    float factor[3], addend[3];
-    float pad; // a sample
-};
+using Parameters = ParametersOf<Position>;
 
 __device__ inline Position position(const Position *table, uint32_t i) {
     const uint4 words = __ldg(reinterpret_cast<const uint4 *>(table + i));
     return {words.x, __uint_as_float(words.y), words.z, __uint_as_float(words.w)};
-}
-
-struct Pixel {
-    float channels[3];
-};
-
-template <typename Sample>
-__device__ inline float value(uint32_t sample) {
-    return sizeof(Sample) == 1 ? float(sample) : float(sample) * (1.0f / 256.0f);
 }
 
 // N samples side by side, as they are loaded.
@@ -141,34 +103,6 @@ __device__ inline float resample(const Around<S> &around, uint32_t n, float acro
     const float far = lerp(around.far[0][n], around.far[1][n], across);
     return lerp(near, far, down);
 }
-
-__device__ inline Pixel from_luma(const Parameters &p, float y) {
-    const float luma = (y - p.black) * p.gain;
-    return {luma, luma, luma};
-}
-
-__device__ inline Pixel from_yuv(const Parameters &p, float y, float u, float v) {
-    const float luma = (y - p.black) * p.gain;
-    const float cb = u - 128.0f, cr = v - 128.0f;
-    const float r = luma + cr * p.r_cr;
-    const float b = luma + cb * p.b_cb;
-    return {p.reversed ? b : r, (luma + cb * p.g_cb) + cr * p.g_cr, p.reversed ? r : b};
-}
-
-__device__ inline Pixel from_rgb(const Parameters &p, float first, float green, float last) {
-    Pixel pixel = {p.reversed ? last : first, green, p.reversed ? first : last};
-    if (p.to_gray) {
-        pixel.channels[0] = (pixel.channels[0] * 0.299f + green * 0.587f) + pixel.channels[2] * 0.114f;
-    }
-    return pixel;
-}
-
-__device__ inline float clamp(float value) { return fminf(fmaxf(value, 0.0f), 255.0f); }
-
-__device__ inline void encode(float element, float &to) { to = element; }
-__device__ inline void encode(float element, uint16_t &to) { to = half_bits(element); }
-// Adding 1.5 * 2^23 to a number of 0..255 rounds it to an integer, which is then in the lowest byte.
-__device__ inline void encode(float element, uint8_t &to) { to = __float_as_uint(clamp(element) + 12582912.0f); }
 
 template <typename Element>
 struct alignas(COLUMNS * sizeof(Element)) Together {

@@ -718,12 +718,43 @@ fn threads_take_turns() {
 }
 
 #[test]
+fn classes_of_the_frame_are_told() {
+    let graph =
+        Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("scores", &[1, 3], &[-9.0, 0.0, 9.0]);
+    let graph = graph.metadata("task", "classify").metadata("names", "{0: 'cat', 1: 'dog', 2: 'bird'}");
+    let model = graph.save(&scratch("capi-classes").join("classify.onnx"));
+    let session = open(&model, &["backend=cpu", "top-k=2", "score-threshold=0"]).unwrap();
+    let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
+    gst_trt_session_close(session);
+    assert_eq!((gst_trt_results_count(results), gst_trt_results_frame_class_count(results)), (0, 2));
+    assert_eq!(text(gst_trt_results_frame_class_label(results, 0)), Some("bird"));
+    assert_eq!([0, 1].map(|rank| gst_trt_results_frame_class_id(results, rank)), [2, 1]);
+    let confidence = gst_trt_results_frame_class_confidence(results, 0);
+    assert!((confidence - 0.999_876_6).abs() < 1e-6, "{confidence}");
+    let json = text(gst_trt_results_frame_class_json(results, 1)).unwrap();
+    assert!(json.starts_with(r#"{"label":"dog","class-id":1,"confidence":0.000123"#), "{json}");
+    assert!(gst_trt_results_frame_class_confidence(results, 2).is_nan());
+    assert!(last_error().contains("no class 2 of the frame: there are 2"), "{}", last_error());
+    assert!(gst_trt_results_frame_class_label(results, 2).is_null());
+    assert!(gst_trt_results_frame_class_json(results, 2).is_null());
+    assert_eq!(gst_trt_results_frame_class_id(results, 2), 0);
+    gst_trt_results_free(results);
+    assert_eq!(gst_trt_results_frame_class_count(results), 0);
+    let model = one_box("capi-no-classes");
+    let session = open(&model, &["backend=cpu"]).unwrap();
+    let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
+    assert_eq!(gst_trt_results_frame_class_count(results), 0, "it finds objects");
+    gst_trt_results_free(results);
+    gst_trt_session_close(session);
+}
+
+#[test]
 fn only_detection_models_detect_but_others_run() {
     let graph = Graph::new().input("images", U8, &["1", "3", "2", "2"]).constant("scores", &[1, 2], &[0.25, 0.75]);
-    let model = graph.metadata("task", "classify").save(&scratch("capi-task").join("classify.onnx"));
+    let model = graph.metadata("task", "depth").save(&scratch("capi-task").join("depth.onnx"));
     let session = open(&model, &["backend=cpu"]).unwrap();
     assert_eq!(detect(session, &frame(&[0; SIDE * SIDE * 3])), Err(4));
-    assert!(last_error().contains("classify"), "{}", last_error());
+    assert!(last_error().contains("“depth”"), "{}", last_error());
     let mut scores = [0f32; 2];
     let out = scores.as_mut_ptr().cast::<c_void>();
     assert_eq!(unsafe { gst_trt_session_run(session, [0u8; 12].as_ptr().cast(), 12, &out, &8, 1) }, 0);

@@ -23,7 +23,7 @@ use gsttrt::image::geometry::{BBox, Letterbox, ResizeMode};
 use gsttrt::image::keypoints::{KeypointModel, KeypointShape, Keypoints};
 use gsttrt::image::masks::{Masks, PrototypeShape, Prototypes};
 use gsttrt::image::overlay::kernel::OverlayKernel;
-use gsttrt::image::overlay::{self, Style, Target};
+use gsttrt::image::overlay::{self, Annotation, Style, Target};
 use gsttrt::image::preprocess::kernel::{MAX_BATCH, PreprocessKernel};
 use gsttrt::image::preprocess::{self, MAX_SIDE};
 use gsttrt::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout};
@@ -56,10 +56,12 @@ impl Choose for Random {
     }
 
     fn transform(&mut self, colors: Colors) -> InputTransform {
+        let fit = self.one_of(&ResizeMode::ALL);
         InputTransform {
             colors,
             chroma: self.one_of(&Chroma::ALL),
-            fit: self.one_of(&ResizeMode::ALL),
+            fit,
+            shortest_edge: 0,
             pad: self.next() as u8,
             scale: self.one_of(&[1.0, 1.0 / 255.0, -0.3]),
             mean: [0; 3].map(|_| self.one_of(&[0.0, 0.456, 17.0])),
@@ -348,7 +350,9 @@ impl Gpu {
         let mut kernel = OverlayKernel::new(&self.context, picture.target(color), &labels, model.as_deref()).unwrap();
         let side = 8 + self.random.below(700) as u32;
         let frame = (picture.width as u32, picture.height as u32);
-        let letterbox = Letterbox::new(frame, (side, 8 + side / 2), self.random.one_of(&ResizeMode::ALL));
+        // What paints there takes boxes of the whole frame.
+        let fit = self.random.one_of(&[ResizeMode::Letterbox, ResizeMode::LetterboxTopLeft, ResizeMode::Stretch]);
+        let letterbox = Letterbox::new(frame, (side, 8 + side / 2), fit);
         // Models that find keypoints turn no boxes.
         let are_rotated = model.is_none() && self.random.below(2) == 0;
         let mut angle = || match self.random.below(8) {
@@ -382,7 +386,7 @@ impl Gpu {
             };
             let boxes = detections.to_vec();
             let rotated = are_rotated.then(Vec::new);
-            let mut in_tensor = Instances { boxes, rotated, keypoints, masks: masks_in(frame) };
+            let mut in_tensor = Instances { boxes, rotated, keypoints, masks: masks_in(frame), classes: None };
             let mut of_frame = in_tensor.clone();
             of_frame.masks = masks_in((letterbox.tensor_width, letterbox.tensor_height));
             // Objects without a pixel are not drawn, as the search leaves them.
@@ -499,6 +503,35 @@ fn many_and_great_boxes_look_like_the_reference() {
         let detections = gpu.detections(count, width, height);
         for line_width in [0, 5, 64] {
             gpu.compare_drawing(&picture, &detections, &Style { line_width, ..Style::default() });
+        }
+    }
+}
+
+#[test]
+fn classes_of_the_frame_look_as_the_twin_writes_them() {
+    let Some(mut gpu) = gpu_or_skip() else { return };
+    for format in PixelFormat::ALL {
+        for (width, height) in [(320, 180), (101, 47), (16, 200), (9, 5)] {
+            let picture = Picture::noise(&mut gpu.random, (format, width, height), 0, 16);
+            let (color, style) = (gpu.random.colorimetry(), Style::default());
+            let class = |class| Annotation {
+                class: Some(class),
+                confidence: Some(0.5),
+                ..Annotation::of_frame("tabby".into())
+            };
+            let boxed = Annotation { bbox: BBox::new(2.0, 2.0, 30.0, 20.0), of_frame: false, ..class(3) };
+            let annotations = [class(0), boxed, class(1), class(2)];
+            let (mut wanted, mut twin) = (picture.clone(), overlay::Overlay::default());
+            wanted.draw(color, |frame| twin.annotate(frame, annotations.iter().cloned(), &style));
+
+            let mut kernel = OverlayKernel::new(&gpu.context, picture.target(color), &[], None).unwrap();
+            let block = gpu.upload(&picture.bytes);
+            let planes = picture.on_device(&block);
+            let plan = twin.plan_annotations(picture.target(color), annotations.iter().cloned(), &style);
+            // SAFETY: the block has the picture, and lives until the work is done.
+            unsafe { kernel.launch_plan(&gpu.stream, &planes, &plan) }.unwrap();
+            gpu.stream.synchronize().unwrap();
+            gpu.check(&block.read().unwrap(), &wanted.bytes, || format!("{} {width}x{height}", format.name()));
         }
     }
 }

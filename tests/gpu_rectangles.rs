@@ -17,7 +17,7 @@ use gsttrt::core::cuda::driver::Stream;
 use gsttrt::core::memory::DevicePool;
 use gsttrt::image::device::DevicePlane;
 use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use gsttrt::image::geometry::Rect;
+use gsttrt::image::geometry::{Rect, ResizeMode};
 use gsttrt::image::preprocess::HostPreprocessor;
 use gsttrt::image::preprocess::kernel::PreprocessKernel;
 use gsttrt::image::transform::{Chroma, InputSpec};
@@ -141,6 +141,8 @@ fn tensors_of_parts_of_a_frame_are_those_of_the_cpu() {
         };
         let mut spec: InputSpec = "cuda f32 1x3x24x40 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
         spec.transform.chroma = random.one_of(&Chroma::ALL);
+        spec.transform.fit = random.one_of(&ResizeMode::ALL);
+        spec.transform.shortest_edge = random.one_of(&[0, 0, 40, 57]);
 
         let planes: Vec<(usize, Vec<u8>)> = (format.planes(width, height).into_iter())
             .map(|(row, rows)| (row, (0..row * rows).map(|_| random.next() as u8).collect()))

@@ -225,12 +225,7 @@ fn metadata_that_contradicts_the_model() {
         ("dims", "kpt_shape", "[17, 4]", &["keypoints", "“[17, 4]”"]),
         ("shape", "kpt_shape", "17", &["keypoints", "“17”"]),
         ("obb", "task", "obb", &["No layout fits", "output0 f32 1x1x6", "obb or obb-end-to-end"]),
-        (
-            "classify",
-            "task",
-            "classify",
-            &["“classify”", "only “detect”, “pose”, “obb” and “segment”", "Use the detection model"],
-        ),
+        ("classify", "task", "classify", &["No layout fits", "output0 f32 1x1x6", "classify"]),
         ("broken", "names", "{0: 'a', 1: ", &["class names", "“{0: 'a', 1: ”", "Python dictionary"]),
         ("gap", "names", "{0: 'a', 2: 'b'}", &["class names", "{0: 'a', 2: 'b'}"]),
         ("numbers", "names", "{0: 7}", &["class names", "{0: 7}"]),

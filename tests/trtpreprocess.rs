@@ -57,6 +57,29 @@ fn each_property_shows() {
 }
 
 #[test]
+fn the_middle_is_cut_out_of_the_resized_frame() {
+    // Four columns of red and four of blue; the tensor shows both, and the edge between them in its middle.
+    let caps = video("RGB", 8, 4, "");
+    let mut frame = solid(&caps, &[&[255, 0, 0]]);
+    let mut map = frame.get_mut().unwrap().map_writable().unwrap();
+    for row in map.chunks_exact_mut(24) {
+        row[12..].chunks_exact_mut(3).for_each(|pixel| pixel.copy_from_slice(&[0, 0, 255]));
+    }
+    drop(map);
+    let of = |properties: &str| {
+        let input = Bench::with_caps(&format!("tensor-size=4x4 {properties}"), &caps).tensor(frame.clone());
+        [0, 1, 2, 3].map(|x| (input.pixel(x, 1)[0] * 8.0).round())
+    };
+    assert_eq!(of("resize=center-crop"), [8.0, 8.0, 0.0, 0.0]);
+    // Of 14x7 pixels made of 8x4 the middle four; and all of the frame, shrunk without antialiasing.
+    assert_eq!(of("resize=center-crop shortest-edge=7"), [8.0, 6.0, 2.0, 0.0]);
+    assert_eq!(of("resize=stretch"), [8.0, 8.0, 0.0, 0.0]);
+    let line = "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=8,height=4 ! trtpreprocess tensor-size=4x4";
+    launch(&format!("{line} resize=center-crop shortest-edge=3 ! fakesink"))
+        .expect_error("CoreError::Negotiation", &["shortest-edge=3 makes it 6x3"]);
+}
+
+#[test]
 fn properties_override_what_trtinfer_asks_for() {
     let model = Graph::new()
         .input("picture", F32, &["1", "3", "32", "64"])

@@ -90,7 +90,8 @@ const char *gst_trt_last_error (void);
  * builds an engine, which takes seconds to minutes.
  *
  * options: strings such as "backend=cpu" or "score-threshold=0.5", with NULL after the last; or NULL. Names, ranges and
- * defaults are those of the properties of trtinfer and trtnms, except that cuda-device-id is 0 by default. */
+ * defaults are those of the properties of trtinfer and trtnms, except that cuda-device-id is 0 by default; and of trtpreprocess
+ * chroma-sampling, mean, std, shortest-edge and upload. */
 GstTrtStatus gst_trt_session_open (const char *model, const char *const *options, GstTrtSession **session);
 
 /* NULL and closed sessions are ignored. */
@@ -190,6 +191,24 @@ const uint8_t *gst_trt_results_mask (const GstTrtResults *results, size_t object
 /* All fields of an object as JSON: those of trtnms' messages, also fields without a function here. Valid until the results are
  * freed. NULL on errors. */
 const char *gst_trt_results_json (const GstTrtResults *results, size_t object);
+
+/* Classes of the frame as a whole, numbered from 0 in order of descending confidence. Classifiers give these, at most the option
+ * top-k (5 by default), and no objects; other models give none.
+ *
+ * 0 on errors too. */
+size_t gst_trt_results_frame_class_count (const GstTrtResults *results);
+
+/* The class's name, or # and its id if it has none. Valid until the results are freed. NULL on errors. */
+const char *gst_trt_results_frame_class_label (const GstTrtResults *results, size_t rank);
+
+/* 0 on errors too. */
+uint32_t gst_trt_results_frame_class_id (const GstTrtResults *results, size_t rank);
+
+/* 0..1; NaN on errors. */
+float gst_trt_results_frame_class_confidence (const GstTrtResults *results, size_t rank);
+
+/* All fields of a class as JSON. Valid until the results are freed. NULL on errors. */
+const char *gst_trt_results_frame_class_json (const GstTrtResults *results, size_t rank);
 
 /* Gives the objects of one stream's frames numbers that stay the same from frame to frame, as trttrack does. */
 typedef struct GstTrtTracker GstTrtTracker;

@@ -11,7 +11,7 @@ use gsttrt::image::keypoints::Keypoints;
 use gsttrt::image::label_text;
 use gsttrt::image::masks::Mask;
 use gsttrt::image::rotated::{Corners, RotatedBox};
-use gsttrt::postprocess::{Instances, fields};
+use gsttrt::postprocess::{Instances, RankedClass, fields};
 use gsttrt::session::Detections;
 use gsttrt::track::TrackInput;
 
@@ -35,6 +35,8 @@ pub(crate) struct Results {
     /// The same.
     masks: Vec<OnceLock<Option<MaskPixels>>>,
     class_labels: Vec<String>,
+    /// For each class of the frame, with its fields as JSON.
+    frame_classes: Vec<(CString, CString)>,
     /// For each object, once a tracker has seen them; 0 is none.
     track_ids: OnceLock<Vec<u64>>,
 }
@@ -52,12 +54,17 @@ impl Results {
         let Detections { instances, labels } = found;
         let names = instances.keypoints.as_ref().map_or(&[][..], |points| &points.model.names);
         let label = |object: &Candidate| c_string(&label_text(labels, object.class));
+        let frame_class = |(rank, found): (usize, &RankedClass)| {
+            let json = fields::class_json(instances, rank, labels).to_string();
+            (c_string(&label_text(labels, found.class)), c_string(&json))
+        };
         Results {
             labels: instances.boxes.iter().map(label).collect(),
             keypoint_names: names.iter().map(|name| c_string(name)).collect(),
             json: vec![OnceLock::new(); instances.len()],
             masks: std::iter::repeat_with(OnceLock::new).take(instances.len()).collect(),
             class_labels: labels.to_vec(),
+            frame_classes: instances.frame_classes().iter().enumerate().map(frame_class).collect(),
             track_ids: OnceLock::new(),
             instances: instances.clone(),
         }
@@ -69,6 +76,14 @@ impl Results {
             .boxes
             .get(index)
             .ok_or_else(|| wrong(format!("There is no object {index}: {count} were found")).remedy("Count from 0"))
+    }
+
+    fn frame_class(&self, rank: usize) -> Result<&RankedClass> {
+        let classes = self.instances.frame_classes();
+        let count = classes.len();
+        classes.get(rank).ok_or_else(|| {
+            wrong(format!("There is no class {rank} of the frame: there are {count}")).remedy("Count from 0")
+        })
     }
 
     /// Keeps the numbers that a tracker gives.
@@ -267,5 +282,37 @@ pub extern "C" fn gst_trt_results_json(results: *const GstTrtResults, object: us
         };
         Ok(results.json[object].get_or_init(write).as_ptr())
     };
+    get(results, json).unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_frame_class_count(results: *const GstTrtResults) -> usize {
+    get(results, |results| Ok(results.frame_classes.len())).unwrap_or(0)
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_frame_class_label(results: *const GstTrtResults, rank: usize) -> *const c_char {
+    let label = |results: &Results| results.frame_class(rank).map(|_| results.frame_classes[rank].0.as_ptr());
+    get(results, label).unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_frame_class_id(results: *const GstTrtResults, rank: usize) -> u32 {
+    get(results, |results| Ok(results.frame_class(rank)?.class)).unwrap_or(0)
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_frame_class_confidence(results: *const GstTrtResults, rank: usize) -> f32 {
+    get(results, |results| Ok(results.frame_class(rank)?.score)).unwrap_or(f32::NAN)
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_frame_class_json(results: *const GstTrtResults, rank: usize) -> *const c_char {
+    let json = |results: &Results| results.frame_class(rank).map(|_| results.frame_classes[rank].1.as_ptr());
     get(results, json).unwrap_or(ptr::null())
 }

@@ -66,6 +66,9 @@ pub trait Backend: Sync {
 
     /// Whether a model that is loaded takes one size of input after the other, where the file leaves it open.
     fn takes_any_size(&self) -> bool;
+
+    /// A run of one of its models was given up, and may never end.
+    fn run_was_abandoned(&self) {}
 }
 
 /// Why a backend does not run a file.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::image::masks::Mask;
 use crate::image::overlay::{Annotation, Overlay, Plan, Sample, Style, annotated_tints, found_tints};
-use crate::postprocess::Instances;
+use crate::postprocess::{Instances, RankedClass};
 
 /// The property of [`Style::labels`]; `blurb` names what is written.
 pub fn draw_labels_property(blurb: &str) -> glib::ParamSpec {
@@ -115,6 +115,15 @@ impl OverlayRenderer {
         labels: &[String],
         style: &Style,
     ) -> Result<()> {
+        let classes = instances.frame_classes();
+        if !classes.is_empty() {
+            let banner = |found: &RankedClass| Annotation {
+                class: Some(found.class),
+                confidence: Some(found.score),
+                ..Annotation::of_frame(labels.get(found.class as usize).map_or("", String::as_str).into())
+            };
+            return self.annotate(frame, &classes.iter().map(banner).collect::<Vec<_>>(), style);
+        }
         let model = keypoint_model(instances);
         self.change(frame, labels, model, |OverlayRenderer { format, host, gpu, .. }, buffer| {
             if let Some(frame) = format.on_gpu(buffer, true)? {

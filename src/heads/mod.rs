@@ -11,6 +11,7 @@
 //! Sources: the exporters and post-processing of each family (Ultralytics, YOLOv5/6/7, YOLOX, RT-DETR, D-FINE, TensorRT's
 //! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo).
 
+pub mod classify;
 mod decode;
 pub mod deepstream_yolo;
 pub mod detr;
@@ -70,6 +71,7 @@ pub static HEADS: &[&HeadFormat] = &[
     &obb_end_to_end::HEAD,
     &segment::HEAD,
     &segment_end_to_end::HEAD,
+    &classify::HEAD,
 ];
 
 /// Everything about a head.
@@ -102,6 +104,8 @@ pub enum Task {
     Obb,
     /// Boxes and masks.
     Segment,
+    /// Classes of the whole frame.
+    Classify,
 }
 
 /// How boxes that repeat a better one are told.
@@ -215,6 +219,7 @@ pub struct TensorView {
 const YOLO: InputTransform = InputTransform {
     colors: Colors::Rgb,
     fit: ResizeMode::Letterbox,
+    shortest_edge: 0,
     pad: 114,
     scale: 1.0 / 255.0,
     mean: [0.0; 3],
@@ -227,6 +232,7 @@ const STRETCH: InputTransform = InputTransform { fit: ResizeMode::Stretch, ..YOL
 const ROWS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Columns];
 const COLUMNS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Columns, Dim::Rows];
 const ROWS: &[Dim] = &[Dim::Batch, Dim::Rows];
+const CLASSES_ONLY: &[Dim] = &[Dim::Batch, Dim::Columns];
 /// Of which masks are sums, each of them weighted by a coefficient.
 const PROTOTYPES: OutputSpec = floats("", &[Dim::Batch, Dim::Prototypes, Dim::Height, Dim::Width], &[]);
 
@@ -245,6 +251,7 @@ impl Task {
             Task::Pose => "pose",
             Task::Obb => "obb",
             Task::Segment => "segment",
+            Task::Classify => "classify",
         }
     }
 }
@@ -281,6 +288,11 @@ impl HeadFormat {
     /// Whether its objects have masks, which are sums of prototypes.
     pub fn has_prototypes(&self) -> bool {
         self.outputs.iter().any(OutputSpec::is_prototypes)
+    }
+
+    /// Whether it tells classes of the whole frame, and no boxes.
+    pub fn is_classifier(&self) -> bool {
+        self.task == Task::Classify
     }
 
     /// Whether its boxes are turned.
@@ -464,13 +476,14 @@ impl Decoder {
         let head = Head {
             format,
             prototypes,
-            rows: found.rows as usize,
+            // Classes of the frame are one row.
+            rows: usize::try_from(found.rows).unwrap_or(1),
             columns: found.columns as usize,
             classes: found.classes.unwrap_or(0),
             keypoints: hints.keypoints.as_ref().map(|keypoints| keypoints.shape),
             input: hints.input.ok_or_else(unknown)?,
         };
-        if format.encoding() == BoxEncoding::CenterCells && head.grid().is_none() {
+        if !format.is_classifier() && format.encoding() == BoxEncoding::CenterCells && head.grid().is_none() {
             let (width, height) = head.input;
             let what = format!("{} rows are no YOLOX grid over an input of {width}x{height}", head.rows);
             return Err(Error::new(ErrorKind::Settings, what)
@@ -481,6 +494,11 @@ impl Decoder {
 
     pub fn format(&self) -> &'static HeadFormat {
         self.head.format
+    }
+
+    /// What the first of the outputs that this reads is.
+    pub(crate) fn first_output(&self) -> &TensorDesc {
+        &self.outputs[0].1
     }
 
     /// How many classes there are: what the outputs have room for, else what the hints say.
@@ -525,6 +543,9 @@ impl Decoder {
     /// [`ErrorKind::WrongType`] where an output is not what [`Decoder::new`] was shown.
     pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> Result<()> {
         let read = self.pick(outputs)?;
+        if self.format().is_classifier() {
+            return Ok(());
+        }
         let before = out.len();
         decode::decode(&self.head, &read, &mut Sink { thresholds, classes: self.class_limit(), out });
         if let Some(view) = self.angles() {

@@ -44,6 +44,8 @@ impl ModelHints {
 /// An output that has the dimensions of a head.
 pub(super) struct HeadCandidate<'a> {
     pub name: &'a str,
+    /// It is the model's only output.
+    pub is_alone: bool,
     pub grid: AnchorGrid,
     /// -1 where that is open.
     pub rows: i64,
@@ -289,7 +291,14 @@ fn by_shape(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHi
             _ => AnchorGrid::Unknown,
         };
         let HeadMatch { rows, columns, .. } = found;
-        found.confidence = (format.likely)(&HeadCandidate { name: &desc.name, grid, rows, columns, hints })?;
+        found.confidence = (format.likely)(&HeadCandidate {
+            name: &desc.name,
+            is_alone: outputs.len() == 1,
+            grid,
+            rows,
+            columns,
+            hints,
+        })?;
         Some(found)
     })
 }

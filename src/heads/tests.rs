@@ -323,6 +323,15 @@ fn models_are_recognised() {
         (&detr_topk::HEAD, &["output0 f32 1x300x6"], ultralytics(2, "RTDETRDecoder")),
         (&detr_ultralytics::HEAD, &["output0 f32 1x300x84"], old_rtdetr(80)),
         (&detr_ultralytics::HEAD, &["output0 f32 1x300x6"], old_rtdetr(2)),
+        // Classifiers: Ultralytics, torchvision and timm, which write no metadata.
+        (
+            &classify::HEAD,
+            &["output0 f32 1x1000"],
+            ModelHints { task: "classify".into(), ..ultralytics(1000, "Classify") },
+        ),
+        (&classify::HEAD, &["output0 f32 ?x1"], ModelHints { task: "classify".into(), ..ultralytics(1, "Classify") }),
+        (&classify::HEAD, &["output f32 ?x1000"], at(224)),
+        (&classify::HEAD, &["output f16 1x1000x1x1"], labelled(1000, 224)),
         // The same without metadata, as in an engine by trtexec.
         (&yolov8::HEAD, &["output0 f32 1x84x8400"], at(640)),
         (&yolov8::HEAD, &["output0 f32 1x84x8400"], ModelHints::default()),
@@ -446,14 +455,14 @@ fn models_that_are_not_recognised() {
         (&["output0 f32 1x84x8400"], labelled(91, 640), "has 80 classes as yolov8, against 91 labels."),
         (
             &["output0 f32 1x1000"],
-            task("classify"),
-            "Its task is “classify”, and only “detect”, “pose”, “obb” and “segment” are supported.",
+            task("depth"),
+            "Its task is “depth”, and only “detect”, “pose”, “obb”, “segment” and “classify” are supported.",
         ),
         (&[], at(640), "No layout fits"),
         (
-            &["output0 f32 1x1000"],
+            &["output0 f32 1x1000x20x20"],
             at(640),
-            "No layout fits the model's outputs output0 f32 1x1000 for an input of 640x640.",
+            "No layout fits the model's outputs output0 f32 1x1000x20x20 for an input of 640x640.",
         ),
         (&["output0 f32 ?x?x?"], at(640), "set it as layout on trtnms: yolov5, yolov8, yolov8-transposed,"),
         (&["output0 i64 1x84x8400"], at(640), "No layout fits"),

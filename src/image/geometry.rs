@@ -118,6 +118,9 @@ pub enum ResizeMode {
     LetterboxTopLeft,
     /// Aspect not kept, no padding.
     Stretch,
+    /// Aspect kept, no padding: resized with antialiasing until the frame covers the tensor, which shows its middle. What
+    /// torchvision's `Resize` and `CenterCrop` make for classifiers.
+    CenterCrop,
 }
 
 /// Where a frame, or a part of it, lies in the model's input.
@@ -134,6 +137,9 @@ pub struct Letterbox {
     pub y: u32,
     pub width: u32,
     pub height: u32,
+    /// Width and height of the whole scaled frame. Greater than those above only where it is cropped; then `place` is the part of
+    /// `source` that is seen.
+    pub whole: (u32, u32),
 }
 
 impl Letterbox {
@@ -145,6 +151,7 @@ impl Letterbox {
         let (tensor_width, tensor_height) = tensor;
         let (width, height) = match fit {
             ResizeMode::Stretch => tensor,
+            ResizeMode::CenterCrop => return Letterbox::center_crop(source, tensor, 0),
             ResizeMode::Letterbox | ResizeMode::LetterboxTopLeft => {
                 let ratio = f64::min(
                     f64::from(tensor_width) / f64::from(source_width),
@@ -157,18 +164,56 @@ impl Letterbox {
         };
         let (x, y) = match fit {
             ResizeMode::Letterbox => ((tensor_width - width) / 2, (tensor_height - height) / 2),
-            ResizeMode::LetterboxTopLeft | ResizeMode::Stretch => (0, 0),
+            ResizeMode::LetterboxTopLeft | ResizeMode::Stretch | ResizeMode::CenterCrop => (0, 0),
         };
-        Letterbox { source, place: source.into(), tensor_width, tensor_height, x, y, width, height }
+        let whole = (width, height);
+        Letterbox { source, place: source.into(), tensor_width, tensor_height, x, y, width, height, whole }
+    }
+
+    /// The middle of `source`, scaled so that its shorter edge is `shortest_edge` pixels, or so that it just covers the tensor where
+    /// that is 0. Rounding is torchvision's: the longer edge is rounded down, and half a pixel of the offset to an even one.
+    pub fn center_crop(source: impl Into<Rect>, tensor: (u32, u32), shortest_edge: u32) -> Self {
+        let source = source.into();
+        let (whole_width, whole_height) = Letterbox::resized(&source, tensor, shortest_edge);
+        let whole = (whole_width.max(tensor.0), whole_height.max(tensor.1));
+        let letterbox = Letterbox { whole, ..Letterbox::new(source, tensor, ResizeMode::Stretch) };
+        let (left, top) = letterbox.crop_offset();
+        let along = |start: u32, length: u32, at: u32, whole: u32| {
+            (f64::from(start) + f64::from(at) * f64::from(length) / f64::from(whole)) as f32
+        };
+        let x = |at| along(source.left, source.width(), at, whole.0);
+        let y = |at| along(source.top, source.height(), at, whole.1);
+        Letterbox { place: BBox::new(x(left), y(top), x(left + tensor.0), y(top + tensor.1)), ..letterbox }
+    }
+
+    /// Width and height that the source is scaled to before the middle is cut out of it.
+    pub(crate) fn resized(source: &Rect, (width, height): (u32, u32), shortest_edge: u32) -> (u32, u32) {
+        let (from_width, from_height) = (source.width(), source.height());
+        let along = |side: u32, length: u32, of: u32| {
+            (u64::from(side) * u64::from(length) / u64::from(of)).min(u64::from(u32::MAX)) as u32
+        };
+        let by_width = along(width, from_height, from_width);
+        match shortest_edge {
+            0 if by_width >= height => (width, by_width),
+            0 => (along(height, from_width, from_height), height),
+            edge if from_width <= from_height => (edge, along(edge, from_height, from_width)),
+            edge => (along(edge, from_width, from_height), edge),
+        }
+    }
+
+    /// Left and top of the part of the scaled frame that is in the tensor.
+    pub fn crop_offset(&self) -> (u32, u32) {
+        let half = |whole: u32, seen: u32| (f64::from(whole - seen) / 2.0).round_ties_even() as u32;
+        (half(self.whole.0, self.width), half(self.whole.1, self.height))
     }
 
     /// The same where boxes are mapped to a picture of size `to`, to which the frame of size `from` was scaled.
     pub fn scaled(&self, from: (u32, u32), to: (u32, u32)) -> Self {
         // Exact for the whole frame.
-        let along = |at: u32, from: u32, to: u32| (f64::from(at) * f64::from(to) / f64::from(from)) as f32;
+        let along = |at: f32, from: u32, to: u32| (f64::from(at) * f64::from(to) / f64::from(from)) as f32;
         let (x, y) = (|at| along(at, from.0, to.0), |at| along(at, from.1, to.1));
-        let Rect { left, top, right, bottom } = self.source;
-        Letterbox { place: BBox::new(x(left), y(top), x(right), y(bottom)), ..*self }
+        let BBox { x1, y1, x2, y2 } = self.place;
+        Letterbox { place: BBox::new(x(x1), y(y1), x(x2), y(y2)), ..*self }
     }
 
     /// Width and height of the smallest tensor, with sides that `stride` divides, in which a frame is as large as in one of
@@ -181,6 +226,11 @@ impl Letterbox {
     /// Whether the source is as wide for its height in the tensor, and in the picture that boxes are mapped to, as it is, but for
     /// rounding.
     pub fn keeps_aspect(&self) -> bool {
+        if self.whole != (self.width, self.height) {
+            let [place_width, place_height] = [self.place.width(), self.place.height()].map(f64::from);
+            let apart = (place_width * f64::from(self.height) - place_height * f64::from(self.width)).abs();
+            return apart <= place_width.max(place_height);
+        }
         let Letterbox { width, height, .. } =
             Letterbox::new(self.source, (self.tensor_width, self.tensor_height), ResizeMode::Letterbox);
         let [source_width, source_height] = [self.source.width(), self.source.height()].map(f64::from);
@@ -233,6 +283,33 @@ mod tests {
     fn odd_padding_is_greater_at_the_end() {
         let letterbox = Letterbox::new((100, 51), (100, 100), ResizeMode::Letterbox);
         assert_eq!((letterbox.y, letterbox.height), (24, 51));
+    }
+
+    /// Sizes and offsets of torchvision's `Resize` and `CenterCrop`.
+    #[test]
+    fn the_middle_is_cut_out() {
+        for (frame, tensor, shortest, whole, offset) in [
+            ((1920, 1080), (224, 224), 0, (398, 224), (87, 0)),
+            ((1080, 1920), (224, 224), 0, (224, 398), (0, 87)),
+            ((1920, 1080), (224, 224), 256, (455, 256), (116, 16)),
+            ((640, 480), (224, 224), 0, (298, 224), (37, 0)),
+            ((101, 67), (32, 32), 33, (49, 33), (8, 0)),
+            ((64, 64), (64, 64), 0, (64, 64), (0, 0)),
+            ((100, 50), (64, 48), 0, (96, 48), (16, 0)),
+            ((1, 8192), (32, 32), 0, (32, 262144), (0, 131056)),
+        ] {
+            let letterbox = Letterbox::center_crop(frame, tensor, shortest);
+            assert_eq!((letterbox.whole, letterbox.crop_offset()), (whole, offset), "{frame:?}");
+            assert_eq!((letterbox.x, letterbox.y, letterbox.width, letterbox.height), (0, 0, tensor.0, tensor.1));
+            assert!(letterbox.keeps_aspect(), "{frame:?}");
+        }
+        let letterbox = Letterbox::new((1920, 1080), (224, 224), ResizeMode::CenterCrop);
+        let all = letterbox.to_frame(&BBox::new(0.0, 0.0, 224.0, 224.0));
+        assert!((all.x1 - 419.7).abs() < 0.1 && (all.x2 - 1500.3).abs() < 0.1, "{all:?}");
+        assert_eq!((all.y1, all.y2), (0.0, 1080.0));
+        let half = letterbox.scaled((1920, 1080), (960, 540));
+        assert!(half.keeps_aspect() && (half.place.x1 - all.x1 / 2.0).abs() < 1e-3, "{half:?}");
+        assert!(!letterbox.scaled((1920, 1080), (960, 1080)).keeps_aspect());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! [`InputSpec`] has both, tensor and transform. Its text form travels in the caps between trtinfer and trtpreprocess
 //! (and shows in `gst-launch-1.0 -v`): `cpu f32 1x3x640x640 nchw rgb letterbox:114 scale:0.003921569 images`, with
-//! `chroma:sited`, `mean:…` and `std:…` before the name where they are wanted.
+//! `chroma:sited`, `shortest-edge:…`, `mean:…` and `std:…` before the name where they are wanted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -47,6 +47,9 @@ pub struct InputTransform {
     pub colors: Colors,
     pub chroma: Chroma,
     pub fit: ResizeMode,
+    /// With [`ResizeMode::CenterCrop`], to how many pixels the shorter edge is resized before the middle is cut out: 256 for inputs of
+    /// 224, as torchvision and timm do it; 0 for as many as the tensor has.
+    pub shortest_edge: u32,
     /// Sample value of the padding, the same in each channel; normalised like any other.
     pub pad: u8,
     pub scale: f32,
@@ -61,6 +64,7 @@ impl Default for InputTransform {
             colors: Colors::Rgb,
             chroma: Chroma::Nearest,
             fit: ResizeMode::Letterbox,
+            shortest_edge: 0,
             pad: 114,
             scale: 1.0 / 255.0,
             mean: [0.0; 3],
@@ -109,7 +113,11 @@ impl InputSpec {
     /// Where a part of a frame, or the whole frame of that size, lies in the tensor.
     pub fn letterbox(&self, source: impl Into<Rect>) -> Letterbox {
         let (_, height, width) = self.chw();
-        Letterbox::new(source, (width as u32, height as u32), self.transform.fit)
+        let tensor = (width as u32, height as u32);
+        match self.transform.fit {
+            ResizeMode::CenterCrop => Letterbox::center_crop(source, tensor, self.transform.shortest_edge),
+            fit => Letterbox::new(source, tensor, fit),
+        }
     }
 }
 
@@ -167,24 +175,29 @@ impl TensorLayout {
 }
 
 impl ResizeMode {
-    pub const ALL: [ResizeMode; 3] = [ResizeMode::Letterbox, ResizeMode::LetterboxTopLeft, ResizeMode::Stretch];
+    pub const ALL: [ResizeMode; 4] =
+        [ResizeMode::Letterbox, ResizeMode::LetterboxTopLeft, ResizeMode::Stretch, ResizeMode::CenterCrop];
 
     pub const fn name(self) -> &'static str {
         match self {
             ResizeMode::Letterbox => "letterbox",
             ResizeMode::LetterboxTopLeft => "letterbox-top-left",
             ResizeMode::Stretch => "stretch",
+            ResizeMode::CenterCrop => "center-crop",
         }
     }
 }
 
 impl fmt::Display for InputSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let InputTransform { colors, chroma, fit, pad, scale, mean, std } = &self.transform;
+        let InputTransform { colors, chroma, fit, shortest_edge, pad, scale, mean, std } = &self.transform;
         write!(f, "{} {} {} ", self.device, self.desc.dtype, self.desc.dims)?;
         write!(f, "{} {} {}:{pad} scale:{scale}", self.order.name(), colors.name(), fit.name())?;
         if *chroma != Chroma::default() {
             write!(f, " chroma:{}", chroma.name())?;
+        }
+        if *shortest_edge != 0 {
+            write!(f, " shortest-edge:{shortest_edge}")?;
         }
         for (word, values, default) in [("mean", mean, 0.0), ("std", std, 1.0)] {
             if *values != [default; 3] {
@@ -228,6 +241,11 @@ fn parse(text: &str) -> Option<InputSpec> {
     if let Some(tail) = rest.strip_prefix("chroma:") {
         let (name, tail) = tail.split_once(' ')?;
         transform.chroma = Chroma::ALL.into_iter().find(|chroma| chroma.name() == name)?;
+        rest = tail;
+    }
+    if let Some(tail) = rest.strip_prefix("shortest-edge:") {
+        let (edge, tail) = tail.split_once(' ')?;
+        transform.shortest_edge = edge.parse().ok()?;
         rest = tail;
     }
     for (prefix, values) in [("mean:", &mut transform.mean), ("std:", &mut transform.std)] {
@@ -293,7 +311,8 @@ mod tests {
         other.transform = InputTransform {
             colors: Colors::Bgr,
             chroma: Chroma::Sited,
-            fit: ResizeMode::LetterboxTopLeft,
+            fit: ResizeMode::CenterCrop,
+            shortest_edge: 700,
             pad: 0,
             scale: 1.0,
             mean: [103.53, 116.28, 123.675],
@@ -310,6 +329,7 @@ mod tests {
             "cpu f32 1x3 nchw rgb letterbox:114 scale:1 x",
             "cpu f32 1x3x4x4 nchw rgb letterbox scale:1 x",
             "cpu f32 1x3x4x4 nchw rgb letterbox:0 scale:1 chroma:odd x",
+            "cpu f32 1x3x4x4 nchw rgb center-crop:0 scale:1 shortest-edge:-1 x",
         ] {
             assert!(text.parse::<InputSpec>().is_err(), "{text}");
         }

@@ -45,6 +45,8 @@ struct FileHeader {
     outputs: Vec<TensorDesc>,
     metadata: BTreeMap<String, String>,
     operators: BTreeSet<String>,
+    /// Names of the outputs that a softmax or a sigmoid makes; `None` where the graph is not to be seen.
+    probabilities: Option<BTreeSet<String>>,
 }
 
 /// A model file's own description.
@@ -70,6 +72,7 @@ pub struct ModelInfo {
     /// Names of the operators in the graph.
     #[doc(hidden)]
     pub operators: BTreeSet<String>,
+    probabilities: Option<BTreeSet<String>>,
     /// Which of `inputs` takes the picture, and how its channels lie.
     image: usize,
     order: TensorLayout,
@@ -119,6 +122,7 @@ impl ModelInfo {
             outputs: header.outputs,
             metadata: header.metadata,
             operators: header.operators,
+            probabilities: header.probabilities,
             labels: labels.unwrap_or_default(),
             image_size,
             image,
@@ -131,6 +135,20 @@ impl ModelInfo {
     pub fn check_task(&self) -> Result<()> {
         let task = self.task.as_deref().unwrap_or_default();
         heads::check_task(task).map_err(|error| error.about(&unusable(&self.path)))
+    }
+
+    /// Whether that output holds probabilities rather than logits; `None` where the file does not tell.
+    #[doc(hidden)]
+    pub fn has_probabilities(&self, output: &str) -> Option<bool> {
+        match &self.probabilities {
+            Some(names) => Some(names.contains(output)),
+            // Its graphs end in a softmax, also where an engine hides them.
+            None => self.is_by_ultralytics().then_some(true),
+        }
+    }
+
+    pub(crate) fn is_by_ultralytics(&self) -> bool {
+        self.metadata.get("author").is_some_and(|author| author == "Ultralytics")
     }
 
     /// The input that takes the picture.
@@ -149,7 +167,7 @@ impl ModelInfo {
             classes: (!self.labels.is_empty()).then_some(self.labels.len()),
             input: Some(input),
             end_to_end: suppressed || literal("end2end") == Some(true.into()),
-            ultralytics: text("author") == "Ultralytics",
+            ultralytics: self.is_by_ultralytics(),
             description: text("description"),
             head: text("head"),
             task: self.task.clone().unwrap_or_default(),

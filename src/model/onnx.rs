@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Inputs, outputs and operators of an ONNX file.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::file::broken;
 use super::{FileContents, FileHeader};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Dims, TensorDesc};
-use crate::onnx::{BFLOAT16, FLOAT16, ValueInfoProto};
+use crate::onnx::{BFLOAT16, FLOAT16, GraphProto, ValueInfoProto};
 
 /// The header of an ONNX file. Errors have a cause; the caller adds the file's name.
 pub fn header(file: &FileContents) -> Result<FileHeader> {
@@ -24,7 +24,31 @@ pub fn header(file: &FileContents) -> Result<FileHeader> {
         outputs: graph.output.iter().map(describe).collect::<Result<_>>()?,
         metadata: model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect(),
         operators: graph.node.iter().map(|node| node.op_type.clone()).collect(),
+        probabilities: Some(probabilities(graph)),
     })
+}
+
+/// The outputs that a softmax or a sigmoid makes.
+fn probabilities(graph: &GraphProto) -> BTreeSet<String> {
+    const ACTIVATIONS: [&str; 3] = ["Softmax", "Sigmoid", "HardSigmoid"];
+    const UNCHANGED: [&str; 6] = ["Cast", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"];
+    let makers: HashMap<&str, _> =
+        graph.node.iter().flat_map(|node| node.output.iter().map(move |name| (name.as_str(), node))).collect();
+    let is_probability = |output: &&ValueInfoProto| {
+        let mut name = output.name.as_str();
+        // No way back is longer than that, but for circles.
+        for _ in 0..graph.node.len() {
+            match makers.get(name) {
+                Some(node) if ACTIVATIONS.contains(&node.op_type.as_str()) => return true,
+                Some(node) if UNCHANGED.contains(&node.op_type.as_str()) && !node.input.is_empty() => {
+                    name = &node.input[0];
+                }
+                _ => return false,
+            }
+        }
+        false
+    };
+    graph.output.iter().filter(is_probability).map(|output| output.name.clone()).collect()
 }
 
 fn describe(value: &ValueInfoProto) -> Result<TensorDesc> {

@@ -32,6 +32,14 @@ pub fn visit(instances: &Instances, object: usize, labels: &[String], visitor: &
     visit_mask(instances, object, visitor);
 }
 
+/// All fields of a class of the whole frame: `label`, `class-id` and `confidence`.
+pub fn visit_class(instances: &Instances, rank: usize, labels: &[String], visitor: &mut impl FieldVisitor) {
+    let found = &instances.frame_classes()[rank];
+    visitor.text("label", &label_text(labels, found.class));
+    visitor.integer("class-id", found.class);
+    visitor.number("confidence", found.score);
+}
+
 /// Of models whose boxes are turned: `angle` in radians, clockwise, and `corners`, x and y of each in pixels of the frame, around the
 /// box.
 pub fn visit_rotation(instances: &Instances, object: usize, visitor: &mut impl FieldVisitor) {
@@ -69,6 +77,13 @@ pub fn visit_mask(instances: &Instances, object: usize, visitor: &mut impl Field
 pub fn json(instances: &Instances, object: usize, labels: &[String]) -> Value {
     let mut fields = Map::new();
     visit(instances, object, labels, &mut fields);
+    Value::Object(fields)
+}
+
+/// The same of a class of the whole frame.
+pub fn class_json(instances: &Instances, rank: usize, labels: &[String]) -> Value {
+    let mut fields = Map::new();
+    visit_class(instances, rank, labels, &mut fields);
     Value::Object(fields)
 }
 

@@ -4,6 +4,7 @@
 //! called wherever they are written.
 
 mod classes;
+mod classify;
 pub mod fields;
 mod masks;
 mod processor;
@@ -12,6 +13,7 @@ mod results;
 pub mod suppress;
 
 pub(crate) use classes::read_labels;
+pub use classify::{ClassScores, RankedClass};
 pub use processor::{PostprocessOptions, Postprocessor};
 pub use refine::gather;
 pub use results::Instances;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use super::Instances;
 use super::classes::{read_labels, thresholds};
+use super::classify::{ClassScores, Classifier};
 use super::refine::{MaskFinder, gather};
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
 use crate::core::cuda::driver::{Context, Stream, StreamRole};
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::tensor::{Tensor, TensorDesc, Tensors};
+use crate::core::tensor::{DType, Tensor, TensorDesc, Tensors};
 use crate::heads::{Decoder, HeadFormat, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
@@ -52,6 +53,10 @@ pub struct PostprocessOptions {
     /// What is given of masks.
     #[doc(hidden)]
     pub mask_output: MaskOutput,
+    /// Most classes that a classifier tells of a frame, best scores first.
+    pub top_k: u32,
+    /// What a classifier's output holds.
+    pub class_scores: ClassScores,
 }
 
 impl Default for PostprocessOptions {
@@ -66,6 +71,8 @@ impl Default for PostprocessOptions {
             max_detections: 300,
             class_agnostic: false,
             mask_output: MaskOutput::default(),
+            top_k: 5,
+            class_scores: ClassScores::Auto,
         }
     }
 }
@@ -83,6 +90,8 @@ pub struct Postprocessor {
     nms: Nms,
     instances: Instances,
     masks: Option<MaskFinder>,
+    /// What reads classes of the whole frame, where the model tells those.
+    classifier: Option<Classifier>,
     /// What finds the objects where the model's outputs are in GPU memory.
     device: Option<DeviceDecoder>,
     /// Where it does that, if not behind the model itself.
@@ -111,9 +120,12 @@ impl Postprocessor {
             _ => None,
         };
         let rotated = decoder.angles().map(|_| Vec::new());
+        let classifier = decoder.format().is_classifier();
+        let classifier = classifier.then(|| Classifier::new(model, &decoder.first_output().name));
+        let classes = classifier.as_ref().map(|_| Vec::new());
         let masks = MaskFinder::new(&decoder, input);
         let found = masks.as_ref().map(|_| Masks::default());
-        let instances = Instances { rotated, keypoints, masks: found, ..Instances::default() };
+        let instances = Instances { rotated, keypoints, masks: found, classes, ..Instances::default() };
         let mut processor = Postprocessor {
             model: model.clone(),
             outputs,
@@ -124,6 +136,7 @@ impl Postprocessor {
             nms: Nms::new(options.iou_threshold, options.max_detections as usize, options.class_agnostic),
             instances,
             masks,
+            classifier,
             device: None,
             stream: None,
             options: options.clone(),
@@ -166,14 +179,44 @@ impl Postprocessor {
 
     /// The transform that models of the forced head usually want, if this one's input was made otherwise.
     pub fn transform_mismatch(&self, transform: &InputTransform) -> Option<InputTransform> {
-        // No model says how chroma is to be read.
-        let usual = InputTransform { chroma: transform.chroma, ..self.model.transform(Some(self.decoder.format())) };
+        let usual = self.model.transform(Some(self.decoder.format()));
+        // No model says how chroma is to be read, and no classifier how it is normalised.
+        let usual = match self.is_classifier() {
+            true => InputTransform { fit: usual.fit, ..*transform },
+            false => InputTransform { chroma: transform.chroma, ..usual },
+        };
         (self.options.layout.is_some() && usual != *transform).then_some(usual)
+    }
+
+    /// Whether the model tells classes of the whole frame. Then there is nothing to [`queue`](Self::queue).
+    pub fn is_classifier(&self) -> bool {
+        self.classifier.is_some()
+    }
+
+    /// What the user may have to say of a classifier's input, where neither the model file nor the user says anything.
+    pub fn input_hint(&self, transform: &InputTransform) -> Option<Error> {
+        let is_told = self.model.is_by_ultralytics() || transform.mean != [0.0; 3] || transform.std != [1.0; 3];
+        if !self.is_classifier() || is_told || self.model.image_input().dtype == DType::U8 {
+            return None;
+        }
+        let file = self.model.path.display();
+        let note = Error::new(ErrorKind::Settings, format!("{file} does not say how its input is normalised"));
+        Some(note.remedy(
+            "For torchvision's and timm's ImageNet models, unless their graph does it, set \
+             mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on trtpreprocess, and their shortest-edge, such as 256 for an input of 224",
+        ))
     }
 
     /// Finds the objects of a frame; they stay here until the next one's. Where the tensors are in GPU memory, the host waits
     /// here for the boxes.
     pub fn find(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
+        if let (Some(classifier), Some(classes)) = (&mut self.classifier, &mut self.instances.classes) {
+            let output = self.decoder.pick(tensors)?[0];
+            tensors.wait()?;
+            let count = self.decoder.classes().unwrap_or(0);
+            let PostprocessOptions { class_scores, top_k, .. } = self.options;
+            return classifier.classify(output, count, class_scores, &self.thresholds, top_k as usize, classes);
+        }
         match tensors.first().and_then(Tensor::device) {
             Some(memory) => {
                 let stream = self.stream(tensors, memory.context())?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What was found on a frame.
 
+use super::RankedClass;
 use crate::image::Candidate;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
@@ -17,6 +18,8 @@ pub struct Instances {
     pub rotated: Option<Vec<Candidate>>,
     pub keypoints: Option<Keypoints>,
     pub masks: Option<Masks>,
+    /// Of classifiers: the best classes of the whole frame, the most probable first. They find no boxes.
+    pub classes: Option<Vec<RankedClass>>,
 }
 
 impl Instances {
@@ -39,6 +42,14 @@ impl Instances {
         if let Some(masks) = &mut self.masks {
             masks.clear();
         }
+        if let Some(classes) = &mut self.classes {
+            classes.clear();
+        }
+    }
+
+    /// Classes of the whole frame; none where the model finds objects.
+    pub fn frame_classes(&self) -> &[RankedClass] {
+        self.classes.as_deref().unwrap_or_default()
     }
 
     /// The objects on the frame with boxes as they are drawn: as they are turned.
@@ -63,7 +74,7 @@ impl Instances {
 
     /// From pixels of the model's input to pixels of the frame. An object whose mask is empty is none, as with Ultralytics; and what lies in the padding alone is no object of it.
     pub fn map_to_frame(&mut self, letterbox: &Letterbox) {
-        let Instances { boxes, rotated, keypoints, masks } = self;
+        let Instances { boxes, rotated, keypoints, masks, .. } = self;
         if let Some(rotated) = rotated {
             rotated.clear();
         }

@@ -16,7 +16,7 @@ use crate::image::preprocess::{MAX_SIDE, Preprocessor};
 use crate::image::rotated::RotatedBox;
 use crate::image::transform::{InputSpec, InputTransform};
 use crate::image::{Candidate, label_text};
-use crate::postprocess::{Instances, Postprocessor};
+use crate::postprocess::{Instances, Postprocessor, RankedClass};
 
 /// An object in a frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,17 @@ pub struct Object {
     pub keypoints: Vec<Keypoint>,
     /// If the model gives masks.
     pub mask: Option<Mask>,
+}
+
+/// A class that a frame as a whole belongs to.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
+pub struct FrameClass {
+    /// The class's name, or `#` and its id where it has none.
+    pub label: String,
+    pub class_id: u32,
+    /// 0..1
+    pub confidence: f32,
 }
 
 /// A keypoint of an object.
@@ -234,6 +245,18 @@ impl Detector {
         };
         let letterbox = *preprocessor.letterbox();
         self.find(picture, letterbox)
+    }
+
+    /// The classes of the last frame as a whole, by descending confidence, if the model is a classifier. Such models find no
+    /// objects.
+    pub fn classes(&self) -> Vec<FrameClass> {
+        let Some(processor) = &self.postprocessor else { return Vec::new() };
+        let class = |found: &RankedClass| FrameClass {
+            label: label_text(&processor.labels, found.class).into_owned(),
+            class_id: found.class,
+            confidence: found.score,
+        };
+        processor.instances().frame_classes().iter().map(class).collect()
     }
 
     fn preprocessor(&mut self, source: Source) -> Result<&mut Preprocessor> {

@@ -29,8 +29,8 @@ pub use crate::image::keypoints::{KeypointModel, KeypointShape};
 pub use crate::image::preprocess::device::Upload;
 pub use crate::image::transform::{Chroma, Colors, InputTransform};
 pub use crate::model::ModelInfo;
-pub use crate::postprocess::PostprocessOptions;
-pub use detector::{Detections, Detector, DeviceFrame, Keypoint, Object};
+pub use crate::postprocess::{ClassScores, PostprocessOptions};
+pub use detector::{Detections, Detector, DeviceFrame, FrameClass, Keypoint, Object};
 pub use device::Buffers;
 pub use options::parse_options;
 
@@ -55,6 +55,12 @@ pub struct SessionOptions {
     pub cuda_device_id: i32,
     /// How a [`Detector`] samples the chroma of 4:2:0 formats.
     pub chroma_sampling: Chroma,
+    /// What a [`Detector`] subtracts from samples in 0..1 and divides them by, for models whose file does not say it, such as
+    /// ImageNet classifiers; see [`InputTransform`].
+    pub mean: Option<[f32; 3]>,
+    pub std: Option<[f32; 3]>,
+    /// [`InputTransform::shortest_edge`], if not 0.
+    pub shortest_edge: u32,
     /// How a [`Detector`] transfers frames to the GPU.
     pub upload: Upload,
     /// Options of backends, under the names of trtinfer's properties; see [`parse_options`].
@@ -129,10 +135,24 @@ impl Session {
     /// # Errors
     /// As [`Session::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &SessionOptions, loading: &LoadContext) -> Result<Self> {
-        let SessionOptions { backend, input_size, chroma_sampling, cuda_device_id, upload, options } = options;
+        let SessionOptions {
+            backend,
+            input_size,
+            chroma_sampling,
+            mean,
+            std,
+            shortest_edge,
+            cuda_device_id,
+            upload,
+            options,
+        } = options;
         let cuda = || Context::primary(*cuda_device_id);
         let mut plan = LoadRequest::new(path.as_ref(), *backend, *input_size, 1, options.clone(), cuda)?;
-        plan.spec.transform.chroma = *chroma_sampling;
+        let transform = &mut plan.spec.transform;
+        transform.chroma = *chroma_sampling;
+        transform.mean = mean.unwrap_or(transform.mean);
+        transform.std = std.unwrap_or(transform.std);
+        transform.shortest_edge = *shortest_edge;
         Session::load(plan, *upload, loading)
     }
 

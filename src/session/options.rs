@@ -8,14 +8,18 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::heads::HeadFormat;
 use crate::image::masks::MaskOutput;
 use crate::image::preprocess::device::Upload;
-use crate::image::transform::{Chroma, parse_input_size};
+use crate::image::transform::{Chroma, parse_input_size, parse_triple};
+use crate::postprocess::ClassScores;
 
 /// The options of trtinfer, trtpreprocess and trtnms. Those of backends are declared there.
-const OWN: [&str; 14] = [
+const OWN: [&str; 19] = [
     "backend",
     "input-size",
     "cuda-device-id",
     "chroma-sampling",
+    "mean",
+    "std",
+    "shortest-edge",
     "upload",
     "layout",
     "label-file",
@@ -26,6 +30,8 @@ const OWN: [&str; 14] = [
     "max-detections",
     "class-agnostic",
     "mask-output",
+    "top-k",
+    "class-scores",
 ];
 
 /// The names of all options.
@@ -67,6 +73,17 @@ fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name:
         "chroma-sampling" => {
             options.chroma_sampling = one_of(name, value, &Chroma::ALL.map(Chroma::name), &Chroma::ALL)?
         }
+        "mean" => options.mean = Some(triple(name, value)?),
+        "std" => {
+            let std = triple(name, value)?;
+            if std.contains(&0.0) {
+                return Err(
+                    Error::new(ErrorKind::Settings, "std divides, so it cannot be 0").remedy("Use 1 for no effect")
+                );
+            }
+            options.std = Some(std);
+        }
+        "shortest-edge" => options.shortest_edge = number(name, value, 0, 16384)?,
         "upload" => {
             options.upload =
                 one_of(name, value, &["auto", "copy", "mapped"], &[Upload::Auto, Upload::Copy, Upload::Mapped])?
@@ -83,6 +100,10 @@ fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name:
             postprocess.mask_output =
                 one_of(name, value, &["none", "objects"], &[MaskOutput::None, MaskOutput::Objects])?
         }
+        "top-k" => postprocess.top_k = number(name, value, 1, 65536)?,
+        "class-scores" => {
+            postprocess.class_scores = one_of(name, value, &ClassScores::ALL.map(ClassScores::name), &ClassScores::ALL)?
+        }
         _ => {
             let (_, option) = backends::all_options().find(|(_, option)| option.name == name).ok_or_else(|| {
                 Error::new(ErrorKind::Settings, format!("There is no option “{name}”"))
@@ -92,6 +113,14 @@ fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name:
         }
     }
     Ok(())
+}
+
+/// Three numbers, or one for all channels.
+fn triple(name: &str, value: &str) -> Result<[f32; 3]> {
+    parse_triple(value, ',').ok_or_else(|| {
+        Error::new(ErrorKind::Settings, format!("{name}={value} cannot be read"))
+            .remedy("Write one number, or one for each channel like 0.485,0.456,0.406")
+    })
 }
 
 #[cfg(test)]
@@ -104,7 +133,8 @@ mod tests {
     #[test]
     fn each_option_shows() {
         let own = [
-            "cpu", "64x32", "1", "sited", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b", "0.6", "7", "true", "none",
+            "cpu", "64x32", "1", "sited", "0.5", "1,2,4", "256", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b",
+            "0.6", "7", "true", "none", "3", "logits",
         ];
         let of_backends = ["/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off"];
         let values = || own.into_iter().chain(of_backends);
@@ -135,6 +165,11 @@ mod tests {
             ("cuda-device-id=-1", "from 0"),
             ("class-agnostic=yes", "true, false"),
             ("mask-output=all", "none, objects"),
+            ("top-k=0", "from 1 to 65536"),
+            ("mean=1,2", "0.485,0.456,0.406"),
+            ("std=0", "cannot be 0"),
+            ("shortest-edge=-1", "from 0 to 16384"),
+            ("class-scores=softmax", "auto, probabilities, logits"),
             ("layout=cubist", "no layout “cubist”"),
             ("input-size=64", "input-size=64"),
             ("chroma-sampling=left", "nearest, sited"),

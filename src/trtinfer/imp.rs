@@ -69,7 +69,7 @@ impl TrtInfer {
     fn announce(&self, session: &StartedModel) -> Result<()> {
         gst::info!(CAT, imp = self, "{}", session.info());
         let plan = &session.model.plan;
-        if let Some(reason) = plan.reason.as_ref().filter(|_| session.loads) {
+        if let Some(reason) = plan.reason.as_ref().filter(|_| session.is_reader) {
             let what = format!("Running the model on {}: {reason}", plan.backend.title());
             self.obj().post_info(&Error::new(ErrorKind::Library, what));
         }
@@ -82,7 +82,7 @@ impl TrtInfer {
 
     /// The model is where all threads find it: what is left is done beside.
     fn proceed(&self, session: &StartedModel) {
-        if session.loads && !session.waits {
+        if !session.waits && session.model.begin_loading() {
             self.load(&session.model);
         }
         self.obj().notify("model-info");
@@ -142,6 +142,7 @@ impl TrtInfer {
         if batcher.is_idle_within(session.handle.stream(), RUN_LIMIT) {
             return;
         }
+        session.model.plan.backend.run_was_abandoned();
         self.obj().post_warning(&messages::unfinished(&session.model.plan.model().path, RUN_LIMIT));
     }
 

@@ -43,7 +43,7 @@ struct Loading {
 
 impl Loading {
     fn run(&self, model: &SharedModel, batch_timeout: Duration) {
-        let (SharedModel { plan, loader, slots, contexts }, name) = (model, &self.name);
+        let (SharedModel { plan, loader, slots, contexts, .. }, name) = (model, &self.name);
         self.progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", plan.backend.name()));
         let begun = Instant::now();
         let report = |event: LoadEvent<'_>| self.report(event);

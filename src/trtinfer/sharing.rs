@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Models that elements share: those with the same `shared-model`, anywhere in the process.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::settings::Settings;
@@ -17,6 +18,7 @@ pub struct SharedModel {
     pub loader: Arc<ModelLoader>,
     /// As for [`LoadContext`].
     pub contexts: usize,
+    loading: AtomicBool,
 }
 
 struct Shared {
@@ -34,13 +36,18 @@ impl SharedModel {
             let bytes = plan.spec.desc.bytes().expect("the specification has fixed dimensions");
             BatchPool::new(cuda, bytes, plan.batch)
         });
-        SharedModel { plan, slots, loader: Arc::default(), contexts: 1 }
+        SharedModel { plan, slots, loader: Arc::default(), contexts: 1, loading: AtomicBool::new(false) }
     }
 
     /// Of all that name it.
     fn shared(plan: LoadRequest) -> Self {
         let contexts = if plan.batch == 1 { LoadContext::SHARED_CONTEXTS } else { 1 };
         SharedModel { contexts, ..SharedModel::new(plan) }
+    }
+
+    /// Whether the caller is the one to load it. This need not be the element that read it, which may have stopped since.
+    pub fn begin_loading(&self) -> bool {
+        !self.loading.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -56,7 +63,7 @@ pub fn find(settings: &Settings) -> Option<Arc<SharedModel>> {
     shared.iter().find(|shared| shared.settings.names_the_same(settings))?.model.upgrade()
 }
 
-/// A model, an element's handle in it, and whether this element is the first to have one, and so the one to load it.
+/// A model, an element's handle in it, and whether this element is the first to have one.
 pub type Joined = (Arc<SharedModel>, ModelHandle, bool);
 
 /// A handle in the model that these settings name, where another element has it.

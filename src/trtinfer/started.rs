@@ -21,8 +21,8 @@ use crate::image::transform::{InputSpec, parse_input_size};
 pub struct StartedModel {
     pub model: Arc<SharedModel>,
     pub handle: Arc<ModelHandle>,
-    /// Whether this element loads the model and posts the progress.
-    pub loads: bool,
+    /// Whether this element read the model, and reports where it runs.
+    pub is_reader: bool,
     /// Whether it still has to: for tensors whose size is known only with the first frame.
     pub waits: bool,
     /// What frames become, as far as is known yet.
@@ -82,7 +82,7 @@ impl StartedModel {
         if takes_long { Ok(Beginning::Unread(model)) } else { model.read().map(Beginning::Open) }
     }
 
-    fn joined(settings: &Settings, (model, handle, loads): Joined) -> Result<Self> {
+    fn joined(settings: &Settings, (model, handle, is_reader): Joined) -> Result<Self> {
         let (waits, tensor) = (model.plan.waits_for_frames(), Arc::new(model.plan.spec.clone()));
         let published = if settings.tensor_meta {
             let (_, height, width) = tensor.chw();
@@ -90,7 +90,7 @@ impl StartedModel {
         } else {
             None
         };
-        Ok(StartedModel { model, handle: Arc::new(handle), loads, waits, tensor, published })
+        Ok(StartedModel { model, handle: Arc::new(handle), is_reader, waits, tensor, published })
     }
 
     /// The same model in another CUDA context, to be loaded there.
@@ -112,7 +112,7 @@ impl StartedModel {
         }
         let mut spec = plan.spec.clone();
         spec.desc.dims = dims.clone();
-        Some(StartedModel { loads: true, waits: false, ..self.of(plan.for_tensor(spec)) })
+        Some(StartedModel { is_reader: true, waits: false, ..self.of(plan.for_tensor(spec)) })
     }
 
     /// The same with a model of this element alone.

@@ -30,7 +30,7 @@ pub fn find(
 ) -> Result<Painted> {
     // What paints there takes boxes of the whole frame.
     let is_whole = letterbox.place == Rect::from(renderer.size()).into();
-    let context = shared_context(frame, tensors)?.filter(|_| is_whole);
+    let context = shared_context(frame, tensors)?.filter(|_| is_whole && !postprocessor.is_classifier());
     let (Some(context), Some(style)) = (context, style) else {
         return postprocessor.find(tensors, letterbox).map(|()| Painted::No);
     };

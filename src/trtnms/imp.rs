@@ -24,7 +24,8 @@ use crate::gst::meta::detection;
 use crate::gst::meta::picture::Way;
 use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::overlay::{
-    OverlayRenderer, draw_labels_property, is_drawable, line_width_property, mask_alpha_property, set_shared, shared_value,
+    OverlayRenderer, draw_labels_property, is_drawable, line_width_property, mask_alpha_property, set_shared,
+    shared_value,
 };
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
@@ -163,7 +164,9 @@ impl TrtNms {
         gst::trace!(CAT, imp = self, "frame {number}: {} objects", instances.len());
         match (painted, style) {
             (Some(Painted::OnCopy(copy)), _) => frame = copy,
-            (None | Some(Painted::No), Some(style)) if !instances.is_empty() => {
+            (None | Some(Painted::No), Some(style))
+                if !instances.is_empty() || !instances.frame_classes().is_empty() =>
+            {
                 renderer.draw(&mut frame, instances, labels, &style)?;
             }
             _ => {}
@@ -239,6 +242,9 @@ impl TrtNms {
             let note =
                 format!("The names of classes are those in {}, not those in {}", path.display(), model.path.display());
             self.obj().post_info(&Error::new(ErrorKind::Settings, note));
+        }
+        if let Some(hint) = postprocessor.input_hint(transform) {
+            self.obj().post_info(&hint);
         }
         if let Some(usual) = postprocessor.transform_mismatch(transform) {
             let warning = Error::new(
@@ -376,6 +382,19 @@ impl Properties for TrtNms {
                 .blurb("What metas and messages tell of the masks that segmentation models give")
                 .mutable_playing()
                 .build(),
+            glib::ParamSpecUInt::builder("top-k")
+                .nick("Top k")
+                .blurb("Maximum classes that a classifier tells of a frame; those with the best scores are kept")
+                .minimum(1)
+                .maximum(65536)
+                .default_value(default.options.top_k)
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("class-scores", default.options.class_scores)
+                .nick("Class scores")
+                .blurb("What the output of a classifier holds")
+                .mutable_playing()
+                .build(),
             glib::ParamSpecBoolean::builder("draw")
                 .nick("Draw")
                 .blurb("Draw the boxes on the frame")
@@ -420,6 +439,8 @@ impl Properties for TrtNms {
             "max-detections" => options.max_detections = value.get().expect("checked by GObject"),
             "class-agnostic" => options.class_agnostic = value.get().expect("checked by GObject"),
             "mask-output" => options.mask_output = value.get().expect("checked by GObject"),
+            "top-k" => options.top_k = value.get().expect("checked by GObject"),
+            "class-scores" => options.class_scores = value.get().expect("checked by GObject"),
             "draw" => *draw = value.get().expect("checked by GObject"),
             "hold-detections" => *hold_detections = value.get().expect("checked by GObject"),
             "post-messages" => *post_messages = value.get().expect("checked by GObject"),
@@ -447,6 +468,8 @@ impl Properties for TrtNms {
             "max-detections" => options.max_detections.to_value(),
             "class-agnostic" => options.class_agnostic.to_value(),
             "mask-output" => options.mask_output.to_value(),
+            "top-k" => options.top_k.to_value(),
+            "class-scores" => options.class_scores.to_value(),
             "draw" => draw.to_value(),
             "hold-detections" => hold_detections.to_value(),
             "post-messages" => post_messages.to_value(),

@@ -18,7 +18,8 @@ use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
 use crate::gst::meta::read::annotations;
 use crate::gst::meta::tensor::TensorMeta;
 use crate::gst::overlay::{
-    OverlayRenderer, context_of, draw_labels_property, line_width_property, mask_alpha_property, set_shared, shared_value,
+    OverlayRenderer, context_of, draw_labels_property, line_width_property, mask_alpha_property, set_shared,
+    shared_value,
 };
 use crate::gst::report::Report;
 use crate::gst::stats;

@@ -194,6 +194,13 @@ impl Properties for TrtPreprocess {
                 .blurb("How the frame is laid into the tensor")
                 .mutable_ready()
                 .build(),
+            glib::ParamSpecUInt::builder("shortest-edge")
+                .nick("Shortest edge")
+                .blurb("With resize=center-crop: pixels of the frame's shorter edge before the middle is cut out, 256 for many inputs of 224 (0 = as the model wants it, else as many as the tensor has)")
+                .maximum(16384)
+                .default_value(default.shortest_edge)
+                .mutable_ready()
+                .build(),
             glib::ParamSpecInt::builder("pad-value")
                 .nick("Padding value")
                 .blurb("Sample value of the letterbox padding (-1 = as the model wants it)")
@@ -261,6 +268,7 @@ impl Properties for TrtPreprocess {
         let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
         match name {
             "resize" => settings.resize = value.get::<Resize>().expect("checked by GObject"),
+            "shortest-edge" => settings.shortest_edge = value.get().expect("checked by GObject"),
             "pad-value" => settings.pad_value = value.get().expect("checked by GObject"),
             "tensor-colors" => settings.colors = value.get::<TensorColors>().expect("checked by GObject"),
             "chroma-sampling" => settings.chroma_sampling = value.get::<ChromaSampling>().expect("checked by GObject"),
@@ -286,6 +294,7 @@ impl Properties for TrtPreprocess {
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
         match name {
             "resize" => settings.resize.to_value(),
+            "shortest-edge" => settings.shortest_edge.to_value(),
             "pad-value" => settings.pad_value.to_value(),
             "tensor-colors" => settings.colors.to_value(),
             "chroma-sampling" => settings.chroma_sampling.to_value(),

@@ -55,6 +55,7 @@ auto_enum! {
         Letterbox "letterbox" "Keep the aspect, frame in the middle"
         LetterboxTopLeft "letterbox-top-left" "Keep the aspect, frame at the top left"
         Stretch "stretch" "Fill the tensor, without keeping the aspect"
+        CenterCrop "center-crop" "Keep the aspect, antialiased, and cut out the middle, as torchvision does"
     }
 }
 

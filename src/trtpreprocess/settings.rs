@@ -13,6 +13,8 @@ use crate::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorL
 #[derive(Clone, Debug)]
 pub struct PreprocessSettings {
     pub resize: Resize,
+    /// 0 is unset.
+    pub shortest_edge: u32,
     /// -1 is unset.
     pub pad_value: i32,
     pub colors: TensorColors,
@@ -35,6 +37,7 @@ pub struct PreprocessSettings {
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     fit: Option<ResizeMode>,
+    shortest_edge: Option<u32>,
     pad: Option<u8>,
     colors: Option<Colors>,
     chroma: Chroma,
@@ -50,6 +53,7 @@ impl Default for PreprocessSettings {
     fn default() -> Self {
         PreprocessSettings {
             resize: Resize::Auto,
+            shortest_edge: 0,
             pad_value: -1,
             colors: TensorColors::Auto,
             chroma_sampling: ChromaSampling::default(),
@@ -74,6 +78,7 @@ impl PreprocessSettings {
         }
         Ok(Overrides {
             fit: self.resize.into(),
+            shortest_edge: (self.shortest_edge != 0).then_some(self.shortest_edge),
             pad: u8::try_from(self.pad_value).ok(),
             colors: self.colors.into(),
             chroma: self.chroma_sampling.into(),
@@ -111,6 +116,7 @@ impl Overrides {
         transform.colors = self.colors.unwrap_or(transform.colors);
         transform.chroma = self.chroma;
         transform.fit = self.fit.unwrap_or(transform.fit);
+        transform.shortest_edge = self.shortest_edge.unwrap_or(transform.shortest_edge);
         transform.pad = self.pad.unwrap_or(transform.pad);
         transform.scale = self.scale.unwrap_or(transform.scale);
         transform.mean = self.mean.unwrap_or(transform.mean);
@@ -148,7 +154,8 @@ mod tests {
         let wanted: InputSpec = "cpu f32 1x3x32x64 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
         assert_eq!(PreprocessSettings::default().read().unwrap().apply(Some(&wanted), Device::Host).unwrap(), wanted);
         let all = PreprocessSettings {
-            resize: Resize::Stretch,
+            resize: Resize::CenterCrop,
+            shortest_edge: 150,
             pad_value: 0,
             colors: TensorColors::Bgr,
             chroma_sampling: ChromaSampling::Sited,
@@ -165,7 +172,7 @@ mod tests {
         let spec = all.read().unwrap().apply(Some(&wanted), Device::Host).unwrap();
         assert_eq!(
             spec.to_string(),
-            "cpu f16 1x96x128x3 nhwc bgr stretch:0 scale:1 chroma:sited mean:1/2/3 std:2/2/2 images"
+            "cpu f16 1x96x128x3 nhwc bgr center-crop:0 scale:1 chroma:sited shortest-edge:150 mean:1/2/3 std:2/2/2 images"
         );
     }
 

@@ -25,6 +25,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import onnxruntime
+from PIL import Image
 
 from pictures import picture, placement, rectangle, tensor
 
@@ -35,7 +36,6 @@ CANDIDATES = ((40, 120), (120, 300), (300, 700))
 # lie is a matter of PyTorch's rounding, which is another on another kind of CPU.
 PICTURES = range(4)
 ENOUGH = 12  # fewer undoubted boxes than this would make an agreement worthless
-TASKS = {"classify": "classif"}
 SHAPES = ((640, 360), (405, 720))  # width, height of the test pictures: a downscale by 2 or 1, and an odd portrait one
 
 CERTAIN, DOUBTFUL, GONE = "certain", "doubtful", "gone"
@@ -500,6 +500,45 @@ def compare(model, program, frame, size, infer_properties, folder, timeout):
     return result
 
 
+def classify(model, program, frame, folder, timeout):
+    """Probabilities of the frame's best classes against ONNX Runtime's, of the picture as torchvision's Resize and CenterCrop make it.
+
+    Ours differ by the rounding to bytes that Pillow does twice. Of nearly equal classes either may be the best.
+    """
+    result = Result(model.name, f"{frame[0]}x{frame[1]}", layout=model.task)
+    image = picture(*frame, 0)
+    png = folder / f"{frame[0]}x{frame[1]}.png"
+    cv2.imwrite(str(png), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+    side = model.facts["inputs"][0]["shape"][-1]
+    short, long = sorted(frame)
+    scaled = [side if length == short else int(side * long / short) for length in frame]
+    resized = Image.fromarray(image).resize(scaled, Image.Resampling.BILINEAR)
+    left, top = (round((length - side) / 2) for length in scaled)
+    cut = np.asarray(resized.crop((left, top, left + side, top + side)), np.float32).transpose(2, 0, 1)[None] / 255
+    dtype = np.float16 if model.facts["inputs"][0]["dtype"] == "FLOAT16" else np.float32
+    wanted = infer(model, cut.astype(dtype))
+
+    started = time.monotonic()
+    done, frames = ask(program, model, png, 0.0, None, folder, timeout)
+    result.seconds = time.monotonic() - started
+    found = frames[0].get("classes", []) if done.returncode == 0 and frames else []
+    result.found = result.candidates = result.certain = len(found)
+    if not found:
+        result.faults.append(f"status {done.returncode}, no classes: {done.stderr.strip()[-300:]!r}")
+        return result
+    for given in found:
+        apart = abs(given["confidence"] - float(wanted[given["class-id"]]))
+        result.worst_score = max(result.worst_score, apart)
+        if apart > model.tolerance.score:
+            result.faults.append(f"class {given['class-id']}: {given['confidence']:.5f}, not {wanted[given['class-id']]:.5f}")
+        if given["label"] != model.labels[given["class-id"]]:
+            result.faults.append(f"label of class {given['class-id']} is {given['label']!r}")
+    best = float(wanted[found[0]["class-id"]])
+    if float(wanted.max()) - best > model.tolerance.order:
+        result.faults.append(f"the best class is {int(wanted.argmax())}, not {found[0]['class-id']}")
+    return result
+
+
 def check_frame(result, line, frame, labels):
     """The frame's size and every label."""
     if (line["width"], line["height"]) != frame:
@@ -541,6 +580,8 @@ def run(model, program, folder, timeout):
     try:
         if model.task in TASKS:
             return [refuse(model, program, folder, timeout)]
+        if model.task == "classify":
+            return [classify(model, program, frame, folder, timeout) for frame in SHAPES]
         return [
             compare(model, program, frame, size, properties, folder, timeout)
             for frame in SHAPES

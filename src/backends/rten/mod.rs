@@ -8,6 +8,7 @@ mod cut;
 mod limits;
 mod net;
 mod suppress;
+mod threads;
 
 use std::sync::Arc;
 
@@ -65,6 +66,10 @@ impl Backend for Rten {
 
     fn takes_any_size(&self) -> bool {
         true
+    }
+
+    fn run_was_abandoned(&self) {
+        threads::replace();
     }
 }
 

@@ -14,6 +14,7 @@ use rten_tensor::prelude::*;
 use super::cut::{self, Suppression};
 use super::limits;
 use super::suppress::{self, suppress};
+use super::threads;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::files;
 use crate::model::{FileContents, ModelInfo};
@@ -74,7 +75,7 @@ impl Net {
                 Some((*node, ValueOrView::from(value)))
             });
             let nodes: Vec<NodeId> = part.outputs.iter().map(|(_, node)| *node).collect();
-            let made = part.net.run(given.collect(), &nodes, None).map_err(|error| {
+            let made = part.net.run(given.collect(), &nodes, threads::options()).map_err(|error| {
                 Error::new(ErrorKind::Run, "the model does not run")
                     .cause(error)
                     .remedy("Check that the model was exported correctly and runs with inputs of this size")

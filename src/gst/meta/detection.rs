@@ -18,12 +18,13 @@ use gst::meta::MetaAPIExt;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 
+use super::structure::Fields;
 use crate::image::geometry::Rect;
 #[cfg(feature = "v1_30")]
 use crate::image::keypoints::KeypointShape;
 use crate::image::{Candidate, label_text};
 use crate::postprocess::Instances;
-use crate::postprocess::fields::{self, FieldVisitor};
+use crate::postprocess::fields;
 
 /// What classes are called, by GLib's numbers. To find those of a word takes a lock that all threads share: with 16 streams and 300
 /// objects a frame, that was most of what they did.
@@ -97,6 +98,7 @@ pub fn attach(
             meta.add_param(params);
         }
     }
+    super::classification::attach(buffer, instances, labels, is_held);
     #[cfg(feature = "v1_24")]
     attach_analytics(buffer, instances, labels, names, size);
 }
@@ -129,38 +131,6 @@ fn mask(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gst::S
     fields::visit_mask(instances, object, &mut fields);
     fields.frame_size(size);
     Some(fields.0)
-}
-
-/// Fields of objects in a structure.
-pub(super) struct Fields(pub gst::Structure);
-
-impl Fields {
-    fn frame_size(&mut self, (width, height): (u32, u32)) {
-        self.integer("frame-width", width);
-        self.integer("frame-height", height);
-    }
-}
-
-impl FieldVisitor for Fields {
-    fn text(&mut self, name: &'static str, value: &str) {
-        self.0.set(name, value);
-    }
-
-    fn integer(&mut self, name: &'static str, value: u32) {
-        self.0.set(name, value);
-    }
-
-    fn number(&mut self, name: &'static str, value: f32) {
-        self.0.set(name, f64::from(value));
-    }
-
-    fn numbers(&mut self, name: &'static str, values: &[f32]) {
-        self.0.set(name, gst::Array::new(values.iter().map(|&value| f64::from(value))));
-    }
-
-    fn texts(&mut self, name: &'static str, values: &[String]) {
-        self.0.set(name, gst::Array::new(values));
-    }
 }
 
 /// [`VideoRegionOfInterestMeta::add`] takes a text, whose number it then looks for.
@@ -224,6 +194,15 @@ fn attach_analytics(
         }
         #[cfg(not(feature = "v1_30"))]
         let _ = (detected, object);
+    }
+    let classes = instances.frame_classes();
+    if !classes.is_empty() {
+        use gst_analytics::prelude::*;
+
+        // It belongs to no object, so it is of the frame.
+        let (levels, quarks): (Vec<f32>, Vec<Quark>) =
+            classes.iter().map(|found| (found.score, names.of(labels, found.class))).unzip();
+        let _ = relations.add_cls_mtd(&levels, &quarks);
     }
 }
 
@@ -305,6 +284,9 @@ pub fn message(
     // An empty array has no type: gst-launch-1.0 -m would print one of integers.
     if !instances.is_empty() {
         content.set("detections", gst::Array::new(objects));
+    }
+    if !instances.frame_classes().is_empty() {
+        content.set("classes", gst::Array::new(super::classification::structures(instances, labels)));
     }
     content
 }

@@ -2,12 +2,14 @@
 //! What our elements hang on buffers: tensors for each other, detections for everybody. And what else hangs there, where a frame
 //! goes on in another buffer.
 
+pub mod classification;
 pub mod detection;
 pub mod gst_tensor;
 pub(crate) mod picture;
 pub mod read;
 #[cfg(any(feature = "v1_26", test))]
 mod segmentation;
+mod structure;
 pub mod tensor;
 pub mod track;
 

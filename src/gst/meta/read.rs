@@ -21,6 +21,10 @@ use crate::image::rotated::{self, Corners};
 /// The objects of a frame of that size, the most confident first. Those that do not say are as sure as can be.
 pub fn annotations(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Annotation<'static>> {
     let mut annotations = objects(buffer, size).annotations;
+    let classes = super::classification::annotations(buffer);
+    #[cfg(feature = "v1_24")]
+    let classes = analytics::with_classes(classes, buffer);
+    annotations.extend(classes);
     let confidence = |annotation: &Annotation| annotation.confidence.unwrap_or(1.0);
     annotations.sort_by(|a, b| confidence(b).total_cmp(&confidence(a)));
     annotations
@@ -71,6 +75,7 @@ fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> (
         confidence: number("confidence").map(|value| value as f32).filter(|value| value.is_finite()),
         track_id: meta.param("object_id").and_then(|param| param.get::<i32>("id").ok()?.try_into().ok()),
         // Of a region that was moved it is not known where they are now.
+        of_frame: false,
         keypoints: meta.param("keypoints").filter(|_| is_in_place).and_then(|param| keypoints(param, size)),
         mask: meta.param("mask").filter(|_| is_in_place).and_then(|param| mask(param, size)).map(Arc::new),
     };
@@ -169,7 +174,9 @@ mod analytics {
     use glib::translate::IntoGlib;
     use gst::glib;
     use gst_analytics::prelude::*;
-    use gst_analytics::{AnalyticsODMtd, AnalyticsRelationMeta, AnalyticsTrackingMtd, RelTypes, ffi};
+    use gst_analytics::{
+        AnalyticsClassificationMtd, AnalyticsODMtd, AnalyticsRelationMeta, AnalyticsTrackingMtd, RelTypes, ffi,
+    };
 
     use super::{Annotation, BBox, Corners, MetaObjects, are_near, bbox, edges, hull, text_of};
 
@@ -220,11 +227,43 @@ mod analytics {
                     label,
                     confidence,
                     track_id,
+                    of_frame: false,
                     keypoints: None,
                     mask: None,
                 });
             }
         }
+    }
+
+    /// Adds the classes that belong to no object, but for those whose labels are there already.
+    pub fn with_classes(mut known: Vec<Annotation<'static>>, buffer: &gst::BufferRef) -> Vec<Annotation<'static>> {
+        let told: Vec<_> = known.iter().map(|annotation| annotation.label.clone()).collect();
+        for meta in buffer.iter_meta::<AnalyticsRelationMeta>() {
+            let mut of_objects = Vec::new();
+            for object in meta.iter::<AnalyticsODMtd>() {
+                for relation in [RelTypes::CONTAIN, RelTypes::RELATE_TO] {
+                    let classes = meta.iter_direct_related::<AnalyticsClassificationMtd>(object.id(), relation);
+                    of_objects.extend(classes.map(|classes| classes.id()));
+                }
+            }
+            for found in meta.iter::<AnalyticsClassificationMtd>().filter(|found| !of_objects.contains(&found.id())) {
+                let mtd = ffi::GstAnalyticsClsMtd { id: found.id(), meta: meta.as_ptr().cast_mut() };
+                for index in 0..found.len() {
+                    // SAFETY: the meta lives, the id is that of one of its classifications, which has so many classes. Not the
+                    // bindings' `quark()`, which takes it for granted that the number is not 0.
+                    let (quark, level) = unsafe {
+                        let quark = ffi::gst_analytics_cls_mtd_get_quark(&mtd, index);
+                        (quark, ffi::gst_analytics_cls_mtd_get_level(&mtd, index))
+                    };
+                    let label = text_of(quark);
+                    if !told.contains(&label) {
+                        let confidence = Some(level).filter(|level| level.is_finite());
+                        known.push(Annotation { confidence, ..Annotation::of_frame(label) });
+                    }
+                }
+            }
+        }
+        known
     }
 
     /// Of the box as it is turned, if it is.

@@ -13,7 +13,7 @@ use gst::glib::translate::*;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 
-use super::detection::Fields;
+use super::structure::Fields;
 use crate::gst::meta::read::MetaObjects;
 use crate::image::geometry::{BBox, Rect};
 use crate::image::overlay::Annotation;

@@ -29,6 +29,25 @@ pub struct Annotation<'a> {
     /// In pixels of the frame.
     pub keypoints: Option<ObjectKeypoints<'a>>,
     pub mask: Option<Arc<Mask>>,
+    /// It is a class of the whole frame: it has no box, and is written in the upper left corner.
+    pub of_frame: bool,
+}
+
+impl<'a> Annotation<'a> {
+    /// A class of the whole frame, of which only the name is known.
+    pub fn of_frame(label: Cow<'a, str>) -> Self {
+        Annotation {
+            bbox: BBox::new(0.0, 0.0, 0.0, 0.0),
+            corners: None,
+            class: None,
+            label,
+            confidence: None,
+            track_id: None,
+            keypoints: None,
+            mask: None,
+            of_frame: true,
+        }
+    }
 }
 
 impl Annotation<'_> {
@@ -79,6 +98,7 @@ mod tests {
             track_id: None,
             keypoints: None,
             mask: None,
+            of_frame: false,
         }
     }
 

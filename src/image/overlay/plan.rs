@@ -2,6 +2,7 @@
 //! From detections to what is painted where.
 
 use bytemuck::{Pod, Zeroable};
+use smallvec::SmallVec;
 
 use super::color::{Sample, ink_on, sample};
 use super::{Annotation, Font, Overlay, Stroke, Style, strokes};
@@ -122,6 +123,7 @@ impl Overlay {
             track_id: None,
             keypoints: keypoints.map(|keypoints| keypoints.object(object)),
             mask: None,
+            of_frame: false,
         };
         self.plan_annotations(target, detections.iter().enumerate().map(annotation), style)
     }
@@ -138,9 +140,21 @@ impl Overlay {
         marks.clear();
         strokes.clear();
         text.clear();
+        let mut of_frame: SmallVec<[usize; 8]> = SmallVec::new();
         for annotation in annotations.rev() {
             let color = annotation.color();
             let paper = sample(color, &target);
+            if annotation.of_frame {
+                if style.labels {
+                    of_frame.push(marks.len());
+                    let (ink, text_start) = (sample(ink_on(color), &target), text.len() as u32);
+                    annotation.describe(label, true);
+                    text.extend(label.chars().take(font.room(&target)).map(Font::glyph));
+                    let text_len = text.len() as u32 - text_start;
+                    marks.push(Mark { paper, ink, text_start, text_len, ..Mark::default() });
+                }
+                continue;
+            }
             let around = |corners| rotated::hull(corners).clip(&Rect::from((target.width, target.height)).into());
             let bbox = annotation.corners.as_ref().map_or(annotation.bbox, around);
             for [from, to] in trails.pieces(annotation.track_id) {
@@ -165,6 +179,15 @@ impl Overlay {
                 mark.tag = tag(&outer, mark.text_len, font, &target);
             }
             marks.push(mark);
+        }
+        // The most important at the top, and none that the frame has no room for.
+        for (line, &mark) in of_frame.iter().rev().enumerate() {
+            let mark = &mut marks[mark];
+            let top = line as u32 * font.height;
+            if mark.text_len > 0 && top + font.height <= target.height {
+                mark.tag = tag(&Rect { top, ..Rect::default() }, mark.text_len, font, &target);
+                (mark.tag.top, mark.tag.bottom) = (top, top + font.height);
+            }
         }
         Plan { marks, strokes, text, font }
     }

@@ -68,6 +68,7 @@ mod tests {
             track_id: Some(id),
             keypoints: None,
             mask: None,
+            of_frame: false,
         }
     }
 

@@ -16,9 +16,12 @@
 //!    it shares: with `near` and `weight` of full planes, `near / 2`, and `weight` where `near` is odd, else 0. What is linear
 //!    may be exchanged, so this is the frame in RGB, interpolated; only what clamping and rounding each pixel would change
 //!    is not done.
+//!    `ResizeMode::CenterCrop` has no such position: `antialias` says which samples its elements are made of.
 //! 2. **Sample**, with `lerp(a, b, w) = a + (b − a)·w`: along the row first, then between the two rows:
 //!    `lerp(lerp(p[near][near], p[near][far], wx), lerp(p[far][near], p[far][far], wx), wy)`, bytes taken as 0..255 and the 16-bit words
 //!    of P010 as `word / 256`, which is exact and puts black, white and grey where 8 bits have them.
+//!    `ResizeMode::CenterCrop`: `Σ (Σ p[row][column]·down[row])·across[column]`, down each column first; sums begin with the first
+//!    product and go on in the order of rows and of columns.
 //! 3. **Colour** (`color`). YUV: `l = (y − black)·gain`, `cb = u − 128`, `cr = v − 128`, `r = l + cr·r_cr`,
 //!    `g = (l + cb·g_cb) + cr·g_cr`, `b = l + cb·b_cb`. To gray: `l`; from RGB: `(r·0.299 + g·0.587) + b·0.114`. From gray: `l`
 //!    in each channel. RGB is always full range; alpha is ignored.
@@ -33,12 +36,13 @@ use bytemuck::cast_slice;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
+use super::antialias::AntialiasSampler;
 use super::color::Convert;
-use super::sampler::Sampler;
+use super::sampler::{SampledPlane, Sampler};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::DType;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
-use crate::image::geometry::{Letterbox, Rect};
+use crate::image::geometry::{Letterbox, Rect, ResizeMode};
 use crate::image::transform::{InputSpec, TensorLayout};
 
 /// Maximum pixels along a side of frame or tensor; beyond it positions exceed 32 bits.
@@ -54,7 +58,7 @@ pub struct HostPreprocessor {
     pub(crate) letterbox: Letterbox,
     pub(crate) dtype: DType,
     pub(crate) order: TensorLayout,
-    pub(crate) samplers: Vec<Sampler>,
+    pub(crate) samplers: Samplers,
     pub(crate) convert: Convert,
     pub(crate) channels: Vec<Channel>,
     /// The scaled frame's row, one line per channel of the planes, then of the colours.
@@ -65,6 +69,12 @@ pub struct HostPreprocessor {
     padding: Vec<u8>,
     /// Elements of a row that lie together in the tensor: one channel's, or all.
     line: usize,
+}
+
+/// What resamples the planes, in the order of their channels.
+pub(crate) enum Samplers {
+    Bilinear(Vec<Sampler>),
+    Antialiased(Vec<AntialiasSampler>),
 }
 
 /// One channel of the tensor: which line of samples it takes, and its normalisation.
@@ -107,6 +117,7 @@ impl HostPreprocessor {
         check_source(&source, width, height)?;
         check_spec(spec)?;
         let (dtype, order, colors) = (spec.desc.dtype, spec.order, spec.transform.colors);
+        check_crop(spec, &source)?;
         let letterbox = spec.letterbox(source);
         let convert = Convert::new(format, color, colors);
         let channels: Vec<_> = convert
@@ -126,7 +137,13 @@ impl HostPreprocessor {
         let mut padding = vec![0; elements.len() * dtype.size()];
         encode(dtype, &elements, &mut padding);
         let samples = vec![0.0; 3 * letterbox.width as usize];
-        let samplers = Sampler::all(format, (width, height), color, &spec.transform, &letterbox);
+        let layouts = SampledPlane::all(format, (width, height), color, &spec.transform).into_iter();
+        let samplers = match spec.transform.fit {
+            ResizeMode::CenterCrop => {
+                Samplers::Antialiased(layouts.map(|layout| AntialiasSampler::new(layout, &letterbox)).collect())
+            }
+            _ => Samplers::Bilinear(layouts.map(|layout| Sampler::new(layout, &letterbox)).collect()),
+        };
         Ok(HostPreprocessor {
             format,
             size: (width, height),
@@ -180,7 +197,9 @@ impl HostPreprocessor {
     #[inline(always)]
     fn write(&mut self, frame: &Frame, tensor: &mut [u8]) {
         let Letterbox { y: top, height, tensor_height, .. } = self.letterbox;
-        self.samplers.iter_mut().for_each(Sampler::begin);
+        if let Samplers::Bilinear(samplers) = &mut self.samplers {
+            samplers.iter_mut().for_each(Sampler::begin);
+        }
         for y in 0..tensor_height {
             match y.checked_sub(top).filter(|&j| j < height) {
                 Some(j) => self.write_row(frame, j as usize, y as usize, tensor),
@@ -194,10 +213,21 @@ impl HostPreprocessor {
     fn write_row(&mut self, frame: &Frame, j: usize, y: usize, tensor: &mut [u8]) {
         let (x, width) = (self.letterbox.x as usize, self.letterbox.width as usize);
         let mut samples = &mut self.samples[..];
-        for sampler in &mut self.samplers {
-            let (lines, rest) = samples.split_at_mut(sampler.channels() * width);
-            sampler.sample(frame, j, lines);
-            samples = rest;
+        match &mut self.samplers {
+            Samplers::Bilinear(samplers) => {
+                for sampler in samplers {
+                    let (lines, rest) = samples.split_at_mut(sampler.channels() * width);
+                    sampler.sample(frame, j, lines);
+                    samples = rest;
+                }
+            }
+            Samplers::Antialiased(samplers) => {
+                for sampler in samplers {
+                    let (lines, rest) = samples.split_at_mut(sampler.channels() * width);
+                    sampler.sample(frame, j, lines);
+                    samples = rest;
+                }
+            }
         }
         self.convert.apply(&mut self.samples, width);
         match (self.order, &self.channels[..]) {
@@ -288,6 +318,22 @@ fn check_source(source: &Rect, width: usize, height: usize) -> Result<()> {
     Err(Error::new(ErrorKind::Negotiation, "Cannot preprocess a part of the frame")
         .cause(format!("it is from {left},{top} to {right},{bottom}, and the frame has {width}x{height} pixels"))
         .remedy("Use a rectangle in the frame that has at least one pixel"))
+}
+
+/// Refuses frames that are resized to less than the tensor.
+fn check_crop(spec: &InputSpec, source: &Rect) -> Result<()> {
+    let (_, height, width) = spec.chw();
+    let edge = spec.transform.shortest_edge;
+    if spec.transform.fit != ResizeMode::CenterCrop || edge == 0 {
+        return Ok(());
+    }
+    let (whole_width, whole_height) = Letterbox::resized(source, (width as u32, height as u32), edge);
+    if whole_width as usize >= width && whole_height as usize >= height {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Negotiation, format!("Cannot cut {width}x{height} pixels out of the resized frame"))
+        .cause(format!("shortest-edge={edge} makes it {whole_width}x{whole_height}"))
+        .remedy("Set shortest-edge on trtpreprocess to the tensor's greater side or more, or leave it unset"))
 }
 
 fn check_spec(spec: &InputSpec) -> Result<()> {

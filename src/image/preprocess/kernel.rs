@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Frames to tensors: `kernels/preprocess.cu`. The reference implementation is [`host`](crate::image::preprocess::host), whose tables the
+//! Frames to tensors: `kernels/preprocess.cu`, and `kernels/antialias.cu` for what is resized with antialiasing. The reference
+//! implementation is [`host`](crate::image::preprocess::host), whose tables the
 //! kernel uses.
 
 use std::ffi::CStr;
@@ -10,6 +11,7 @@ use bytemuck::{Pod, Zeroable, cast_slice};
 use crate::image::device::{DevicePlane, DevicePlanes, check_planes};
 
 static PREPROCESS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/preprocess.ptx"), "\0"));
+static ANTIALIAS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/antialias.ptx"), "\0"));
 use crate::core::cuda::driver::{Context, Function, Launch, Stream};
 use crate::core::error::Result;
 use crate::core::memory::{DeviceBlock, DevicePool};
@@ -17,20 +19,25 @@ use crate::core::tensor::DType;
 use crate::image::frame::{Colorimetry, PixelFormat};
 use crate::image::geometry::{Letterbox, Rect};
 use crate::image::preprocess::HostPreprocessor as Reference;
+use crate::image::preprocess::antialias::{AntialiasSampler, TapAxis};
 use crate::image::preprocess::color::{Convert, YuvToRgb};
+use crate::image::preprocess::host::Samplers;
 use crate::image::preprocess::sampler::{SampleAxis, Sampler};
 use crate::image::transform::{Colors, InputSpec, TensorLayout};
 
 /// Frames of one launch.
 pub const MAX_BATCH: usize = 8;
 
-/// Threads of a block, and the pixels of a row of the scaled frame that each makes, as in the kernel.
+/// Threads of a block, and the pixels of a row of the scaled frame that each makes, as in the kernel; with antialiasing it makes
+/// one.
 const THREADS: (u32, u32) = (32, 4);
 const COLUMNS: u32 = 2;
 
 /// Turns frames of one format and size into one kind of tensor. Built once per caps; holds the tables on the GPU.
 pub struct PreprocessKernel {
     function: Function,
+    /// Pixels of a row that a thread makes.
+    columns: u32,
     /// The same for chroma in pairs that are not aligned to both samples, which it reads one by one.
     one_by_one: Option<Function>,
     parameters: PreprocessParams,
@@ -65,6 +72,27 @@ struct Position {
     others_weight: f32,
 }
 
+/// `Taps` of the kernel: what of an axis a position is made of, in plane 0 and in the others, as first sample, count, and place of
+/// the first weight.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Taps {
+    first: [u32; 3],
+    others: [u32; 3],
+    unused: [u32; 2],
+}
+
+/// What the kernel needs of the samplers.
+struct Tables {
+    bytes: Vec<u8>,
+    /// Where the rows begin in it, behind the columns.
+    rows: usize,
+    first_step: u32,
+    others_step: u32,
+    first_alone: bool,
+    bytes_read: (usize, usize),
+}
+
 /// `PreprocessParams` of the kernel.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -92,6 +120,7 @@ struct PreprocessParams {
     pad: f32,
 }
 
+const _: () = assert!(size_of::<Taps>() == 32);
 const _: () = assert!(size_of::<FrameView>() == 48 && size_of::<Position>() == 16);
 const _: () = assert!(size_of::<PreprocessParams>() == MAX_BATCH * 48 + 128);
 
@@ -124,13 +153,12 @@ impl PreprocessKernel {
     ) -> Result<PreprocessKernel> {
         let reference = Reference::of_region(format, size, source, color, spec)?;
         let (letterbox, colors) = (reference.letterbox, spec.transform.colors);
-        let (first, others) = (&reference.samplers[0], reference.samplers.last().expect("a frame has a plane"));
-
-        let columns = positions(&first.columns, &others.columns);
-        let tables = [&columns[..], &positions(&first.rows, &others.rows)].concat();
-        let tables: &[u8] = cast_slice(&tables);
-        let mut block = DevicePool::new(context).take(tables.len())?;
-        block.write(tables)?;
+        let (tables, module, columns) = match &reference.samplers {
+            Samplers::Bilinear(samplers) => (bilinear(samplers), PREPROCESS, COLUMNS),
+            Samplers::Antialiased(samplers) => (antialiased(samplers), ANTIALIAS, 1),
+        };
+        let mut block = DevicePool::new(context).take(tables.bytes.len())?;
+        block.write(&tables.bytes)?;
 
         let matrix = match reference.convert {
             Convert::Rgb | Convert::RgbToGray => None,
@@ -142,16 +170,16 @@ impl PreprocessKernel {
         let parameters = PreprocessParams {
             frames: [FrameView::default(); MAX_BATCH],
             columns: block.address(),
-            rows: block.address() + size_of_val(&columns[..]) as u64,
+            rows: block.address() + tables.rows as u64,
             left: letterbox.x,
             top: letterbox.y,
             width: letterbox.width,
             height: letterbox.height,
             tensor_width: letterbox.tensor_width,
             tensor_height: letterbox.tensor_height,
-            first_step: step(first),
-            others_step: step(others),
-            first_alone: (falls_on_samples(&first.columns) && falls_on_samples(&first.rows)).into(),
+            first_step: tables.first_step,
+            others_step: tables.others_step,
+            first_alone: tables.first_alone.into(),
             to_gray: matches!(reference.convert, Convert::RgbToGray).into(),
             reversed: (samples_reversed != (colors == Colors::Bgr)).into(),
             channels: reference.channels.len() as u32,
@@ -169,19 +197,29 @@ impl PreprocessKernel {
             pad: spec.transform.pad.into(),
         };
 
-        let (name, one_by_one) = match (format, &reference.samplers[..]) {
-            (PixelFormat::P010, [_]) => ("preprocess_luma16", None),
-            (PixelFormat::P010, _) => ("preprocess_p010", Some("preprocess_planes16")),
-            (PixelFormat::Nv12, [_, _]) => ("preprocess_nv12", Some("preprocess_planes8")),
-            (_, [_, _, _]) => ("preprocess_planes8", None),
-            (_, [pixels]) if pixels.offsets.len() == 3 => ("preprocess_rgb", None),
-            _ => ("preprocess_luma8", None),
+        let (name, one_by_one) = match &reference.samplers {
+            Samplers::Bilinear(samplers) => match (format, &samplers[..]) {
+                (PixelFormat::P010, [_]) => ("preprocess_luma16", None),
+                (PixelFormat::P010, _) => ("preprocess_p010", Some("preprocess_planes16")),
+                (PixelFormat::Nv12, [_, _]) => ("preprocess_nv12", Some("preprocess_planes8")),
+                (_, [_, _, _]) => ("preprocess_planes8", None),
+                (_, [pixels]) if pixels.offsets.len() == 3 => ("preprocess_rgb", None),
+                _ => ("preprocess_luma8", None),
+            },
+            Samplers::Antialiased(samplers) => match (format, &samplers[..]) {
+                (PixelFormat::P010, [_]) => ("antialias_luma16", None),
+                (PixelFormat::P010, _) => ("antialias_pairs16", None),
+                (PixelFormat::Nv12, [_, _]) => ("antialias_pairs8", None),
+                (_, [_, _, _]) => ("antialias_planes8", None),
+                (_, [pixels]) if pixels.offsets.len() == 3 => ("antialias_rgb", None),
+                _ => ("antialias_luma8", None),
+            },
         };
-        let module = context.module(PREPROCESS)?;
-        let bytes_read = reference.samplers.iter().map(bytes_read).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let module = context.module(module)?;
         Ok(PreprocessKernel {
-            bytes_read,
+            bytes_read: tables.bytes_read,
             function: module.function(name)?,
+            columns,
             one_by_one: one_by_one.map(|name| module.function(name)).transpose()?,
             parameters,
             format,
@@ -233,7 +271,7 @@ impl PreprocessKernel {
             }
             let function = one_by_one.unwrap_or(&self.function);
             let grid = (
-                parameters.tensor_width.div_ceil(THREADS.0 * COLUMNS),
+                parameters.tensor_width.div_ceil(THREADS.0 * self.columns),
                 parameters.height.div_ceil(THREADS.1),
                 frames.len() as u32,
             );
@@ -281,6 +319,52 @@ fn bytes_read(sampler: &Sampler) -> (usize, usize) {
     (sampler.row_bytes * rows.iter().filter(|&&read| read).count(), sampler.row_bytes * rows.len())
 }
 
+fn bilinear(samplers: &[Sampler]) -> Tables {
+    let (first, others) = (&samplers[0], samplers.last().expect("a frame has a plane"));
+    let (columns, rows) = (positions(&first.columns, &others.columns), positions(&first.rows, &others.rows));
+    Tables {
+        bytes: [cast_slice(&columns[..]), cast_slice(&rows[..])].concat(),
+        rows: size_of_val(&columns[..]),
+        first_step: step(first),
+        others_step: step(others),
+        first_alone: falls_on_samples(&first.columns) && falls_on_samples(&first.rows),
+        bytes_read: samplers.iter().map(bytes_read).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)),
+    }
+}
+
+fn antialiased(samplers: &[AntialiasSampler]) -> Tables {
+    let (first, others) = (&samplers[0], samplers.last().expect("a frame has a plane"));
+    let mut weights: Vec<f32> = Vec::new();
+    // Weights lie behind both tables, and are counted from the beginning.
+    let words = size_of::<Taps>() / size_of::<f32>();
+    let behind = words * (first.columns.first.len() + first.rows.first.len());
+    let mut runs = |axis: &TapAxis, unit: usize| -> Vec<[u32; 3]> {
+        let begin = (behind + weights.len()) as u32;
+        weights.extend_from_slice(&axis.weights);
+        let places = axis.first.iter().zip(axis.start.windows(2));
+        places.map(|(&first, places)| [first * unit as u32, places[1] - places[0], begin + places[0]]).collect()
+    };
+    let mut taps = |first: (&TapAxis, usize), others: (&TapAxis, usize)| -> Vec<Taps> {
+        let (first, others) = (runs(first.0, first.1), runs(others.0, others.1));
+        first.into_iter().zip(others).map(|(first, others)| Taps { first, others, unused: [0; 2] }).collect()
+    };
+    let columns = taps((&first.columns, first.pixel), (&others.columns, others.pixel));
+    let rows = taps((&first.rows, 1), (&others.rows, 1));
+    let read = |sampler: &AntialiasSampler| {
+        let (begin, end) = sampler.rows.span();
+        (end - begin) * sampler.row_bytes
+    };
+    let bytes_read = samplers.iter().map(read).sum();
+    Tables {
+        rows: size_of_val(&columns[..]),
+        bytes: [cast_slice(&columns[..]), cast_slice(&rows[..]), cast_slice(&weights[..])].concat(),
+        first_step: first.pixel as u32,
+        others_step: others.pixel as u32,
+        first_alone: false,
+        bytes_read: (bytes_read, bytes_read),
+    }
+}
+
 /// Bytes from a sample to the next in its row; 0 where there is only one.
 fn step(sampler: &Sampler) -> u32 {
     if sampler.row_bytes > sampler.pixel { sampler.pixel as u32 } else { 0 }
@@ -296,4 +380,71 @@ fn positions(first: &SampleAxis, others: &SampleAxis) -> Vec<Position> {
     let position =
         |((&first, &first_weight), (&others, &others_weight))| Position { first, first_weight, others, others_weight };
     both.map(position).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::frame::{Frame, Plane};
+
+    /// What `kernels/antialias.cu` makes of a sample of each pixel, from the tables alone.
+    fn mean(
+        tables: &Tables,
+        [rows, columns]: [[u32; 3]; 2],
+        step: u32,
+        plane: &Plane,
+        sample: impl Fn(&[u8]) -> f32,
+    ) -> f32 {
+        let weight = |i: u32| bytemuck::pod_read_unaligned::<f32>(&tables.bytes[4 * i as usize..][..4]);
+        let down = |x: u32| {
+            let at = |y: u32| (rows[0] + y) as usize * plane.stride + (columns[0] + x * step) as usize;
+            let products = (0..rows[1]).map(|y| sample(&plane.data[at(y)..]) * weight(rows[2] + y));
+            products.reduce(|sum, product| sum + product).unwrap()
+        };
+        let products = (0..columns[1]).map(|x| down(x) * weight(columns[2] + x));
+        products.reduce(|sum, product| sum + product).unwrap()
+    }
+
+    /// The tables lead a kernel to the samples and weights of the reference implementation.
+    #[test]
+    fn antialiased_tables_hold_what_the_host_reads() {
+        for format in PixelFormat::ALL {
+            let (width, height) = (37, 23);
+            let spec: InputSpec =
+                "cuda f32 1x3x8x12 nchw rgb center-crop:0 scale:1 chroma:sited images".parse().unwrap();
+            let source = Rect { left: 3, top: 1, right: 36, bottom: 22 };
+            let color = Colorimetry::default();
+            let mut reference = Reference::of_region(format, (width, height), source, color, &spec).unwrap();
+            let planes: Vec<(usize, Vec<u8>)> = (format.planes(width, height).into_iter())
+                .map(|(row, rows)| (row, (0..row * rows).map(|i| (i * i % 251) as u8).collect()))
+                .collect();
+            let planes = planes.iter().map(|(stride, data)| Plane { data, stride: *stride }).collect();
+            let frame = Frame { format, width, height, planes };
+            let Samplers::Antialiased(samplers) = &mut reference.samplers else { panic!("{}", format.name()) };
+            let tables = antialiased(samplers);
+            let taps = |at: usize| bytemuck::pod_read_unaligned::<Taps>(&tables.bytes[at..][..size_of::<Taps>()]);
+            let last = samplers.len() - 1;
+            for (plane, sampler) in samplers.iter_mut().enumerate() {
+                let run = |taps: Taps| if plane == 0 { taps.first } else { taps.others };
+                let step = if plane == 0 { tables.first_step } else { tables.others_step };
+                let (sample, offsets) = (sampler.sample, sampler.offsets.clone());
+                for j in 0..8 {
+                    let mut wanted = vec![0.0; sampler.channels() * 12];
+                    sampler.sample(&frame, j, &mut wanted);
+                    for (i, line) in (0..12).flat_map(|i| (0..offsets.len()).map(move |line| (i, line))) {
+                        let runs = [taps(tables.rows + j * size_of::<Taps>()), taps(i * size_of::<Taps>())].map(run);
+                        let value = |bytes: &[u8]| match sample {
+                            2 => {
+                                f32::from(u16::from_le_bytes([bytes[2 * offsets[line]], bytes[2 * offsets[line] + 1]]))
+                                    / 256.0
+                            }
+                            _ => f32::from(bytes[offsets[line]]),
+                        };
+                        let found = mean(&tables, runs, step, &frame.planes[plane.min(last)], value);
+                        assert_eq!(found, wanted[line * 12 + i], "{} {plane} {i},{j}", format.name());
+                    }
+                }
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frame to tensor: on the host, and on a GPU with the same result in every bit.
 
+pub(crate) mod antialias;
 pub mod color;
 pub mod device;
 pub mod host;

@@ -10,7 +10,7 @@ use crate::image::transform::{Chroma, Colors, InputTransform};
 
 /// How the samples of an axis belong to the frame's pixels.
 #[derive(Clone, Copy)]
-enum Siting {
+pub(crate) enum Siting {
     /// `(s, c)` of the module's arithmetic: how many pixels a sample stands for, and where among them it lies.
     Between(u32, u32),
     /// Two pixels have one sample in common, and are interpolated as if each had its own.
@@ -37,7 +37,7 @@ pub(crate) struct SampleAxis {
 
 impl SampleAxis {
     /// `scaled` positions over the frame's pixels from `start` to before `end`.
-    fn new((start, end): (u32, u32), scaled: u32, siting: Siting) -> Self {
+    pub(super) fn new((start, end): (u32, u32), scaled: u32, siting: Siting) -> Self {
         let (s, c) = match siting {
             Siting::Between(s, c) => (s, c),
             Siting::InCommon => return SampleAxis::new((start, end), scaled, Siting::Between(1, 1)).in_pairs(),
@@ -159,6 +159,48 @@ fn wide(word: u16) -> f32 {
     f32::from(word) * (1.0 / 256.0)
 }
 
+/// A plane that is read.
+pub(crate) struct SampledPlane {
+    pub plane: usize,
+    pub row_bytes: usize,
+    pub rows: usize,
+    /// Bytes of one pixel of the plane and of one of its samples, and which samples are its channels.
+    pub pixel: usize,
+    pub sample: usize,
+    pub offsets: SmallVec<[usize; 3]>,
+    /// Along a row and down the rows.
+    pub sitings: [Siting; 2],
+}
+
+impl SampledPlane {
+    /// Those that the transform's colours need of frames of `format` and `size`, in the order of their channels.
+    pub fn all(
+        format: PixelFormat,
+        size: (usize, usize),
+        color: Colorimetry,
+        transform: &InputTransform,
+    ) -> SmallVec<[SampledPlane; 3]> {
+        let colors = transform.colors;
+        let planes = format.planes(size.0, size.1);
+        let sample = if format == PixelFormat::P010 { 2 } else { 1 };
+        let new = |plane: usize, count: usize, offsets: &[usize], sitings| {
+            let (row_bytes, rows) = planes[plane];
+            SampledPlane { plane, row_bytes, rows, pixel: count * sample, sample, offsets: offsets.into(), sitings }
+        };
+        let (luma, chroma) = (|| new(0, 1, &[0], FULL), chroma(transform.chroma, color));
+        match (format, format.rgb_offsets()) {
+            (_, Some(offsets)) => [new(0, format.pixel_bytes(), &offsets, FULL)].into_iter().collect(),
+            (PixelFormat::I420, _) if colors != Colors::Gray => {
+                [luma(), new(1, 1, &[0], chroma), new(2, 1, &[0], chroma)].into_iter().collect()
+            }
+            (PixelFormat::Nv12 | PixelFormat::P010, _) if colors != Colors::Gray => {
+                [luma(), new(1, 2, &[0, 1], chroma)].into_iter().collect()
+            }
+            _ => [luma()].into_iter().collect(),
+        }
+    }
+}
+
 /// What the columns need of one row of a plane: a [`Pair`] each, in memory that fits the widest.
 struct SampleRow {
     index: u32,
@@ -184,43 +226,9 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Those that the transform's colours need of frames of `format` and `size`, in the order of their channels.
-    pub fn all(
-        format: PixelFormat,
-        size: (usize, usize),
-        color: Colorimetry,
-        transform: &InputTransform,
-        letterbox: &Letterbox,
-    ) -> Vec<Sampler> {
-        let colors = transform.colors;
-        let planes = format.planes(size.0, size.1);
-        let sample = if format == PixelFormat::P010 { 2 } else { 1 };
-        let new = |i, count, offsets: &[_], sitings| {
-            Sampler::new(letterbox, i, planes[i], (count * sample, sample), offsets, sitings)
-        };
-        let (luma, chroma) = (|| new(0, 1, &[0], FULL), chroma(transform.chroma, color));
-        match (format, format.rgb_offsets()) {
-            (_, Some(offsets)) => vec![new(0, format.pixel_bytes(), &offsets, FULL)],
-            (PixelFormat::I420, _) if colors != Colors::Gray => {
-                vec![luma(), new(1, 1, &[0], chroma), new(2, 1, &[0], chroma)]
-            }
-            (PixelFormat::Nv12 | PixelFormat::P010, _) if colors != Colors::Gray => {
-                vec![luma(), new(1, 2, &[0, 1], chroma)]
-            }
-            _ => vec![luma()],
-        }
-    }
-
-    /// For a plane of `rows` rows, with pixels of `pixel` bytes and samples of `sample`.
-    fn new(
-        letterbox: &Letterbox,
-        plane: usize,
-        (row_bytes, rows): (usize, usize),
-        (pixel, sample): (usize, usize),
-        offsets: &[usize],
-        [x, y]: [Siting; 2],
-    ) -> Self {
+    pub fn new(layout: SampledPlane, letterbox: &Letterbox) -> Self {
         let &Letterbox { source, width, height, .. } = letterbox;
+        let SampledPlane { plane, row_bytes, rows, pixel, sample, offsets, sitings: [x, y] } = layout;
         let samples = (row_bytes / pixel) as u32;
         let columns = SampleAxis::new((source.left, source.right), width, x).in_bytes(samples, pixel as u32);
         let row = || SampleRow { index: NO_ROW, pairs: vec![0; width as usize] };
@@ -228,7 +236,7 @@ impl Sampler {
             plane,
             pixel,
             sample,
-            offsets: offsets.into(),
+            offsets,
             row_bytes,
             plane_rows: rows,
             columns,

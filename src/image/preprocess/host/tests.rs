@@ -124,6 +124,32 @@ mod reference {
         (near as usize, far as usize, weight)
     }
 
+    /// The samples that position `i` of the resized axis is made of, with their weights.
+    fn taps(i: u32, (start, end): (u32, u32), whole: u32, site: (u32, u32), in_common: bool) -> Vec<(usize, f32)> {
+        let pixels = end - start;
+        let scale = f64::from(pixels) / f64::from(whole);
+        let reach = scale.max(1.0);
+        let center = (f64::from(i) + 0.5) * scale;
+        let pixels_in_reach = || {
+            let low = (center - reach + 0.5).trunc().max(0.0) as u32;
+            low..((center + reach + 0.5).trunc() as u32).min(pixels)
+        };
+        let triangle = |pixel: u32| (1.0 - ((f64::from(pixel) - center + 0.5) / reach).abs()).max(0.0);
+        let sum: f64 = pixels_in_reach().map(triangle).sum();
+        let mut weights = std::collections::BTreeMap::<usize, f64>::new();
+        for pixel in pixels_in_reach() {
+            let (near, far, share) = match in_common {
+                true => ((start + pixel) as usize / 2, (start + pixel) as usize / 2, 0.0),
+                false => position(pixel, (start, end), pixels, site),
+            };
+            let weight = triangle(pixel) / sum;
+            let far = if share > 0.0 { far } else { near };
+            *weights.entry(near).or_default() += weight * (1.0 - f64::from(share));
+            *weights.entry(far).or_default() += weight * f64::from(share);
+        }
+        weights.into_iter().map(|(sample, weight)| (sample, weight as f32)).collect()
+    }
+
     /// RGB, before clamping, at column `i` and row `j` of the scaled frame.
     fn rgb(
         frame: &Frame,
@@ -146,8 +172,6 @@ mod reference {
                 }
                 _ => position(i, source, scaled, site),
             };
-            let (x0, x1, wx) = along(i, (left, right), letterbox.width, x);
-            let (y0, y1, wy) = along(j, (top, bottom), letterbox.height, y);
             let Plane { data, stride } = frame.planes[plane];
             let at = |x: usize, y: usize| {
                 let bytes = &data[y * stride + x * pixel + offset..];
@@ -156,6 +180,16 @@ mod reference {
                     _ => f32::from(bytes[0]),
                 }
             };
+            if transform.fit == ResizeMode::CenterCrop {
+                let in_common = plane > 0 && transform.chroma == Chroma::Nearest;
+                let (x_offset, y_offset) = letterbox.crop_offset();
+                let rows = taps(j + y_offset, (top, bottom), letterbox.whole.1, y, in_common);
+                let down = |x| rows.iter().map(|&(y, w)| at(x, y) * w).reduce(|sum, next| sum + next).unwrap();
+                let columns = taps(i + x_offset, (left, right), letterbox.whole.0, x, in_common);
+                return columns.iter().map(|&(x, w)| down(x) * w).reduce(|sum, next| sum + next).unwrap();
+            }
+            let (x0, x1, wx) = along(i, (left, right), letterbox.width, x);
+            let (y0, y1, wy) = along(j, (top, bottom), letterbox.height, y);
             lerp(lerp(at(x0, y0), at(x1, y0), wx), lerp(at(x0, y1), at(x1, y1), wx), wy)
         };
         let full = ((1, 1), (1, 1));
@@ -225,11 +259,14 @@ fn transforms() -> impl Strategy<Value = InputTransform> {
         prop::sample::select(&Colors::ALL),
         prop::sample::select(&Chroma::ALL),
         prop::sample::select(&ResizeMode::ALL),
+        // No tensor is greater.
+        prop::sample::select(vec![0, 0, 100]),
     );
-    (numbers, choices, any::<u8>()).prop_map(|(numbers, (colors, chroma, fit), pad)| InputTransform {
+    (numbers, choices, any::<u8>()).prop_map(|(numbers, (colors, chroma, fit, edge), pad)| InputTransform {
         colors,
         chroma,
         fit,
+        shortest_edge: if fit == ResizeMode::CenterCrop { edge } else { 0 },
         pad,
         ..numbers
     })
@@ -528,6 +565,25 @@ fn elements_are_normalised_and_rounded() {
         run(&picture, Colorimetry::default(), &spec(DType::U8, TensorLayout::Nhwc, 1, 1, transform)),
         [255, 0, 0]
     );
+}
+
+#[test]
+fn the_middle_of_the_resized_frame_is_kept() {
+    // Columns of four pixels, of which two become one; the middle two of four.
+    let picture = Picture::new((PixelFormat::Gray8, 8, 4), 0, 0, |_, x, _| [10, 10, 50, 50, 90, 90, 200, 200][x]);
+    let full = Colorimetry { full_range: true, ..Colorimetry::default() };
+    let row = &samples(&picture, full, 2, 2, Colors::Gray, ResizeMode::CenterCrop)[..2];
+    // Triangles of two pixels on each side: 1/8, 3/8, 3/8, 1/8.
+    let wanted: [f32; 2] = [(10.0 + 6.0 * 50.0 + 90.0) / 8.0, (50.0 + 6.0 * 90.0 + 200.0) / 8.0];
+    assert!(row.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-4), "{row:?}");
+    let transform = InputTransform { shortest_edge: 4, ..plain(Colors::Gray, ResizeMode::CenterCrop) };
+    let unscaled = run(&picture, full, &spec(DType::U8, TensorLayout::Nchw, 2, 1, transform));
+    assert_eq!(unscaled, [50, 90]);
+    let transform = InputTransform { shortest_edge: 3, ..transform };
+    let error =
+        HostPreprocessor::new(PixelFormat::Gray8, 8, 4, full, &spec(DType::U8, TensorLayout::Nchw, 2, 4, transform));
+    let error = error.err().unwrap().message();
+    assert!(error.contains("shortest-edge=3 makes it 6x3"), "{error}");
 }
 
 #[test]

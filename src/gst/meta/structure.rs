@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Fields of results in a GstStructure, for metas and messages.
+
+use crate::postprocess::fields::FieldVisitor;
+
+/// Fields of objects in a structure.
+pub(super) struct Fields(pub gst::Structure);
+
+impl Fields {
+    /// The size of the frame that numbers are pixels of.
+    pub fn frame_size(&mut self, (width, height): (u32, u32)) {
+        self.integer("frame-width", width);
+        self.integer("frame-height", height);
+    }
+}
+
+impl FieldVisitor for Fields {
+    fn text(&mut self, name: &'static str, value: &str) {
+        self.0.set(name, value);
+    }
+
+    fn integer(&mut self, name: &'static str, value: u32) {
+        self.0.set(name, value);
+    }
+
+    fn number(&mut self, name: &'static str, value: f32) {
+        self.0.set(name, f64::from(value));
+    }
+
+    fn numbers(&mut self, name: &'static str, values: &[f32]) {
+        self.0.set(name, gst::Array::new(values.iter().map(|&value| f64::from(value))));
+    }
+
+    fn texts(&mut self, name: &'static str, values: &[String]) {
+        self.0.set(name, gst::Array::new(values));
+    }
+}

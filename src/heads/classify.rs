@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A score for each class of the frame as a whole.
+
+use super::recognise::Confidence;
+use super::{CLASSES_ONLY, Column, HeadFormat, Task, YOLO, floats};
+use crate::image::geometry::ResizeMode;
+use crate::image::transform::InputTransform;
+
+pub static HEAD: HeadFormat = HeadFormat {
+    name: "classify",
+    about: "Classifiers: by Ultralytics, torchvision and timm",
+    task: Task::Classify,
+    outputs: &[floats("", CLASSES_ONLY, &[Column::Classes])],
+    holds: "probabilities or logits of the classes",
+    input: InputTransform { fit: ResizeMode::CenterCrop, ..YOLO },
+    needs_nms: false,
+    // One number may be anything.
+    likely: |candidate| match candidate.hints.task.as_str() {
+        "" if candidate.is_alone && candidate.columns > 1 => Some(Confidence::Shape),
+        "" => None,
+        _ => Some(Confidence::Sign),
+    },
+    #[cfg(test)]
+    gold,
+};
+
+#[cfg(test)]
+fn gold(make: super::tests::MakeTensor) -> super::tests::Gold {
+    // Classes of the frame are no boxes.
+    (vec![make("output0", &[1, 3], &[0.25, 0.5, 0.25])], Vec::new())
+}
