@@ -111,11 +111,13 @@ impl OptionSpec {
 }
 
 impl Options {
+    #[doc(hidden)]
     pub fn get(&self, option: &OptionSpec) -> OptionValue {
         self.0.get(option.name).cloned().unwrap_or_else(|| option.default())
     }
 
     /// Sets a value of the option's kind.
+    #[doc(hidden)]
     pub fn set(&mut self, option: &OptionSpec, value: OptionValue) {
         if value == option.default() {
             self.0.remove(option.name);
@@ -125,6 +127,7 @@ impl Options {
     }
 
     /// Whether the option is not as it is by default.
+    #[doc(hidden)]
     pub fn has(&self, option: &OptionSpec) -> bool {
         self.0.contains_key(option.name)
     }

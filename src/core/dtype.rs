@@ -25,6 +25,7 @@ pub enum DType {
 }
 
 impl DType {
+    #[doc(hidden)]
     pub const ALL: [DType; 7] = [DType::F32, DType::F16, DType::U8, DType::I8, DType::I32, DType::I64, DType::Bool];
 
     /// Bytes of one element.
@@ -115,6 +116,7 @@ impl Dims {
     }
 
     /// Whether a tensor of these dimensions may be given where `wanted` is asked for: same rank, open ones take anything.
+    #[doc(hidden)]
     pub fn fits(&self, wanted: &Dims) -> bool {
         self.0.len() == wanted.0.len()
             && self.0.iter().zip(&wanted.0).all(|(have, want)| *want == Dims::DYNAMIC || have == want)

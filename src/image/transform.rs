@@ -175,6 +175,7 @@ impl TensorLayout {
 }
 
 impl ResizeMode {
+    #[doc(hidden)]
     pub const ALL: [ResizeMode; 4] =
         [ResizeMode::Letterbox, ResizeMode::LetterboxTopLeft, ResizeMode::Stretch, ResizeMode::CenterCrop];
 

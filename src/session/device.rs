@@ -241,6 +241,7 @@ impl Session {
     ///
     /// # Errors
     /// `Library`, if the model does not run on a GPU.
+    #[doc(hidden)]
     pub fn cuda(&self) -> Result<&Context> {
         self.plan.cuda.as_ref().ok_or_else(|| {
             Error::new(ErrorKind::Library, "The model does not run on a GPU")

@@ -38,6 +38,7 @@ impl Default for Limits {
 
 /// Counts of a pool. Bytes count as allocated, which is up to an eighth more than was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct PoolStats {
     /// Buffers that were there already.
@@ -151,6 +152,7 @@ impl Pool {
         self.context.as_ref()
     }
 
+    #[doc(hidden)]
     pub fn stats(&self) -> PoolStats {
         self.shelves.lock().unwrap().stats
     }

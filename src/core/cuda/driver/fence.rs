@@ -138,6 +138,7 @@ impl Fence {
     ///
     /// # Errors
     /// As [`Fence::wait`].
+    #[doc(hidden)]
     pub fn wait_again(&self, history: &mut WaitHistory) -> Result<()> {
         let begun = Instant::now();
         let outcome = counters::waiting(|| self.pass(begun, history));
