@@ -224,7 +224,7 @@ const KEYPOINTS: KeypointShape = KeypointShape { count: 5, dims: 3 };
 fn layouts(context: &Context, shapes: &[(usize, usize, u32)], types: &[DType], all_ids: &[DType]) -> usize {
     let mut random = Random(1);
     let mut left = 0;
-    for &layout in HEADS {
+    for &layout in HEADS.iter().filter(|layout| !layout.is_classifier()) {
         let ids = if layout.outputs.len() > 1 && !layout.has_prototypes() { all_ids } else { &[DType::F32] };
         for &(rows, classes, size) in shapes {
             for &floats in types {

@@ -508,7 +508,7 @@ fn many_and_great_boxes_look_like_the_reference() {
 }
 
 #[test]
-fn classes_of_the_frame_look_as_the_twin_writes_them() {
+fn classes_of_the_frame_look_like_the_reference() {
     let Some(mut gpu) = gpu_or_skip() else { return };
     for format in PixelFormat::ALL {
         for (width, height) in [(320, 180), (101, 47), (16, 200), (9, 5)] {

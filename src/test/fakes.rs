@@ -39,6 +39,8 @@ impl Fakes {
             assert!(cc.status().unwrap().success(), "{source}");
         };
         compile("cuda.c", "libcuda.so", &[]);
+        // GStreamer's CUDA library looks for this name. It needs more than the fake has, and so stays out, also where there is a driver.
+        fs::copy(folder.join("libcuda.so"), folder.join("libcuda.so.1")).unwrap();
         compile("tensorrt.c", "libnvinfer.so.10", &["-L.", "-lcuda"]);
         let mut again = Command::new(env::current_exe().unwrap());
         let (_, module) = module.split_once("::").unwrap();
