@@ -105,7 +105,7 @@ fn detect(source: &str, infer: &str, [first, second, third, last]: [&str; 4]) ->
     let line = format!(
         "filesrc location={} ! qtdemux ! h264parse ! {decoder} ! identity eos-after=3 ! {source} {first} trtpreprocess \
          ! {second} trtinfer {infer} ! {third} trtnms name=nms draw=false ! {last} fakesink sync=false",
-        path("tests/data/sample.mp4"),
+        setting("GPU_CLIP").unwrap_or_else(|| path("tests/data/sample.mp4")),
     );
     let pipeline: gst::Pipeline = gst::parse::launch(&line).expect(&line).downcast().unwrap();
     let (send, receive) = channel();

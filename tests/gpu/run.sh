@@ -373,6 +373,7 @@ row_chain() {
         judge "held frames: drawn on where they are" "$gst" "all" run_test "$gst" "$WORK/gpu_chain" frames_that_were_held
         judge "tee: nothing drawn on others'" "$gst" "same pixels" run_test "$gst" "$WORK/gpu_chain" frames_that_others
         judge "cudaupload, cudaconvert, cudadownload" "$gst" "same objects" run_test "$gst" "$WORK/gpu_chain" cuda_elements
+        judge "neighbours between our elements" "$gst" "same objects or an error" run_test "$gst" "$WORK/neighbours" cuda_neighbours
         judge "wrong GPUs, several GPUs" "$gst" "named; same objects" run_test "$gst" "$WORK/gpu_chain" one_pipeline
         judge "frames of another CUDA context" "$gst" "reported" run_test "$gst" "$WORK/gpu_chain" frames_of_another
         judge "40 flushing seeks" "$gst" "no error" run_test "$gst" "$WORK/gpu_chain" seeks
