@@ -5,16 +5,15 @@
 #
 # OUTDIR holds what export.py made. PROGRAM is called as
 #   PROGRAM PICTURE MODEL --json OUT --no-video --nms "score-threshold=T ..." [--infer "input-size=WxH"]
-# and must write one JSON line a frame. Rotated boxes are suppressed, scaled and cut into corners by Ultralytics itself. Nothing
-# here is shared with the Rust code: the decode below is written from the
-# exporter's documentation, so an error has to be made twice to go unseen. Ends with status 1 if any model fails.
+# and must write one JSON line a frame. Rotated boxes are suppressed, scaled and cut into corners by Ultralytics itself, and masks
+# are made by it. Nothing here is shared with the Rust code: the decode below is written from the exporter's documentation, so an
+# error has to be made twice to go unseen. Ends with status 1 if any model fails.
 #
 # Two runtimes never agree to the last bit, so a detection that stands on a knife's edge (a score beside another score, an overlap
 # beside the IoU threshold) may legitimately come or go. `judge` separates those: they may be in our answer, the others must be.
 import argparse
 import ast
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -57,10 +56,11 @@ class Tolerance:
     point: float  # pixels of the frame that a keypoint may be off
     visibility: float
     corner: float  # pixels of the frame that the corner of a rotated box may be off
+    mask: float  # minimum IoU of a pair of masks
 
 
-FULL = Tolerance(score=5e-3, iou=0.98, order=5e-4, edge=0.005, point=0.5, visibility=1e-3, corner=0.1)
-HALF = Tolerance(score=2e-2, iou=0.90, order=4e-3, edge=0.02, point=4.0, visibility=2e-2, corner=4.0)
+FULL = Tolerance(score=5e-3, iou=0.98, order=5e-4, edge=0.005, point=0.5, visibility=1e-3, corner=0.1, mask=0.995)
+HALF = Tolerance(score=2e-2, iou=0.90, order=4e-3, edge=0.02, point=4.0, visibility=2e-2, corner=4.0, mask=0.9)
 
 
 @dataclass
@@ -106,7 +106,7 @@ class Boxes:
     """Candidates in frame pixels: corners [N,4], scores [N], classes [N], the anchor each came from, and its standing.
 
     Those of a pose model have points [N,K,3], x, y and visibility. Those that are rotated have rotated [N,5], centre, size and angle in
-    input pixels, and then quads [N,4,2], their corners on the frame.
+    input pixels, and then quads [N,4,2], their corners on the frame. Those of a segmentation model have masks [N], pictures of the frame.
     """
 
     corners: np.ndarray
@@ -117,26 +117,27 @@ class Boxes:
     points: np.ndarray | None = None
     rotated: np.ndarray | None = None
     quads: np.ndarray | None = None
+    masks: np.ndarray | None = None
 
     def __len__(self):
         return len(self.scores)
 
     def take(self, which):
-        points, rotated, quads = (None if part is None else part[which] for part in (self.points, self.rotated, self.quads))
+        extra = {name: getattr(self, name) for name in ("points", "rotated", "quads", "masks")}
         given = (self.corners[which], self.scores[which], self.classes[which], self.anchors[which])
-        return Boxes(*given, points=points, rotated=rotated, quads=quads)
+        return Boxes(*given, **{name: None if part is None else part[which] for name, part in extra.items()})
 
 
 # ---------------------------------------------------------------- the reference's inference
 
 
 def infer(model, values):
-    """The first output as float32, without the batch axis."""
+    """The outputs as float32, without the batch axis."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(model.path), options, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
-    return session.run(None, {name: values})[0][0].astype(np.float32)
+    return [output[0].astype(np.float32) for output in session.run(None, {name: values})]
 
 
 # ---------------------------------------------------------------- reading the raw output
@@ -148,6 +149,8 @@ def layout_of(model, raw):
         return "pose rows" if raw.shape[0] == 300 else "pose columns"
     if model.task == "obb":
         return "obb rows" if raw.shape[0] == 300 else "obb columns"
+    if model.task == "segment":
+        return "mask rows" if raw.shape[0] == 300 else "mask columns"
     if model.stretched:
         return "rtdetr rows" if raw.shape[1] == 6 else "rtdetr classes"
     return "final rows" if raw.shape[1] == 6 and raw.shape[0] == 300 else "channels first"
@@ -198,6 +201,29 @@ def decode_turned(raw, layout, model):
         boxes, table = decode(raw[:-1], "channels first", None, model.tolerance.order), raw.T
     boxes.rotated = np.concatenate([table[:, :4], table[:, -1:]], axis=1)[boxes.anchors]
     return boxes
+
+
+def decode_masks(raw, layout, model, prototypes):
+    """The same of a segmentation model; the masks are the coefficients yet."""
+    count = len(prototypes)
+    if layout == "mask rows":
+        boxes, table = decode(raw[:, :6], "final rows", None, None), raw[:, 6:]
+    else:
+        boxes, table = decode(raw[:-count], "channels first", None, model.tolerance.order), raw[-count:].T
+    boxes.masks = table[boxes.anchors]
+    return boxes
+
+
+def masks_to_frame(boxes, prototypes, size, place, frame):
+    """Turns coefficients into masks on the frame, by Ultralytics' own program; a pixel of the frame is where its middle is in the input."""
+    import torch
+    from ultralytics.utils import ops
+
+    given = (torch.from_numpy(part.copy()) for part in (prototypes, boxes.masks, boxes.corners.astype(np.float32)))
+    masks = ops.process_mask(*given, size[::-1], upsample=True).numpy().astype(bool)
+    x, y, width, height = place
+    columns, rows = ((np.arange(frame[i]) + 0.5) * (width, height)[i] / frame[i] + (x, y)[i] for i in range(2))
+    boxes.masks = masks[:, rows.astype(int)][:, :, columns.astype(int)]
 
 
 def choose_threshold(scores, minimum, maximum):
@@ -319,6 +345,13 @@ def pardon_slivers(boxes):
         boxes.standing[index] = DOUBTFUL if boxes.standing[index] == CERTAIN else boxes.standing[index]
 
 
+def pardon_empty_masks(boxes):
+    """Ultralytics and we drop objects of whose masks nothing is on the frame; with hardly more, rounding decides."""
+    areas = boxes.masks.sum(axis=(1, 2))
+    for index in np.nonzero(areas < 4)[0]:
+        boxes.standing[index] = GONE if areas[index] == 0 and boxes.standing[index] == GONE else DOUBTFUL
+
+
 # ---------------------------------------------------------------- our program
 
 
@@ -335,6 +368,28 @@ def ask(program, model, png, threshold, infer_properties, folder, timeout):
     return done, frames
 
 
+def mask_of(detection, shape):
+    """The picture of a mask: COCO's compressed run lengths of a rectangle, column by column."""
+    counts, text, at = [], detection["mask-counts"].encode(), 0
+    while at < len(text):
+        value = shift = 0
+        while True:
+            code = text[at] - 48
+            at += 1
+            value |= (code & 0x1F) << shift
+            shift += 5
+            if not code & 0x20:
+                break
+        if code & 0x10:
+            value -= 1 << shift
+        counts.append(value + counts[-2] if len(counts) > 2 else value)
+    x, y, width, height = (detection[f"mask-{side}"] for side in ("x", "y", "width", "height"))
+    mask = np.zeros(shape, bool)
+    pixels = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
+    mask[y : y + height, x : x + width] = pixels.reshape(width, height).T
+    return mask
+
+
 def ours(frame):
     """The detections of one of our JSON lines as Boxes."""
     found = frame["detections"]
@@ -343,6 +398,8 @@ def ours(frame):
     boxes = Boxes(corners, table[:, 4], table[:, 5].astype(int), np.arange(len(table)))
     if found and "keypoints" in found[0]:
         boxes.points = np.array([np.reshape(d["keypoints"], (-1, d["keypoint-dims"])) for d in found])
+    if any("mask-counts" in d for d in found):
+        boxes.masks = np.array([mask_of(d, (frame["height"], frame["width"])) for d in found])
     if found and "corners" in found[0]:
         boxes.quads = np.array([np.reshape(d["corners"], (4, 2)) for d in found])
     return boxes
@@ -365,6 +422,7 @@ class Result:
     worst_iou: float = 1.0
     worst_score: float = 0.0
     worst_point: float = 0.0  # of keypoints, or of corners
+    worst_mask: float = 1.0
     seconds: float = 0.0
     faults: list = field(default_factory=list)
 
@@ -389,6 +447,7 @@ def match(result, reference, found, tolerance):
         result.worst_score = max(result.worst_score, apart)
         compare_points(result, reference, index, found, j, tolerance)
         compare_quads(result, reference, index, found, j, tolerance)
+        compare_masks(result, reference, index, found, j, tolerance)
     for index in range(len(reference)):
         if reference.standing[index] == CERTAIN and index not in taken_reference:
             result.faults.append(f"we miss {describe(reference, index)}; nearest of ours: {nearest(reference, index, found)}")
@@ -425,6 +484,22 @@ def compare_quads(result, reference, index, found, j, tolerance):
         result.faults.append(f"corners of {describe(reference, index)}: {given.tolist()}, not {wanted.tolist()}")
 
 
+def compare_masks(result, reference, index, found, j, tolerance):
+    """The same of masks. A pixel of the frame more or less is no fault, for a few pixels' IoU is coarse."""
+    if reference.masks is None:
+        return
+    if found.masks is None:
+        result.faults.append("we give no masks")
+        return
+    wanted, given = reference.masks[index], found.masks[j]
+    apart = int((wanted ^ given).sum())
+    overlap = float((wanted & given).sum() / max((wanted | given).sum(), 1))
+    if apart > 1:
+        result.worst_mask = min(result.worst_mask, overlap)
+        if overlap < tolerance.mask:
+            result.faults.append(f"mask of {describe(reference, index)}: IoU {overlap:.4f}, {apart} pixels differ")
+
+
 def describe(boxes, index):
     corners = " ".join(f"{v:.1f}" for v in boxes.corners[index])
     standing = f" {boxes.standing[index]}" if boxes.standing else ""
@@ -446,12 +521,14 @@ def reference_of(result, model, image, size):
     frame = image.shape[1], image.shape[0]
     place = placement(frame, size, model.stretched)
     dtype = np.float16 if model.facts["inputs"][0]["dtype"] == "FLOAT16" else np.float32
-    raw = infer(model, tensor(image, size, place).astype(dtype))
+    raw, *others = infer(model, tensor(image, size, place).astype(dtype))
     result.layout = layout_of(model, raw)
     if model.task == "pose":
         boxes = decode_pose(raw, result.layout, model)
     elif model.task == "obb":
         boxes = decode_turned(raw, result.layout, model)
+    elif model.task == "segment":
+        boxes = decode_masks(raw, result.layout, model, others[0])
     else:
         boxes = decode(raw, result.layout, size, model.tolerance.order)
     for minimum, maximum in CANDIDATES:
@@ -460,7 +537,11 @@ def reference_of(result, model, image, size):
             reference = judge_turned(result, model, raw, boxes, threshold, model.tolerance)
             turned_to_frame(reference, size, frame)
         else:
-            reference = judge(boxes, threshold, model.tolerance, suppress=result.layout in ("channels first", "pose columns"))
+            suppress = result.layout in ("channels first", "pose columns", "mask columns")
+            reference = judge(boxes, threshold, model.tolerance, suppress)
+            if reference.masks is not None:
+                masks_to_frame(reference, others[0], size, place, frame)
+                pardon_empty_masks(reference)
             reference.corners = to_frame(reference.corners, place, frame)
         if reference.points is not None:
             twice = np.tile(reference.points[:, :, :2], 2).reshape(-1, 4)
@@ -516,7 +597,7 @@ def classify(model, program, frame, folder, timeout):
     left, top = (round((length - side) / 2) for length in scaled)
     cut = np.asarray(resized.crop((left, top, left + side, top + side)), np.float32).transpose(2, 0, 1)[None] / 255
     dtype = np.float16 if model.facts["inputs"][0]["dtype"] == "FLOAT16" else np.float32
-    wanted = infer(model, cut.astype(dtype))
+    wanted, *_ = infer(model, cut.astype(dtype))
 
     started = time.monotonic()
     done, frames = ask(program, model, png, 0.0, None, folder, timeout)
@@ -550,21 +631,6 @@ def check_frame(result, line, frame, labels):
             return
 
 
-def refuse(model, program, folder, timeout):
-    """A model of another task must be refused by the name of its task."""
-    result = Result(model.name, "must be refused", layout=model.task)
-    png = folder / "refused.png"
-    cv2.imwrite(str(png), picture(*SHAPES[0]))
-    started = time.monotonic()
-    done, frames = ask(program, model, png, 0.25, None, folder, timeout)
-    result.seconds = time.monotonic() - started
-    if done.returncode == 0:
-        result.faults.append(f"was accepted, {len(frames)} frames")
-    elif not re.search(TASKS[model.task], done.stderr, re.IGNORECASE):
-        result.faults.append(f"status {done.returncode}, but the error does not name the task: {done.stderr.strip()[-300:]!r}")
-    return result
-
-
 def load(folders, only, half=False):
     """The models in the folders, or those of them that were named."""
     models = []
@@ -578,8 +644,6 @@ def load(folders, only, half=False):
 def run(model, program, folder, timeout):
     """All results of one model; what goes wrong on the way is a fault, not the end of the run."""
     try:
-        if model.task in TASKS:
-            return [refuse(model, program, folder, timeout)]
         if model.task == "classify":
             return [classify(model, program, frame, folder, timeout) for frame in SHAPES]
         return [
@@ -591,15 +655,17 @@ def run(model, program, folder, timeout):
         return [Result(model.name, "", faults=[f"{type(error).__name__}: {error}"])]
 
 
-HEADINGS = ("model", "case", "layout", "candidates", "certain", "doubtful", "ours", "worst IoU", "worst score", "worst point", "s", "")
-COLUMNS = "{:24} {:22} {:15} {:>10} {:>8} {:>9} {:>5} {:>9} {:>11} {:>11} {:>7}  {}"
+HEADINGS = (
+    "model", "case", "layout", "candidates", "certain", "doubtful", "ours", "worst IoU", "worst score", "worst point", "worst mask", "s", ""
+)
+COLUMNS = "{:24} {:22} {:15} {:>10} {:>8} {:>9} {:>5} {:>9} {:>11} {:>11} {:>10} {:>7}  {}"
 
 
 def show(result):
     """One line of the table, and the first faults below it."""
     verdict = "FAILED" if result.faults else "ok"
     numbers = (result.candidates, result.certain, result.doubtful, result.found)
-    worst = (f"{result.worst_iou:.4f}", f"{result.worst_score:.5f}", f"{result.worst_point:.3f}", f"{result.seconds:.1f}")
+    worst = (f"{result.worst_iou:.4f}", f"{result.worst_score:.5f}", f"{result.worst_point:.3f}", f"{result.worst_mask:.4f}", f"{result.seconds:.1f}")
     print(COLUMNS.format(result.name, result.case, result.layout, *numbers, *worst, verdict))
     for fault in result.faults[:4]:
         print(f"    {fault}")

@@ -76,7 +76,14 @@ ROWS = {
     "yolo11n-obb-nms": row("yolo11n-obb.yaml", nms=True),
     "yolo26n-obb": row("yolo26n-obb.yaml"),
     "yolo26n-obb-e2e": row("yolo26n-obb.yaml", nms=False),
-    # Tasks that trtnms does not do: it must refuse them and say which one it met.
+    # Masks beside boxes.
+    "yolov8n-seg": row("yolov8n-seg.yaml"),
+    "yolo11n-seg": row("yolo11n-seg.yaml"),
+    "yolo11n-seg-nms": row("yolo11n-seg.yaml", nms=True),
+    "yolo11n-seg-half": row("yolo11n-seg.yaml", half=True),
+    "yolo26n-seg": row("yolo26n-seg.yaml"),
+    "yolo26n-seg-e2e": row("yolo26n-seg.yaml", nms=False),
+    # Classes of the whole picture.
     "yolo11n-cls": row("yolo11n-cls.yaml"),
 }
 
@@ -172,9 +179,10 @@ def output_layers(head):
             yield sequence[-1], *sides
         for sequence in getattr(head, scores, None) or ():
             yield sequence[-1], -5.0, 1.5
-    if type(head).__name__.startswith("OBB"):
-        for angles in ("cv4", "one2one_cv4"):
-            for sequence in getattr(head, angles, None) or ():
+    # Angles, or coefficients of masks.
+    if type(head).__name__.startswith(("OBB", "Segment")):
+        for others in ("cv4", "one2one_cv4"):
+            for sequence in getattr(head, others, None) or ():
                 yield sequence[-1], 0.0, 1.0
 
 
