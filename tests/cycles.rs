@@ -27,11 +27,17 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Waits for threads that load or run a model: they go on for a moment beside a pipeline that was stopped, and have the model.
+/// Waits for threads that load or run a model: they go on for a moment beside a pipeline that was stopped, and have the model. Until such
+/// a thread runs, it has the name of the one that began it, which is this one.
 fn wait_for_models() {
+    let name = |task: std::path::PathBuf| std::fs::read_to_string(task.join("comm")).unwrap_or_default();
+    let this = std::fs::canonicalize("/proc/thread-self").unwrap();
+    let begun = name(this.clone());
     let is_ours = |task: std::io::Result<std::fs::DirEntry>| {
-        let name = task.and_then(|task| std::fs::read_to_string(task.path().join("comm"))).unwrap_or_default();
-        ["trt-load", "trt-run"].contains(&name.trim_end())
+        let Ok(task) = task.map(|task| task.path()) else { return false };
+        let is_this = task.file_name() == this.file_name();
+        let name = name(task);
+        !is_this && ["trt-load\n", "trt-run\n", &begun].contains(&name.as_str())
     };
     while std::fs::read_dir("/proc/self/task").unwrap().any(is_ours) {
         std::thread::yield_now();
