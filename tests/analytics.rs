@@ -141,8 +141,11 @@ fn objects_of_other_elements_are_read_once_each() {
     );
 }
 
+/// Id, and the times when the object was seen first and last.
+type Tracking = (u64, u64, u64);
+
 /// Label, left edge, and the number and times of the tracking, of each object.
-fn tracked(buffer: &gst::BufferRef) -> Vec<(String, i32, Option<(u64, u64, u64)>)> {
+fn tracked(buffer: &gst::BufferRef) -> Vec<(String, i32, Option<Tracking>)> {
     use gst_analytics::{AnalyticsTrackingMtd, RelTypes};
     let relations = buffer.meta::<AnalyticsRelationMeta>().unwrap();
     let mut objects = Vec::new();

@@ -180,8 +180,6 @@ fn attach_analytics(
         let detected = add_upright(&mut relations, label, rect, detection.score);
         #[cfg(feature = "v1_26")]
         if let (Ok(detected), Some(mask)) = (&detected, instances.mask(object)) {
-            use gst_analytics::prelude::*;
-
             // Regions are told apart by a byte, of which 0 is the background.
             let region = (object % 255 + 1) as u8;
             if let Some(id) = super::segmentation::add_instance(&mut relations, &mask, region) {
