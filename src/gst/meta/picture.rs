@@ -2,9 +2,9 @@
 //! How the elements between trtpreprocess and trtnms change the picture.
 //!
 //! The tensor on a frame contains where it lies in the picture that trtpreprocess saw. trtnms has to know where that is in the
-//! picture that it gets. Metas do not contain that: videoflip and videobox copy them as videoconvert does. But elements that change the
-//! geometry translate the coordinates of a pointer in navigation events, so that a click on the screen arrives at the point of
-//! the source that was clicked on. So trtnms sends two points upstream with each frame, and trtpreprocess answers with where
+//! picture that it gets. Metas do not contain that: videoflip and videobox copy them as videoconvert does. But elements that
+//! change the geometry translate the coordinates of a pointer in navigation events, so that a click on the screen arrives at the
+//! point of the source that was clicked on. So trtnms sends two points upstream with each frame, and trtpreprocess answers with where
 //! they arrived. Scaling alone leaves both at the same fractions of the picture. Where only queues stand between our elements
 //! nothing is sent.
 //!
