@@ -125,7 +125,7 @@ pub enum MaskOutput {
 struct Place {
     /// In pixels of the model's input.
     rect: Rect,
-    /// The range of its words.
+    /// The index of its first word.
     first: usize,
     is_empty: bool,
 }
@@ -191,7 +191,7 @@ impl Masks {
         self.places[to] = self.places[from];
     }
 
-    /// Keeps the first `count` masks, and sets their letterbox.
+    /// Keeps the first `kept` masks, and sets their letterbox.
     pub fn map_to_frame(&mut self, kept: usize, letterbox: &Letterbox) {
         self.places.truncate(kept);
         self.letterbox = Some(*letterbox);
