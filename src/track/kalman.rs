@@ -98,8 +98,8 @@ impl BoxFilter {
     }
 
     /// One step without a detector. The size stays constant, and the position gets no noise of its own. Only the velocity may
-    /// change until the next detection; its noise is three times that of the papers for detected frames. Less gives worse results in
-    /// tests/track if only each fifth frame is detected.
+    /// change until the next detection; its noise is three times that of the papers for detected frames. Less gives worse results
+    /// in tests/track if only each fifth frame is detected.
     pub fn coast(&mut self) {
         self.numbers[2].velocity = 0.0;
         self.numbers[3].velocity = 0.0;
