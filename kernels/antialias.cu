@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// antialias: frames -> tensors with an antialiased resize: each element is a weighted mean of all samples that it stands for.
+// antialias: frames -> tensors with an antialiased resize: each element is a weighted mean of all samples that it covers.
 //   in    planes of a frame, as for preprocess
 //   out   tensor [C][H][W] or [H][W][C] of f32, f16 or u8, dense; the frame covers all of it
 //   grid  a thread writes one pixel; a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
@@ -10,12 +10,12 @@
 inline constexpr uint32_t THREADS_X = 32;
 inline constexpr uint32_t THREADS_Y = 4;
 
-// Samples side by side along one axis, of which columns are counted in bytes, and where their weights begin.
+// A run of samples along one axis, columns counted in bytes, and the index of its first weight.
 struct Run {
     uint32_t first, count, weights;
 };
 
-// What a column or a row is made of.
+// The samples of a column or a row.
 struct alignas(16) Taps {
     Run first;  // of plane 0
     Run others; // of planes 1 and 2
@@ -24,12 +24,12 @@ struct alignas(16) Taps {
 
 using Parameters = ParametersOf<Taps>;
 
-// Weights lie behind the tables, and are counted from where the columns begin.
+// Weights lie after the tables, and are indexed from the beginning of the columns.
 __device__ inline float weight(const Parameters &p, uint32_t i) {
     return __ldg(reinterpret_cast<const float *>(p.columns) + i);
 }
 
-// The weighted means of N samples that lie side by side in each pixel: down each column, then across.
+// The weighted means of the N adjacent samples of each pixel: down each column, then across.
 template <typename Sample, uint32_t N>
 __device__ inline void mean(const Parameters &p, float (&means)[N], const uint8_t *plane, uint32_t stride, const Run &rows,
                             const Run &columns, uint32_t step) {
@@ -65,7 +65,7 @@ __device__ inline void store_as(const Parameters &p, const Frame &frame, uint32_
     }
 }
 
-// FIRST samples side by side in plane 0; then OTHERS in each of PLANES planes of chroma.
+// FIRST adjacent samples in plane 0; then OTHERS in each of PLANES planes of chroma.
 template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES = 0>
 __device__ inline void antialias(const Parameters &p) {
     const Frame &frame = p.frames[blockIdx.z];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-// What decode.cu and nms.cu share: candidates, as they lie in the scratch memory of DeviceDecoder. And what nms.cu gives
-// to plan.cu.
+// What decode.cu and nms.cu share: candidates, as they lie in the scratch memory of DeviceDecoder. And the detections that
+// nms.cu passes to plan.cu.
 #pragma once
 
 #include "common.cuh"
@@ -11,7 +11,7 @@ using u64 = uint64_t;
 // Elements of a source.
 enum Type : u32 { F32, F16, U8, I32, I64 };
 
-// An array of numbers: element i of row r stands at data[first + r * stride + i].
+// An array of numbers: element i of row r is data[first + r * stride + i].
 struct Source {
     const void* data;
     u32 type;

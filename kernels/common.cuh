@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// What all kernels share. NVRTC compiles without the toolkit's headers, so what they would give is here.
+// What all kernels share. NVRTC compiles without the toolkit's headers, so their definitions are here.
 //
 // Results equal those of the reference implementations in Rust bit by bit: no fused multiply-add (kernels/compile.py
 // switches it off), and operations in the order in which they are written.

@@ -17,7 +17,7 @@ inline constexpr u32 GLANCE = 8;
 inline constexpr u32 EVERYONE = 0xffffffff;
 inline constexpr u32 NONE = 0xffffffff;
 
-// What the four numbers of a box are.
+// The meaning of the four numbers of a box.
 enum BoxEncoding : u32 { CORNERS, CENTER, CENTER_SHARES, CENTER_CELLS, CORNERS_YX_SHARES };
 
 // The cells of one stride, of a head that has one row for each.
@@ -41,7 +41,7 @@ struct DecodeParams {
     u32 encoding;
     u32 objectness;  // 1 if rows have it, after the box
     u32 lanes_log2;
-    float first_class;  // the number that the head gives to class 0
+    float first_class;  // the head's value for class 0
     float width;        // of the model's input
     float height;
     Level levels[4];
@@ -133,8 +133,8 @@ __device__ __forceinline__ Best empty() {
     return {-infinity(), NONE};
 }
 
-// Sees the scores number(first), number(first + step), … below `end`. GLANCE loads are in flight at a time.
-// `class_0` is the number of the first class.
+// Takes the scores number(first), number(first + step), … below `end`. GLANCE loads are in flight at a time.
+// `class_0` is the index of the first class score.
 template <typename Number>
 __device__ __forceinline__ void look(Best& best, u32 first, u32 step, u32 end, Number number, u32 class_0) {
     for (u32 start = first; start < end; start += GLANCE * step) {
@@ -149,7 +149,7 @@ __device__ __forceinline__ void look(Best& best, u32 first, u32 step, u32 end, N
     }
 }
 
-// [rows][box, objectness or not, a score for each class, what is gathered later]
+// [rows][box, objectness if there is one, a score for each class, numbers that are gathered later]
 template <typename T>
 __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     const u32 thread = blockIdx.x * DECODE_THREADS + threadIdx.x;
@@ -183,7 +183,7 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     append(p, passes, row, box, score, best.cls);
 }
 
-// [box, a score for each class, what is gathered later][rows]
+// [box, a score for each class, numbers that are gathered later][rows]
 template <typename T>
 __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     __shared__ Best slices[SLICES][32];

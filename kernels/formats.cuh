@@ -10,7 +10,7 @@ __device__ inline uint8_t *at(const Frame &p, uint32_t plane, uint32_t x, uint32
     return p.planes[plane] + uint64_t(y) * p.strides[plane] + uint64_t(x) * bytes;
 }
 
-// A format: pixels along a side of a cell, which is what chroma has one sample for; how a pixel is stored, and chroma.
+// A format: pixels along a side of a cell, which has one sample of chroma; how a pixel and chroma are stored.
 
 template <uint32_t BYTES>
 struct Packed {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// What kernels that make tensors of frames have in common: their parameters, colours, and how elements are stored.
+// What kernels that convert frames to tensors share: their parameters, colours, and how elements are stored.
 // src/image/preprocess/kernel.rs mirrors the parameters.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-// gather: of each box that was kept, the other numbers of its row, such as keypoints.
-//   in   found    the number of boxes that were kept, then the boxes
+// gather: for each kept box, the other numbers of its row, such as keypoints.
+//   in   found    the number of kept boxes, then the boxes
 //        data     a tensor of the head: number i of row r is at data[first + r * row_stride + i * column_stride]
 //   out  results  in mapped host memory, [kept][columns] as f32
 //        copies   the same in device memory, for the overlay

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// What plan.cu, overlay.cu and strokes.cu share: marks, as src/image/overlay/plan.rs has them.
+// What plan.cu, overlay.cu and strokes.cu share: marks, as in src/image/overlay/plan.rs.
 #pragma once
 
 #include "common.cuh"

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
-// Masks of the boxes that were kept: weighted sums of prototypes, scaled to the size of the model's input, above 0, inside the box.
+// Masks of the kept boxes: weighted sums of prototypes, scaled to the size of the model's input, above 0, inside the box.
 //
-// place_masks: where they are
-//   in   found        the number of boxes that were kept, then the boxes
-//   out  places       [kept] the pixels whose left upper corners are in the box, and the first word of the mask
+// place_masks: the position of each mask
+//   in   found        the number of kept boxes, then the boxes
+//   out  places       [kept] the pixels whose upper left corners are in the box, and the first word of the mask
 //   grid one block
 // fill_masks: their pixels
 //   in   places; prototypes [count][height][width], f32 or f16; coefficients [kept][count]
 //   out  bits         of each mask rows of whole words, the left pixel in the lowest bit
 //   io   places       is_seen, where a pixel is set
 //   grid y for objects, x for tiles of an object; both of any size: blocks stride over them
-// give_masks: what becomes of them
+// give_masks: copies them to the host
 //   in   places, bits
 //   out  host_places  in mapped host memory
 //        host_bits    the same, where the host wants masks
@@ -25,7 +25,7 @@ inline constexpr u32 FILL_THREADS = 128;
 inline constexpr u32 GIVE_THREADS = 256;
 // Pixels along the sides of a tile: a word, and as many rows.
 inline constexpr u32 TILE = 32;
-// Sums of prototypes that a block keeps: those of a tile where prototypes are no finer than the input.
+// Sums of prototypes that a block keeps: those of a tile if prototypes are no finer than the input.
 inline constexpr u32 SUMS = 36 * 36;
 inline constexpr u32 FULL_MASK = 0xffffffff;
 
@@ -98,7 +98,7 @@ extern "C" __global__ __launch_bounds__(PLACE_THREADS) void place_masks(const __
     if (thread == 0) *p.words = before;
 }
 
-// Between which two samples of a line of `from` sample `at` of one of `to` lies, and their weights.
+// The two samples of a line of length `from` between which sample `at` of a line of length `to` lies, and their weights.
 struct Between {
     u32 samples[2];
     float weights[2];
@@ -149,7 +149,7 @@ extern "C" __global__ __launch_bounds__(FILL_THREADS) void fill_masks(const __gr
             const u32 wide = between(right - 1, p.width, p.input_width).samples[1] + 1 - x0;
             const u32 high = between(bottom - 1, p.height, p.input_height).samples[1] + 1 - y0;
             const bool are_kept = static_cast<u64>(wide) * high <= SUMS;
-            __syncthreads();  // the tile before is done with its sums
+            __syncthreads();  // the previous tile no longer uses its sums
             if (are_kept) {
                 for (u32 i = threadIdx.x; i < wide * high; i += FILL_THREADS)
                     sums[i] = sum_at(p, coefficients, x0 + i % wide, y0 + i / wide);

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MPL-2.0
-// rank_*: candidates in no order -> in the order of the result. suppress: what repeats a better box is dropped.
+// rank_*: candidates in no order -> in the order of the result. suppress: boxes that repeat a better one are dropped.
 //   in   from     *count candidates
 //   out  sorted   the same by key (rank_candidates), for suppress
-//        results  in mapped host memory: how many, then each Candidate (32 bytes)
+//        results  in mapped host memory: the count, then each Candidate (32 bytes)
 //        found    the same in device memory, for plan.cu
-//   grid rank_*   any; a warp ranks a candidate by counting the smaller keys, which is exact and needs no room, then goes on
+//   grid rank_*   any; a warp ranks a candidate by counting the smaller keys, which is exact and needs no memory, then takes the next
 //        suppress any; the blocks share the bit matrix, the last one done walks it
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add, as BBox::iou; a pair gives the same in both orders
 //   reference implementation src/postprocess/suppress/host.rs; launched by device.rs beside it; parameters of rank.cuh mirrored by NmsParams (120 bytes)
 //
-// Greedy suppression asks of each box in turn whether a better one that was kept repeats it. The walk takes STEP boxes at a
-// time: it settles them among each other, then marks all that the kept ones of them repeat further down. For the first
-// WINDOW boxes the bit matrix has which box repeats which. Boxes behind it, if the limit lets the walk come so far, are compared
-// with all kept ones directly.
+// Greedy suppression tests for each box in turn whether it repeats a better one that is kept. The walk takes STEP boxes at a
+// time: it decides between them first, then marks all later boxes that repeat a kept one of them. For the first WINDOW boxes
+// the bit matrix holds which box repeats which. Boxes after it, if the limit lets the walk come so far, are compared with all
+// kept ones directly.
 #include "rank.cuh"
 
-inline constexpr u32 ROWS = 4;               // of the matrix, whose words of the same boxes a warp fills at a time
+inline constexpr u32 ROWS = 4;               // of the matrix; a warp fills their words of the same boxes at a time
 inline constexpr u32 WORDS = 128;            // of the longest row of the matrix
 inline constexpr u32 WINDOW = WORDS * 64;    // boxes in the matrix
 inline constexpr u32 STEP = 256;             // boxes of a step
 inline constexpr u32 STEP_WORDS = STEP / 64;
 inline constexpr u32 STEP_LANES = NMS_THREADS / STEP;  // threads for each box of a step
-inline constexpr u32 GLANCE = 8;                       // kept boxes that a thread looks at at a time
+inline constexpr u32 GLANCE = 8;                       // kept boxes that a thread compares at a time
 
 __device__ __forceinline__ float area(float4 box) {
     return (box.z - box.x) * (box.w - box.y);
@@ -54,7 +54,7 @@ struct Column {
         }
     }
 
-    // A bit for each that repeats the box, or is repeated by it. Bits of boxes that are not there mean nothing.
+    // A bit for each that repeats the box, or is repeated by it. Bits of missing boxes are undefined.
     __device__ __forceinline__ u64 word(const NmsParams& p, float4 box, u32 cls) const {
         const u32 low = __ballot_sync(EVERYONE, repeats(p, box, cls, boxes[0], classes[0]));
         const u32 high = __ballot_sync(EVERYONE, repeats(p, box, cls, boxes[1], classes[1]));
@@ -62,8 +62,8 @@ struct Column {
     }
 };
 
-// Rows of the matrix lie one behind the other, each from the word where its own step begins: what is further up, rows there
-// say. Where word 0 of one would be.
+// Rows of the matrix lie one after the other. Each begins with the word of its own step: earlier words are in the rows of
+// earlier steps. Returns where word 0 of a row would be.
 __device__ __forceinline__ u32 matrix_row(u32 box, u32 words) {
     const u32 step = box / STEP, skipped = step * STEP_WORDS;
     return STEP * (step * words - skipped * (step - 1) / 2) + box % STEP * (words - skipped) - skipped;
@@ -100,16 +100,16 @@ __device__ void fill_matrix(const NmsParams& p, u32 n) {
     }
 }
 
-// What the threads of the walking block exchange.
+// Shared memory of the walking block.
 struct Walk {
     u64 dead[WORDS];  // boxes in the window that a kept one of an earlier step repeats
-    // Boxes of the step: not settled yet, and kept. Rounds read one side and write the other.
+    // Boxes of the step: undecided, and kept. Rounds read one side and write the other.
     u64 open[2][STEP_WORDS];
     u64 kept[2][STEP_WORDS];
     // The kept boxes of the step, and where their rows of the matrix are.
     u32 rows[STEP];
     Candidate detections[STEP];
-    // Behind the window: boxes kept so far, a part at a time; which boxes of the step one of them repeats; and which
+    // After the window: boxes kept so far, a part at a time; which boxes of the step one of them repeats; and which
     // repeat each other.
     float4 boxes[STEP];
     u32 classes[STEP];
@@ -117,15 +117,15 @@ struct Walk {
     u64 better[STEP][STEP_WORDS];
 };
 
-// Part of a word that a warp of boxes has.
+// Writes a warp's part of a word.
 __device__ __forceinline__ void tell(u64* words, u32 warp, bool bit) {
     const u32 bits = __ballot_sync(EVERYONE, bit);
     if (threadIdx.x % 32 == 0) reinterpret_cast<u32*>(words)[warp] = bits;
 }
 
-// Settles the boxes of a step: kept is who is alive and not repeated by a better one that is kept. In a round all are
-// settled whose better ones are, so there are as many rounds as boxes in the longest chain of repetition; a few, usually.
-// Thread i knows of box i whether it is alive, and its better ones. Returns the side of walk.kept with the kept boxes.
+// Decides the boxes of a step: a box is kept if it is alive and does not repeat a better one that is kept. A round decides all
+// boxes whose better ones are decided. So there are as many rounds as boxes in the longest chain of repetition; usually a few.
+// Thread i holds whether box i is alive, and its better ones. Returns the side of walk.kept with the kept boxes.
 __device__ __forceinline__ u32 settle(Walk& walk, bool alive, const u64 (&better)[STEP_WORDS]) {
     const u32 warp = threadIdx.x / 32;
     const bool has_box = threadIdx.x < STEP;
@@ -156,7 +156,7 @@ __device__ __forceinline__ u64 before(u32 first, u32 box) {
     return box - first < 64 ? (1ull << (box - first)) - 1 : ~0ull;
 }
 
-// Behind the window: compares the boxes of the step that starts with `first` with all `count` kept ones, and with each
+// After the window: compares the boxes of the step that starts with `first` with all `count` kept ones, and with each
 // other.
 __device__ void compare_step(const NmsParams& p, u32 n, Walk& walk, u32 first, u32 count) {
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -179,7 +179,7 @@ __device__ void compare_step(const NmsParams& p, u32 n, Walk& walk, u32 first, u
     const u32 bits = __ballot_sync(EVERYONE, repeated);
     if (part == 0) walk.repeated[mine] = bits >> lane & ((1u << STEP_LANES) - 1);
     __syncthreads();
-    // Boxes that are repeated need none; where objects are crowded that is nearly all.
+    // Boxes that are dropped need none; where objects are crowded that is nearly all.
     for (u32 word = 0; word < STEP_WORDS; word++) {
         const Column column(p, n, first + word * 64);
         for (u32 row = warp; row < STEP; row += WARPS) {
@@ -200,7 +200,7 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
     u64 key = 0;
     float4 corners = {};
     u32 cls = 0;
-    // What thread i has to know of box i of a step, ahead of the step. Blocks on other multiprocessors wrote the matrix: it
+    // Thread i loads the data of box i of a step, ahead of the step. Blocks on other multiprocessors wrote the matrix: it
     // is read past the first cache.
     const auto fetch = [&](u32 box) {
         if (threadIdx.x >= STEP || box >= n) return;
@@ -253,7 +253,7 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
         fetch(box + STEP);
         __syncthreads();
 
-        // What the new ones repeat in later steps is dead: each thread looks at a word of some of them. The fewer words are
+        // Boxes of later steps that repeat a new kept one are dead: each thread reads a word of some of them. The fewer words are
         // left, the more threads share one.
         const u32 later = (first + STEP) / 64, added = total - count;
         const u32 left = later < words ? words - later : 0;

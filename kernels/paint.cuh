@@ -2,11 +2,11 @@
 // Marks on a frame, in place.
 //   in    marks [*count], glyphs of their texts, coverage [glyph][height][width] of the font
 //   io    planes of a frame, rows `strides` bytes apart
-//   grid  y is the part of a mark, from FIRST on: four sides, then the tag; blocks of x, no more than there is room for marks,
+//   grid  y is the part of a mark, from FIRST on: four sides, then the tag; blocks of x, at most as many as there is room for marks,
 //         share the marks, and those of z the pieces of a part, of PIECE cells each, for how many there are is known on the
 //         GPU only
 //   math  no mark reads the frame, and every sample takes the value of the last mark that touches it. A block writes the
-//         samples of its part that no later mark touches: so each is written by its last mark, whatever runs when, and those
+//         samples of its part that no later mark touches: so each is written by its last mark, in any order of execution, and those
 //         that two sides of one mark share take the same value from both.
 //   Reference implementation: src/image/overlay/paint.rs.
 #pragma once
@@ -54,7 +54,7 @@ __device__ inline Rect part_of(const Mark &mark, uint32_t part) {
     }
 }
 
-// What a mark may touch: pixels in `outer` and not in `inner`.
+// The pixels that a mark may touch: those in `outer` and not in `inner`.
 struct Ring {
     Rect outer, inner;
 };
@@ -155,7 +155,7 @@ __device__ inline void overlay(const Parameters &p) {
     for (uint32_t number = blockIdx.x; number < count; number += gridDim.x) {
         if (number != blockIdx.x) mark = p.marks[number];
         const Rect part = part_of(mark, FIRST == TAG ? TAG : blockIdx.y);
-        // An empty rectangle at an odd place would have cells.
+        // An empty rectangle at an odd position would have cells.
         if (is_empty(part)) continue;
         Cells cells = {part.left / CELL, part.top / CELL};
         cells.width = (part.right + CELL - 1) / CELL - cells.left;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
-// plan_strokes: what was found and gathered -> strokes for strokes.cu
+// plan_strokes: detections and their keypoints -> strokes for strokes.cu
 //   in    found and keypoints [found][points][dims]; edges: pairs of points that lines join
-//   out   of each of `limit` objects its lines, then its points, the weakest object first; what is not seen has no width
+//   out   of each of `limit` objects its lines, then its points, the weakest object first; invisible ones have width 0
 //   grid  a thread for each stroke
 //   math  that of src/image/keypoints.rs and src/image/overlay/strokes.rs, the reference implementation
-// plan_outlines: what was found and is turned -> strokes for strokes.cu
+// plan_outlines: rotated detections -> strokes for strokes.cu
 //   in    found
-//   out   of each of `limit` objects its four sides, the weakest object first; what is not seen has no width
+//   out   of each of `limit` objects its four sides, the weakest object first; invisible ones have width 0
 //   grid  a thread for each side
 //   math  that of src/image/rotated.rs and src/image/overlay/strokes.rs, the reference implementation
 // plan_marks, and plan_rotated_marks where boxes may be rotated: detections -> marks for overlay.cu, and the glyphs of their texts.
-//   in    found: how many, then each, best first; names of classes as glyphs
-//   out   `limit` marks, *count of them for the detections, the weakest first; what shows nothing is empty, and so are the
+//   in    found: the count, then each detection, best first; names of classes as glyphs
+//   out   `limit` marks, *count of them for the detections, the weakest first; invisible ones are empty, and so are the
 //         others; texts `text_stride` glyphs apart
 //   grid  a thread for each of `limit` detections
 //   math  that of src/image/geometry.rs, and of src/image/overlay/plan.rs and color.rs, the reference implementation
@@ -25,7 +25,7 @@ struct Parameters {
     uint32_t *count;
     Mark *marks;
     uint16_t *text;
-    const uint16_t *names; // of each class `name_stride`: how many glyphs, none where it has no name, then these
+    const uint16_t *names; // of each class `name_stride`: the count of glyphs, 0 if it has no name, then these
     uint32_t limit;
     uint32_t name_count, name_stride;
     uint32_t text_stride;
@@ -44,7 +44,7 @@ struct Parameters {
 
 static_assert(sizeof(Parameters) == 144, "mirrored in overlay.rs");
 
-// Keeps what is not a number, which fminf and fmaxf would not.
+// Keeps NaN, which fminf and fmaxf would not.
 __device__ inline float clamp(float value, float least, float most) {
     return value < least ? least : value > most ? most : value;
 }
@@ -66,7 +66,7 @@ __device__ inline Box to_frame(const Parameters &p, const Box &box) {
             clamp((box.x2 - p.left) * p.scale_x, 0, width), clamp((box.y2 - p.top) * p.scale_y, 0, height)};
 }
 
-// The part inside the frame of the smallest upright box around a turned one.
+// The part inside the frame of the smallest upright box around a rotated one.
 __device__ inline Box hull_in_frame(const Parameters &p, const Corners &corners) {
     Box hull = {corners.x[0], corners.y[0], corners.x[0], corners.y[0]};
 #pragma unroll
@@ -78,7 +78,7 @@ __device__ inline Box hull_in_frame(const Parameters &p, const Corners &corners)
     return {clamp(hull.x1, 0, width), clamp(hull.y1, 0, height), clamp(hull.x2, 0, width), clamp(hull.y2, 0, height)};
 }
 
-// What is drawn of a detection: an upright box; or a turned one, of which `box` is the upright one around it.
+// The shape of a detection: an upright box; or a rotated one, and then `box` is the upright one around it.
 struct Shape {
     Box box;
     bool is_seen, is_turned;
@@ -172,7 +172,7 @@ __device__ inline Sample sample(const Parameters &p, const Rgb &color) {
     return sample;
 }
 
-// Glyphs up to as many as there is room for.
+// Appends glyphs while there is room.
 struct Text {
     uint16_t *to;
     uint32_t room, length;
@@ -204,7 +204,7 @@ __device__ inline uint32_t describe(const Parameters &p, const Candidate &detect
     return text.length;
 }
 
-// Above the box, or in its corner where there is no room; moved left or up as far as the frame demands.
+// Above the box, or in its corner where there is no room; moved left or up to stay in the frame.
 __device__ inline Rect tag_of(const Parameters &p, const Rect &outer, uint32_t length) {
     if (length == 0) return {};
     const uint32_t width = length * p.glyph_width + p.glyph_width / 2 * 2, height = p.glyph_height;
@@ -235,7 +235,7 @@ __device__ inline void plan_mark(const Parameters &p) {
         p.marks[number] = {};
         return;
     }
-    // The outline of a turned box is strokes.
+    // The outline of a rotated box is strokes.
     if (shape.is_turned) mark.inner = mark.outer;
     else mark.inner = {x.inner_start, y.inner_start, x.inner_end, y.inner_end};
     const Rgb color = color_of(detection.cls);
@@ -267,7 +267,7 @@ __device__ inline bool is_number(float value) {
     return value - value == 0;
 }
 
-// The pixel of a point, if it is seen: as Keypoints::map_to_frame and place of strokes.rs.
+// The pixel of a point, if it is visible: as Keypoints::map_to_frame and place of strokes.rs.
 __device__ inline bool place(const StrokeParameters &p, const float *points, uint32_t number, int32_t &x, int32_t &y) {
     constexpr float VISIBLE = 0.25f;
     const float *point = points + number * p.dims;
@@ -314,7 +314,7 @@ struct OutlineParameters {
 
 static_assert(sizeof(OutlineParameters) == 160, "mirrored in overlay.rs");
 
-// The part of a line that may be seen, as seen of strokes.rs.
+// The part of a line that may be visible, as seen of strokes.rs.
 __device__ inline bool seen(const float (&from)[2], const float (&to)[2], const uint32_t (&sizes)[2], int32_t (&start_at)[2],
                             int32_t (&end_at)[2]) {
     constexpr float MARGIN = 256;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 // preprocess: frames -> tensors in one pass: resample, convert colours, normalise, write; padding included.
 //   in    planes of a frame; rows are `strides` bytes apart, pixels `step` bytes. Samples have 8 bits, or 16 of which the
-//         upper 10 count; two that are read side by side are aligned to the size of both
+//         upper 10 count; two that are read together are aligned to the size of both
 //   out   tensor [C][H][W] or [H][W][C] of f32, f16 or u8, dense
 //   grid  a thread writes COLUMNS pixels of a row of the scaled frame, and of the rows of padding that are a multiple of
 //         its height away; a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
@@ -29,7 +29,7 @@ __device__ inline Position position(const Position *table, uint32_t i) {
     return {words.x, __uint_as_float(words.y), words.z, __uint_as_float(words.w)};
 }
 
-// N samples side by side, as they are loaded.
+// N adjacent samples, as they are loaded.
 template <typename Sample, uint32_t N>
 struct Samples {
     uint32_t each[N];
@@ -162,7 +162,7 @@ __device__ inline void store(const Parameters &p, const Frame &frame, uint32_t x
     }
 }
 
-// FIRST samples side by side in plane 0; then OTHERS in each of PLANES planes of chroma.
+// FIRST adjacent samples in plane 0; then OTHERS in each of PLANES planes of chroma.
 template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES = 0>
 __device__ inline void preprocess(const Parameters &p) {
     const Frame &frame = p.frames[blockIdx.z];

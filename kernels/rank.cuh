@@ -7,7 +7,7 @@
 inline constexpr u32 NMS_THREADS = 512;
 inline constexpr u32 WARPS = NMS_THREADS / 32;
 inline constexpr u32 EVERYONE = 0xffffffff;
-inline constexpr u32 TILE = 2048;  // keys that a block looks at at a time
+inline constexpr u32 TILE = 2048;  // keys that a block compares at a time
 
 __device__ __forceinline__ Candidate detection(u64 key, float4 box, u32 cls, float angle = 0.0f) {
     return {box.x, box.y, box.z, box.w, score_of(key), cls, row_of(key), angle};
@@ -26,7 +26,7 @@ struct NmsParams {
     u32 capacity;
     u32 limit;
     u32 agnostic;
-    float threshold;  // of IoU; of rotated boxes, what reach in suppress/rotated.rs makes of it
+    float threshold;  // of IoU; for rotated boxes, `reach` of it, see suppress/rotated.rs
 };
 
 static_assert(sizeof(NmsParams) == 120, "mirrored in device.rs");
@@ -35,8 +35,8 @@ __device__ __forceinline__ u32 candidates(const NmsParams& p) {
     return min(*p.count, p.capacity);
 }
 
-// Ranks all candidates: take(key, box, class, rank) in each lane of a warp. Loads that do not need each other are written
-// in front of what needs them, here and below: a walk to the second cache takes longer than all the arithmetic.
+// Ranks all candidates: take(key, box, class, rank) in each lane of a warp. Independent loads are written before
+// the code that needs them, here and below: an access to the L2 cache takes longer than all the arithmetic.
 template <typename Take>
 __device__ __forceinline__ void rank(const NmsParams& p, Take take) {
     __shared__ u64 tile[TILE];

@@ -3,10 +3,10 @@
 // suppress_rotated: a box that repeats a better rotated box, kept or not, is dropped. keep_rotated: none is dropped.
 //   in   from     *count candidates; angles of the head's rows
 //   out  sorted, gaussians (rank_rotated), for the others
-//        results  in mapped host memory: how many, then each Candidate (32 bytes)
+//        results  in mapped host memory: the count, then each Candidate (32 bytes)
 //        found    the same in device memory, for plan.cu
 //   grid rank_rotated      as rank_candidates
-//        suppress_rotated  any; a warp compares a box with all better ones, then goes on; the last block done writes the results
+//        suppress_rotated  any; a warp compares a box with all better ones, then takes the next; the last block done writes the results
 //        keep_rotated      one block
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add; a pair gives the same in both orders
@@ -59,7 +59,7 @@ __device__ __forceinline__ float natural_log(float x) {
     return static_cast<float>(exponent) * LN_2 + 2.0f * (s + s * z * series);
 }
 
-// As Gaussian::repeats. What is no number is near nothing.
+// As Gaussian::repeats. NaN is never near.
 __device__ __forceinline__ bool repeats(const Gaussian& one, const Gaussian& better, float reach) {
     constexpr float TINY = 1e-7f;
     const float a = one.a + better.a, b = one.b + better.b, c = one.c + better.c;
@@ -73,7 +73,7 @@ __device__ __forceinline__ bool repeats(const Gaussian& one, const Gaussian& bet
     return (distance < TINY ? TINY : distance) < reach;
 }
 
-// Writes those of the sorted that are kept, by one block.
+// Writes the kept ones of the sorted boxes, by one block.
 template <typename IsKept>
 __device__ void keep(const RotatedParams& p, u32 n, IsKept is_kept) {
     const NmsParams& nms = p.nms;
@@ -84,7 +84,7 @@ __device__ void keep(const RotatedParams& p, u32 n, IsKept is_kept) {
         const u32 at = first + threadIdx.x;
         const bool kept = at < n && is_kept(at);
         const u32 bits = __ballot_sync(EVERYONE, kept);
-        __syncthreads();  // the counts before are done with
+        __syncthreads();  // the previous counts are no longer used
         if (lane == 0) kept_of[warp] = __popc(bits);
         __syncthreads();
         u32 place = count + __popc(bits & ((1u << lane) - 1));

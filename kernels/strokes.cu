@@ -5,9 +5,9 @@
 //   in    strokes [*count * each]
 //   io    planes of a frame
 //   grid  a block for each tile of TILE_WIDTH x TILE_HEIGHT cells, a thread for each cell
-//   math  integers; every sample takes the value of the last stroke that touches it: it is looked for from the last one on
+//   math  integers; every sample takes the value of the last stroke that touches it: the search starts at the last one
 //   Reference implementation: src/image/overlay/strokes.rs.
-// tags_*: tags of all marks without their outlines, as paint.cuh says.
+// tags_*: tags of all marks without their outlines, as in paint.cuh.
 #include "paint.cuh"
 
 struct StrokeParameters {
@@ -65,7 +65,7 @@ __device__ inline void draw_strokes(const StrokeParameters &p) {
                              max(stroke.from_x, stroke.to_x) + reach >= left && min(stroke.from_y, stroke.to_y) - reach < bottom &&
                              max(stroke.from_y, stroke.to_y) + reach >= top;
         const uint32_t bits = __ballot_sync(FULL_MASK, is_near);
-        __syncthreads(); // the strokes before are done with
+        __syncthreads(); // the previous strokes are no longer used
         if (lane == 0) found[warp] = __popc(bits);
         __syncthreads();
         uint32_t place = __popc(bits & ((1u << lane) - 1)), total = 0;

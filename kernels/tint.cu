@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-// plan_tints: masks of found objects -> what tint_* lays over a frame
-//   in    places [*count]: where masks are, the best object first; marks [*count] of the same objects, the weakest first
-//   out   tints [limit], the best object first; what is not drawn is empty
+// plan_tints: masks of objects -> tints that tint_* mixes into a frame
+//   in    places [*count]: positions of masks, the best object first; marks [*count] of the same objects, the weakest first
+//   out   tints [limit], the best object first; those that are not drawn are empty
 //   grid  a thread for each of `limit` objects
 // tint_*: masks on a frame, in place.
 //   in    tints [*count], bits of masks: rows of whole words, the left pixel in the lowest bit
@@ -21,7 +21,7 @@ struct alignas(16) Tint {
 
 static_assert(sizeof(Tint) == 32, "mirrored in tints.rs");
 
-// As masks.cu has it.
+// As in masks.cu.
 struct alignas(16) MaskPlace {
     Rect rect;
     uint64_t first;
@@ -130,7 +130,7 @@ struct Mixer<I420> {
     }
 };
 
-// Whether a mask has that pixel, in its own pixels; NEVER is in none.
+// Whether a mask has that pixel, in its own pixels; NEVER is in no mask.
 __device__ inline bool touches(const TintParameters &p, const Tint &tint, uint32_t x, uint32_t y) {
     const Rect &rect = tint.rect;
     if (x < rect.left || x >= rect.right || y < rect.top || y >= rect.bottom) return false;
@@ -147,7 +147,7 @@ __device__ inline void draw_tints(const TintParameters &p) {
     const uint32_t count = *p.count;
     __shared__ Tint near[THREADS];
     __shared__ uint32_t found[THREADS / 32];
-    // The part of the masks that the tile may show. Left and above of what they cover it is NEVER, as behind it.
+    // The part of the masks that the tile may show. NEVER on all sides of the area that they cover.
     const uint32_t last_x = min(left + TILE_WIDTH * CELL, p.width) - 1, last_y = min(top + TILE_HEIGHT * CELL, p.height) - 1;
     const auto begin = [](uint32_t at) { return at == NEVER ? 0 : at; };
     const uint32_t from_x = begin(p.columns[left]), to_x = p.columns[last_x];
@@ -171,7 +171,7 @@ __device__ inline void draw_tints(const TintParameters &p) {
         const Rect &rect = tint.rect;
         const bool is_near = !is_empty(rect) && rect.left <= to_x && rect.right > from_x && rect.top <= to_y && rect.bottom > from_y;
         const uint32_t bits = __ballot_sync(FULL_MASK, is_near);
-        __syncthreads(); // the tints before are done with
+        __syncthreads(); // the previous tints are no longer used
         if (lane == 0) found[warp] = __popc(bits);
         __syncthreads();
         uint32_t place = __popc(bits & ((1u << lane) - 1)), total = 0;

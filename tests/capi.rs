@@ -390,7 +390,7 @@ fn objects_are_numbered_by_a_tracker() {
             assert_eq!(gst_trt_results_track_id(results, 1), 0);
             assert!(last_error().contains("no object 1"), "{}", last_error());
             assert_eq!(gst_trt_tracker_update(tracker, results, 0, 0), 7);
-            assert!(last_error().contains("have numbers already"), "{}", last_error());
+            assert!(last_error().contains("have ids already"), "{}", last_error());
             gst_trt_results_free(results);
             assert_eq!(gst_trt_tracker_update(tracker, results, 0, 0), 7);
             assert!(last_error().contains("results is not open"), "{}", last_error());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Classifiers: how sure they are of which classes, where that can be read, and how it is drawn.
+//! Classifiers: classes and confidences, where they can be read, and how they are drawn.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -56,7 +56,7 @@ fn read(array: &gst::Array) -> Vec<(String, u32, f64)> {
     array.iter().map(class).collect()
 }
 
-/// What hangs on a frame; nothing else does.
+/// The classes attached to a frame; nothing else is attached.
 fn classes(buffer: &gst::BufferRef) -> Vec<(String, u32, f64)> {
     assert_eq!(buffer.iter_meta::<VideoRegionOfInterestMeta>().count(), 0);
     let meta = CustomMeta::from_buffer(buffer, "GstTrtClassificationMeta").unwrap();
@@ -75,8 +75,8 @@ fn frame() -> gst::Buffer {
 }
 
 #[test]
-fn classes_hang_on_the_frame_and_are_told() {
-    let folder = scratch("classify-told");
+fn classes_are_attached_to_the_frame_and_posted() {
+    let folder = scratch("classify-posted");
     let named = format!("label-file={}", labels(&folder));
     let ours = probabilities(&LOGITS).save(&folder.join("ultralytics.onnx"));
     let theirs = logits(&LOGITS).save(&folder.join("torchvision.onnx"));
@@ -164,15 +164,15 @@ fn one_class_and_what_is_no_number() {
     };
     let one = logits(&[0.0]).metadata("task", "classify");
     assert_classes(&found(one, ""), &[("#0", 0, 0.5)]);
-    // Nothing says that this one number is a class, so trtinfer asks for the input of a detector.
+    // This one number is not known to be a class, so trtinfer requests the input of a detector.
     let model = logits(&[0.0]).save(&folder.join("number.onnx"));
     let mut line = Line::new(&model, "layout=classify");
     assert_classes(&classes(&line.push(frame())), &[("#0", 0, 0.5)]);
-    let said = line.said();
-    assert!(said[0].contains("resize on trtpreprocess"), "{said:?}");
+    let messages = line.said();
+    assert!(messages[0].contains("resize on trtpreprocess"), "{messages:?}");
     assert_classes(&found(logits(&[f32::NAN; 3]), "score-threshold=0"), &[]);
     assert_classes(&found(logits(&[f32::NAN, 2.0, f32::INFINITY]), ""), &[("#1", 1, 1.0)]);
-    // Names for other classes, and one number that nothing says is a class.
+    // Names for other classes, and one number that is not known to be a class.
     let line = |model: &str, properties: &str| {
         launch(&format!(
             "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess \
@@ -237,7 +237,7 @@ fn a_detector_gives_classes() {
     assert_eq!(detector.classes(), [], "no classifier");
 }
 
-/// The means of the channels of what a model gets are what it says.
+/// The model returns the means of its input's channels.
 fn means(folder: &Path) -> String {
     let graph = Graph::new()
         .input("images", F32, &["1", "3", "8", "8"])
@@ -272,7 +272,7 @@ fn a_classifier_sees_the_middle_of_the_frame() {
     let model = means(&scratch("classify-middle"));
     let mut line = Line::new(&model, "class-scores=probabilities score-threshold=0.5");
     line.caps("RGB", 32, 16);
-    // Blue in the middle 16 columns, red beside them.
+    // Blue in the middle 16 columns, red on both sides.
     let mut pixels = [255u8, 0, 0].repeat(32 * 16);
     for row in pixels.chunks_exact_mut(96) {
         row[24..72].copy_from_slice(&[0, 0, 255].repeat(16));

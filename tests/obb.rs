@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Rotated boxes: which are kept, where they are on the frame, and how they can be read.
+//! Rotated boxes: which are kept, their position on the frame, and how they can be read.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -47,7 +47,7 @@ fn plain(folder: &Path, rows: &[(usize, Row)]) -> String {
     graph(&[1, 7, CELLS as i64], &values).save(&folder.join("plain.onnx"))
 }
 
-/// The same found by the model itself.
+/// The same, suppressed by the model itself.
 fn end_to_end(folder: &Path, rows: &[(usize, Row)]) -> String {
     let mut values = vec![0.0; 7 * 300];
     for (to, (_, [cx, cy, w, h, ship, plane, angle])) in values.chunks_exact_mut(7).zip(rows) {
@@ -68,7 +68,7 @@ fn corners([cx, cy, w, h]: [f64; 4], angle: f64) -> [f64; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
-/// Of a structure with both, angle and corners.
+/// Angle and corners of a structure that has both.
 fn rotation(params: &gst::StructureRef) -> (f64, [f64; 8]) {
     let numbers: Vec<f64> = params.get::<gst::Array>("corners").unwrap().iter().map(|n| n.get().unwrap()).collect();
     (params.get("angle").unwrap(), numbers.try_into().unwrap())
@@ -99,7 +99,7 @@ fn assert_near(have: &[Region], wanted: &[Wanted]) {
 
 const QUARTER: f64 = std::f64::consts::FRAC_PI_2;
 
-/// What is kept of [`ROWS`] on a frame as large as the input: the second repeats the first. Angles are less than a quarter turn.
+/// The boxes kept of [`ROWS`] on a frame as large as the input: the second repeats the first. Angles are less than a quarter turn.
 fn expected() -> [Wanted; 3] {
     let bar = [32.0, 32.0, 32.0, 8.0];
     let across = corners([32.0, 32.0, 8.0, 32.0], 2.0 - QUARTER);
@@ -121,7 +121,7 @@ fn rotated_boxes_are_kept_and_attached() {
         assert!(first.corners.iter().zip(edges).all(|(share, edge)| (share * 64.0 - edge).abs() < 1e-3), "{first:?}");
         let messages = line.messages();
         let objects = messages[0].get::<gst::Array>("detections").unwrap();
-        let said: Vec<_> = objects
+        let found: Vec<_> = objects
             .iter()
             .map(|object| {
                 let object = object.get::<gst::Structure>().unwrap();
@@ -129,7 +129,7 @@ fn rotated_boxes_are_kept_and_attached() {
                 (object.get("label").unwrap(), angle, corners)
             })
             .collect();
-        assert_near(&said, &expected());
+        assert_near(&found, &expected());
     }
 }
 
@@ -144,7 +144,7 @@ fn a_dropped_box_drops_others() {
 
 #[test]
 fn boxes_follow_the_letterbox_and_may_reach_beyond_the_frame() {
-    // Twice as wide as the input: 32 rows of it are the frame, below 16 of padding.
+    // Twice as wide as the input: 32 of its rows are the frame, below 16 rows of padding.
     let in_padding = (5, [32.0, 4.0, 16.0, 4.0, 0.95, 0.0, 0.1]);
     let over_the_edge = (6, [60.0, 32.0, 16.0, 4.0, 0.9, 0.0, 0.5]);
     let mut line = Line::new(&plain(&scratch("obb-letterbox"), &[in_padding, over_the_edge]), "draw=false");
@@ -186,7 +186,7 @@ fn rows_that_are_no_box_are_left_out() {
         assert_eq!(regions(&buffer), []);
         assert!(buffer.map_readable().unwrap().iter().all(|&byte| byte == GREY));
     }
-    // An angle far out of range is an angle.
+    // An angle far out of range is valid.
     let rows = [(0, [32.0, 32.0, 16.0, 8.0, 0.9, 0.0, 0.5 + 200.0 * std::f32::consts::PI])];
     let found = regions(&Line::new(&plain(&folder, &rows), "draw=true").push(grey(SIDE * SIDE * 3)));
     assert!((found[0].1 - 0.5).abs() < 1e-3, "{found:?}");
@@ -248,7 +248,7 @@ fn a_detector_gives_rotated_boxes() {
     let frame = Frame { format: PixelFormat::Rgb, width: SIDE as usize, height: SIDE as usize, planes };
     let mut detector = detector(&plain(&scratch("obb-detector"), &ROWS));
     let objects = detector.detect(&frame, Colorimetry::default()).unwrap();
-    let said: Vec<_> = objects
+    let found: Vec<_> = objects
         .iter()
         .map(|object| {
             let rotated: RotatedBox = object.rotated.unwrap();
@@ -257,13 +257,13 @@ fn a_detector_gives_rotated_boxes() {
             (object.label.clone(), f64::from(rotated.angle), corners.try_into().unwrap())
         })
         .collect();
-    assert_near(&said, &expected());
+    assert_near(&found, &expected());
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Of any rows, drawn or not: boxes inside the frame, angles below a quarter turn, and the best is there.
+    /// For any rows, drawn or not: boxes inside the frame, angles below a quarter turn, and the best box is kept.
     #[test]
     fn any_rows(
         rows in prop::collection::vec(prop::array::uniform7(prop_oneof![

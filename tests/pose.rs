@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Keypoints: which boxes they belong to, where they land on the frame, and where they can be read.
+//! Keypoints: their boxes, their position on the frame, and where they can be read.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -46,7 +46,7 @@ fn plain(folder: &Path, rows: &[(usize, Row)]) -> String {
     graph(&[1, 12, CELLS as i64], &values).save(&folder.join("plain.onnx"))
 }
 
-/// The same found by the model itself, but for what repeats.
+/// The same, suppressed by the model itself, so without repeated boxes.
 fn end_to_end(folder: &Path, rows: &[(usize, Row)]) -> String {
     let mut values = vec![0.0; 12 * 300];
     for (to, (_, [cx, cy, w, h, cat, dog, points @ ..])) in values.chunks_exact_mut(12).zip(rows) {
@@ -57,7 +57,7 @@ fn end_to_end(folder: &Path, rows: &[(usize, Row)]) -> String {
     graph(&[1, 300, 12], &values).save(&folder.join("end-to-end.onnx"))
 }
 
-/// Of each region its label, and its points as x, y and visibility.
+/// The label of each region, and its points as x, y and visibility.
 fn regions(buffer: &gst::BufferRef) -> Vec<(String, Vec<f64>)> {
     let read = |meta: gst::MetaRef<VideoRegionOfInterestMeta>| {
         let params = meta.param("keypoints").expect("a structure called keypoints");
@@ -70,7 +70,7 @@ fn regions(buffer: &gst::BufferRef) -> Vec<(String, Vec<f64>)> {
     buffer.iter_meta::<VideoRegionOfInterestMeta>().map(read).collect()
 }
 
-/// Of a frame of 64x64, which is the input: points outside are moved to its edge.
+/// On a frame of 64x64, the size of the input: points outside are moved to its edge.
 fn expected() -> Vec<(String, Vec<f64>)> {
     vec![
         ("cat".into(), vec![10.0, 12.0, 0.75, 20.0, 22.0, 0.125]),
@@ -87,7 +87,7 @@ fn points_belong_to_the_boxes_that_are_kept() {
         assert_eq!(regions(&buffer), expected(), "{model}");
         let messages = line.messages();
         let objects = messages[0].get::<gst::Array>("detections").unwrap();
-        let said: Vec<(String, Vec<f64>)> = objects
+        let found: Vec<(String, Vec<f64>)> = objects
             .iter()
             .map(|object| {
                 let object = object.get::<gst::Structure>().unwrap();
@@ -95,7 +95,7 @@ fn points_belong_to_the_boxes_that_are_kept() {
                 (object.get("label").unwrap(), points.iter().map(|number| number.get().unwrap()).collect())
             })
             .collect();
-        assert_eq!(said, expected(), "{model}");
+        assert_eq!(found, expected(), "{model}");
         assert_eq!(
             messages[0].to_string().parse::<gst::Structure>().unwrap(),
             messages[0],
@@ -106,14 +106,14 @@ fn points_belong_to_the_boxes_that_are_kept() {
 
 #[test]
 fn points_follow_the_letterbox() {
-    // Twice as wide as the input: 32 rows of it are the frame, below 16 of padding.
+    // Twice as wide as the input: 32 of its rows are the frame, below 16 rows of padding.
     let folder = scratch("pose-letterbox");
     let in_padding = (5, [32.0, 4.0, 16.0, 4.0, 0.95, 0.0, 32.0, 4.0, 1.0, 32.0, 4.0, 1.0]);
     let model = plain(&folder, &[in_padding, ROWS[1]]);
     let mut line = Line::new(&model, "draw=false");
     line.caps("RGB", 128, 64);
     let buffer = line.push(grey(128 * 64 * 3));
-    // The box in the padding is none of the frame, and its points are gone with it.
+    // The box in the padding is not on the frame, so its points are left out too.
     assert_eq!(regions(&buffer), [("cat".to_string(), vec![20.0, 0.0, 0.75, 40.0, 12.0, 0.125])]);
 }
 
@@ -184,7 +184,7 @@ fn a_detector_gives_points() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Of any rows, each box has the points of its own row, for any suppression and any order.
+    /// For any rows, each box has the points of its own row, for any suppression and any order.
     #[test]
     fn each_box_has_the_points_of_its_row(
         rows in prop::collection::vec((4..60u8, 4..60u8, 1..100u8, 0..2usize), 0..CELLS),

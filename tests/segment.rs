@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Masks: which pixels they have, which boxes they belong to, where they land on the frame, and where they can be read.
+//! Masks: their pixels, their boxes, their position on the frame, and where they can be read.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -34,8 +34,8 @@ fn prototypes() -> Vec<f32> {
     places().map(|(x, _)| half(x)).chain(places().map(|(_, y)| half(y))).collect()
 }
 
-/// A cat of which the left half is seen; a weaker one that repeats it, whose mask must not be taken; a dog of which the lower half
-/// is seen; and one of which nothing is, since its box lies in the right half.
+/// A cat with a mask in its left half; a weaker one that repeats it, whose mask must not be taken; a dog with a mask in its lower
+/// half; and one with an empty mask, since its box lies in the right half.
 const ROWS: [(usize, Row); 4] = [
     (3, [33.0, 32.0, 32.0, 32.0, 0.7, 0.0, -1.0, 0.0]),
     (40, [32.0, 32.0, 32.0, 32.0, 0.9, 0.1, 1.0, 0.0]),
@@ -62,7 +62,7 @@ fn plain(folder: &Path, rows: &[(usize, Row)]) -> String {
     graph(&[1, 8, CELLS as i64], &values).save(&folder.join("plain.onnx"))
 }
 
-/// The same found by the model itself.
+/// The same, suppressed by the model itself.
 fn end_to_end(folder: &Path, rows: &[(usize, Row)]) -> String {
     let mut values = vec![0.0; 8 * 300];
     for (to, (_, [cx, cy, w, h, cat, dog, coefficients @ ..])) in values.chunks_exact_mut(8).zip(rows) {
@@ -73,7 +73,7 @@ fn end_to_end(folder: &Path, rows: &[(usize, Row)]) -> String {
     graph(&[1, 300, 8], &values).save(&folder.join("end-to-end.onnx"))
 }
 
-/// Of a structure, the mask, and the rectangle in which it is seen.
+/// The mask of a structure, and the rectangle of its set pixels.
 fn mask(params: &gst::StructureRef) -> Mask {
     let [left, top, width, height] =
         ["mask-x", "mask-y", "mask-width", "mask-height"].map(|name| params.get(name).unwrap());
@@ -81,7 +81,7 @@ fn mask(params: &gst::StructureRef) -> Mask {
     Mask::from_counts(rect, params.get("mask-counts").unwrap()).expect("run lengths of that rectangle")
 }
 
-/// Of each region its label and its mask.
+/// The label and mask of each region.
 fn regions(buffer: &gst::BufferRef) -> Vec<(String, Mask)> {
     let read = |meta: gst::MetaRef<VideoRegionOfInterestMeta>| {
         let params = meta.param("mask").expect("a structure called mask");
@@ -90,7 +90,7 @@ fn regions(buffer: &gst::BufferRef) -> Vec<(String, Mask)> {
     buffer.iter_meta::<VideoRegionOfInterestMeta>().map(read).collect()
 }
 
-/// Label and a rectangle of pixels that are all the object's.
+/// A label, and a rectangle whose pixels all belong to the object.
 fn filled(label: &str, rect: [u32; 4], seen: [u32; 4]) -> (String, Mask) {
     let rect_of = |[left, top, right, bottom]: [u32; 4]| Rect { left, top, right, bottom };
     let (rect, seen) = (rect_of(rect), rect_of(seen));
@@ -99,7 +99,7 @@ fn filled(label: &str, rect: [u32; 4], seen: [u32; 4]) -> (String, Mask) {
     (label.into(), Mask::of(rect, &places.map(is_seen).collect::<Vec<_>>()))
 }
 
-/// What is kept of [`ROWS`] on a frame as large as the input.
+/// The objects kept of [`ROWS`] on a frame as large as the input.
 fn expected() -> Vec<(String, Mask)> {
     vec![filled("cat", [16, 16, 48, 48], [16, 16, 32, 48]), filled("dog", [32, 28, 48, 36], [32, 32, 48, 36])]
 }
@@ -114,14 +114,14 @@ fn masks_belong_to_the_boxes_that_are_kept() {
         assert_eq!(found(&buffer).len(), 2, "an object without a pixel is none");
         let messages = line.messages();
         let objects = messages[0].get::<gst::Array>("detections").unwrap();
-        let said: Vec<_> = objects
+        let found: Vec<_> = objects
             .iter()
             .map(|object| {
                 let object = object.get::<gst::Structure>().unwrap();
                 (object.get("label").unwrap(), mask(&object))
             })
             .collect();
-        assert_eq!(said, expected(), "{model}");
+        assert_eq!(found, expected(), "{model}");
         let text = messages[0].to_string();
         assert_eq!(text.parse::<gst::Structure>().unwrap(), messages[0], "its text can be read back");
     }
@@ -129,7 +129,7 @@ fn masks_belong_to_the_boxes_that_are_kept() {
 
 #[test]
 fn masks_follow_the_letterbox() {
-    // Twice as wide as the input: 32 rows of it are the frame, below 16 of padding.
+    // Twice as wide as the input: 32 of its rows are the frame, below 16 rows of padding.
     let mut line = Line::new(&plain(&scratch("segment-letterbox"), &ROWS[1..2]), "draw=false");
     line.caps("RGB", 128, 64);
     let buffer = line.push(grey(128 * 64 * 3));
@@ -172,7 +172,7 @@ fn masks_are_given_or_only_drawn() {
     let given = line.push(grey(SIDE * SIDE * 3));
     assert_eq!(regions(&given), expected());
     assert!(picture(&given) == picture(&hidden), "both are drawn");
-    // Inside the outlines only masks are drawn.
+    // Only masks are drawn inside the outlines.
     let inside = |picture: &[u8], x: u32, y: u32| picture[((y * SIDE + x) * 3) as usize..][..3].to_vec();
     let half = picture(&given);
     assert_ne!(inside(&half, 24, 24), [GREY; 3], "the left half of the cat");
@@ -303,7 +303,7 @@ fn masks_are_those_of_the_formula() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Of any rows, drawn or not: a mask for each object that is left, inside its box.
+    /// For any rows, drawn or not: a mask for each kept object, inside its box.
     #[test]
     fn any_rows(
         rows in prop::collection::vec(prop::array::uniform8(prop_oneof![

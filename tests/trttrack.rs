@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! trttrack: numbers on the metas of trtnms and of anybody else, the same from frame to frame; metas only.
+//! trttrack: ids on the metas of trtnms and of other elements, the same from frame to frame; metas only.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -35,13 +35,13 @@ impl Clip {
         self.line.push(buffer)
     }
 
-    /// The number of each object, 0 for none.
+    /// The id of each object, 0 for none.
     fn ids(&mut self, seen: &[Seen]) -> Vec<i32> {
         ids(&self.push(frame(seen, false)))
     }
 }
 
-/// A frame without a picture: nobody may look at it.
+/// A frame without a picture: no element may read it.
 fn frame(seen: &[Seen], is_held: bool) -> gst::Buffer {
     let mut buffer = gst::Buffer::new();
     for (label, score, [x, y]) in seen {
@@ -72,7 +72,7 @@ fn ids(buffer: &gst::BufferRef) -> Vec<i32> {
     buffer.iter_meta::<VideoRegionOfInterestMeta>().map(id).collect()
 }
 
-/// The word that marks the box of each object.
+/// The field that marks the box of each object.
 fn marks(buffer: &gst::BufferRef) -> Vec<&'static str> {
     let mark = |meta: gst::MetaRef<VideoRegionOfInterestMeta>| {
         let detection = meta.param("detection").unwrap();
@@ -86,7 +86,7 @@ fn marks(buffer: &gst::BufferRef) -> Vec<&'static str> {
     buffer.iter_meta::<VideoRegionOfInterestMeta>().map(mark).collect()
 }
 
-// ------------------------------------------------------------------------------------------- numbers
+// ------------------------------------------------------------------------------------------- ids
 
 #[test]
 fn objects_keep_their_numbers_whatever_their_order() {
@@ -100,7 +100,7 @@ fn objects_keep_their_numbers_whatever_their_order() {
         if tracker == "ocsort" {
             continue;
         }
-        // What is new has a number from its second frame on.
+        // A new object has an id from its second frame on.
         let known = ("cat", 0.9, [200.0, 100.0]);
         assert_eq!(clip.ids(&[("cat", 0.9, [400.0, 400.0]), known]), [0, 1]);
         assert_eq!(clip.ids(&[("cat", 0.9, [400.0, 400.0]), known]), [3, 1]);
@@ -141,7 +141,7 @@ fn each_property_counts() {
         let fading: &[&[Seen]] = &[&[sure], &[sure], &[sure], &[sure], &[weak]];
         assert_eq!(last(&format!("tracker=ocsort {properties}"), fading), [wanted]);
     }
-    // Which of two places an object goes on to, by its direction.
+    // Which of two boxes continues an object, by its direction.
     let turn: [&[Seen]; 6] = [
         &[("a", 0.9, [100.0, 100.0])],
         &[("a", 0.9, [100.0, 108.0])],
@@ -266,7 +266,7 @@ fn what_is_not_yet_followed_stays_held_and_what_leaves_is_gone() {
     }
     let held = clip.push(frame(&seen, true));
     assert_eq!((ids(&held), marks(&held)), (vec![0], vec!["held"]), "it is beyond the edge");
-    // What was never seen here cannot be foreseen.
+    // An object that was never seen here cannot be predicted.
     let held = clip.push(frame(&[("a", 0.9, [50.0, 400.0])], true));
     assert_eq!((ids(&held), marks(&held)), (vec![0], vec!["held"]));
 }
@@ -317,7 +317,7 @@ fn every_frame_of_an_interval_has_numbers() {
     assert_eq!(line.said(), [""; 0]);
 }
 
-// ------------------------------------------------------------------------------------------- what else is told
+// ------------------------------------------------------------------------------------------- messages and stats
 
 #[test]
 fn messages_tell_numbers() {
@@ -338,12 +338,12 @@ fn messages_tell_numbers() {
         let array = content.get::<gst::Array>("detections").unwrap();
         array.iter().map(|value| value.get().unwrap()).collect()
     };
-    let told = objects(content);
-    assert_eq!([0, 1].map(|object: usize| told[object].get::<u64>("track-id").ok()), [Some(1), None]);
-    assert_eq!([0, 1].map(|object: usize| told[object].get::<String>("label").unwrap()), ["cat", "dog"]);
-    assert_eq!(told[1].get::<u32>("class-id"), Ok(3));
-    assert_eq!(told[1].get::<f64>("confidence"), Ok(0.75));
-    let bbox = ["x", "y", "w", "h"].map(|name| told[1].get::<f64>(name).unwrap());
+    let posted = objects(content);
+    assert_eq!([0, 1].map(|object: usize| posted[object].get::<u64>("track-id").ok()), [Some(1), None]);
+    assert_eq!([0, 1].map(|object: usize| posted[object].get::<String>("label").unwrap()), ["cat", "dog"]);
+    assert_eq!(posted[1].get::<u32>("class-id"), Ok(3));
+    assert_eq!(posted[1].get::<f64>("confidence"), Ok(0.75));
+    let bbox = ["x", "y", "w", "h"].map(|name| posted[1].get::<f64>(name).unwrap());
     assert!(bbox.iter().zip([280.0, 160.0, 40.0, 80.0]).all(|(a, b)| (a - b).abs() < 0.01), "{bbox:?}");
     let predicted = |content: &gst::Structure| content.get::<bool>("predicted").unwrap();
     assert_eq!([0, 1, 2, 3].map(|at: usize| predicted(&messages[at])), [false, false, true, false]);
@@ -379,10 +379,10 @@ fn frames_may_be_in_any_memory_and_are_not_copied() {
     }
 }
 
-// ------------------------------------------------------------------------------------------- what goes wrong
+// ------------------------------------------------------------------------------------------- errors and warnings
 
 #[test]
-fn numbers_of_another_tracker_stay() {
+fn ids_of_another_tracker_stay() {
     let mut clip = Clip::new("");
     for _ in 0..3 {
         let mut buffer = frame(&[("a", 0.9, [100.0, 100.0]), ("a", 0.9, [300.0, 100.0])], false);
@@ -393,8 +393,8 @@ fn numbers_of_another_tracker_stay() {
         let params = |meta: gst::MetaRef<VideoRegionOfInterestMeta>| meta.params().count();
         assert_eq!(buffer.iter_meta::<VideoRegionOfInterestMeta>().map(params).collect::<Vec<_>>(), [2, 2]);
     }
-    let said = clip.line.said();
-    assert!(said.len() == 1 && said[0].contains("another tracker"), "{said:?}");
+    let messages = clip.line.said();
+    assert!(messages.len() == 1 && messages[0].contains("another tracker"), "{messages:?}");
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn hostile_metas_end_nothing() {
             }
         }
     }
-    // Many at one place.
+    // Many objects at the same position.
     let many = vec![("a", 0.9, [100.0, 100.0]); 400];
     (0..2).for_each(|_| assert_eq!(clip.ids(&many).len(), 400));
     assert_eq!(clip.line.said(), [""; 0]);

@@ -4,7 +4,7 @@
  * The functions are in libgsttrt-1, which needs no GStreamer: cc program.c $(pkg-config --cflags --libs gsttrt-1.0)
  *
  * Errors: a function fails if it returns a GstTrtStatus other than GST_TRT_OK, or the value that it documents for errors:
- * NULL, 0 or NaN. It then has no other effect, and gst_trt_last_error() says in the same thread what failed and what to do.
+ * NULL, 0 or NaN. It then has no other effect, and gst_trt_last_error() returns in the same thread what failed and what to do.
  * A session stays usable after any error. NULL, wrong sizes and closed handles are errors too. A panic of this library is
  * caught and returned as GST_TRT_PANIC.
  *
@@ -80,7 +80,7 @@ typedef struct GstTrtSession GstTrtSession;
 /* An input or output of a model: a contiguous array in row-major order. */
 typedef struct GstTrtTensorInfo GstTrtTensorInfo;
 
-/* The objects that were found in a frame. */
+/* The objects of a frame. */
 typedef struct GstTrtResults GstTrtResults;
 
 /* The text of this thread's last error; "" if there was none. Valid until this thread's next error. */
@@ -146,7 +146,7 @@ GstTrtStatus gst_trt_session_detect_device (GstTrtSession *session, const GstTrt
 /* Frees the results and their texts. NULL and freed results are ignored. */
 void gst_trt_results_free (GstTrtResults *results);
 
-/* The number of objects, at most the option max-detections (300 by default); 0 on errors too. Objects are numbered from 0, in
+/* The number of objects, at most the option max-detections (300 by default); 0 on errors too. Indices count from 0, in
  * order of descending confidence. */
 size_t gst_trt_results_count (const GstTrtResults *results);
 
@@ -162,17 +162,17 @@ float gst_trt_results_confidence (const GstTrtResults *results, size_t object);
 /* Left, top, width and height in pixels of the frame, clipped to it. */
 GstTrtStatus gst_trt_results_box (const GstTrtResults *results, size_t object, float (*box)[4]);
 
-/* Of models whose boxes are turned, the box as it is turned; box is the upright one around it then. 0 radians and the corners of box
- * where the model turns none.
+/* For models with rotated boxes, the rotated box; then gst_trt_results_box() is the upright one around it. For other models, 0
+ * radians and the corners of that box.
  *
- * By how much it is turned about its centre: radians, clockwise as pictures are seen, from 0 to below pi/2. NaN on errors. */
+ * The rotation about the centre: radians, clockwise in the picture, from 0 to below pi/2. NaN on errors. */
 float gst_trt_results_angle (const GstTrtResults *results, size_t object);
 
-/* x and y of its four corners in pixels of the frame, one after the other around it; the first is the lower right one where the
+/* x and y of its four corners in pixels of the frame, in order around the box; the first is the lower right one where the
  * angle is 0. They may lie beyond the frame. */
 GstTrtStatus gst_trt_results_corners (const GstTrtResults *results, size_t object, float (*corners)[4][2]);
 
-/* How many keypoints each object has; 0 where the model finds none, and on errors. */
+/* The number of keypoints of each object; 0 if the model has none, and on errors. */
 size_t gst_trt_results_keypoint_count (const GstTrtResults *results);
 
 /* The name of a keypoint, the same for all objects; NULL if the model has no names, and on errors. Valid until the results are
@@ -183,16 +183,16 @@ const char *gst_trt_results_keypoint_name (const GstTrtResults *results, size_t 
  * not known is at 0, 0. */
 GstTrtStatus gst_trt_results_keypoint (const GstTrtResults *results, size_t object, size_t keypoint, float (*point)[3]);
 
-/* Which pixels are an object's: left, top, width and height of a rectangle in pixels of the frame, and its pixels row by row, 255 for
- * those of the object and 0 for others, without padding. Outside the rectangle none is the object's. Valid until the results are
- * freed. NULL if the model gives no masks, and on errors. */
+/* The mask of an object: left, top, width and height of a rectangle in pixels of the frame, and its pixels row by row, 255 for
+ * those of the object and 0 for others, without padding. No pixel outside the rectangle belongs to the object. Valid until the
+ * results are freed. NULL if the model gives no masks, and on errors. */
 const uint8_t *gst_trt_results_mask (const GstTrtResults *results, size_t object, uint32_t (*rect)[4]);
 
 /* All fields of an object as JSON: those of trtnms' messages, also fields without a function here. Valid until the results are
  * freed. NULL on errors. */
 const char *gst_trt_results_json (const GstTrtResults *results, size_t object);
 
-/* Classes of the frame as a whole, numbered from 0 in order of descending confidence. Classifiers give these, at most the option
+/* Classes of the frame as a whole, with ranks from 0 in order of descending confidence. Classifiers give these, at most the option
  * top-k (5 by default), and no objects; other models give none.
  *
  * 0 on errors too. */
@@ -210,7 +210,7 @@ float gst_trt_results_frame_class_confidence (const GstTrtResults *results, size
 /* All fields of a class as JSON. Valid until the results are freed. NULL on errors. */
 const char *gst_trt_results_frame_class_json (const GstTrtResults *results, size_t rank);
 
-/* Gives the objects of one stream's frames numbers that stay the same from frame to frame, as trttrack does. */
+/* Gives the objects of one stream's frames ids that stay the same from frame to frame, as trttrack does. */
 typedef struct GstTrtTracker GstTrtTracker;
 
 /* options: strings such as "tracker=ocsort" or "track-thresh=0.6", with NULL after the last; or NULL. Names, ranges and defaults are
@@ -220,18 +220,18 @@ GstTrtStatus gst_trt_tracker_new (const char *const *options, GstTrtTracker **tr
 /* NULL and freed trackers are ignored. */
 void gst_trt_tracker_free (GstTrtTracker *tracker);
 
-/* Ends all tracks, as after a seek. No number is given twice. */
+/* Ends all tracks, as after a seek. No id is given twice. */
 GstTrtStatus gst_trt_tracker_reset (GstTrtTracker *tracker);
 
-/* Numbers the objects in a frame's results: once, and before gst_trt_results_json() is called for them. Frames come in their order.
- * time and frame_duration are in nanoseconds; a frame_duration of 0 says that it is not known, and then no frames count as missing. */
+/* Gives the objects in a frame's results their ids: once, and before gst_trt_results_json() is called for them. Frames come in their order.
+ * time and frame_duration are in nanoseconds; a frame_duration of 0 means unknown, and then no frames count as missing. */
 GstTrtStatus gst_trt_tracker_update (GstTrtTracker *tracker, GstTrtResults *results, uint64_t time,
                                      uint64_t frame_duration);
 
-/* The number that a tracker gave an object, from 1 on; 0 where it has none, and on errors. */
+/* The id that a tracker gave an object, from 1 on; 0 if it has none, and on errors. */
 uint64_t gst_trt_results_track_id (const GstTrtResults *results, size_t object);
 
-/* The number of GPUs. If CUDA cannot be used, this is GST_TRT_LIBRARY, count is 0, and gst_trt_last_error() says why. */
+/* The number of GPUs. If CUDA cannot be used, this is GST_TRT_LIBRARY, count is 0, and gst_trt_last_error() returns why. */
 GstTrtStatus gst_trt_gpu_count (uint32_t *count);
 
 /* The session's own input and output buffers: on the GPU if the model runs there, else on the host. Copies wait for the run

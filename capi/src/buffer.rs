@@ -30,7 +30,7 @@ pub unsafe extern "C" fn gst_trt_buffer_tensor(
     stream: *mut c_void,
     tensor: *mut *mut Managed,
 ) -> c_int {
-    // SAFETY: this function asks the same of its arguments as `export`; `Managed` goes with `versioned` = false.
+    // SAFETY: this function requires the same of its arguments as `export`; `Managed` goes with `versioned` = false.
     unsafe { export(buffer, index, stream, false, tensor) }
 }
 
@@ -72,7 +72,7 @@ unsafe fn export<T>(
     };
     let mut error = ptr::null_mut();
     // SAFETY: neither `buffer` nor `tensor` is NULL, which was checked. So `buffer` is a `GstBuffer`, `tensor` has room for
-    // a pointer, and `stream` is of the buffer's context: this function asks for that. `error` is a local variable. The
+    // a pointer, and `stream` is of the buffer's context: this function requires that. `error` is a local variable. The
     // plugin made its text with `strdup`, so it ends with zero and is freed with `free`.
     unsafe {
         let code = export(buffer.cast(), index, stream, versioned.into(), tensor.cast(), &mut error);
@@ -95,7 +95,7 @@ fn plugin() -> Result<ExportTensor> {
             .cause("no trtpreprocess or trtinfer of this library's version is in the program")
             .remedy("Take it behind them, and install plugin and library of one version")
     })?;
-    // SAFETY: the plugin put an `ExportTensor` under this name, whose number changes with the function's type.
+    // SAFETY: the plugin stored an `ExportTensor` under this name. The number in the name changes with the function's type.
     // GStreamer never unloads plugins, so it stays.
     let function = unsafe { mem::transmute::<*mut c_void, ExportTensor>(function) };
     Ok(*FOUND.get_or_init(|| function))

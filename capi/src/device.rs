@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A session on memory that stays: its own, or a caller's on the GPU.
+//! A session on persistent memory: its own, or the caller's on the GPU.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn gst_trt_session_copy_output(
 /// # Safety
 /// * `outputs` is NULL or `count` pointers.
 /// * `input` and `outputs` point to memory of the GPU's primary context that stays until the run is done. Until then
-///   nothing writes the input, and nothing uses the outputs, except behind the run on `stream`.
+///   nothing writes the input, and nothing uses the outputs, except after the run on `stream`.
 /// * `stream` is NULL or a stream of that context, and stays until this returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_run_device(
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn gst_trt_session_run_device(
         let outputs: Vec<u64> =
             unsafe { array("outputs", outputs, count)? }.iter().map(|output| output.addr() as u64).collect();
         let mut detector = open.detector();
-        // SAFETY: this function asks the same of memory and stream as `run_device` does. That checks the addresses.
+        // SAFETY: this function requires the same of memory and stream as `run_device` does. That checks the addresses.
         unsafe { detector.session_mut().run_device(input.addr() as u64, &outputs, stream) }.map(drop)
     }))
 }

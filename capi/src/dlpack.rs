@@ -40,7 +40,7 @@ pub unsafe extern "C" fn gst_trt_session_run_dlpack(
         let consumer = Consumer::from_raw(stream);
         let cuda = input.device().map(|block| block.context().clone());
         let ready = match (&cuda, consumer) {
-            // SAFETY: the stream is of the GPU's primary context, as the tensor is, and stays: this function asks for both.
+            // SAFETY: the stream is of the GPU's primary context, as the tensor is, and stays: this function requires both.
             (Some(cuda), Consumer::Stream(stream)) => Some(unsafe { cuda.fence_on(stream) }?),
             (Some(cuda), Consumer::Unknown) => {
                 cuda.synchronize()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What goes wrong inside a function, for the program to read.
+//! Errors and panics of functions, for the program to read.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
@@ -24,8 +24,8 @@ pub(crate) fn contained<T>(work: impl FnOnce() -> Result<T>) -> Outcome<T> {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(failed(error.kind() as c_int, &error.message())),
         Err(panic) => {
-            let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-            Err(failed(PANIC, &format!("This is a bug of the library: {}.", said.unwrap_or("it panicked"))))
+            let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+            Err(failed(PANIC, &format!("This is a bug of the library: {}.", text.unwrap_or("it panicked"))))
         }
     }
 }
@@ -41,7 +41,7 @@ pub(crate) fn done(outcome: Outcome<()>) -> c_int {
     outcome.err().unwrap_or(OK)
 }
 
-/// A C string, with blanks for zeros inside.
+/// A C string. Zeros inside become spaces.
 pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).expect("there are no zeros")
 }

@@ -48,15 +48,15 @@ impl GstTrtFrame {
     /// The same as a [`Frame`]. Preprocessing checks that the planes hold the rows.
     ///
     /// # Safety
-    /// `format` is NULL or a C string. Each plane is NULL or as many initialised bytes as `bytes` says, which
-    /// stay unwritten for `'a`.
+    /// `format` is NULL or a C string. Each plane is NULL or as many initialised bytes as its entry in `bytes`,
+    /// which stay unwritten for `'a`.
     pub(crate) unsafe fn on_host<'a>(&self) -> Result<(Frame<'a>, Colorimetry)> {
         let (width, height) = (self.width as usize, self.height as usize);
-        // SAFETY: `format` is NULL or a C string: this function asks for that.
+        // SAFETY: `format` is NULL or a C string: this function requires that.
         let format = unsafe { self.pixels() }?;
         let planes = self.planes_of(format).map(|plane| {
             let (i, address) = plane?;
-            // SAFETY: `planes_of` gives no NULL, so that many initialised bytes are there for `'a`.
+            // SAFETY: `planes_of` gives no NULL, so that many initialised bytes exist for `'a`.
             let data = unsafe { array("frame->planes", address.cast::<u8>(), self.bytes[i]) }?;
             Ok(Plane { data, stride: self.strides[i] })
         });
@@ -69,7 +69,7 @@ impl GstTrtFrame {
     /// `format` is NULL or a C string.
     pub(crate) unsafe fn on_device(&self) -> Result<(DeviceFrame, Colorimetry)> {
         let (width, height) = (self.width as usize, self.height as usize);
-        // SAFETY: `format` is NULL or a C string: this function asks for that.
+        // SAFETY: `format` is NULL or a C string: this function requires that.
         let format = unsafe { self.pixels() }?;
         let planes = self.planes_of(format).map(|plane| {
             let (i, address) = plane?;

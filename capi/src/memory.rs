@@ -45,7 +45,7 @@ pub(crate) unsafe fn array<'a, T>(name: &str, pointer: *const T, count: usize) -
     if !pointer.is_aligned() || count.checked_mul(size_of::<T>()).is_none_or(|bytes| isize::try_from(bytes).is_err()) {
         return Err(wrong(format!("The argument {name} is no array of {count}")));
     }
-    // SAFETY: it is not NULL, so `count` initialised values are there, for `'a`. That it is aligned and no larger than
+    // SAFETY: it is not NULL, so there are `count` initialised values for `'a`. That it is aligned and no larger than
     // a slice may be was checked.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }

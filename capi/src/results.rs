@@ -30,14 +30,14 @@ pub(crate) struct Results {
     /// For each object.
     labels: Vec<CString>,
     keypoint_names: Vec<CString>,
-    /// For each object, made at the first call.
+    /// For each object; created at the first call.
     json: Vec<OnceLock<CString>>,
     /// The same.
     masks: Vec<OnceLock<Option<MaskPixels>>>,
     class_labels: Vec<String>,
     /// For each class of the frame, with its fields as JSON.
     frame_classes: Vec<(CString, CString)>,
-    /// For each object, once a tracker has seen them; 0 is none.
+    /// The id of each object, once a tracker has seen them; 0 is none.
     track_ids: OnceLock<Vec<u64>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Results {
 struct MaskPixels {
     /// Left, top, width and height.
     rect: [u32; 4],
-    /// A byte for each.
+    /// A byte for each pixel of the rectangle.
     pixels: Vec<u8>,
 }
 
@@ -86,16 +86,15 @@ impl Results {
         })
     }
 
-    /// Keeps the numbers that a tracker gives.
-    pub fn number(&self, track: impl FnOnce(&[TrackInput]) -> Vec<u64>) -> Result<()> {
-        let numbered =
-            || wrong("The objects have numbers already").remedy("Give each frame's results to one tracker, once");
+    /// Keeps the ids that a tracker gives.
+    pub fn set_track_ids(&self, track: impl FnOnce(&[TrackInput]) -> Vec<u64>) -> Result<()> {
+        let tracked = || wrong("The objects have ids already").remedy("Give each frame's results to one tracker, once");
         if self.track_ids.get().is_some() {
-            return Err(numbered());
+            return Err(tracked());
         }
         let input = |&Candidate { bbox, score, class, .. }: &Candidate| TrackInput { bbox, score, class };
         let inputs: Vec<TrackInput> = self.instances.boxes.iter().map(input).collect();
-        self.track_ids.set(track(&inputs)).map_err(|_| numbered())
+        self.track_ids.set(track(&inputs)).map_err(|_| tracked())
     }
 
     fn track_id(&self, object: usize) -> u64 {

@@ -220,7 +220,8 @@ pub unsafe extern "C" fn gst_trt_session_run(
 ///
 /// # Safety
 /// * `frame` is NULL or a `GstTrtFrame` of `struct_size` bytes, whose `format` is NULL or a C string.
-/// * Each plane is NULL or as many initialised bytes as the frame's `bytes` says, which nothing writes until this returns.
+/// * Each plane is NULL or as many initialised bytes as its entry in the frame's `bytes`, which nothing writes until this
+///   returns.
 /// * `results` is NULL or room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gst_trt_session_detect(
@@ -229,7 +230,7 @@ pub unsafe extern "C" fn gst_trt_session_detect(
     results: *mut *mut GstTrtResults,
 ) -> c_int {
     // SAFETY: `frame` is NULL, which `read` refuses, or as many bytes as its `struct_size`. Its format and planes are
-    // what `on_host` asks for, and stay until this function returns; the detector keeps none of them. `results` is
+    // as `on_host` requires, and stay until this function returns; the detector keeps none of them. `results` is
     // NULL, which `detect` refuses, or room for a pointer.
     unsafe {
         detect(session, results, |detector| {

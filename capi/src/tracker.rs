@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `GstTrtTracker`: numbers for the objects of results.
+//! `GstTrtTracker`: ids for the objects of results.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -87,7 +87,7 @@ pub extern "C" fn gst_trt_tracker_update(
         let (following, results) = (TRACKERS.find(tracker)?, RESULTS.find(results)?);
         let mut following = locked(&following);
         let Following { tracker, options } = &mut *following;
-        results.number(|detections| {
+        results.set_track_ids(|detections| {
             let objects = tracker.update(options, detections, time, frame_duration);
             objects.iter().map(|object| object.map_or(0, |object| object.id)).collect()
         })

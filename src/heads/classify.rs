@@ -14,7 +14,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     holds: "probabilities or logits of the classes",
     input: InputTransform { fit: ResizeMode::CenterCrop, ..YOLO },
     needs_nms: false,
-    // One number may be anything.
+    // A single number may mean anything.
     likely: |candidate| match candidate.hints.task.as_str() {
         "" if candidate.is_alone && candidate.columns > 1 => Some(Confidence::Shape),
         "" => None,
@@ -26,6 +26,6 @@ pub static HEAD: HeadFormat = HeadFormat {
 
 #[cfg(test)]
 fn gold(make: super::tests::MakeTensor) -> super::tests::Gold {
-    // Classes of the frame are no boxes.
+    // A classifier gives no boxes.
     (vec![make("output0", &[1, 3], &[0.25, 0.5, 0.25])], Vec::new())
 }

@@ -17,7 +17,7 @@ use crate::core::tensor::{DType, Element, Tensor};
 use crate::image::Candidate;
 use crate::image::geometry::BBox;
 
-/// Class ids stay below this where nobody knows how many classes there are.
+/// Class ids stay below this where the number of classes is not known.
 pub(super) const ANY_CLASS: usize = 1 << 16;
 
 /// Anchors of one pass over a channels-first head: their running maxima stay in the first cache.
@@ -79,7 +79,7 @@ fn cells(strides: &[u32], (width, height): (u32, u32)) -> u64 {
     strides.iter().map(|&stride| u64::from(width.div_ceil(stride)) * u64::from(height.div_ceil(stride))).sum()
 }
 
-/// Where candidates go that pass.
+/// Receives the candidates that pass.
 pub(super) struct Sink<'a> {
     pub thresholds: &'a Thresholds,
     /// Class ids are below this.
@@ -163,10 +163,10 @@ pub(crate) fn number(tensor: &Tensor, index: usize) -> f32 {
         DType::I64 => get::<i64>(tensor, index),
         DType::I8 | DType::Bool => None,
     }
-    .unwrap_or(f32::NAN) // which passes nowhere
+    .unwrap_or(f32::NAN) // which passes no threshold
 }
 
-/// Element `i` of what a view shows of a row.
+/// Element `i` of a row of a view.
 fn viewed(outputs: &[&Tensor], view: &TensorView, row: usize, i: usize) -> f32 {
     number(outputs[view.output], view.first + row * view.row_stride + i * view.column_stride)
 }
@@ -181,7 +181,7 @@ fn from_cell([gx, gy, stride]: [f32; 3], [x, y, w, h]: [f32; 4]) -> BBox {
     BBox::from_center((x + gx) * stride, (y + gy) * stride, exp(w) * stride, exp(h) * stride)
 }
 
-/// From four numbers of a row to its box. Where the encoding is known to the compiler, so is the way.
+/// From four numbers of a row to its box. The branch is resolved at compile time where the encoding is a constant.
 #[inline(always)]
 fn box_of(encoding: BoxEncoding, head: &Head, grid: Option<Grid>, row: usize, numbers: [f32; 4]) -> BBox {
     let (width, height) = head.input();
@@ -195,7 +195,7 @@ fn box_of(encoding: BoxEncoding, head: &Head, grid: Option<Grid>, row: usize, nu
     }
 }
 
-/// The greatest score that is at least `least`, and the first place where it stands.
+/// The greatest score that is at least `least`, and its first index.
 fn best<T: Float>(scores: &[T], least: f32) -> Option<(usize, f32)> {
     const LANES: usize = 8;
     let mut buffer = [0.0; BLOCK];
@@ -238,7 +238,7 @@ pub(super) fn decode(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
     }
 }
 
-/// Gives the candidates from `first` on their angles; those whose angle is no number are left out.
+/// Sets the angles of the candidates from `first` on; those whose angle is NaN are left out.
 pub(super) fn turn(view: &TensorView, outputs: &[&Tensor], candidates: &mut Vec<Candidate>, first: usize) {
     for candidate in &mut candidates[first..] {
         candidate.angle = viewed(outputs, view, candidate.row as usize, 0);
@@ -250,13 +250,13 @@ pub(super) fn turn(view: &TensorView, outputs: &[&Tensor], candidates: &mut Vec<
     });
 }
 
-/// `[rows][columns]`: a box, objectness or not, and class scores.
+/// `[rows][columns]`: a box, objectness if there is one, and class scores.
 fn rows<const OBJECTNESS: bool, T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
     let (encoding, grid, least) = (head.format.encoding(), head.grid(), sink.thresholds.least());
     let scores = head.range(|column| column == Column::Classes);
     for (at, row) in values.chunks_exact(head.columns).enumerate() {
         let objectness = if OBJECTNESS { row[4].to_f32() } else { 1.0 };
-        // Where there is no objectness, a score below all thresholds is not looked at twice.
+        // Without objectness, a score below all thresholds is skipped at once.
         let passes = !OBJECTNESS || objectness >= least;
         if passes
             && let Some((class, score)) = best(&row[scores.clone()], if OBJECTNESS { f32::NEG_INFINITY } else { least })
@@ -268,7 +268,7 @@ fn rows<const OBJECTNESS: bool, T: Float>(head: &Head, values: &[T], sink: &mut 
 }
 
 /// `[columns][rows]`: all of x, then all of y, width, height and of each class's scores. The maxima of a block of rows come
-/// first, one class after the other; only for the few that pass is it worth to ask which class that was.
+/// first, one class after the other. Only for the few that pass is the class then looked up.
 fn columns<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
     let (encoding, grid, least) = (head.format.encoding(), head.grid(), sink.thresholds.least());
     let classes = head.range(|column| column == Column::Classes);

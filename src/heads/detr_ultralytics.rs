@@ -13,7 +13,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     input: STRETCH,
     needs_nms: false,
     likely: |candidate| match candidate.grid {
-        // Releases that write only the best class say which head they have.
+        // Releases that write only the best class name their head in the metadata.
         _ if candidate.hints.rtdetr() && candidate.hints.head.is_empty() => Some(Confidence::Sign),
         _ if candidate.hints.rtdetr() => Some(Confidence::Shape),
         _ if candidate.hints.ultralytics || candidate.columns == 6 || candidate.columns >= candidate.rows => None,

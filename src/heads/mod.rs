@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Detection heads: what a model's outputs mean.
 //!
-//! A head is one file that says in data what its outputs hold: typed columns, how boxes are encoded, how the input is usually
+//! A head is one file that describes its outputs as data: typed columns, how boxes are encoded, how the input is usually
 //! prepared, and whether boxes still repeat each other. From that follow recognition ([`recognise`]), decoding on the host
 //! (`decode.rs`), decoding on a GPU (`kernels/decode.cu`), and what is gathered for the boxes that are kept.
 //!
@@ -84,23 +84,23 @@ pub struct HeadFormat {
     pub outputs: &'static [OutputSpec],
     /// Units and order of the columns, in words.
     pub holds: &'static str,
-    /// How the input of such models is prepared, unless the model or the user says otherwise.
+    /// How the input of such models is prepared, unless the model or the user sets something else.
     pub input: InputTransform,
     /// Whether the boxes still repeat each other.
     pub needs_nms: bool,
-    /// What speaks for this head where the outputs fit. Asked only of heads with one output; names decide the others.
+    /// The evidence for this head where the outputs fit. Used only for heads with one output; names decide the others.
     likely: fn(&HeadCandidate) -> Option<Confidence>,
     /// A case computed by hand.
     #[cfg(test)]
     gold: fn(tests::MakeTensor) -> tests::Gold,
 }
 
-/// What a model is for, as the key `task` of Ultralytics' metadata says it.
+/// What a model is for: the key `task` of Ultralytics' metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     Detect,
     Pose,
-    /// Boxes that are turned.
+    /// Rotated boxes.
     Obb,
     /// Boxes and masks.
     Segment,
@@ -108,14 +108,14 @@ pub enum Task {
     Classify,
 }
 
-/// How boxes that repeat a better one are told.
+/// How boxes that repeat a better one are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suppress {
     /// There are none.
     None,
     /// By their IoU with a better one that is kept.
     Iou,
-    /// Boxes are turned: by their probabilistic IoU with any better one, kept or not.
+    /// Rotated boxes: by their probabilistic IoU with any better one, kept or not.
     RotatedIou,
 }
 
@@ -153,7 +153,7 @@ pub enum Dim {
     Width,
 }
 
-/// What some elements of a row say.
+/// What some elements of a row mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// Four numbers.
@@ -169,15 +169,15 @@ pub enum Column {
     },
     /// For each keypoint of the model's `kpt_shape`: x and y in pixels of the input and, where it has three numbers, visibility.
     Keypoints,
-    /// By how much the box is turned about its centre: radians, clockwise as pictures are seen, in any range.
+    /// The rotation of the box about its centre: radians, clockwise in the picture, in any range.
     Angle,
-    /// By how much each prototype counts in the mask.
+    /// The weight of each prototype in the mask.
     Coefficients,
     /// How many rows count; one number for all of them.
     Count,
 }
 
-/// What four numbers of a row say about its box; `BoxEncoding` in `kernels/decode.cu`.
+/// How four numbers of a row encode its box; `BoxEncoding` in `kernels/decode.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoxEncoding {
     /// Left, top, right, bottom in pixels.
@@ -206,7 +206,7 @@ pub enum DecodeKernel {
 /// Where some columns lie: element `i` of row `r` is element `first + r * row_stride + i * column_stride` of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorView {
-    /// The place among the outputs that the head consists of.
+    /// The index among the outputs of the head.
     pub output: usize,
     pub first: usize,
     pub row_stride: usize,
@@ -215,7 +215,7 @@ pub struct TensorView {
     pub count: usize,
 }
 
-/// Letterboxed RGB in 0..1, as the YOLO family wants it.
+/// Letterboxed RGB in 0..1, for the YOLO family.
 const YOLO: InputTransform = InputTransform {
     colors: Colors::Rgb,
     fit: ResizeMode::Letterbox,
@@ -226,14 +226,14 @@ const YOLO: InputTransform = InputTransform {
     std: [1.0; 3],
     chroma: Chroma::Nearest,
 };
-/// RGB in 0..1 without regard to aspect, as transformers want it.
+/// RGB in 0..1 without regard to aspect ratio, for transformers.
 const STRETCH: InputTransform = InputTransform { fit: ResizeMode::Stretch, ..YOLO };
 
 const ROWS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Columns];
 const COLUMNS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Columns, Dim::Rows];
 const ROWS: &[Dim] = &[Dim::Batch, Dim::Rows];
 const CLASSES_ONLY: &[Dim] = &[Dim::Batch, Dim::Columns];
-/// Of which masks are sums, each of them weighted by a coefficient.
+/// Masks are sums of these, each weighted by a coefficient.
 const PROTOTYPES: OutputSpec = floats("", &[Dim::Batch, Dim::Prototypes, Dim::Height, Dim::Width], &[]);
 
 const fn floats(name: &'static str, dims: &'static [Dim], columns: &'static [Column]) -> OutputSpec {
@@ -290,17 +290,17 @@ impl HeadFormat {
         self.outputs.iter().any(OutputSpec::is_prototypes)
     }
 
-    /// Whether it tells classes of the whole frame, and no boxes.
+    /// Whether it gives classes of the whole frame, and no boxes.
     pub fn is_classifier(&self) -> bool {
         self.task == Task::Classify
     }
 
-    /// Whether its boxes are turned.
+    /// Whether its boxes are rotated.
     pub fn is_rotated(&self) -> bool {
         self.outputs.iter().any(|output| output.columns.contains(&Column::Angle))
     }
 
-    /// How its boxes that repeat better ones are told.
+    /// How its boxes that repeat better ones are recognised.
     pub fn suppress(&self) -> Suppress {
         match (self.needs_nms, self.is_rotated()) {
             (false, _) => Suppress::None,
@@ -380,7 +380,7 @@ impl OutputSpec {
     }
 }
 
-/// By what the elements of some columns are counted.
+/// Sizes of the columns whose width depends on the model.
 #[derive(Clone, Copy, Debug, Default)]
 struct ColumnSizes {
     classes: usize,
@@ -402,7 +402,7 @@ impl Column {
     }
 }
 
-/// A model's head, with its numbers.
+/// A model's head, with its sizes.
 #[derive(Debug)]
 pub(crate) struct Head {
     pub format: &'static HeadFormat,
@@ -418,7 +418,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Where the columns lie that `is_it` says.
+    /// Where the columns lie for which `is_it` is true.
     pub fn view(&self, is_it: impl Fn(Column) -> bool) -> Option<TensorView> {
         self.format.outputs.iter().enumerate().find_map(|(output, spec)| {
             let place = spec.columns.iter().position(|&column| is_it(column))?;
@@ -438,7 +438,7 @@ impl Head {
         })
     }
 
-    /// Of a row of one output, where these elements are.
+    /// The elements of a row of one output for which `is_it` is true.
     fn range(&self, is_it: impl Fn(Column) -> bool) -> Range<usize> {
         let view = self.view(is_it);
         view.map_or(0..0, |view| view.first / view.column_stride..view.first / view.column_stride + view.count)
@@ -501,7 +501,7 @@ impl Decoder {
         &self.outputs[0].1
     }
 
-    /// How many classes there are: what the outputs have room for, else what the hints say.
+    /// The number of classes: what the outputs have room for, else what the hints contain.
     pub fn classes(&self) -> Option<usize> {
         self.classes
     }
@@ -511,7 +511,7 @@ impl Decoder {
         self.format().needs_nms
     }
 
-    /// Where the angles lie by which boxes are turned.
+    /// Where the angles of rotated boxes lie.
     pub fn angles(&self) -> Option<TensorView> {
         self.head.view(|column| column == Column::Angle)
     }
@@ -521,7 +521,7 @@ impl Decoder {
         Some((self.head.keypoints?, self.head.view(|column| column == Column::Keypoints)?))
     }
 
-    /// The prototypes of masks, at which place among the picked outputs they are, and where the coefficients of a row lie.
+    /// The prototypes of masks, their index among the picked outputs, and where the coefficients of a row lie.
     pub fn prototypes(&self) -> Option<(PrototypeShape, usize, TensorView)> {
         let place = self.format().outputs.iter().position(OutputSpec::is_prototypes)?;
         Some((self.head.prototypes?, place, self.head.view(|column| column == Column::Coefficients)?))
@@ -537,7 +537,7 @@ impl Decoder {
     /// Boxes are in pixels of the model's input, not clipped. Of independent class scores the best counts, the first of
     /// equals, and only it is compared with its threshold: a filter never promotes a second best class. That is what
     /// Ultralytics' predict does. Boxes without width or height or with a number that is not finite are left out, as are class
-    /// ids below 0 or beyond the classes; smaller than a pixel is no reason. Angles are as the model says them.
+    /// ids below 0 or beyond the classes; smaller than a pixel is no reason. Angles are as the model gives them.
     ///
     /// # Errors
     /// [`ErrorKind::WrongType`] where an output is not what [`Decoder::new`] was shown.

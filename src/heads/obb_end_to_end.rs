@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Rows of a box, its score, its class and its angle, of models that suppress by themselves.
+//! Rows of a box, its score, its class and its angle, of models that suppress boxes themselves.
 
 use super::recognise::{AnchorGrid, Confidence};
 use super::{BoxEncoding, Column, HeadFormat, ROWS_OF_COLUMNS, Task, YOLO, floats};
@@ -30,5 +30,5 @@ pub static HEAD: HeadFormat = HeadFormat {
 fn gold(make: super::tests::MakeTensor) -> super::tests::Gold {
     use super::tests::*;
     let row = [10.0, 10.0, 8.0, 12.0, 0.375, 1.0, -0.5];
-    (vec![rows(make, 21, &[(5, &row)])], vec![turned(centered(5), -0.5)])
+    (vec![rows(make, 21, &[(5, &row)])], vec![rotated(centered(5), -0.5)])
 }

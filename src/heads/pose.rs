@@ -23,7 +23,7 @@ pub static HEAD: HeadFormat = HeadFormat {
 #[cfg(test)]
 fn gold(make: super::tests::MakeTensor) -> super::tests::Gold {
     use super::tests::*;
-    // The keypoints are greater than the scores, and no classes.
+    // The keypoints are greater than the scores, but are not class scores.
     let row = [10.0, 10.0, 8.0, 12.0, 0.25, 0.375, 7.0, 5.0, 0.5, 13.0, 15.0, 1.0];
     (vec![columns(make, 21, &[(5, &row)])], vec![centered(5)])
 }

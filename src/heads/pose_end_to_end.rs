@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Rows of a box, its score, its class and keypoints, of models that suppress by themselves.
+//! Rows of a box, its score, its class and keypoints, of models that suppress boxes themselves.
 
 use super::recognise::{AnchorGrid, Confidence};
 use super::{BoxEncoding, Column, HeadFormat, ROWS_OF_COLUMNS, Task, YOLO, floats};

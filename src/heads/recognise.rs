@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which head a model has.
 //!
-//! Names decide where a head's outputs have names. Else every head of the model's task whose dimensions fit is asked what speaks
-//! for it; a class count that agrees with the labels decides between those left, then the stronger confidence. A guess between
-//! equals is never made: the error names them.
+//! Names decide where a head's outputs have names. Else every head of the model's task whose dimensions fit gives its evidence;
+//! a class count that agrees with the labels decides between those left, then the stronger confidence. There is no guess between
+//! equals: the error names them.
 
 use smallvec::SmallVec;
 
@@ -13,17 +13,17 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Dims, TensorDesc, list};
 use crate::image::keypoints::KeypointModel;
 
-/// Most boxes that heads choose themselves; 300 is usual.
+/// The maximum number of boxes that heads choose themselves; 300 is usual.
 const MOST_CHOSEN: u64 = 1000;
 
-/// What is known about a model beside its outputs.
+/// What is known about a model besides its outputs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelHints {
     /// Number of labels, from a label file or the model's metadata.
     pub classes: Option<usize>,
     /// Width and height of the model's input.
     pub input: Option<(u32, u32)>,
-    /// The metadata say that boxes are final: Ultralytics' `end2end`, or `nms` in its `args`.
+    /// Boxes are final according to the metadata: Ultralytics' `end2end`, or `nms` in its `args`.
     pub end_to_end: bool,
     /// Ultralytics exported it: `author` in the metadata.
     pub ultralytics: bool,
@@ -47,27 +47,27 @@ pub(super) struct HeadCandidate<'a> {
     /// It is the model's only output.
     pub is_alone: bool,
     pub grid: AnchorGrid,
-    /// -1 where that is open.
+    /// -1 where that is dynamic.
     pub rows: i64,
     /// Elements of a row.
     pub columns: i64,
     pub hints: &'a ModelHints,
 }
 
-/// How many rows there are for each cell of a grid over the input.
+/// The number of rows for each cell of a grid over the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnchorGrid {
     One,
     Three,
-    /// These are no anchors, but as few as the boxes of a head that chooses some itself.
+    /// Not anchors: as few rows as a head has that chooses its boxes itself.
     Few,
-    /// These are no anchors of a grid that is known here.
+    /// Not the anchors of any known grid.
     Other,
     /// The input's size or the number of rows is not known.
     Unknown,
 }
 
-/// What speaks for a head, the weaker first.
+/// The evidence for a head, the weaker first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Confidence {
     Shape,
@@ -75,27 +75,27 @@ pub(super) enum Confidence {
     Sign,
 }
 
-/// A head laid over the outputs.
+/// A head matched to the outputs.
 pub(super) struct HeadMatch {
     pub format: &'static HeadFormat,
-    /// In the order of the head's.
+    /// In the order of the head's outputs.
     pub outputs: SmallVec<[usize; 4]>,
     pub rows: i64,
     pub columns: i64,
     /// `None` for heads that name class ids.
     pub classes: Option<usize>,
-    /// Of masks, where there are prototypes.
+    /// The prototypes of masks, where there are some.
     pub coefficients: Option<usize>,
     confidence: Confidence,
 }
 
 /// The head of a model with these outputs, whose dimensions may be open; `choice` is the user's.
 ///
-/// An open number of rows tells nothing: what is ambiguous then need not be at the first inference, when
+/// A dynamic number of rows is no evidence. What is ambiguous then need not be at the first inference, when
 /// [`Decoder::new`](super::Decoder::new) asks again. Until then only [`HeadFormat::input`] depends on it.
 ///
 /// # Errors
-/// Tasks that no head is for, outputs that fit no head or (with neither labels nor names to tell) more than one, outputs that do
+/// Tasks that no head is for, outputs that fit no head or (with neither labels nor names to decide) more than one, outputs that do
 /// not fit the choice, and class counts that are not the number of labels.
 pub fn recognise(
     choice: Option<&'static HeadFormat>,
@@ -133,7 +133,7 @@ pub(crate) fn check_task(task: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Model, what).remedy("Use the detection model of the same family"))
 }
 
-/// The heads for a task; all where the model does not say.
+/// The heads for a task; all where the model has none.
 fn is_for(task: &str) -> impl Iterator<Item = &'static HeadFormat> {
     HEADS.iter().copied().filter(move |format| task.is_empty() || format.task.name() == task)
 }
@@ -175,7 +175,7 @@ fn forced(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHint
     let named = || named(format, outputs, hints);
     let in_order = || fit(format, outputs, hints, (0..format.outputs.len()).collect());
     let any = || placements(format, outputs).find_map(|indices| fit(format, outputs, hints, indices));
-    let found = if is_told_by_shape(format) { any() } else { named().or_else(in_order) };
+    let found = if is_found_by_shape(format) { any() } else { named().or_else(in_order) };
     found.ok_or_else(|| {
         Error::new(ErrorKind::Settings, format!("The model's outputs do not fit layout={format}"))
             .cause(format!(
@@ -189,7 +189,7 @@ fn forced(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHint
     })
 }
 
-/// What the model says of its keypoints, where a head asks for that.
+/// The shape of the model's keypoints as text, where a head has some.
 fn keypoints_of(format: &HeadFormat, hints: &ModelHints) -> String {
     if !format.outputs.iter().any(|output| output.columns.contains(&Column::Keypoints)) {
         return String::new();
@@ -207,7 +207,7 @@ fn with_four_dims(outputs: &[TensorDesc]) -> impl Iterator<Item = usize> + Clone
     (0..outputs.len()).filter(|&i| outputs[i].dims.len() == 4)
 }
 
-/// How many coefficients the prototypes ask for, where a head has some.
+/// The number of coefficients that the prototypes need, where a head has some.
 fn prototypes_of(format: &HeadFormat, outputs: &[TensorDesc]) -> String {
     if !format.has_prototypes() {
         return String::new();
@@ -219,11 +219,11 @@ fn prototypes_of(format: &HeadFormat, outputs: &[TensorDesc]) -> String {
 }
 
 /// Whether the outputs of a head need no names: it has one, or prototypes of masks beside it.
-fn is_told_by_shape(format: &HeadFormat) -> bool {
+fn is_found_by_shape(format: &HeadFormat) -> bool {
     format.outputs.len() == 1 || format.has_prototypes()
 }
 
-/// Which outputs may be those of a head that is told by their shape, the last first.
+/// Which outputs may be those of a head that is found by their shape, the last first.
 fn placements(format: &HeadFormat, outputs: &[TensorDesc]) -> impl Iterator<Item = SmallVec<[usize; 4]>> {
     let (has_prototypes, four) = (format.has_prototypes(), with_four_dims(outputs));
     (0..outputs.len()).rev().flat_map(move |i| {
@@ -236,12 +236,12 @@ fn placements(format: &HeadFormat, outputs: &[TensorDesc]) -> impl Iterator<Item
 
 fn guessed(outputs: &[TensorDesc], hints: &ModelHints) -> Result<HeadMatch> {
     let heads = || is_for(&hints.task);
-    let by_name = heads().filter(|head| !is_told_by_shape(head)).find_map(|head| named(head, outputs, hints));
+    let by_name = heads().filter(|head| !is_found_by_shape(head)).find_map(|head| named(head, outputs, hints));
     if let Some(found) = by_name {
         return Ok(found);
     }
     let mut found: Vec<HeadMatch> =
-        heads().filter(|head| is_told_by_shape(head)).filter_map(|head| by_shape(head, outputs, hints)).collect();
+        heads().filter(|head| is_found_by_shape(head)).filter_map(|head| by_shape(head, outputs, hints)).collect();
     if let Some(labels) = hints.classes {
         let agrees = |found: &HeadMatch| found.classes.is_none_or(|classes| classes == labels);
         if found.iter().any(agrees) {
@@ -265,18 +265,18 @@ fn named(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints
     fit(format, outputs, hints, format.outputs.iter().map(index).collect::<Option<_>>()?)
 }
 
-/// A head that needs no names, if it fits and something speaks for it. Of two alike the last is taken: YOLOv9's auxiliary
+/// A head that needs no names, if it fits and there is evidence for it. Of two alike the last is taken: YOLOv9's auxiliary
 /// head comes first.
 fn by_shape(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
     placements(format, outputs).find_map(|indices| {
         let index = indices[0];
         let mut found = fit(format, outputs, hints, indices)?;
         let desc = &outputs[index];
-        // Boxes and scores apart, for the same rows: this is one half of something else.
+        // Boxes and scores in separate outputs, for the same rows: this is one half of another head.
         let halved = outputs.iter().any(|other| {
             matches!(other.dims.len(), 2 | 3) && other.dims != desc.dims && other.dims[1..].contains(&found.rows)
         });
-        // However open a model is, it knows its channels.
+        // Also where other dimensions are dynamic, the channels are not.
         if halved || found.columns == Dims::DYNAMIC {
             return None;
         }
@@ -303,14 +303,14 @@ fn by_shape(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHi
     })
 }
 
-/// Lays a head over these outputs. Open dimensions take anything.
+/// Matches a head to these outputs. Dynamic dimensions fit any size.
 fn fit(
     format: &'static HeadFormat,
     outputs: &[TensorDesc],
     hints: &ModelHints,
     indices: SmallVec<[usize; 4]>,
 ) -> Option<HeadMatch> {
-    // Outputs that are not there fit below nowhere.
+    // Missing outputs fit nothing below.
     let prototypes = format.outputs.iter().zip(&indices).find(|(output, _)| output.is_prototypes());
     let coefficients = prototypes.and_then(|(_, &index)| outputs.get(index)?.dims.get(1).copied());
     let coefficients = coefficients.and_then(|count| usize::try_from(count).ok());
@@ -328,7 +328,7 @@ fn fit(
         if !is_number || beyond.iter().any(|&dim| dim != 1) {
             return None;
         }
-        // Elements of a row beside the scores of the classes.
+        // Elements of a row besides the scores of the classes.
         let mut widths = output.columns.iter().map(|column| column.width(&sizes));
         let others = widths.try_fold(0i64, |sum, width| sum.checked_add(i64::try_from(width?).ok()?))?;
         let has_classes = output.columns.contains(&Column::Classes);

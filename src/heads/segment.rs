@@ -26,7 +26,7 @@ pub static HEAD: HeadFormat = HeadFormat {
 #[cfg(test)]
 fn gold(make: super::tests::MakeTensor) -> super::tests::Gold {
     use super::tests::*;
-    // The coefficients are greater than the scores, and no classes.
+    // The coefficients are greater than the scores, but are not class scores.
     let row = [10.0, 10.0, 8.0, 12.0, 0.25, 0.375, 2.5, -1.0, 4.0];
     (vec![columns(make, 21, &[(5, &row)]), make("output1", &[1, 3, 8, 8], &[1.0; 3 * 64])], vec![centered(5)])
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Rows of a box, its score, its class and coefficients of its mask, of models that suppress by themselves, and the prototypes of
-//! which masks are sums.
+//! Rows of a box, its score, its class and coefficients of its mask, of models that suppress boxes themselves, and the
+//! prototypes of which masks are sums.
 
 use super::recognise::{AnchorGrid, Confidence};
 use super::{BoxEncoding, Column, HeadFormat, PROTOTYPES, ROWS_OF_COLUMNS, Task, YOLO, floats};

@@ -42,19 +42,19 @@ pub fn candidate(row: u32, class: u32, score: f32, bbox: [f32; 4]) -> Candidate 
     Candidate { bbox: BBox::new(bbox[0], bbox[1], bbox[2], bbox[3]), score, class, row, angle: 0.0 }
 }
 
-/// The one that most gold cases find, in that row.
+/// The candidate of most gold cases, in that row.
 pub fn centered(row: u32) -> Candidate {
     candidate(row, 1, 0.375, [6.0, 4.0, 14.0, 16.0])
 }
 
-/// The same, turned.
-pub fn turned(candidate: Candidate, angle: f32) -> Candidate {
+/// The same, rotated.
+pub fn rotated(candidate: Candidate, angle: f32) -> Candidate {
     Candidate { angle, ..candidate }
 }
 
-/// Makes a tensor of f32 or f16 of numbers that both hold exactly.
+/// Makes a tensor of f32 or f16. The numbers are exact in both.
 pub type MakeTensor = fn(&str, &[i64], &[f32]) -> Tensor;
-/// The outputs of a model with an input of [`small`], and what is to be found there.
+/// The outputs of a model with an input of [`small`], and the expected candidates.
 pub type Gold = (Vec<Tensor>, Vec<Candidate>);
 
 pub fn f32s(name: &str, dims: &[i64], values: &[f32]) -> Tensor {
@@ -125,7 +125,7 @@ fn the_first_of_equal_classes_wins() {
 
 #[test]
 fn many_classes_and_anchors_cross_blocks() {
-    // More classes than a block, more anchors than one: the pass in blocks must find what a plain search finds.
+    // More classes and anchors than one block: the pass in blocks must find what a plain search finds.
     let (anchors, classes) = (600, 300);
     let value = |anchor: usize, class: usize| ((anchor * 31 + class * 17) % 251) as f32 / 256.0;
     let row = |anchor: usize| -> Vec<f32> {
@@ -215,7 +215,7 @@ fn what_is_no_box_is_left_out() {
         let wide = [rows(f16s, 21, &[(3, row)])];
         assert_eq!(decoded(&yolov8_transposed::HEAD, &wide, &hints, &Thresholds::uniform(0.1)), [], "{row:?}");
     }
-    // NaN beside a real score does not hide it.
+    // NaN next to a real score does not hide it.
     let tensors = [columns(f32s, 21, &[(3, &[9.0, 9.0, 4.0, 4.0, NAN, 0.25])])];
     let found = decoded(&yolov8::HEAD, &tensors, &hints, &Thresholds::uniform(0.1));
     assert_eq!(found, [candidate(3, 1, 0.25, [7.0, 7.0, 11.0, 11.0])]);
@@ -252,7 +252,7 @@ fn tensors_that_changed_are_an_error() {
     }
 }
 
-/// A model's outputs as `name dtype dims`, and what is known beside.
+/// A model's outputs as `name dtype dims`, and what else is known.
 fn model(outputs: &[&str]) -> Vec<TensorDesc> {
     let parse = |text: &str| {
         let mut words = text.split(' ');
@@ -267,7 +267,7 @@ fn at(size: u32) -> ModelHints {
     ModelHints { input: Some((size, size)), ..ModelHints::default() }
 }
 
-/// What Ultralytics' metadata say.
+/// What Ultralytics' metadata contain.
 fn ultralytics(classes: usize, head: &str) -> ModelHints {
     let name = if head == "RTDETRDecoder" { "rtdetr-l" } else { "YOLO11n" };
     ModelHints {
@@ -280,7 +280,7 @@ fn ultralytics(classes: usize, head: &str) -> ModelHints {
     }
 }
 
-/// What Ultralytics' metadata say of a model for poses of one class.
+/// What Ultralytics' metadata contain for a model for poses of one class.
 fn pose_model(count: u16, dims: u8, end_to_end: bool) -> ModelHints {
     let keypoints = keypoints(count, dims);
     ModelHints { task: "pose".into(), keypoints, end_to_end, ..ultralytics(1, "Pose") }
@@ -429,7 +429,7 @@ fn of_two_heads_the_last_is_read() {
     assert_eq!(out.iter().map(|d| d.row).collect::<Vec<_>>(), [1]);
 }
 
-/// What cannot be told, or cannot be: and each error says what would help.
+/// What is ambiguous or impossible. Each error contains what would help.
 #[test]
 fn models_that_are_not_recognised() {
     let task = |task: &str| ModelHints { task: task.into(), ..ultralytics(80, "Classify") };
@@ -469,12 +469,12 @@ fn models_that_are_not_recognised() {
         (&["output0 f32 1x84x8000"], at(640), "No layout fits"), // no such grid
         (&["output0 f32 1x8000x6"], at(640), "No layout fits"),
         (&["output0 f32 1x25200x85"], at(320), "No layout fits"),
-        // Boxes and scores apart, which nobody here reads: Hugging Face's DETR, RF-DETR, YOLO-NAS, MMDetection.
+        // Boxes and scores in separate outputs, which no head here reads: Hugging Face's DETR, RF-DETR, YOLO-NAS, MMDetection.
         (&["logits f32 1x300x80", "pred_boxes f32 1x300x4"], at(640), "No layout fits"),
         (&["dets f32 1x300x4", "labels f32 1x300x91"], at(560), "No layout fits"),
         (&["904 f32 1x8400x4", "913 f32 1x8400x80"], at(640), "No layout fits"),
         (&["dets f32 1x100x5", "labels i64 1x100"], at(640), "No layout fits"),
-        // Keypoints that the outputs do not have room for, or that nobody tells of.
+        // Keypoints that the outputs have no room for, or that no metadata describe.
         (&["output0 f32 1x56x2100"], pose_model(20, 3, false), "with kpt_shape [20, 3] in the model's metadata."),
         (&["output0 f32 1x56x2100"], pose_model(10, 3, false), "has 22 classes as pose, against 1 label."),
         (&["output0 f32 1x300x57"], pose_model(16, 3, true), "with kpt_shape [16, 3] in the model's metadata."),
@@ -488,7 +488,7 @@ fn models_that_are_not_recognised() {
         (&["output0 f32 1x5x2100"], obb_model(1, false), "No layout fits"),
         (&["output0 f32 1x300x6"], obb_model(15, true), "No layout fits"),
         (&["output0 f32 1x300x8"], obb_model(15, true), "No layout fits"),
-        // Masks without prototypes, and with other coefficients than these ask for.
+        // Masks without prototypes, and with another number of coefficients than these need.
         (
             &["output0 f32 1x116x2100"],
             segment_model(80, false),
@@ -520,7 +520,7 @@ fn a_choice_must_fit() {
         (&yolov5::HEAD, &["output0 f32 1x8400x6"], true),
         (&yolov8::HEAD, &["output0 f32 ?x?x?"], true),
         (&detr_ultralytics::HEAD, &["a f32 1x300x4", "b f32 1x300x84"], true),
-        // Other names will do, in the order of the layout.
+        // Other names are accepted, in the order of the layout.
         (&detr::HEAD, &["a i64 1x300", "b f32 1x300x4", "c f32 1x300"], true),
         (&detr::HEAD, &["b f32 1x300x4", "a i64 1x300", "c f32 1x300"], false),
         (&detr::HEAD, &["a i64 1x300"], false),
@@ -565,7 +565,7 @@ fn angles_lie_behind_the_classes_and_may_be_any() {
     assert_eq!((dense.format().suppress(), dense.needs_nms()), (Suppress::RotatedIou, true));
     let rows = Decoder::new(None, &model(&["output0 f32 1x300x7"]), &obb_model(15, true)).unwrap();
     assert_eq!((rows.angles().unwrap().first, rows.format().suppress()), (6, Suppress::None));
-    // Without metadata only the user can tell: it looks like boxes of 16 classes.
+    // Without metadata only the user can set it: it looks like boxes of 16 classes.
     assert_eq!(recognise(None, &outputs, &at(320)), Ok(&yolov8::HEAD));
     assert_eq!(recognise(Some(&obb::HEAD), &outputs, &at(320)), Ok(&obb::HEAD));
 

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Detections in GPU memory, between the search, which writes them, and the overlay, which reads them.
+//! Detections in GPU memory: suppression writes them, and the overlay reads them.
 
 use std::mem::size_of;
 
 use super::Candidate;
 use super::geometry::Rect;
 
-/// The detections of a frame, in GPU memory: how many, then each detection, in pixels of the model's input.
+/// The detections of a frame, in GPU memory: their count, then each detection, in pixels of the model's input.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceDetections {
     pub address: u64,
-    /// No more than that.
+    /// The maximum count.
     pub limit: usize,
-    /// Where the numbers are that were gathered for them.
+    /// The address of the numbers that were gathered for them.
     pub gathered: Option<u64>,
     /// Whether some may be rotated.
     pub are_rotated: bool,
     pub masks: Option<DeviceMasks>,
 }
 
-/// The masks of what was found, in GPU memory.
+/// The masks of the objects, in GPU memory.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceMasks {
     /// A [`MaskPlace`] for each object.
@@ -28,13 +28,13 @@ pub struct DeviceMasks {
     pub bits: u64,
 }
 
-/// Where a mask is: 32 bytes, the same for kernels.
+/// The position of a mask: 32 bytes, the same for kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct MaskPlace {
     /// In pixels of the model's input.
     pub rect: Rect,
-    /// Of its words: rows of whole ones, the left pixel in the lowest bit.
+    /// The index of its first word. Its rows are whole words, the left pixel in the lowest bit.
     pub first: u64,
     /// Whether a pixel is set.
     pub is_seen: u32,
@@ -43,15 +43,15 @@ pub struct MaskPlace {
 
 const _: () = assert!(size_of::<MaskPlace>() == 32);
 
-/// In front of the detections: how many there are.
+/// The header before the detections: their count.
 pub(crate) const HEADER: usize = 16;
 
-/// Bytes of what is found: how many, then each detection.
+/// Bytes of detections: their count, then each detection.
 pub(crate) fn found_size(detections: usize) -> usize {
     HEADER + detections * size_of::<Candidate>()
 }
 
-/// Detections as [`DeviceDetections`] has them.
+/// Detections in the layout of [`DeviceDetections`].
 pub fn found_bytes(detections: &[Candidate]) -> Vec<u8> {
     let mut bytes = vec![0; found_size(detections.len())];
     let (header, rest) = bytes.split_at_mut(HEADER);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Masks of objects: which pixels are theirs.
+//! Masks of objects: the pixels of each object.
 //!
-//! A model gives prototypes, maps that all objects share, and for each object a coefficient for each of them. Its mask is where the
+//! A model gives prototypes, maps that all objects share, and for each object a coefficient per prototype. Its mask is where the
 //! weighted sum of the prototypes is above 0, scaled to the size of the model's input by bilinear interpolation, and cut to the
 //! object's box: a pixel belongs to the box if its left upper corner does.
 //!
@@ -18,7 +18,7 @@ use super::detections::MaskPlace;
 use super::geometry::{BBox, Letterbox, Rect};
 use crate::core::tensor::Tensor;
 
-/// How many prototypes there are, and their size.
+/// The number and size of the prototypes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrototypeShape {
     pub count: usize,
@@ -59,7 +59,7 @@ impl<'a> Prototypes<'a> {
         (wanted > 0 && have >= wanted).then_some(Prototypes { shape, values })
     }
 
-    /// Adds a part of a row of one of them, times a factor.
+    /// Adds a part of a row of one prototype, times a factor.
     fn add_row(&self, (prototype, y): (usize, usize), first: usize, factor: f32, sums: &mut [f32]) {
         const BLOCK: usize = 64;
         let start = (prototype * self.shape.height + y) * self.shape.width + first;
@@ -81,7 +81,7 @@ impl<'a> Prototypes<'a> {
     }
 }
 
-/// Between which two samples of a line of `from` a sample of one of `to` lies, and the weights of both.
+/// The two samples of a line of length `from` between which a sample of a line of length `to` lies, and the weights of both.
 #[derive(Clone, Copy, Debug)]
 struct Between {
     samples: [usize; 2],
@@ -105,11 +105,11 @@ pub struct Masks {
     bits: Vec<u32>,
     /// Where the model's input lies on the frame, once that is known.
     letterbox: Option<Letterbox>,
-    /// Whether they are drawn only.
+    /// Whether they are only drawn.
     pub(crate) is_hidden: bool,
 }
 
-/// What is given of masks, beside being drawn.
+/// What results contain of masks. They are drawn in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtMaskOutput"))]
 pub enum MaskOutput {
@@ -120,12 +120,12 @@ pub enum MaskOutput {
     Objects,
 }
 
-/// Where a mask is.
+/// The position of a mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Place {
     /// In pixels of the model's input.
     rect: Rect,
-    /// Of its words.
+    /// The index of its first word.
     first: usize,
     is_empty: bool,
 }
@@ -154,14 +154,14 @@ impl Masks {
         }
     }
 
-    /// Takes over the masks that a GPU found: where each is, the first of its words, and whether any pixel is set; and their words, if
-    /// these are known already.
+    /// Takes over the masks that a GPU found: the rectangle of each, the index of its first word, and whether any pixel is set; and
+    /// their words, if these are on the host already.
     pub(crate) fn adopt(&mut self, places: impl Iterator<Item = (Rect, usize, bool)>, bits: &[u32]) {
         self.places.extend(places.map(|(rect, first, is_seen)| Place { rect, first, is_empty: !is_seen }));
         self.bits.extend_from_slice(bits);
     }
 
-    /// Whether the words are to be given yet.
+    /// Whether the words are still missing.
     pub(crate) fn lacks_bits(&self) -> bool {
         self.bits.is_empty() && self.places.iter().any(|place| !place.is_empty)
     }
@@ -170,7 +170,7 @@ impl Masks {
         self.bits = bits;
     }
 
-    /// As kernels have them: the places, and the words.
+    /// In the layout of the kernels: the entries, and the words.
     pub fn for_device(&self) -> (Vec<MaskPlace>, &[u32]) {
         let place = |place: &Place| MaskPlace {
             rect: place.rect,
@@ -181,7 +181,7 @@ impl Masks {
         (self.places.iter().map(place).collect(), &self.bits)
     }
 
-    /// Whether no pixel is the object's.
+    /// Whether no pixel belongs to the object.
     pub fn is_empty(&self, object: usize) -> bool {
         self.places[object].is_empty
     }
@@ -191,7 +191,7 @@ impl Masks {
         self.places[to] = self.places[from];
     }
 
-    /// No more than so many are left, and this is where they are on the frame.
+    /// Keeps the first `kept` masks, and sets their letterbox.
     pub fn map_to_frame(&mut self, kept: usize, letterbox: &Letterbox) {
         self.places.truncate(kept);
         self.letterbox = Some(*letterbox);
@@ -210,7 +210,7 @@ impl Masks {
             Rect { left: columns[0], top: rows[0], right: columns[columns.len() - 1], bottom: rows[rows.len() - 1] };
         let mut mask = Mask::new(on_frame);
         let (stride, from_stride) = (words(on_frame.width()), words(rect.width()));
-        // None are there where the host did not ask for them.
+        // There are no words if the host did not want them.
         let Some(bits) = self.bits.get(first..).filter(|bits| !bits.is_empty()) else { return mask };
         for (row, edges) in rows.windows(2).enumerate() {
             let copies = (edges[0] - on_frame.top) as usize..(edges[1] - on_frame.top) as usize;
@@ -228,7 +228,7 @@ impl Masks {
     }
 }
 
-/// The pixels of a picture of that size whose left upper corners are in a box.
+/// The pixels of a picture of that size whose upper left corners are in a box.
 fn pixels_of(bbox: &BBox, (width, height): (u32, u32)) -> Rect {
     let edge = |at: f32, size: u32| at.ceil().clamp(0.0, size as f32) as u32;
     let (x, y) = (|at| edge(at, width), |at| edge(at, height));
@@ -236,13 +236,13 @@ fn pixels_of(bbox: &BBox, (width, height): (u32, u32)) -> Rect {
     Rect { left, top, right: x(bbox.x2).max(left), bottom: y(bbox.y2).max(top) }
 }
 
-/// The first column of the frame that a column of the model's input covers: that whose middle is not left of it.
+/// The first column of the frame that a column of the model's input covers: the first whose centre is not left of it.
 pub(crate) fn column_edge(letterbox: &Letterbox, at: u32) -> u32 {
     let inside = at.clamp(letterbox.x, letterbox.x + letterbox.width) - letterbox.x;
     edge(inside, letterbox.scale().0, letterbox.place.x1, letterbox.place.x2)
 }
 
-/// The same of rows.
+/// The same for rows.
 pub(crate) fn row_edge(letterbox: &Letterbox, at: u32) -> u32 {
     let inside = at.clamp(letterbox.y, letterbox.y + letterbox.height) - letterbox.y;
     edge(inside, letterbox.scale().1, letterbox.place.y1, letterbox.place.y2)
@@ -253,7 +253,7 @@ fn edge(at: u32, scale: f32, first: f32, last: f32) -> u32 {
     first_middle(at as f32 * scale + first).clamp(first_middle(first), first_middle(last).max(first_middle(first)))
 }
 
-/// Of a row of so many pixels.
+/// The words of a row of that many pixels.
 pub(crate) fn words(width: u32) -> usize {
     width.div_ceil(u32::BITS) as usize
 }
@@ -263,10 +263,10 @@ fn is_set(bits: &[u32], at: u32) -> bool {
     bits[(at / u32::BITS) as usize] >> (at % u32::BITS) & 1 == 1
 }
 
-/// Where pixels that are set begin and end.
+/// The ranges of set pixels.
 fn runs(bits: &[u32], width: u32) -> impl Iterator<Item = [u32; 2]> {
     let mut at = 0;
-    // The first pixel from `at` on that is set, or is not.
+    // The first pixel from `at` on that is set, or not set.
     let next = move |mut at: u32, value: bool| {
         while at < width {
             let word = bits[(at / u32::BITS) as usize];
@@ -285,7 +285,7 @@ fn runs(bits: &[u32], width: u32) -> impl Iterator<Item = [u32; 2]> {
     })
 }
 
-/// Sets the pixels from one to before another.
+/// Sets a range of pixels.
 fn fill(bits: &mut [u32], [start, end]: [u32; 2]) {
     for (word, first) in bits.iter_mut().zip((0..).step_by(u32::BITS as usize)) {
         let [low, high] = [start, end].map(|at| at.saturating_sub(first).min(u32::BITS));
@@ -294,10 +294,10 @@ fn fill(bits: &mut [u32], [start, end]: [u32; 2]) {
     }
 }
 
-/// Memory for the work on a mask.
+/// Scratch memory for a mask.
 #[derive(Default)]
 struct Scratch {
-    /// Of each prototype row that is needed, the weighted sums.
+    /// The weighted sums of each required prototype row.
     sums: Vec<f32>,
     columns: Vec<Between>,
     rows: Vec<Between>,
@@ -329,7 +329,7 @@ impl Scratch {
         }
     }
 
-    /// Scales what was summed to the rectangle, and sets what is above 0.
+    /// Scales the sums to the rectangle, and sets the pixels above 0.
     fn scale(&self, rect: Rect, bits: &mut [u32]) {
         for (bits, row) in bits.chunks_exact_mut(words(rect.width())).zip(&self.rows) {
             let [upper, lower] = row.samples.map(|at| &self.sums[at..]);
@@ -344,10 +344,10 @@ impl Scratch {
     }
 }
 
-/// Which pixels of a frame are an object's.
+/// The pixels of a frame that belong to an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mask {
-    /// Pixels of the frame; outside it none is the object's.
+    /// In pixels of the frame; none outside it belongs to the object.
     rect: Rect,
     /// Rows of whole words, the left pixel in the lowest bit.
     bits: Vec<u32>,
@@ -358,7 +358,7 @@ impl Mask {
         Mask { rect, bits: vec![0; words(rect.width()) * rect.height() as usize] }
     }
 
-    /// Of a value for each pixel of the rectangle, row by row.
+    /// From a value for each pixel of the rectangle, row by row.
     #[doc(hidden)]
     pub fn of(rect: Rect, pixels: &[bool]) -> Self {
         let mut mask = Mask::new(rect);
@@ -369,13 +369,13 @@ impl Mask {
         mask
     }
 
-    /// A rectangle of the frame, outside which no pixel is the object's.
+    /// A rectangle of the frame; no pixel outside it belongs to the object.
     #[doc(hidden)]
     pub fn rect(&self) -> Rect {
         self.rect
     }
 
-    /// Whether a pixel of the frame is the object's.
+    /// Whether a pixel of the frame belongs to the object.
     #[doc(hidden)]
     pub fn contains(&self, x: u32, y: u32) -> bool {
         let Rect { left, top, right, bottom } = self.rect;
@@ -383,14 +383,14 @@ impl Mask {
         inside && is_set(self.row(y - top), x - left)
     }
 
-    /// How many pixels are the object's.
+    /// The number of the object's pixels.
     #[doc(hidden)]
     pub fn area(&self) -> u64 {
         self.bits.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
     /// Left, top, width and height of a rectangle of the frame, and a byte for each of its pixels, row by row: 255 for those of the
-    /// object, 0 for others. Outside the rectangle none is the object's.
+    /// object, 0 for others. No pixel outside the rectangle belongs to the object.
     pub fn pixels(&self) -> ([u32; 4], Vec<u8>) {
         let Rect { left, top, .. } = self.rect;
         ([left, top, self.rect.width(), self.rect.height()], self.to_bytes())
@@ -414,7 +414,7 @@ impl Mask {
         &self.bits
     }
 
-    /// Where pixels of a row of the rectangle that are the object's begin and end, from its left on.
+    /// The ranges of the object's pixels in a row of the rectangle, from its left on.
     pub(crate) fn runs(&self, y: u32) -> impl Iterator<Item = [u32; 2]> {
         runs(self.row(y), self.rect.width())
     }
@@ -429,7 +429,7 @@ impl Mask {
     #[doc(hidden)]
     pub fn counts(&self) -> String {
         let height = u64::from(self.rect.height());
-        // Of each column the rows at which its pixels change; above the first they are not set.
+        // For each column the rows at which its pixels change; above the first they are not set.
         let mut changes = vec![Vec::new(); self.rect.width() as usize];
         let nothing = vec![0; words(self.rect.width())];
         let mut above = &nothing[..];
@@ -444,13 +444,13 @@ impl Mask {
             }
             above = row;
         }
-        // Where pixels that are set begin and end, counted down the columns.
+        // The ranges of set pixels, counted down the columns.
         let mut edges: Vec<u64> = Vec::new();
         for (x, rows) in changes.iter().enumerate() {
             let first = x as u64 * height;
             let last = (rows.len() % 2 == 1).then_some(height);
             for at in rows.iter().copied().chain(last).map(|y| first + y) {
-                // What ends at the foot of a column may go on at the head of the next one.
+                // A range that ends at the bottom of a column may continue at the top of the next one.
                 if edges.last() == Some(&at) {
                     edges.pop();
                 } else {
@@ -467,7 +467,7 @@ impl Mask {
         compress(&lengths)
     }
 
-    /// The mask of a rectangle with those run lengths; `None` where they are not those of so many pixels.
+    /// The mask of a rectangle with those run lengths; `None` if their sum is not the number of pixels.
     #[doc(hidden)]
     pub fn from_counts(rect: Rect, counts: &str) -> Option<Self> {
         if rect.left > rect.right || rect.top > rect.bottom {
@@ -499,8 +499,8 @@ impl Mask {
     }
 }
 
-/// Numbers as text: each is the difference from that two before it, from the fourth on, in groups of five bits, the lowest first;
-/// of a character less 48, bit 5 says that more groups follow.
+/// Numbers as text: each is the difference from that two before it, from the fourth on, in groups of five bits, the lowest first.
+/// A character is its group plus 48; bit 5 is set if more groups follow.
 fn compress(numbers: &[i64]) -> String {
     let mut text = String::new();
     for (i, &number) in numbers.iter().enumerate() {
@@ -518,7 +518,7 @@ fn compress(numbers: &[i64]) -> String {
     text
 }
 
-/// The reverse; `None` for texts that are none of these.
+/// The reverse; `None` for any other text.
 fn decompress(text: &str) -> Option<Vec<i64>> {
     let mut numbers: Vec<i64> = Vec::new();
     let (mut number, mut shift) = (0i64, 0);

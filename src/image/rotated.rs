@@ -24,17 +24,17 @@ pub fn hull(corners: &Corners) -> BBox {
 pub struct RotatedBox {
     /// Before the rotation; it may reach beyond the frame.
     pub bbox: BBox,
-    /// Radians, clockwise as pictures are seen. In results 0 ≤ angle < π/2.
+    /// Radians, clockwise in the picture. In results 0 ≤ angle < π/2.
     pub angle: f32,
 }
 
 impl RotatedBox {
-    /// The same box with an angle from 0 to below π/2, as Ultralytics regularises it: width and height are exchanged where that is
-    /// a quarter turn more.
+    /// The same box with an angle from 0 to below π/2, as Ultralytics regularises it: width and height are exchanged where the
+    /// angle was a quarter turn more.
     #[doc(hidden)]
     pub fn regular(&self) -> Self {
         let half_turn = self.angle.rem_euclid(PI);
-        // The remainder of what is barely below 0 is rounded up to π.
+        // The remainder of a value just below 0 is rounded up to π.
         let half_turn = if half_turn >= PI { half_turn - PI } else { half_turn };
         if half_turn < FRAC_PI_2 {
             return RotatedBox { angle: half_turn, ..*self };
@@ -79,7 +79,7 @@ impl RotatedBox {
     }
 }
 
-/// Of an angle from 0 to π/2, right to about one unit in the last place: the first terms of both series, up to π/4.
+/// Sine and cosine of an angle from 0 to π/2, exact to about one unit in the last place: the first terms of both series, up to π/4.
 pub(crate) fn sin_cos(angle: f32) -> (f32, f32) {
     let is_steep = angle > FRAC_PI_4;
     let x = if is_steep { FRAC_PI_2 - angle } else { angle };
@@ -109,7 +109,7 @@ mod tests {
     fn corners_go_around_the_box() {
         let corners = |angle| rotated(10.0, 20.0, 8.0, 4.0, angle).corners();
         assert_eq!(corners(0.0), [[14.0, 22.0], [14.0, 18.0], [6.0, 18.0], [6.0, 22.0]]);
-        // Clockwise as y points down: the right end comes down.
+        // Clockwise as y points down: the right end moves down.
         let (sin, cos) = (0.5f32, 0.75f32.sqrt());
         let lower_right = [10.0 + 4.0 * cos - 2.0 * sin, 20.0 + 4.0 * sin + 2.0 * cos];
         assert_near(&corners(std::f32::consts::FRAC_PI_6)[0], &lower_right);
@@ -140,7 +140,7 @@ mod tests {
         assert_near(&[on_frame.bbox.width(), on_frame.bbox.height(), on_frame.angle], &[150.0, 300.0, 0.429_203_7]);
         assert_near(&[on_frame.bbox.center().0, on_frame.bbox.center().1], &[960.0, 540.0]);
 
-        // Of a part of the frame, which was scaled to a half since.
+        // The source is a part of the frame, scaled to a half.
         let source = Rect { left: 1000, top: 200, right: 1800, bottom: 1000 };
         let letterbox = Letterbox::new(source, (640, 640), ResizeMode::Letterbox).scaled((1920, 1080), (960, 540));
         let on_frame = rotated(320.0, 160.0, 64.0, 32.0, 0.5).to_frame(&letterbox);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Class names and what the user says about classes: `label-file`, `classes`, `class-thresholds`.
+//! Class names and the user's settings for classes: `label-file`, `classes`, `class-thresholds`.
 
 use std::path::Path;
 
@@ -56,9 +56,9 @@ pub fn read_labels(path: &Path) -> Result<Vec<String>> {
 }
 
 /// Scores below which boxes are dropped, by class: `score` for each class that `classes` lets pass (all where it is empty),
-/// unless `class_thresholds` says otherwise.
+/// unless `class_thresholds` sets another.
 ///
-/// `count` is the number of classes, where the head tells it.
+/// `count` is the number of classes, where the head has it.
 pub fn thresholds(
     score: f32,
     classes: &str,
@@ -95,7 +95,7 @@ pub fn thresholds(
     Ok(Thresholds::new(per_class, beyond))
 }
 
-/// A class by name, or by number where no class has such a name.
+/// A class by name, or by id where no class has such a name.
 fn class_id(property: &str, name: &str, labels: &[String], count: Option<usize>) -> Result<usize> {
     if let Some(class) = labels.iter().position(|label| label == name) {
         return Ok(class);
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        for (classes, class_thresholds, says) in [
+        for (classes, class_thresholds, part) in [
             ("cat", "", "no class “cat”: its classes are person, car, traffic light"),
             ("3", "", "no class “3”"),
             ("", "car", "“car” cannot be read"),
@@ -192,7 +192,7 @@ mod tests {
             ("", "cat=0.5", "no class “cat”"),
         ] {
             let message = of(classes, class_thresholds).unwrap_err().message();
-            assert!(message.contains(says), "{message}");
+            assert!(message.contains(part), "{message}");
         }
     }
 }

@@ -22,14 +22,14 @@ pub struct RankedClass {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtClassScores"))]
 pub enum ClassScores {
-    /// As the model file says: probabilities where its graph ends in a softmax or a sigmoid.
+    /// As the model file says: probabilities if its graph ends in a softmax or a sigmoid.
     #[default]
     #[cfg_attr(feature = "gstreamer", enum_value(name = "As the model file says, else by the values", nick = "auto"))]
     Auto,
     /// Taken as they are.
     #[cfg_attr(feature = "gstreamer", enum_value(name = "Probabilities, taken as they are", nick = "probabilities"))]
     Probabilities,
-    /// Turned into probabilities by a softmax; one alone by a sigmoid.
+    /// Converted to probabilities by a softmax; a single one by a sigmoid.
     #[cfg_attr(
         feature = "gstreamer",
         enum_value(name = "Logits, to which a softmax is applied; to one alone a sigmoid", nick = "logits")
@@ -54,9 +54,9 @@ const TOLERANCE: f64 = 0.01;
 
 /// Reads the output of one classifier.
 pub(super) struct Classifier {
-    /// What the file tells of the output.
+    /// What the file contains about the output.
     has_probabilities: Option<bool>,
-    /// Values were seen that are no probabilities.
+    /// Some values were not probabilities.
     saw_logits: bool,
     bytes: Vec<u8>,
     scores: Vec<f32>,
@@ -69,7 +69,7 @@ impl Classifier {
     }
 
     /// The classes of the batch's first frame whose probability reaches their threshold, at most `top_k`: the best first, and of
-    /// equals the one with the lower id. What is no finite number is left out. The tensor is there.
+    /// equals the one with the lower id. Values that are not finite are left out. The tensor exists.
     ///
     /// # Errors
     /// `Run`, where the GPU fails.
@@ -115,7 +115,7 @@ impl Classifier {
         Ok(())
     }
 
-    /// Where nothing tells, values that are no probabilities once are logits from then on.
+    /// Without settings and metadata, values are logits from the first one on that is not a probability.
     fn are_logits(&mut self, kind: ClassScores) -> bool {
         match (kind, self.has_probabilities) {
             (ClassScores::Probabilities, _) | (ClassScores::Auto, Some(true)) => false,
@@ -131,7 +131,7 @@ impl Classifier {
     }
 }
 
-/// Softmax, in f64; of one value alone the sigmoid, as its softmax is always 1. What is no finite number counts nothing.
+/// Softmax, in f64; of one value alone the sigmoid, as its softmax is always 1. Values that are not finite count as nothing.
 fn to_probabilities(scores: &mut [f32]) {
     if let [logit] = scores {
         *logit = (1.0 / (1.0 + (-f64::from(*logit)).exp())) as f32;
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn the_user_decides_before_the_file() {
         let values = [0.25, 0.75];
-        let first = |says, kind| classes(&values, says, kind, &all(), 1)[0].1;
+        let first = |file, kind| classes(&values, file, kind, &all(), 1)[0].1;
         assert_eq!(first(Some(false), ClassScores::Probabilities), 0.75);
         assert!((first(Some(true), ClassScores::Logits) - 0.622_459_3).abs() < 1e-6);
         assert_eq!(first(None, ClassScores::Auto), 0.75);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The names and values of results, said once for everything that writes them: bus message, JSON, metas, C.
+//! The names and values of results, defined once for all that writes them: bus message, JSON, metas, C.
 
 use serde_json::{Map, Value};
 
@@ -16,7 +16,7 @@ pub trait FieldVisitor {
 }
 
 /// All fields of an object: `label`, `class-id`, `confidence`, the upright box as `x`, `y`, `w` and `h` in pixels of the frame, then
-/// those that its model gives beside.
+/// those that only some models give.
 pub fn visit(instances: &Instances, object: usize, labels: &[String], visitor: &mut impl FieldVisitor) {
     let candidate = &instances.boxes[object];
     let bbox = &candidate.bbox;
@@ -40,7 +40,7 @@ pub fn visit_class(instances: &Instances, rank: usize, labels: &[String], visito
     visitor.number("confidence", found.score);
 }
 
-/// Of models whose boxes are turned: `angle` in radians, clockwise, and `corners`, x and y of each in pixels of the frame, around the
+/// Of models with rotated boxes: `angle` in radians, clockwise, and `corners`, x and y of each in pixels of the frame, around the
 /// box.
 pub fn visit_rotation(instances: &Instances, object: usize, visitor: &mut impl FieldVisitor) {
     if let Some(rotated) = instances.rotated_box(object) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Masks of the boxes that are kept, found on the GPU: `kernels/masks.cu`, behind suppression and in the same CUDA graph.
+//! Masks of the kept boxes, found on the GPU: `kernels/masks.cu`, after suppression and in the same CUDA graph.
 //!
-//! The reference implementation is [`Masks::find`]. The same pixels come out.
+//! The reference implementation is [`Masks::find`]. Both give the same pixels.
 
 use std::ffi::CStr;
 
@@ -21,14 +21,14 @@ use crate::image::masks::{Masks, PrototypeShape, words};
 
 static MASKS: &CStr = ptx(concat!(include_str!("../../kernels/ptx/masks.ptx"), "\0"));
 
-/// Blocks and threads, as in the kernels. Objects and their tiles share the blocks that fill.
+/// Blocks and threads, as in the kernels. Objects and their tiles share the blocks of `fill`.
 const PLACE_THREADS: u32 = 512;
 const FILL_THREADS: u32 = 128;
 const FILL_TILES: u32 = 16;
 const FILL_OBJECTS: usize = 300;
 const GIVE_THREADS: u32 = 256;
 const GIVE_BLOCKS: u32 = 64;
-/// In front of the places: how many words all masks have.
+/// The header before the entries: how many words all masks have.
 const HEADER: usize = 32;
 
 /// Of `masks.cu`.
@@ -57,19 +57,19 @@ const _: () = assert!(size_of::<MaskParams>() == 96);
 /// Owns the memory for it; nothing is allocated from frame to frame.
 pub(super) struct DeviceMaskFinder {
     functions: [Function; 3],
-    /// The place of the prototypes among the outputs that the head consists of.
+    /// The index of the prototypes among the outputs of the head.
     pub output: usize,
     params: MaskParams,
-    /// How many words all masks have, then their places.
+    /// How many words all masks have, then their entries ([`MaskPlace`]).
     places: DeviceBlock,
     bits: DeviceBlock,
     host_places: Mapped,
-    /// Made when the host wants masks.
+    /// Allocated when the host wants masks.
     host_bits: Option<Mapped>,
 }
 
 impl DeviceMaskFinder {
-    /// `found` is where suppression writes what it keeps, at most `limit` boxes. `None` for heads without masks.
+    /// `found` is where suppression writes the kept boxes, at most `limit`. `None` for heads without masks.
     pub fn new(
         context: &Context,
         pool: &DevicePool,
@@ -105,8 +105,8 @@ impl DeviceMaskFinder {
         }))
     }
 
-    /// For the next launch: where prototypes and coefficients are, how many boxes may be kept, and whether the host wants masks. What
-    /// was launched before is done.
+    /// For the next launch: where prototypes and coefficients are, how many boxes may be kept, and whether the host wants masks.
+    /// Earlier launches are done.
     pub fn prepare(
         &mut self,
         context: &Context,
@@ -122,7 +122,7 @@ impl DeviceMaskFinder {
             self.host_places = Mapped::new(context, places)?;
         }
         if is_wanted && self.host_bits.as_ref().is_none_or(|host| host.bytes() < bits) {
-            self.host_bits = None; // frees its memory before there is more of it
+            self.host_bits = None; // frees its memory before more is allocated
             self.host_bits = Some(Mapped::new(context, bits)?);
         }
         self.params = MaskParams {
@@ -171,7 +171,7 @@ impl DeviceMaskFinder {
         to.adopt(places.iter().map(|place| (place.rect, place.first as usize, place.is_seen != 0)), bits);
     }
 
-    /// Copies the pixels of so many masks, which the host did not want before, and waits for that.
+    /// Copies the pixels of so many masks, which the host did not want before, and waits for the copy.
     pub fn read(&self, kept: usize, to: &mut Masks) -> Result<()> {
         let (_, words) = self.kept(kept);
         let mut bits = vec![0u32; words];
@@ -182,7 +182,7 @@ impl DeviceMaskFinder {
         Ok(())
     }
 
-    /// The places, and how many words the masks have.
+    /// The entries, and how many words the masks have.
     fn kept(&self, kept: usize) -> (&[MaskPlace], usize) {
         let places: &[MaskPlace] = cast_slice(&self.host_places.host()[..kept * size_of::<MaskPlace>()]);
         let end = places.last().map_or(0, |place| place.first as usize + words_of(&place.rect));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! From a model's outputs to boxes on the frame, with what is kept from frame to frame.
+//! From a model's outputs to boxes on the frame, with the state that is kept from frame to frame.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::image::masks::{MaskOutput, Masks};
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;
 
-/// What the user says about results: the properties of trtnms, with the same defaults.
+/// The user's settings for results: the properties of trtnms, with the same defaults.
 ///
 /// ```
 /// use gsttrt::session::PostprocessOptions;
@@ -46,14 +46,14 @@ pub struct PostprocessOptions {
     pub classes: String,
     /// 0..1; overlap (intersection over union) above which the weaker of two boxes is dropped.
     pub iou_threshold: f32,
-    /// Most boxes kept in a frame, best scores first.
+    /// The maximum number of boxes kept in a frame, best scores first.
     pub max_detections: u32,
     /// Whether boxes of different classes suppress each other.
     pub class_agnostic: bool,
-    /// What is given of masks.
+    /// What results contain of masks.
     #[doc(hidden)]
     pub mask_output: MaskOutput,
-    /// Most classes that a classifier tells of a frame, best scores first.
+    /// The maximum number of classes that a classifier gives for a frame, best scores first.
     pub top_k: u32,
     /// What a classifier's output holds.
     pub class_scores: ClassScores,
@@ -81,7 +81,7 @@ impl Default for PostprocessOptions {
 pub struct Postprocessor {
     model: Arc<ModelInfo>,
     outputs: Vec<TensorDesc>,
-    /// Width and height of the model's input, by which boxes may be given.
+    /// Width and height of the model's input; boxes may be relative to it.
     input: (u32, u32),
     pub labels: Vec<String>,
     pub decoder: Decoder,
@@ -90,11 +90,11 @@ pub struct Postprocessor {
     nms: Nms,
     instances: Instances,
     masks: Option<MaskFinder>,
-    /// What reads classes of the whole frame, where the model tells those.
+    /// Reads classes of the whole frame, if the model is a classifier.
     classifier: Option<Classifier>,
-    /// What finds the objects where the model's outputs are in GPU memory.
+    /// Finds the objects if the model's outputs are in GPU memory.
     device: Option<DeviceDecoder>,
-    /// Where it does that, if not behind the model itself.
+    /// The stream for that, if not the one of the model.
     stream: Option<Arc<Stream>>,
 }
 
@@ -153,7 +153,7 @@ impl Postprocessor {
             && self.outputs.iter().zip(tensors).all(|(desc, tensor)| desc == tensor.desc())
     }
 
-    /// Takes over options that changed while playing. What cannot be taken over leaves everything as it was.
+    /// Takes over options that changed while playing. On errors everything stays as it was.
     pub fn adjust(&mut self, options: PostprocessOptions) -> Result<()> {
         let count = self.decoder.classes();
         self.thresholds =
@@ -168,7 +168,7 @@ impl Postprocessor {
         Ok(())
     }
 
-    /// Whether head and labels are those of the options; [`Postprocessor::adjust`] can change the rest.
+    /// Whether head and labels are those of the options. [`Postprocessor::adjust`] can change the rest.
     pub fn has_same_head(&self, options: &PostprocessOptions) -> bool {
         (options.layout, &options.label_file) == (self.options.layout, &self.options.label_file)
     }
@@ -177,10 +177,10 @@ impl Postprocessor {
         &self.options
     }
 
-    /// The transform that models of the forced head usually want, if this one's input was made otherwise.
+    /// The transform that models of the forced head usually need, if this one's input was made by another.
     pub fn transform_mismatch(&self, transform: &InputTransform) -> Option<InputTransform> {
         let usual = self.model.transform(Some(self.decoder.format()));
-        // No model says how chroma is to be read, and no classifier how it is normalised.
+        // No head determines how chroma is read, and no classifier how its input is normalised.
         let usual = match self.is_classifier() {
             true => InputTransform { fit: usual.fit, ..*transform },
             false => InputTransform { chroma: transform.chroma, ..usual },
@@ -188,12 +188,12 @@ impl Postprocessor {
         (self.options.layout.is_some() && usual != *transform).then_some(usual)
     }
 
-    /// Whether the model tells classes of the whole frame. Then there is nothing to [`queue`](Self::queue).
+    /// Whether the model gives classes of the whole frame. Then there is nothing to [`queue`](Self::queue).
     pub fn is_classifier(&self) -> bool {
         self.classifier.is_some()
     }
 
-    /// What the user may have to say of a classifier's input, where neither the model file nor the user says anything.
+    /// What the user may have to set for a classifier's input, if neither the model file nor the user contains it.
     pub fn input_hint(&self, transform: &InputTransform) -> Option<Error> {
         let is_told = self.model.is_by_ultralytics() || transform.mean != [0.0; 3] || transform.std != [1.0; 3];
         if !self.is_classifier() || is_told || self.model.image_input().dtype == DType::U8 {
@@ -207,7 +207,7 @@ impl Postprocessor {
         ))
     }
 
-    /// Finds the objects of a frame; they stay here until the next one's. Where the tensors are in GPU memory, the host waits
+    /// Finds the objects of a frame; they stay here until those of the next. If the tensors are in GPU memory, the host waits
     /// here for the boxes.
     pub fn find(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
         if let (Some(classifier), Some(classes)) = (&mut self.classifier, &mut self.instances.classes) {
@@ -239,7 +239,7 @@ impl Postprocessor {
         }
     }
 
-    /// Where the objects of tensors in memory of that context are to be sought.
+    /// The stream on which the objects of tensors in memory of that context are found.
     pub fn stream(&mut self, tensors: &Tensors, context: &Context) -> Result<Arc<Stream>> {
         if let Some(stream) = tensors.stream().filter(|stream| stream.context() == context) {
             return Ok(stream.clone());
@@ -251,7 +251,7 @@ impl Postprocessor {
         Ok(self.stream.insert(stream).clone())
     }
 
-    /// Queues the search there, and says where to find what was found once the stream has come so far.
+    /// Queues the search on that stream, and returns where the detections are once the stream has reached this point.
     pub fn queue(&mut self, tensors: &Tensors, stream: &Arc<Stream>) -> Result<DeviceDetections> {
         let device = match &mut self.device {
             Some(device) if device.context() == stream.context() => device,
@@ -282,7 +282,7 @@ impl Postprocessor {
         self.map_to_frame(letterbox)
     }
 
-    /// Brings masks to the host that were found on the GPU and are only drawn there: some frames are drawn on by the host.
+    /// Copies masks to the host that were found on the GPU and are only drawn there: some frames are drawn on by the host.
     pub fn fetch_masks(&mut self) -> Result<()> {
         match (&mut self.instances.masks, &mut self.device) {
             (Some(masks), Some(device)) if masks.lacks_bits() => device.read_masks(masks),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What rows say beside their boxes, read for the boxes that are kept only: on the host, and on a GPU (`kernels/gather.cu`) behind
+//! What rows hold besides their boxes, read for the kept boxes only: on the host, and on a GPU (`kernels/gather.cu`) after
 //! suppression and in the same CUDA graph, so that the host waits once for all of it.
 //!
 //! Both give the same bits.
@@ -20,10 +20,10 @@ static GATHER: &CStr = ptx(concat!(include_str!("../../kernels/ptx/gather.ptx"),
 
 /// Threads of a block, as in the kernel.
 const THREADS: u32 = 128;
-/// Blocks of the launch, whatever is kept: they share the work.
+/// Blocks of the launch, for any number of kept boxes: they share the work.
 const BLOCKS: u32 = 64;
 
-/// Appends what `view` shows of the row of each candidate.
+/// Appends the elements of `view` of the row of each candidate.
 pub fn gather(view: &TensorView, tensor: &Tensor, kept: &[Candidate], to: &mut Vec<f32>) {
     for candidate in kept {
         let start = view.first + candidate.row as usize * view.row_stride;
@@ -31,10 +31,10 @@ pub fn gather(view: &TensorView, tensor: &Tensor, kept: &[Candidate], to: &mut V
     }
 }
 
-/// Finds the masks of the objects that are kept, on the host; [`super::masks`] does on a GPU.
+/// Finds the masks of the kept objects on the host; [`super::masks`] does on a GPU.
 pub(super) struct MaskFinder {
     shape: PrototypeShape,
-    /// The place of the prototypes among the outputs that the head consists of.
+    /// The index of the prototypes among the outputs of the head.
     place: usize,
     /// Where the coefficients of a row lie.
     coefficients: TensorView,
@@ -95,7 +95,7 @@ pub(super) struct GatherParams {
 const _: () = assert!(size_of::<GatherParams>() == 56);
 
 impl DeviceGather {
-    /// `found` is where suppression writes what it keeps, at most `limit` boxes.
+    /// `found` is where suppression writes the kept boxes, at most `limit`.
     pub fn new(
         context: &Context,
         pool: &DevicePool,
@@ -122,7 +122,7 @@ impl DeviceGather {
         })
     }
 
-    /// For the next launch: where the tensor is, and how many boxes may be kept. What was launched before is done.
+    /// For the next launch: where the tensor is, and how many boxes may be kept. Earlier launches are done.
     pub fn prepare(&mut self, context: &Context, pool: &DevicePool, data: u64, limit: usize) -> Result<()> {
         let bytes = limit * self.view.count * size_of::<f32>();
         if self.results.bytes() < bytes || self.copies.bytes() < bytes {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of rows and of columns, f32 and f16, the numbers are those that a plain reading finds.
+        /// Of rows and of columns, f32 and f16, the numbers are those of a plain reading.
         #[test]
         fn numbers_are_those_of_the_row(
             (rows, before, count) in (1..20usize, 0..6usize, 1..9usize),

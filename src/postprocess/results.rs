@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What was found on a frame.
+//! The results of a frame.
 
 use super::RankedClass;
 use crate::image::Candidate;
@@ -8,13 +8,13 @@ use crate::image::keypoints::Keypoints;
 use crate::image::masks::{Mask, Masks};
 use crate::image::rotated::RotatedBox;
 
-/// The objects of a frame, the best score first. What every model tells of an object is in one array, as GPUs write it; what only
-/// some tell is in an array of its own, as long.
+/// The objects of a frame, the best score first. What every model gives is in one array, as GPUs write it. What only some models
+/// give is in an array of its own, of the same length.
 #[derive(Clone, Debug, Default)]
 pub struct Instances {
-    /// On the frame boxes are upright and inside it: those around the turned ones, where there are such.
+    /// Upright boxes, inside the frame. For rotated boxes, the smallest upright ones around them.
     pub boxes: Vec<Candidate>,
-    /// Of models whose boxes are turned: the same objects on the frame as they are turned, also where they reach beyond it.
+    /// Of models with rotated boxes: the rotated boxes of the same objects, also where they reach beyond the frame.
     pub rotated: Option<Vec<Candidate>>,
     pub keypoints: Option<Keypoints>,
     pub masks: Option<Masks>,
@@ -52,27 +52,28 @@ impl Instances {
         self.classes.as_deref().unwrap_or_default()
     }
 
-    /// The objects on the frame with boxes as they are drawn: as they are turned.
+    /// The objects on the frame with the boxes that are drawn: rotated ones where there are such.
     pub fn drawn(&self) -> &[Candidate] {
         self.rotated.as_ref().unwrap_or(&self.boxes)
     }
 
-    /// The box of an object as it is turned, where the model turns boxes.
+    /// The rotated box of an object, if the model has such.
     pub fn rotated_box(&self, object: usize) -> Option<RotatedBox> {
         Some(self.rotated.as_ref()?[object].rotated())
     }
 
-    /// The mask of an object on the frame, where masks are given.
+    /// The mask of an object on the frame, if masks are given.
     pub fn mask(&self, object: usize) -> Option<Mask> {
         self.has_masks().then(|| self.masks.as_ref().map(|masks| masks.on_frame(object)))?
     }
 
-    /// Whether the masks are given, not only drawn.
+    /// Whether the masks are part of the results, not only drawn.
     pub fn has_masks(&self) -> bool {
         self.masks.as_ref().is_some_and(|masks| !masks.is_hidden)
     }
 
-    /// From pixels of the model's input to pixels of the frame. An object whose mask is empty is none, as with Ultralytics; and what lies in the padding alone is no object of it.
+    /// From pixels of the model's input to pixels of the frame. An object with an empty mask is left
+    /// out, as in Ultralytics; so is one that lies in the padding alone.
     pub fn map_to_frame(&mut self, letterbox: &Letterbox) {
         let Instances { boxes, rotated, keypoints, masks, .. } = self;
         if let Some(rotated) = rotated {
@@ -81,15 +82,15 @@ impl Instances {
         let mut kept = 0;
         for object in 0..boxes.len() {
             let candidate = boxes[object];
-            let turned = rotated.as_ref().map(|_| candidate.rotated().to_frame(letterbox));
-            let bbox = match &turned {
-                Some(turned) => turned.hull().clip(&letterbox.place),
+            let on_frame = rotated.as_ref().map(|_| candidate.rotated().to_frame(letterbox));
+            let bbox = match &on_frame {
+                Some(on_frame) => on_frame.hull().clip(&letterbox.place),
                 None => letterbox.to_frame(&candidate.bbox),
             };
             if !bbox.is_valid() || masks.as_ref().is_some_and(|masks| masks.is_empty(object)) {
                 continue;
             }
-            if let (Some(rotated), Some(RotatedBox { bbox, angle })) = (rotated.as_mut(), turned) {
+            if let (Some(rotated), Some(RotatedBox { bbox, angle })) = (rotated.as_mut(), on_frame) {
                 rotated.push(Candidate { bbox, angle, ..candidate });
             }
             boxes[kept] = Candidate { bbox, angle: 0.0, ..candidate };

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which track gets which detection.
 //!
-//! The assignment whose costs have the smallest sum, where a pair at or above the limit is none and leaving both alone costs the
-//! limit: what LAPJV with a cost limit finds, as the authors of the papers use it. Tracks and detections that do not overlap have no
-//! pair, so the matrix is a list of pairs, and each track is placed by a shortest augmenting path through them.
+//! The assignment with the smallest sum of costs. A pair at or above the limit is not possible, and leaving both unmatched costs
+//! the limit. That is the result of LAPJV with a cost limit, which the authors of the papers use. Tracks and detections that do not
+//! overlap have no pair, so the matrix is a list of pairs, and each track is matched by a shortest augmenting path through them.
 
-/// So many pairs of a row count, those of the smallest costs: more overlap only where thousands of boxes lie on each other.
+/// The maximum number of pairs of a row; those of the smallest costs are kept. Only thousands of overlapping boxes have more.
 pub const MAX_PAIRS: usize = 128;
 
 /// No row, or no column.
 pub const NONE: u32 = u32::MAX;
 
-/// A pair that is possible, of a row that is not said here.
+/// A possible pair of a row, which is not stored here.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     column: u32,
-    /// Below 0: how much less it is than the limit.
+    /// The cost less the limit, so below 0.
     cost: f64,
 }
 
-/// Rows with the columns that each may have. Keeps its memory.
+/// Rows with their possible columns. It keeps its memory.
 #[derive(Debug, Default)]
 pub struct Assignment {
     edges: Vec<Edge>,
-    /// Where the edges of each row begin, and after the last row where they end.
+    /// The index at which the edges of each row begin, and the end of the last row.
     starts: Vec<u32>,
     limit: f64,
-    /// The last columns are one for each row: to get none.
+    /// The last columns are one for each row, which means unmatched.
     columns: u32,
     row_potential: Vec<f64>,
     column_potential: Vec<f64>,
@@ -39,7 +39,7 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Forgets all rows. Pairs at or above `limit` are left out.
+    /// Removes all rows. Pairs at or above `limit` are left out.
     pub fn begin(&mut self, columns: usize, limit: f64) {
         self.edges.clear();
         self.starts.clear();
@@ -48,7 +48,7 @@ impl Assignment {
         self.limit = limit;
     }
 
-    /// A pair of the row that is being written.
+    /// Adds a pair to the current row.
     pub fn pair(&mut self, column: u32, cost: f64) {
         if cost < self.limit {
             self.edges.push(Edge { column, cost: cost - self.limit });
@@ -69,12 +69,12 @@ impl Assignment {
         self.starts.len() - 1
     }
 
-    /// The column of a row, if it got one.
+    /// The column of a row, if it is matched.
     pub fn column(&self, row: usize) -> Option<usize> {
         Some(self.column_of[row]).filter(|&column| column < self.columns).map(|column| column as usize)
     }
 
-    /// The row of a column, if it got one.
+    /// The row of a column, if it is matched.
     pub fn row(&self, column: usize) -> Option<usize> {
         Some(self.row_of[column]).filter(|&row| row != NONE).map(|row| row as usize)
     }
@@ -100,7 +100,7 @@ impl Assignment {
             self.reach_from(row, length);
             let nearest = self.reached.iter().copied().filter(|&column| !self.is_done[column as usize]);
             let nearest = nearest.min_by(|&a, &b| self.distance[a as usize].total_cmp(&self.distance[b as usize]));
-            // Each row has a column of its own, to get none.
+            // Each row has a column of its own, which means unmatched.
             let column = nearest.expect("a column that no row has") as usize;
             length = self.distance[column];
             if self.row_of[column] == NONE {
@@ -124,7 +124,7 @@ impl Assignment {
         while column != NONE {
             let row = self.came_from[column as usize];
             self.row_of[column as usize] = row;
-            // The root had none.
+            // The root had no column.
             column = std::mem::replace(&mut self.column_of[row as usize], column);
         }
     }
@@ -201,7 +201,7 @@ mod tests {
             limit in 0.3..1.0f64,
         ) {
             let mut assignment = Assignment::default();
-            // What was there before does not count.
+            // Earlier contents have no effect.
             solve(&mut assignment, &[vec![0.1, 0.2], vec![0.1, 0.9]], 2, 0.8);
             solve(&mut assignment, &costs, columns, limit);
             let mut sum = 0.0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
-//! ByteTrack: detections of high scores are matched with what is known, then those of low scores with what is left of it.
+//! ByteTrack: detections of high scores are matched with the tracks, then those of low scores with the remaining tracks.
 //!
 //! Two things differ from the program of its authors: boxes have no extra pixel of width and height, as in the programs that came
-//! after it; and a track whose time is up is not matched once more.
+//! after it; and a track that has expired is not matched once more.
 
 use super::assignment::Assignment;
 use super::kalman::{BoxFilter, BoxState};
@@ -10,12 +10,12 @@ use super::overlap::{Edges, Neighbours, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
 use crate::image::geometry::BBox;
 
-/// Largest costs of the second match and of that of new tracks.
+/// Largest costs of the second match and of the match of unconfirmed tracks.
 const SECOND_LIMIT: f64 = 0.5;
 const UNCONFIRMED_LIMIT: f64 = 0.7;
 /// Part of its width and height by which a box is made larger on each side where frames were skipped.
 const BUFFER: f64 = 0.5;
-/// Tracks that overlap by more are one.
+/// Tracks that overlap by more are duplicates.
 const SAME: f64 = 1.0 - 0.15;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +38,9 @@ struct Track {
     id: u64,
     first_seen: u64,
     last_seen: u64,
-    /// Which it was when it was seen last.
+    /// The index of its detection when it was seen last.
     detection: u32,
-    /// Whether the filter has gone on since then.
+    /// Whether the filter has predicted since then.
     is_predicted: bool,
 }
 
@@ -70,21 +70,21 @@ impl Track {
     }
 }
 
-/// The tracks of a stream. Keeps its memory.
+/// The tracks of a stream. It keeps its memory.
 #[derive(Debug)]
 pub struct ByteTrack {
     state: BoxState,
     tracks: Vec<Track>,
-    /// Since the start.
+    /// Frames since the start.
     frames: u64,
     /// The time of the last detections.
     last_update: u64,
-    /// Whether objects were foreseen since.
+    /// Whether objects were predicted since.
     has_predicted: bool,
-    /// For each detection of the last frame that had any.
+    /// For each detection of the last update, its object.
     objects: Vec<Option<TrackedObject>>,
     edges: Vec<Edges>,
-    /// Numbers of tracks and detections that are matched.
+    /// Indices of the tracks and detections to match.
     rows: Vec<u32>,
     columns: Vec<u32>,
     low: Vec<u32>,
@@ -131,7 +131,7 @@ impl ByteTrack {
         self.remove_old(options, now);
         self.split(options, detections);
         for track in &mut self.tracks {
-            // In the paper the filter of a new track does not go on between the first two frames.
+            // In the paper the filter of a new track does not predict between the first two frames.
             if track.state != TrackState::Unconfirmed || track.is_predicted || steps > 1 {
                 track.predict(steps);
             }
@@ -147,7 +147,7 @@ impl ByteTrack {
         let mut column = 0..;
         self.columns.retain(|_| assignment.row(column.next().expect("endless")).is_none());
 
-        // The rest of the high scores waits for the unconfirmed tracks.
+        // The remaining high scores are matched with the unconfirmed tracks below.
         let tracks = &self.tracks;
         self.rows.retain(|&row| tracks[row as usize].state == TrackState::Tracked);
         std::mem::swap(&mut self.columns, &mut self.low);
@@ -179,8 +179,8 @@ impl ByteTrack {
         self.publish();
     }
 
-    /// Objects whose velocity is not yet known go far between detections where frames were skipped. What was seen in the last of
-    /// them, and is matched with nothing, is matched once more by larger boxes, as C-BIoU (Yang et al., WACV 2023) does.
+    /// Objects whose velocity is not yet known move far between detections where frames were skipped. Unmatched tracks that were
+    /// seen in the last detected frame are matched once more by larger boxes, as in C-BIoU (Yang et al., WACV 2023).
     fn match_buffered(&mut self, options: &TrackOptions, detections: &[TrackInput], now: u64, last_id: &mut u64) {
         let ByteTrack { assignment, tracks, edges, columns, .. } = self;
         let mut column = 0..;
@@ -210,7 +210,7 @@ impl ByteTrack {
         self.publish();
     }
 
-    /// High scores to `columns`, low ones to `low`.
+    /// Puts detections of high scores into `columns`, those of low scores into `low`.
     fn split(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
         self.edges.clear();
         self.columns.clear();
@@ -262,7 +262,7 @@ impl ByteTrack {
         }
     }
 
-    /// The tracks of `rows` that were not matched.
+    /// Keeps in `rows` the tracks that were not matched.
     fn lose_others(&mut self) {
         for (row, &track) in self.rows.iter().enumerate() {
             if self.assignment.column(row).is_none() {
@@ -284,7 +284,7 @@ impl ByteTrack {
             detection,
             is_predicted: false,
         };
-        // What is there at the start has no second frame to wait for.
+        // In the first frame, tracks are confirmed at once.
         if self.frames == 1 {
             track.state = TrackState::Tracked;
             track.confirm(last_id);
@@ -297,13 +297,13 @@ impl ByteTrack {
         self.tracks.retain(|track| track.state != TrackState::Lost || !is_old(track));
     }
 
-    /// Of a track that is seen and a lost one at its place, the younger is removed.
+    /// Of a seen track and a lost one that overlap, the younger is removed.
     fn remove_doubles(&mut self, options: &TrackOptions) {
         self.tracks.retain(|track| track.state != TrackState::Removed);
         let ByteTrack { tracks, rows, neighbours, .. } = self;
         select(rows, tracks, |track| track.state == TrackState::Lost);
         neighbours.fill(rows.iter().map(|&lost| (lost, tracks[lost as usize].edges)));
-        // All pairs count as they are now, so what is removed is only noted.
+        // All pairs are compared before any track is removed.
         let is_seen = |track: &Track| matches!(track.state, TrackState::Tracked | TrackState::Unconfirmed);
         rows.clear();
         for (seen, track) in (0..).zip(&*tracks).filter(|(_, track)| is_seen(track)) {
@@ -336,7 +336,7 @@ fn buffered(edges: &Edges) -> Edges {
     [left - across, top - down, right + across, bottom + down]
 }
 
-/// Writes the numbers of the tracks for which that is true.
+/// Writes the indices of the tracks for which `is_it` is true.
 fn select(rows: &mut Vec<u32>, tracks: &[Track], is_it: impl Fn(&Track) -> bool) {
     rows.clear();
     rows.extend((0..).zip(tracks).filter(|(_, track)| is_it(track)).map(|(number, _)| number));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The plainest tracker: of all pairs, those that overlap the more are matched first, with where objects were seen last. For slow objects,
-//! and to see what another tracker brings.
+//! The simplest tracker: it matches detections with the last boxes of objects, the largest overlaps first. For slow objects, and as
+//! a baseline for other trackers.
 
 use super::assignment::MAX_PAIRS;
 use super::overlap::{Edges, Neighbours, iou};
@@ -15,11 +15,11 @@ struct IouTrack {
     id: u64,
     first_seen: u64,
     last_seen: u64,
-    /// Which it is in the last frame, if it is in it.
+    /// The index of its detection in the last frame, if it was seen there.
     detection: Option<u32>,
 }
 
-/// The tracks of a stream. Keeps its memory.
+/// The tracks of a stream. It keeps its memory.
 #[derive(Debug, Default)]
 pub struct IouTracker {
     tracks: Vec<IouTrack>,
@@ -87,7 +87,7 @@ impl IouTracker {
                 (track.detection, track.last_seen) = (Some(detection), now);
             }
         }
-        // What was seen once must be seen again at once.
+        // A track that was seen once must be seen again in the next frame.
         tracks.retain(|track| track.id != 0 || track.detection.is_some());
         for (number, seen) in (0..).zip(detections) {
             if counts(seen) && seen.score >= options.det_thresh && !is_taken[number as usize] {
@@ -111,7 +111,7 @@ impl IouTracker {
         self.publish();
     }
 
-    /// Objects are where they were.
+    /// Objects stay at their last boxes.
     pub(crate) fn predict(&mut self, options: &TrackOptions, Moment { now, .. }: Moment) {
         self.remove_old(options, now);
         self.objects.fill(None);

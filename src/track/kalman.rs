@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Kalman filters of boxes that move with constant velocity.
 //!
-//! The noise of the papers' filters has no terms between the numbers of a box, so their 8x8 matrices fall apart into one filter of
-//! place and velocity for each number. The results are the same.
+//! The noise of the papers' filters has no terms between the numbers of a box, so their 8x8 matrices separate into one filter of
+//! position and velocity for each number. The results are the same.
 
 use crate::image::geometry::BBox;
 
-/// One number and its velocity, with their covariance.
+/// One component of a box and its velocity, with their covariance.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Estimate {
     pub value: f64,
@@ -29,7 +29,7 @@ impl Estimate {
         self.velocity_variance += velocity_variance;
     }
 
-    /// Takes a measurement of that variance in.
+    /// Updates with a measurement of that variance.
     pub fn update(&mut self, measured: f64, variance: f64) {
         let total = self.variance + variance;
         let (gain, velocity_gain) = (self.variance / total, self.covariance / total);
@@ -42,7 +42,7 @@ impl Estimate {
     }
 }
 
-/// How the state of a box is written, and with that how much noise its numbers have.
+/// The components of a box's state, which also determine their noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoxState {
     /// Centre, width by height, height: SORT's and ByteTrack's.
@@ -51,9 +51,9 @@ pub enum BoxState {
     Xywh,
 }
 
-/// The standard deviation of a place, in parts of the box's size.
+/// The standard deviation of a position, as a fraction of the box's size.
 const PLACE: f64 = 1.0 / 20.0;
-/// The same of a velocity, a step.
+/// The same for a velocity, per step.
 const VELOCITY: f64 = 1.0 / 160.0;
 
 /// The filter of a box.
@@ -63,7 +63,7 @@ pub struct BoxFilter {
     numbers: [Estimate; 4],
 }
 
-/// Noise of the four numbers: place and velocity.
+/// Noise of the four components: position and velocity.
 type Deviations = [(f64, f64); 4];
 
 impl BoxFilter {
@@ -71,7 +71,7 @@ impl BoxFilter {
         let measured = measure(state, bbox);
         let mut deviations = deviations(state, measured[2], measured[3]);
         for (number, (place, velocity)) in deviations.iter_mut().enumerate() {
-            // The ratio has no more noise at first.
+            // The ratio has no additional noise at first.
             if state == BoxState::Xywh || number != 2 {
                 (*place, *velocity) = (2.0 * *place, 10.0 * *velocity);
             }
@@ -83,7 +83,7 @@ impl BoxFilter {
         BoxFilter { state, numbers: [0, 1, 2, 3].map(estimate) }
     }
 
-    /// One step of time. The size of what is not seen stays as it was.
+    /// One step of time. The size of an object that is not seen stays constant.
     pub fn predict(&mut self, is_seen: bool) {
         if !is_seen {
             self.numbers[3].velocity = 0.0;
@@ -97,9 +97,9 @@ impl BoxFilter {
         }
     }
 
-    /// One step without a detector. The size stays as it was, and the place is as sure as the velocity: what may have changed until the
-    /// next detection is the velocity, by three times as much as the papers have it for frames that are detected. Less is worse in
-    /// tests/track where only each fifth frame is detected.
+    /// One step without a detector. The size stays constant, and the position gets no noise of its own. Only the velocity may
+    /// change until the next detection; its noise is three times that of the papers for detected frames. Less gives worse results
+    /// in tests/track if only each fifth frame is detected.
     pub fn coast(&mut self) {
         self.numbers[2].velocity = 0.0;
         self.numbers[3].velocity = 0.0;
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_box_that_moves_steadily_is_foreseen() {
+    fn a_box_that_moves_steadily_is_predicted() {
         for state in [BoxState::Xyah, BoxState::Xywh] {
             let at = |step: i32| {
                 let step = step as f32;
@@ -173,7 +173,7 @@ mod tests {
 
     /// The matrices of the papers, written out.
     #[test]
-    fn one_filter_for_each_number_is_the_whole_filter() {
+    fn one_filter_for_each_component_is_the_whole_filter() {
         const N: usize = 8;
         type Matrix = [[f64; N]; N];
         let multiply = |a: &Matrix, b: &Matrix| -> Matrix {

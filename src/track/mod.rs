@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Gives objects numbers that stay the same from frame to frame, by their boxes alone.
+//! Gives objects ids that stay the same from frame to frame, by their boxes alone.
 //!
 //! | file | |
 //! |---|---|
 //! | [`bytetrack`] | ByteTrack (Zhang et al., ECCV 2022), and with another filter the part of BoT-SORT that needs no pixels |
 //! | [`ocsort`] | OC-SORT (Cao et al., CVPR 2023) |
 //! | [`iou`] | the largest overlaps first |
-//! | [`kalman`] | where a box will be |
-//! | [`overlap`], [`assignment`] | which box is which |
+//! | [`kalman`] | predicts boxes |
+//! | [`overlap`], [`assignment`] | match boxes |
 //!
 //! Once the busiest frame has passed, nothing is allocated.
 
@@ -50,7 +50,7 @@ impl TrackerKind {
     }
 }
 
-/// Parameters, as the papers' programs call them.
+/// Parameters, with the names of the papers' programs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrackOptions {
     /// Detections with at least that score are matched first.
@@ -62,7 +62,7 @@ pub struct TrackOptions {
     /// Largest cost of a match: 1 less the intersection over union, with `fuse_score` times the score.
     pub match_thresh: f32,
     pub fuse_score: bool,
-    /// OC-SORT: pairs that overlap less are none.
+    /// OC-SORT: pairs that overlap less are not matched.
     pub iou_thresh: f32,
     /// OC-SORT: frames in a row in which an object must be seen.
     pub min_hits: u32,
@@ -70,7 +70,7 @@ pub struct TrackOptions {
     pub inertia: f32,
     /// OC-SORT: frames over which the direction is taken; at most [`ocsort::MAX_DELTA_T`].
     pub delta_t: u32,
-    /// OC-SORT: low scores keep tracks alive, as with ByteTrack.
+    /// OC-SORT: low scores keep tracks alive, as in ByteTrack.
     pub use_byte: bool,
     /// Objects of different classes are different objects.
     pub per_class: bool,
@@ -97,7 +97,7 @@ impl Default for TrackOptions {
     }
 }
 
-/// A detection: its box in pixels, its score, and what stands for its class.
+/// A detection: its box in pixels, its score, and an id of its class.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackInput {
     pub bbox: BBox,
@@ -105,23 +105,23 @@ pub struct TrackInput {
     pub class: u32,
 }
 
-/// An object that has a number.
+/// An object that has an id.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrackedObject {
     /// From 1 on.
     pub id: u64,
-    /// Where the filter has it.
+    /// The box of the filter.
     pub bbox: BBox,
-    /// Nanoseconds, as the times of the frames.
+    /// Nanoseconds, like the times of the frames.
     pub first_seen: u64,
     pub last_seen: u64,
 }
 
-/// When a frame is.
+/// The time of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     now: u64,
-    /// Frames since the last one, those that did not come included.
+    /// Frames since the last one, missing ones included.
     steps: u32,
 }
 
@@ -132,7 +132,7 @@ enum Algorithm {
     Iou(IouTracker),
 }
 
-/// The same of each.
+/// The same for each algorithm.
 macro_rules! each {
     ($algorithm:expr, $it:ident => $work:expr) => {
         match $algorithm {
@@ -147,13 +147,13 @@ macro_rules! each {
 #[derive(Debug)]
 pub struct Tracker {
     algorithm: Algorithm,
-    /// The last number that was given.
+    /// The last id that was given.
     last_id: u64,
     /// The time of the last frame.
     last: Option<u64>,
 }
 
-/// So many frames may be missing before their number counts no more.
+/// At most this many missing frames are counted.
 const MAX_STEPS: u64 = 32;
 
 impl Tracker {
@@ -167,14 +167,14 @@ impl Tracker {
         Tracker { algorithm, last_id: 0, last: None }
     }
 
-    /// The next frame is not behind the last one: all tracks end. No number is given twice.
+    /// The next frame does not follow the last one: all tracks end. No id is given twice.
     pub fn reset(&mut self) {
         each!(&mut self.algorithm, it => it.reset());
         self.last = None;
     }
 
-    /// Takes in the detections of a frame at `now`; `frame_duration` says how far frames are apart where none is missing, and is 0
-    /// where that is not known. Boxes that are no boxes are left out.
+    /// Takes in the detections of a frame at `now`; `frame_duration` is the time between frames if none is missing, and 0 if
+    /// that is not known. Invalid boxes are left out.
     pub fn update(
         &mut self,
         options: &TrackOptions,
@@ -187,14 +187,14 @@ impl Tracker {
         self.objects()
     }
 
-    /// Says where the objects of the last detections are at `now`, in a frame that no detector has seen.
+    /// Predicts the objects of the last detections at `now`, in a frame that no detector has seen.
     pub fn predict(&mut self, options: &TrackOptions, now: u64, frame_duration: u64) -> &[Option<TrackedObject>] {
         let moment = self.moment(now, frame_duration);
         each!(&mut self.algorithm, it => it.predict(options, moment));
         self.objects()
     }
 
-    /// For each detection of the last update, the object that it is; nothing for those that are no track yet.
+    /// The object of each detection of the last update; `None` for those without a confirmed track.
     pub fn objects(&self) -> &[Option<TrackedObject>] {
         each!(&self.algorithm, it => it.objects())
     }

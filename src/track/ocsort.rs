@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //! OC-SORT (Cao et al., CVPR 2023): SORT that trusts observations more than its filter.
 //!
-//! * Observation-centric momentum: matches in which an object goes on in its direction cost less.
-//! * Observation-centric recovery: what is left is matched with where objects were seen last.
-//! * Observation-centric re-update: once an object is seen again, its filter is run along the line between both sights.
+//! * Observation-centric momentum: matches in which an object keeps its direction cost less.
+//! * Observation-centric recovery: the remaining detections are matched with the last observations of objects.
+//! * Observation-centric re-update: once an object is seen again, its filter is run along the line between both observations.
 //!
-//! One thing differs from the program of its authors: pairs that overlap less than `iou_thresh` are no pairs from the start, and not
-//! left out after the assignment.
+//! One thing differs from the program of its authors: pairs that overlap less than `iou_thresh` are left out before the assignment,
+//! not after it.
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
@@ -65,7 +65,7 @@ fn center(edges: &Edges) -> [f64; 2] {
     [(edges[0] + edges[2]) / 2.0, (edges[1] + edges[3]) / 2.0]
 }
 
-/// Of length 1, or 0 where both are at one place.
+/// The direction, of length 1, or 0 where both positions are the same.
 fn direction(from: &Edges, to: &Edges) -> [f64; 2] {
     let ([from_x, from_y], [to_x, to_y]) = (center(from), center(to));
     let (x, y) = (to_x - from_x, to_y - from_y);
@@ -76,7 +76,7 @@ fn direction(from: &Edges, to: &Edges) -> [f64; 2] {
 /// The largest `delta_t`.
 pub const MAX_DELTA_T: u32 = 16;
 
-/// Where an object was seen of late: at each age the edges, at the place of the age's remainder.
+/// The last observations of an object: the edges at each age, at the index of the age's remainder.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sights {
     edges: [Edges; MAX_DELTA_T as usize],
@@ -90,7 +90,7 @@ impl Sights {
         (self.edges[place], self.ages[place], self.last) = (edges, Some(age), Some(edges));
     }
 
-    /// The oldest of the last `delta_t` ages before that one, else the last of all.
+    /// The oldest observation of the last `delta_t` ages before that one, else the last of all.
     fn before(&self, age: u64, delta_t: u32) -> Option<Edges> {
         let found = (1..=u64::from(delta_t)).rev().filter_map(|back| age.checked_sub(back)).find_map(|age| {
             let place = (age % u64::from(MAX_DELTA_T)) as usize;
@@ -103,7 +103,7 @@ impl Sights {
 #[derive(Clone, Debug)]
 struct OcTrack {
     filter: AreaFilter,
-    /// As it was when the object was seen last, and the steps since then.
+    /// The filter when the object was seen last, and the steps since then.
     seen_filter: AreaFilter,
     steps: u32,
     edges: Edges,
@@ -145,7 +145,7 @@ impl OcTrack {
         self.streak += 1;
     }
 
-    /// As if the object had been seen on the line between both places.
+    /// Updates the filter as if the object had been seen on the line between both positions.
     fn update_again(&mut self, from: &Edges, to: &Edges) {
         self.filter = self.seen_filter;
         let size = |edges: &Edges| [edges[2] - edges[0], edges[3] - edges[1]];
@@ -160,7 +160,7 @@ impl OcTrack {
         }
     }
 
-    /// How well the way to a detection goes with the direction so far: from -1/2 to 1/2.
+    /// How well the direction to a detection agrees with the direction so far: from -1/2 to 1/2.
     fn consistency(&self, to: &Edges, delta_t: u32) -> f64 {
         let (Some([x, y]), Some(before)) = (self.direction, self.sights.before(self.age, delta_t)) else { return 0.0 };
         let [to_x, to_y] = direction(&before, to);
@@ -168,7 +168,7 @@ impl OcTrack {
     }
 }
 
-/// The tracks of a stream. Keeps its memory.
+/// The tracks of a stream. It keeps its memory.
 #[derive(Debug, Default)]
 pub struct OcSort {
     tracks: Vec<OcTrack>,
@@ -270,8 +270,7 @@ impl OcSort {
         }
     }
 
-    /// Matches the tracks of `rows`, at the places that are asked for, with the detections of `columns`, where a bonus makes a pair
-    /// better than it overlaps.
+    /// Matches the tracks of `rows`, at the given boxes, with the detections of `columns`. A bonus adds to the overlap of a pair.
     fn assign(
         &mut self,
         options: &TrackOptions,
@@ -298,7 +297,7 @@ impl OcSort {
         assignment.solve();
     }
 
-    /// Leaves in `rows` and `columns` what was not matched.
+    /// Keeps in `rows` and `columns` what was not matched.
     fn see_matches(&mut self, options: &TrackOptions, detections: &[TrackInput], now: u64) {
         let OcSort { tracks, edges, rows, columns, assignment, .. } = self;
         for (row, &track) in rows.iter().enumerate() {
@@ -317,7 +316,7 @@ impl OcSort {
     fn begin(&mut self, detection: u32, class: u32, now: u64) {
         let edges = self.edges[detection as usize];
         let filter = AreaFilter::new(&edges);
-        // As in the authors' program, what begins a track is no sight.
+        // As in the authors' program, the first detection of a track is not an observation.
         self.tracks.push(OcTrack {
             filter,
             seen_filter: filter,

@@ -8,7 +8,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 /// Reads `name=value`, with the names, ranges and defaults of the properties of trttrack.
 ///
 /// # Errors
-/// Says which text is wrong, and what may be there.
+/// Contains the wrong text, and what is allowed in its place.
 pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<(TrackerKind, TrackOptions)> {
     let (mut kind, mut options) = (TrackerKind::default(), TrackOptions::default());
     for text in texts {
@@ -90,7 +90,7 @@ mod tests {
             lost_after: 5,
         };
         assert_eq!(parse(all).unwrap(), (TrackerKind::OcSort, wanted));
-        for (text, says) in [
+        for (text, part) in [
             ("tracker", "name=value"),
             ("tracker=sort", "bytetrack, botsort-iou, ocsort, iou"),
             ("track-thresh=1.5", "from 0 to 1"),
@@ -102,7 +102,7 @@ mod tests {
             ("speed=1", "an option of trttrack"),
         ] {
             let error = parse([text]).unwrap_err().message();
-            assert!(error.contains(text) && error.contains(says), "{error}");
+            assert!(error.contains(text) && error.contains(part), "{error}");
         }
     }
 }

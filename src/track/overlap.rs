@@ -4,7 +4,7 @@
 /// Left, top, right and bottom.
 pub type Edges = [f64; 4];
 
-/// Intersection over union; 0 where one of the boxes is none.
+/// Intersection over union; 0 where one of the boxes is invalid.
 pub fn iou(a: &Edges, b: &Edges) -> f64 {
     let (width, height) = (a[2].min(b[2]) - a[0].max(b[0]), a[3].min(b[3]) - a[1].max(b[1]));
     if !(width > 0.0 && height > 0.0) {
@@ -12,20 +12,20 @@ pub fn iou(a: &Edges, b: &Edges) -> f64 {
     }
     let area = |edges: &Edges| (edges[2] - edges[0]) * (edges[3] - edges[1]);
     let intersection = width * height;
-    // NaN is larger than nothing.
+    // A comparison with NaN is false.
     Some(intersection / (area(a) + area(b) - intersection)).filter(|ratio| *ratio > 0.0).unwrap_or(0.0)
 }
 
-/// Boxes from left to right, so that those that overlap another are found without a look at all.
+/// Boxes from left to right, so that those that overlap another are found without comparing all.
 #[derive(Debug, Default)]
 pub struct Neighbours {
-    /// Left edges with the numbers of the boxes.
+    /// Left edges with the indices of the boxes.
     lefts: Vec<(f64, u32)>,
     widest: f64,
 }
 
 impl Neighbours {
-    /// Takes in the boxes with these numbers.
+    /// Takes in the boxes with these indices.
     pub fn fill(&mut self, boxes: impl Iterator<Item = (u32, Edges)>) {
         self.lefts.clear();
         self.widest = 0.0;
@@ -36,7 +36,7 @@ impl Neighbours {
         self.lefts.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     }
 
-    /// The numbers of those that may overlap a box.
+    /// The indices of those that may overlap a box.
     pub fn near(&self, edges: &Edges) -> impl Iterator<Item = u32> {
         let (from, to) = (edges[0] - self.widest, edges[2]);
         let first = self.lefts.partition_point(|&(left, _)| left < from);

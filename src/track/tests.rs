@@ -10,29 +10,29 @@ use super::*;
 
 const FRAME: u64 = 33_333_333;
 
-/// Counts what a thread allocates.
+/// Counts the allocations of a thread.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: all is left to the system's allocator.
+// SAFETY: all calls go to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as the caller says.
+        // SAFETY: the layout is that of this call, which has the same requirements.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as the caller says.
+        // SAFETY: `System` has allocated the memory with that layout.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as the caller says.
+        // SAFETY: `System` has allocated the memory with that layout, and this call has the same requirements for the size.
         unsafe { System.realloc(memory, layout, size) }
     }
 }
@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A frame of `tests/gold/tracks`: what was found, and the numbers that the papers' programs gave; 0 is none.
+/// A frame of `tests/gold/tracks`: the detections, and the ids that the papers' programs gave; 0 is none.
 #[derive(Default)]
 struct GoldFrame {
     found: Vec<TrackInput>,
@@ -66,12 +66,12 @@ fn gold(scene: &str) -> Vec<GoldFrame> {
 
 const SCENES: [&str; 4] = ["5", "20", "60", "300"];
 
-/// What the papers' programs were given: they count frames, of which the last that a track may come back in is the one after.
+/// The parameters of the papers' programs. They count frames; a track may come back up to one frame after the limit.
 fn of_paper() -> TrackOptions {
     TrackOptions { lost_after: 31 * FRAME + FRAME / 2, ..TrackOptions::default() }
 }
 
-/// The numbers of one are those of the other, for each frame, but for what they are called.
+/// The ids of one are those of the other in each frame, except for a renaming.
 fn assert_same(scene: &str, wanted: impl Iterator<Item = Vec<u64>>, have: impl Iterator<Item = Vec<u64>>) {
     let (mut forward, mut back) = (BTreeMap::new(), BTreeMap::new());
     for (frame, (wanted, have)) in wanted.zip(have).enumerate() {
@@ -95,7 +95,7 @@ fn run(tracker: &mut Tracker, options: &TrackOptions, frames: &[GoldFrame]) -> V
 }
 
 #[test]
-fn bytetrack_gives_the_numbers_of_its_authors_program() {
+fn bytetrack_gives_the_ids_of_its_authors_program() {
     for scene in SCENES {
         let frames = gold(scene);
         let have = run(&mut Tracker::new(TrackerKind::ByteTrack), &of_paper(), &frames);
@@ -103,7 +103,7 @@ fn bytetrack_gives_the_numbers_of_its_authors_program() {
     }
 }
 
-/// Detections without a number in one of them, and those whose numbers are not the other's, in parts of all.
+/// Detections without an id in one of them, and those whose ids differ, as fractions of all.
 fn difference(wanted: &[Vec<u64>], have: &[Vec<u64>]) -> f64 {
     let mut pairs: BTreeMap<(u64, u64), usize> = BTreeMap::new();
     let (mut all, mut wrong) = (0, 0);
@@ -115,7 +115,7 @@ fn difference(wanted: &[Vec<u64>], have: &[Vec<u64>]) -> f64 {
         }
         all += 1;
     }
-    // Each number goes with the one that it is most often.
+    // Each id is paired with the id that it coincides with most often.
     let mut best: BTreeMap<u64, usize> = BTreeMap::new();
     for (&(wanted, _), &count) in &pairs {
         let most = best.entry(wanted).or_default();
@@ -126,7 +126,7 @@ fn difference(wanted: &[Vec<u64>], have: &[Vec<u64>]) -> f64 {
 }
 
 #[test]
-fn ocsort_gives_nearly_the_numbers_of_its_authors_program() {
+fn ocsort_gives_nearly_the_ids_of_its_authors_program() {
     let options = TrackOptions { track_thresh: 0.6, ..of_paper() };
     for scene in SCENES {
         let frames = gold(scene);
@@ -161,7 +161,7 @@ fn nothing_is_allocated_once_the_busiest_frame_has_passed() {
 
 // ------------------------------------------------------------------------------------------- small scenes
 
-/// A detection of 40x80 about a place.
+/// A detection of 40x80 around a point.
 fn at(x: f32, y: f32) -> TrackInput {
     TrackInput { bbox: BBox::from_center(x, y, 40.0, 80.0), score: 0.9, class: 0 }
 }
@@ -185,12 +185,12 @@ impl Clip {
 }
 
 #[test]
-fn those_who_cross_keep_their_numbers() {
+fn objects_that_cross_keep_their_ids() {
     for kind in TrackerKind::ALL {
         let mut clip = Clip::new(kind);
         for frame in 0..200 {
             let x = 4.0 * frame as f32;
-            // Two pairs walk through each other, in turn seen first and last.
+            // Two pairs walk through each other. Their order in the list alternates.
             let mut found = [at(x, 300.0), at(800.0 - x, 310.0), at(x, 700.0), at(800.0 - x, 740.0)];
             let mut wanted = [1, 2, 3, 4];
             if frame % 2 == 1 {
@@ -203,11 +203,11 @@ fn those_who_cross_keep_their_numbers() {
 }
 
 #[test]
-fn what_comes_back_in_time_has_its_number() {
+fn an_object_that_comes_back_in_time_keeps_its_id() {
     for kind in TrackerKind::ALL {
         let mut clip = Clip::new(kind);
         let place = |frame: u64| at(100.0 + frame as f32, 300.0);
-        // OC-SORT says nothing until it has seen an object thrice in a row.
+        // OC-SORT gives no id until it has seen an object three times in a row.
         let hidden = if kind == TrackerKind::OcSort { 2 } else { 0 };
         (0..40).for_each(|frame| assert_eq!(clip.push(&[place(frame)]), [1]));
         (40..55).for_each(|_| assert!(clip.push(&[]).is_empty()));
@@ -216,7 +216,7 @@ fn what_comes_back_in_time_has_its_number() {
             assert_eq!(clip.push(&[place(frame)]), [wanted], "{kind:?}, {frame}");
         }
         (60..100).for_each(|_| drop(clip.push(&[])));
-        // Too late; and what is new has no number in its first frame.
+        // Too late; and a new object has no id in its first frame.
         for frame in 100..105 {
             let wanted = if frame < 101 + hidden { 0 } else { 2 };
             assert_eq!(clip.push(&[place(frame)]), [wanted], "{kind:?}, {frame}");
@@ -241,7 +241,7 @@ fn parameters_of_ocsort_count() {
     let far = at(115.0, 300.0);
     assert_eq!(numbers(&|_| (), &[&[here], &[far]]), [1]);
     assert_eq!(numbers(&|options| options.iou_thresh = 0.6, &[&[here], &[far]]), [2]);
-    // Of two places that overlap about as much, the one in its direction.
+    // Of two boxes that overlap about as much, the one in its direction.
     let fork_after = |walk: &[(f32, f32)], fork: [TrackInput; 2], change: &dyn Fn(&mut TrackOptions)| {
         let walk: Vec<TrackInput> = walk.iter().map(|&(x, y)| at(x, y)).collect();
         let mut frames: Vec<&[TrackInput]> = walk.iter().map(std::slice::from_ref).collect();
@@ -297,7 +297,7 @@ fn classes_are_kept_apart_if_wanted() {
 }
 
 #[test]
-fn a_reset_ends_all_tracks_and_gives_no_number_twice() {
+fn a_reset_ends_all_tracks_and_gives_no_id_twice() {
     for kind in TrackerKind::ALL {
         let mut clip = Clip::new(kind);
         assert_eq!(clip.push(&[at(100.0, 300.0), at(500.0, 300.0)]), [1, 2]);
@@ -315,13 +315,13 @@ fn time_counts_and_not_frames() {
     for _ in 0..30 {
         clip.push(&[place(clip.now + FRAME)]);
     }
-    // Frames that the source has left out: the object has gone on meanwhile.
+    // Frames that the source has left out: the object has moved on meanwhile.
     clip.now += 9 * FRAME;
     assert_eq!(clip.push(&[place(clip.now + FRAME)]), [1]);
     clip.push(&[]);
     clip.now += 10 * FRAME;
     assert_eq!(clip.push(&[place(clip.now + FRAME)]), [0]);
-    // Times that go back, stand still or are far away end nothing.
+    // Times that go back, stand still or are far away do not end tracks.
     for now in [0, 0, u64::MAX, 0, u64::MAX / 2] {
         for duration in [0, 1, FRAME, u64::MAX] {
             clip.tracker.update(&clip.options, &[at(100.0, 300.0)], now, duration);
@@ -331,7 +331,7 @@ fn time_counts_and_not_frames() {
 }
 
 #[test]
-fn boxes_between_detections_are_foreseen() {
+fn boxes_between_detections_are_predicted() {
     for kind in TrackerKind::ALL {
         let mut clip = Clip::new(kind);
         let place = |frame: u64| at(100.0 + 3.0 * frame as f32, 300.0 + frame as f32);
@@ -351,7 +351,7 @@ fn boxes_between_detections_are_foreseen() {
                 assert!(off(have.0, wanted.0) < 2.0 && off(have.1, wanted.1) < 2.0, "{frame}: {have:?} {wanted:?}");
             }
         }
-        // Nobody is foreseen for ever.
+        // No object is predicted for ever.
         clip.now += FRAME;
         clip.tracker.update(&clip.options, &[], clip.now, FRAME);
         (0..40).for_each(|_| {

@@ -9,12 +9,12 @@ use crate::image::geometry::{Letterbox, Rect};
 use crate::image::overlay::Style;
 use crate::postprocess::Postprocessor;
 
-/// Whether a frame's objects were painted while they were sought.
+/// Whether a frame's objects were painted together with the search.
 pub enum Painted {
     No,
-    /// On the frame itself, or there are none.
+    /// On the frame itself, or there are no objects.
     InPlace,
-    /// On this copy, which goes on in place of the frame.
+    /// On this copy, which replaces the frame.
     OnCopy(gst::Buffer),
 }
 
@@ -28,7 +28,7 @@ pub fn find(
     frame: &gst::Buffer,
     style: Option<&Style>,
 ) -> Result<Painted> {
-    // What paints there takes boxes of the whole frame.
+    // Painting there takes boxes of the whole frame.
     let is_whole = letterbox.place == Rect::from(renderer.size()).into();
     let context = shared_context(frame, tensors)?.filter(|_| is_whole && !postprocessor.is_classifier());
     let (Some(context), Some(style)) = (context, style) else {

@@ -43,7 +43,7 @@ static CAT: LazyLock<gst::DebugCategory> =
 /// The value of `layout` that leaves the choice to the model.
 const AUTO: &str = "auto";
 
-/// What the user typed.
+/// The user's settings.
 #[derive(Clone)]
 struct NmsSettings {
     /// The name of a head; `None` where that is to be recognised. Looked up when the element starts.
@@ -75,14 +75,14 @@ impl Default for NmsSettings {
     }
 }
 
-/// What set_caps() and the first frame made.
+/// State since set_caps() and the first frame.
 struct NmsState {
     postprocessor: Option<Postprocessor>,
-    /// Of the postprocessor's labels.
+    /// The quarks of the postprocessor's labels.
     names: detection::LabelQuarks,
     renderer: OverlayRenderer,
     way: Way,
-    /// Frames since the start, those without objects and those that trtinfer let pass included.
+    /// Frames since the start, including those without objects and those that trtinfer skipped.
     frames: u64,
     /// Whether the finder has detections of a frame of these caps and this segment.
     can_hold: bool,
@@ -98,7 +98,7 @@ pub struct TrtNms {
     awaited: Mutex<Awaited>,
 }
 
-/// What the streaming thread may be waiting for, with the state locked.
+/// The outputs that the streaming thread may be waiting for, with the state locked.
 #[derive(Default)]
 enum Awaited {
     #[default]
@@ -126,7 +126,8 @@ impl TrtNms {
     /// Handles a frame: its objects are found, drawn, attached and posted.
     ///
     /// A frame that others share is copied before it is drawn on, into a pool of our own: software decoders keep the frames that
-    /// they predict from, so this is usual and must not allocate. What trtinfer let pass shows the last objects, or goes on as it is.
+    /// they predict from, so this is usual and must not allocate. Frames that trtinfer skipped show the last objects, or pass
+    /// unchanged.
     fn process(
         &self,
         state: &mut NmsState,
@@ -187,8 +188,8 @@ impl TrtNms {
         Ok(frame)
     }
 
-    /// Finds a frame's objects, and paints them where all of that is done on the GPU. There are none to find where trtinfer let
-    /// the frame pass.
+    /// Finds a frame's objects, and paints them where all of that is done on the GPU. If trtinfer skipped the
+    /// frame, there are none to find.
     fn find(
         &self,
         state: &mut NmsState,
@@ -258,8 +259,8 @@ impl TrtNms {
         Ok(postprocessor)
     }
 
-    /// Lets the postprocessor have what changed while playing. A wrong value must not end a running pipeline: one warning is
-    /// posted, and the properties return to the values in use.
+    /// Passes settings that changed while playing to the postprocessor. A wrong value must not end a running pipeline: one warning
+    /// is posted, and the properties return to the values in use.
     fn adjust(&self, postprocessor: &mut Postprocessor, options: PostprocessOptions) {
         if *postprocessor.options() == options {
             return;
@@ -379,12 +380,12 @@ impl Properties for TrtNms {
                 .build(),
             glib::ParamSpecEnum::builder_with_default("mask-output", default.options.mask_output)
                 .nick("Mask output")
-                .blurb("What metas and messages tell of the masks that segmentation models give")
+                .blurb("What metas and messages contain of the masks of segmentation models")
                 .mutable_playing()
                 .build(),
             glib::ParamSpecUInt::builder("top-k")
                 .nick("Top k")
-                .blurb("Maximum classes that a classifier tells of a frame; those with the best scores are kept")
+                .blurb("Maximum classes that a classifier gives for a frame; those with the best scores are kept")
                 .minimum(1)
                 .maximum(65536)
                 .default_value(default.options.top_k)
@@ -513,7 +514,7 @@ impl BaseTransformImpl for TrtNms {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        // What comes next is another part of the stream.
+        // Another part of the stream follows.
         let is_another = match event.view() {
             gst::EventView::FlushStop(_) => true,
             gst::EventView::Segment(segment) => !continues(&self.obj().segment(), segment.segment()),

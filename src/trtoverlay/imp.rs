@@ -30,7 +30,7 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trtoverlay", gst::DebugColorFlags::empty(), Some("Boxes and labels on frames"))
 });
 
-/// What the user typed.
+/// The user's settings.
 #[derive(Clone, Copy)]
 struct OverlaySettings {
     style: Style,
@@ -49,7 +49,7 @@ impl Default for OverlaySettings {
     }
 }
 
-/// What set_caps() made.
+/// State since set_caps().
 struct OverlayState {
     renderer: OverlayRenderer,
     /// Whether the warning that frames pass undrawn was posted.
@@ -87,13 +87,13 @@ impl Properties for TrtOverlay {
             draw_labels_property("Write class, score and track at each box, where they are known"),
             glib::ParamSpecBoolean::builder("draw-ids")
                 .nick("Draw ids")
-                .blurb("Write the number that a tracker gave an object, with draw-labels")
+                .blurb("Write the id that a tracker gave an object, with draw-labels")
                 .default_value(OverlaySettings::default().draw_ids)
                 .mutable_playing()
                 .build(),
             glib::ParamSpecUInt::builder("trail-length")
                 .nick("Trail length")
-                .blurb("Draw where objects with a number have been in so many frames (0 = no trails)")
+                .blurb("Draw where objects with an id have been in so many frames (0 = no trails)")
                 .maximum(1000)
                 .default_value(OverlaySettings::default().trail_length)
                 .mutable_playing()

@@ -2,10 +2,10 @@
 //! `trtoverlay`: draws the objects of a frame's metas on it, in system memory and in CUDA memory.
 //!
 //! The metas may be those of trtnms or of any other element: GstVideoRegionOfInterestMeta, and with GStreamer 1.24 GstAnalyticsODMtd. So a
-//! tracker or another element that changes them may stand before it. What is known of an object is written at its box, like
-//! `person 87% #12`: class, confidence, and the number that a tracker gave it.
+//! tracker or another element that changes them may come before it. The known properties of an object are written at its box, like
+//! `person 87% #12`: class, confidence, and the id that a tracker gave it.
 //!
-//! No frame is dropped. One whose picture cannot be written passes as it is, with one warning.
+//! No frame is dropped. One whose picture cannot be written passes unchanged, with one warning.
 //!
 //! ```text
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms draw=false ! queue ! trtoverlay line-width=4 ! videoconvert ! autovideosink

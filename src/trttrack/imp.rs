@@ -21,24 +21,24 @@ use crate::image::geometry::BBox;
 use crate::track::{TrackInput, Tracker};
 
 static CAT: LazyLock<gst::DebugCategory> =
-    LazyLock::new(|| gst::DebugCategory::new("trttrack", gst::DebugColorFlags::empty(), Some("Numbers for objects")));
+    LazyLock::new(|| gst::DebugCategory::new("trttrack", gst::DebugColorFlags::empty(), Some("Ids for objects")));
 
-/// What start() and set_caps() made.
+/// State since start() and set_caps().
 struct TrackingState {
     tracker: Tracker,
-    /// Of the frames; 0x0 before the first caps.
+    /// The size of the frames; 0x0 before the first caps.
     size: (u32, u32),
-    /// Nanoseconds; 0 where the caps do not say.
+    /// Nanoseconds; 0 if the caps have no frame rate.
     frame_duration: u64,
-    /// Of the last frame.
+    /// The time of the last frame.
     now: u64,
     frames: u64,
     has_warned: bool,
     stream_id: String,
     inputs: Vec<TrackInput>,
-    /// Numbers of the frame's objects that the tracker is asked about.
+    /// Indices of the frame's objects that are followed.
     followed: Vec<usize>,
-    /// What the tracker was told of in the last frame that a model has seen: the types and boxes.
+    /// The tracker's input in the last frame that a model has seen: the types and boxes.
     seen: Vec<(u32, BBox)>,
     facts: Vec<RegionFacts>,
     trackings: Vec<Tracking>,
@@ -70,18 +70,18 @@ impl TrackingState {
         }
     }
 
-    /// What comes next is another part of the stream, or another stream.
+    /// Another part of the stream, or another stream, follows.
     fn reset(&mut self) {
         self.tracker.reset();
         self.seen.clear();
     }
 
-    /// Finds what becomes of each object, and says whether that is foreseen alone.
+    /// Finds the tracking of each object, and returns whether the objects are only predicted.
     fn follow(&mut self, settings: &TrackSettings, objects: &MetaObjects) -> bool {
         let TrackingState { tracker, inputs, followed, seen, facts, trackings, .. } = self;
         trackings.clear();
         trackings.resize(objects.annotations.len(), Tracking::default());
-        let wanted = |(number, annotation): &(usize, &_)| settings.wants(annotation) && !has_number(objects, *number);
+        let wanted = |(number, annotation): &(usize, &_)| settings.wants(annotation) && !has_id(objects, *number);
         followed.clear();
         followed.extend(objects.annotations.iter().enumerate().filter(wanted).map(|(number, _)| number));
         let name = |number: usize| match facts.get(number) {
@@ -94,7 +94,7 @@ impl TrackingState {
             let tracked = tracker.predict(&settings.options, now, frame_duration);
             for (place, &number) in followed.iter().enumerate() {
                 let this = (name(number), objects.annotations[number].bbox);
-                // They are mostly in the order in which they were seen.
+                // Usually they are in the order in which they were seen.
                 let is_same = |at: &usize| seen.get(*at) == Some(&this);
                 let Some(at) = Some(place).filter(is_same).or_else(|| (0..seen.len()).find(is_same)) else { continue };
                 if let Some(object) = tracked[at] {
@@ -119,8 +119,8 @@ impl TrackingState {
     }
 }
 
-/// Whether another tracker has given an object a number.
-fn has_number(objects: &MetaObjects, number: usize) -> bool {
+/// Whether another tracker has given an object an id.
+fn has_id(objects: &MetaObjects, number: usize) -> bool {
     objects.annotations[number].track_id.is_some()
 }
 
@@ -138,9 +138,9 @@ impl TrtTrack {
         let mut objects = read::objects(frame, state.size);
         state.facts.clear();
         state.facts.extend(track::region_facts(frame));
-        if !state.has_warned && (0..objects.annotations.len()).any(|number| has_number(&objects, number)) {
+        if !state.has_warned && (0..objects.annotations.len()).any(|number| has_id(&objects, number)) {
             state.has_warned = true;
-            self.obj().post_warning(&foreign_numbers());
+            self.obj().post_warning(&foreign_ids());
         }
         let is_predicted = state.follow(settings, &objects);
         let count = state.trackings.iter().filter(|tracking| tracking.object.is_some()).count();
@@ -157,10 +157,10 @@ impl TrtTrack {
     }
 }
 
-fn foreign_numbers() -> Error {
-    Error::new(ErrorKind::Settings, "Objects come with numbers of another tracker")
+fn foreign_ids() -> Error {
+    Error::new(ErrorKind::Settings, "Objects have ids of another tracker")
         .cause("an element before trttrack gives them, such as gvatrack, ioutracker or another trttrack")
-        .remedy("Those objects keep their numbers and are not followed here; use one tracker")
+        .remedy("Those objects keep their ids and are not followed here; use one tracker")
 }
 
 #[glib::object_subclass]
@@ -200,7 +200,7 @@ impl ElementImpl for TrtTrack {
             gst::subclass::ElementMetadata::new(
                 "Object detection: tracker",
                 "Filter/Analyzer/Video",
-                "Gives objects that metas tell of numbers that stay the same from frame to frame",
+                "Gives the objects of metas ids that stay the same from frame to frame",
                 env!("CARGO_PKG_AUTHORS"),
             )
         });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the user says, and the properties by which it is said.
+//! The user's settings, and their properties.
 
 use gst::glib;
 use gst::prelude::*;
@@ -14,7 +14,7 @@ use crate::track::ocsort::MAX_DELTA_T;
 pub struct TrackSettings {
     pub tracker: TrackAlgorithm,
     pub options: TrackOptions,
-    /// Names or numbers of classes; empty for all.
+    /// Names or ids of classes; empty for all.
     pub classes: String,
     pub post_messages: bool,
 }
@@ -60,7 +60,7 @@ pub fn list() -> Vec<glib::ParamSpec> {
     vec![
         glib::ParamSpecEnum::builder::<TrackAlgorithm>("tracker")
             .nick("Tracker")
-            .blurb("Which algorithm says which object is which")
+            .blurb("The tracking algorithm")
             .mutable_ready()
             .build(),
         share(
@@ -118,7 +118,7 @@ pub fn list() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecUInt64::builder("lost-after")
             .nick("Lost after")
-            .blurb("How long an object may be out of sight and keep its number (in nanoseconds)")
+            .blurb("How long an object may be out of sight and keep its id (in nanoseconds)")
             .default_value(default.lost_after)
             .mutable_playing()
             .build(),
@@ -128,7 +128,7 @@ pub fn list() -> Vec<glib::ParamSpec> {
             "Post an element message trt-detections for each frame, as trtnms does, with the track-id of each object",
             false,
         ),
-        stats::property("Frames, objects with a number, and the time that following them takes"),
+        stats::property("Frames, objects with an id, and the time that following them takes"),
     ]
 }
 

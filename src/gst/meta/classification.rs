@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Classes of the whole frame as what other elements and applications read.
+//! Classes of the whole frame as metas that other elements and applications read.
 //!
-//! Always a `GstCustomMeta` called [`NAME`], which any program reads without a header of ours, by `gst_buffer_get_custom_meta`: its
+//! Always a `GstCustomMeta` called [`NAME`], which any program can read without our headers, by `gst_buffer_get_custom_meta`: its
 //! structure has an array `classes` of structures with `label`, `class-id` and `confidence`, the most probable first, and `held`
 //! where they are those of an earlier frame. Classes of a second model follow those of the first.
 //! With GStreamer 1.24 (feature `v1_24`) also a `GstAnalyticsClsMtd` that belongs to no object.
@@ -16,18 +16,18 @@ use crate::postprocess::{Instances, fields};
 
 pub const NAME: &str = "GstTrtClassificationMeta";
 
-/// Makes the meta known, once in a program.
+/// Registers the meta, once in a program.
 pub fn register() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
-        // Without tags: it goes with the frame through whatever changes the picture.
+        // Without tags: it stays on the frame through all elements that change the picture.
         if !CustomMeta::is_registered(NAME) {
             CustomMeta::register_simple(NAME);
         }
     });
 }
 
-/// The classes of a frame, as a message and the meta have them.
+/// The classes of a frame, as in the message and the meta.
 pub fn structures(instances: &Instances, labels: &[String]) -> Vec<gst::Structure> {
     let structure = |rank| {
         let mut fields = Fields(gst::Structure::new_empty("class"));
@@ -37,7 +37,7 @@ pub fn structures(instances: &Instances, labels: &[String]) -> Vec<gst::Structur
     (0..instances.frame_classes().len()).map(structure).collect()
 }
 
-/// Hangs the classes of a frame on its buffer.
+/// Attaches the classes of a frame to its buffer.
 pub fn attach(buffer: &mut gst::BufferRef, instances: &Instances, labels: &[String], is_held: bool) {
     if instances.classes.is_none() {
         return;
@@ -59,7 +59,7 @@ pub fn attach(buffer: &mut gst::BufferRef, instances: &Instances, labels: &[Stri
     }
 }
 
-/// What is drawn of the classes that metas tell of a frame.
+/// The annotations for the classes of the whole frame in its metas.
 pub fn annotations(buffer: &gst::BufferRef) -> Vec<Annotation<'static>> {
     register();
     let meta = CustomMeta::from_buffer(buffer, NAME).ok();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Detections as what other elements and applications read.
+//! Detections as metas that other elements and applications read.
 //!
 //! Always `GstVideoRegionOfInterestMeta`: its type is the label, its id counts the objects of the frame, and a `detection`
 //! structure holds `label_id`, `confidence` and the box in 0..1 of the frame, as DL Streamer's elements write and read it; `held`
-//! is there and true where the box is that of an earlier frame. A box that is turned is there as the upright one around it, and a
+//! is present and true where the box is that of an earlier frame. A rotated box is stored as the upright one around it, and a
 //! `rotation` structure holds its angle and its corners. The mask of an object is in a `mask` structure.
-//! With GStreamer 1.24 (feature `v1_24`) also `GstAnalyticsODMtd`, from 1.26 on as it is turned, with a
-//! `GstAnalyticsSegmentationMtd` that it contains where there is a mask. And [`message`], for applications that watch the bus.
+//! With GStreamer 1.24 (feature `v1_24`) also `GstAnalyticsODMtd`, from 1.26 on with its rotation, with a
+//! `GstAnalyticsSegmentationMtd` that it contains where there is a mask. And [`message`], for applications that read the bus.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -26,8 +26,8 @@ use crate::image::{Candidate, label_text};
 use crate::postprocess::Instances;
 use crate::postprocess::fields;
 
-/// What classes are called, by GLib's numbers. To find those of a word takes a lock that all threads share: with 16 streams and 300
-/// objects a frame, that was most of what they did.
+/// The names of classes as GLib's quarks. Looking up the quark of a text takes a lock that all threads share: with 16 streams and
+/// 300 objects a frame, most of the time went there.
 #[derive(Debug, Default)]
 pub struct LabelQuarks(HashMap<u32, Quark>);
 
@@ -37,7 +37,7 @@ impl LabelQuarks {
     }
 }
 
-/// Copied and filled in for each object, for its words have their numbers already.
+/// Copied and filled in for each object: its texts already have their quarks.
 static DETECTION: LazyLock<gst::Structure> = LazyLock::new(|| {
     gst::Structure::builder("detection")
         .field("label_id", 0i32)
@@ -56,7 +56,7 @@ fn pixels(detection: &Candidate, (width, height): (u32, u32)) -> (u32, u32, u32,
     (x, y, (bbox.x2.ceil() as u32).max(x) - x, (bbox.y2.ceil() as u32).max(y) - y)
 }
 
-/// Hangs objects, in pixels of a frame of that size, on the frame's buffer, beside those of other models. `names` are those
+/// Attaches objects, in pixels of a frame of that size, to the frame's buffer, after those of other models. `names` are those
 /// of `labels`, and empty at first.
 pub fn attach(
     buffer: &mut gst::BufferRef,
@@ -103,8 +103,8 @@ pub fn attach(
     attach_analytics(buffer, instances, labels, names, size);
 }
 
-/// A structure with the keypoints of an object, where its model finds any, and the size of the frame that they are pixels of: an
-/// element that scales the frame scales the region, but not what its parameters say.
+/// A structure with the keypoints of an object, if its model finds any, and the size of the frame that they are in pixels of: an
+/// element that scales the frame scales the region, but not its parameters.
 fn keypoints(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gst::Structure> {
     instances.keypoints.as_ref()?;
     let mut fields = Fields(gst::Structure::new_empty("keypoints"));
@@ -113,7 +113,7 @@ fn keypoints(instances: &Instances, object: usize, size: (u32, u32)) -> Option<g
     Some(fields.0)
 }
 
-/// A structure that says how an object is turned, where its model turns boxes, with that size too.
+/// A structure with the rotation of an object, if its model has rotated boxes, and also that size.
 fn rotation(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gst::Structure> {
     instances.rotated.as_ref()?;
     let mut fields = Fields(gst::Structure::new_empty("rotation"));
@@ -122,7 +122,7 @@ fn rotation(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gs
     Some(fields.0)
 }
 
-/// A structure with the mask of an object, where its model gives masks, with that size too.
+/// A structure with the mask of an object, if its model gives masks, and also that size.
 fn mask(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gst::Structure> {
     if !instances.has_masks() {
         return None;
@@ -133,7 +133,7 @@ fn mask(instances: &Instances, object: usize, size: (u32, u32)) -> Option<gst::S
     Some(fields.0)
 }
 
-/// [`VideoRegionOfInterestMeta::add`] takes a text, whose number it then looks for.
+/// [`VideoRegionOfInterestMeta::add`] takes a text, whose quark it then looks up.
 fn add_region(
     buffer: &mut gst::BufferRef,
     name: Quark,
@@ -161,7 +161,7 @@ fn attach_analytics(
 ) {
     use gst_analytics::AnalyticsRelationMeta;
 
-    // Readers look at one such meta only, so that of another model is continued. It is also there where nothing was found:
+    // Readers use one such meta only, so that of another model is continued. It is also attached if there are no objects:
     // objectdetectionoverlay goes on showing the last boxes until it gets a new one.
     if buffer.meta::<AnalyticsRelationMeta>().is_none() {
         AnalyticsRelationMeta::add(buffer);
@@ -170,7 +170,7 @@ fn attach_analytics(
     for (object, detection) in instances.boxes.iter().enumerate() {
         let label = names.of(labels, detection.class);
         let rect = pixels(detection, size);
-        // It fails only where memory ends.
+        // It fails only without memory.
         #[cfg(feature = "v1_26")]
         let detected = match instances.rotated_box(object) {
             Some(rotated) => add_oriented(&mut relations, label, &rotated, detection.score),
@@ -180,7 +180,7 @@ fn attach_analytics(
         let detected = add_upright(&mut relations, label, rect, detection.score);
         #[cfg(feature = "v1_26")]
         if let (Ok(detected), Some(mask)) = (&detected, instances.mask(object)) {
-            // Regions are told apart by a byte, of which 0 is the background.
+            // Regions are distinguished by a byte; 0 is the background.
             let region = (object % 255 + 1) as u8;
             if let Some(id) = super::segmentation::add_instance(&mut relations, &mask, region) {
                 let _ = relations.set_relation(gst_analytics::RelTypes::CONTAIN, *detected, id);
@@ -197,7 +197,7 @@ fn attach_analytics(
     if !classes.is_empty() {
         use gst_analytics::prelude::*;
 
-        // It belongs to no object, so it is of the frame.
+        // It belongs to no object, so it is a class of the frame.
         let (levels, quarks): (Vec<f32>, Vec<Quark>) =
             classes.iter().map(|found| (found.score, names.of(labels, found.class))).unzip();
         let _ = relations.add_cls_mtd(&levels, &quarks);
@@ -207,7 +207,7 @@ fn attach_analytics(
 #[cfg(feature = "v1_24")]
 type Relations<'a> = gst::MetaRefMut<'a, gst_analytics::AnalyticsRelationMeta, gst::meta::Standalone>;
 
-/// The id of what was added.
+/// Returns the id of the added metadata.
 #[cfg(feature = "v1_24")]
 fn add_upright(
     relations: &mut Relations,
@@ -220,7 +220,7 @@ fn add_upright(
     Ok(relations.add_od_mtd(label, x as i32, y as i32, width as i32, height as i32, score)?.id())
 }
 
-/// The same of a box that is turned about its centre, clockwise as here.
+/// The same for a box that is rotated about its centre, clockwise as here.
 #[cfg(feature = "v1_26")]
 fn add_oriented(
     relations: &mut Relations,

@@ -5,17 +5,17 @@ use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::Tensors;
 use crate::model::ModelInfo;
 
-/// What GStreamer calls a model's outputs. Without GstTensorMeta there is no such thing.
+/// GStreamer's names of a model's outputs. Before GstTensorMeta there are none.
 pub struct PublishedOutputs {
     #[cfg(not(feature = "v1_26"))]
     never: std::convert::Infallible,
-    /// The outputs that have another id than their name, or another order than row-major.
+    /// The outputs whose id is not their name, or whose order is not row-major.
     #[cfg(feature = "v1_26")]
     named: Vec<published::NamedOutput>,
     /// Caps with nothing but the field `tensors`.
     #[cfg(feature = "v1_26")]
     tensors: Option<gst::Caps>,
-    /// An output that a decoder would read, were it float32.
+    /// An output that a decoder would read if it were float32.
     #[cfg(feature = "v1_26")]
     unreadable: Option<crate::core::tensor::TensorDesc>,
 }
@@ -23,7 +23,7 @@ pub struct PublishedOutputs {
 #[cfg(not(feature = "v1_26"))]
 impl PublishedOutputs {
     /// # Errors
-    /// `Settings`, always: what `tensor-meta` asks for cannot be had.
+    /// `Settings`, always: `tensor-meta` is not possible.
     pub fn new(_model: &ModelInfo, _input: (u32, u32)) -> Result<Self> {
         Err(Error::new(ErrorKind::Settings, "This plugin was built without GstTensorMeta")
             .remedy("Build it with --features v1_26, for GStreamer 1.26 or later, or leave tensor-meta unset"))
@@ -54,7 +54,7 @@ mod published {
     use crate::heads;
     use TensorDimOrder::{ColMajor, RowMajor};
 
-    /// What a decoder of GStreamer's reads: it knows a tensor by its id, and from 1.28 on a head by the group in the caps.
+    /// What a decoder of GStreamer reads: it recognises a tensor by its id, and from 1.28 on a head by the group in the caps.
     struct DecoderInput {
         /// The head that it decodes.
         head: &'static str,
@@ -62,7 +62,7 @@ mod published {
         since: (u32, u32, u32),
         /// `None` where caps do not name the tensors yet.
         group: Option<&'static str>,
-        /// In the order in which the head reads its outputs.
+        /// In the order of the head's outputs.
         ids: &'static [&'static str],
         order: TensorDimOrder,
         /// Whether caps must leave the number of boxes open.
@@ -79,7 +79,7 @@ mod published {
             order: RowMajor,
             open_rows: false,
         },
-        // The bytes are the same: yolov8tensordec calls them so since 1.28.1.
+        // The bytes are the same: yolov8tensordec uses this id since 1.28.1.
         DecoderInput {
             head: "yolov8",
             since: (1, 28, 1),
@@ -153,7 +153,7 @@ mod published {
         }
     }
 
-    /// What an output is called.
+    /// The id of an output.
     pub(super) struct NamedOutput {
         name: String,
         id: glib::Quark,
@@ -173,7 +173,7 @@ mod published {
             let version = (major, minor, micro);
             let found = heads::recognise_outputs(&model.outputs, &model.hints(input)).ok();
             let decoder = found.as_ref().and_then(|(head, _)| decoder_of(head.name, version));
-            // The outputs that the decoder reads, with what it calls them.
+            // The outputs that the decoder reads, with its ids for them.
             let of_head: Vec<(&TensorDesc, &str)> = match (&found, decoder) {
                 (Some((_, places)), Some(decoder)) => {
                     places.iter().map(|&place| &model.outputs[place]).zip(decoder.ids.iter().copied()).collect()
@@ -197,7 +197,7 @@ mod published {
             Ok(PublishedOutputs { named, tensors, unreadable })
         }
 
-        /// What keeps GStreamer's decoders from reading outputs that they know.
+        /// Why GStreamer's decoders cannot read outputs whose ids they know.
         pub fn warning(&self) -> Option<Error> {
             self.unreadable.as_ref().map(|desc| {
                 Error::new(ErrorKind::WrongType, "GStreamer's tensor decoders cannot read this model's outputs")
@@ -206,7 +206,7 @@ mod published {
             })
         }
 
-        /// `caps` with the tensors that come with each frame, as GStreamer's decoders ask for them from 1.28 on.
+        /// `caps` with the tensors that come with each frame, as GStreamer's decoders require them from 1.28 on.
         pub fn describe(&self, caps: &gst::Caps) -> gst::Caps {
             let mut caps = caps.clone();
             let tensors = self.tensors.as_ref().and_then(|caps| caps.structure(0)?.value(video::TENSORS_FIELD).ok());
@@ -223,7 +223,7 @@ mod published {
         /// # Errors
         /// `Run`, where the GPU fails.
         pub fn attach(&self, buffer: &mut gst::BufferRef, tensors: &Tensors) -> Result<()> {
-            /// Keeps the tensor's memory as long as GStreamer's is there.
+            /// Keeps the tensor's memory as long as GStreamer's exists.
             struct Bytes(HostBlock);
             impl AsRef<[u8]> for Bytes {
                 fn as_ref(&self) -> &[u8] {
@@ -252,14 +252,14 @@ mod published {
         }
     }
 
-    /// A head's tensors for caps; `None` where the model leaves a dimension open, since caps on a pad must be fixed.
+    /// A head's tensors for caps; `None` where a dimension of the model is dynamic, since caps on a pad must be fixed.
     fn tensor_caps(decoder: &DecoderInput, outputs: &[(&TensorDesc, &str)]) -> Option<gst::Caps> {
         let group = decoder.group?;
         let order = if decoder.order == ColMajor { "col-major" } else { "row-major" };
         let tensors = outputs.iter().map(|(desc, id)| {
             let dims: Option<Vec<String>> = (0..desc.dims.len())
                 .map(|place| match (place, desc.dims[place]) {
-                    // Frames of a batch come apart.
+                    // The frames of a batch have separate buffers.
                     (0, _) => Some("(int)1".into()),
                     (1, _) if decoder.open_rows => Some("(int)0".into()),
                     (_, Dims::DYNAMIC) => None,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What the elements between trtpreprocess and trtnms do to the picture.
+//! How the elements between trtpreprocess and trtnms change the picture.
 //!
-//! The tensor on a frame says where it lies in the picture that trtpreprocess saw, and trtnms has to know where that is in the
-//! picture that it gets. Metas cannot tell: videoflip and videobox copy them as videoconvert does. But elements that change the
-//! geometry translate the coordinates of a pointer in navigation events, so that a click on the screen arrives at the point of
-//! the source that was clicked on. So trtnms sends two points upstream with each frame, and trtpreprocess answers with where
+//! The tensor on a frame contains where it lies in the picture that trtpreprocess saw. trtnms has to know where that is in the
+//! picture that it gets. Metas do not contain that: videoflip and videobox copy them as videoconvert does. But elements that
+//! change the geometry translate the coordinates of a pointer in navigation events, so that a click on the screen arrives at the
+//! point of the source that was clicked on. So trtnms sends two points upstream with each frame, and trtpreprocess answers with where
 //! they arrived. Scaling alone leaves both at the same fractions of the picture. Where only queues stand between our elements
 //! nothing is sent.
 //!
-//! Where an answer is new, each element between is asked by itself. That tells the one to blame, and what the sum of all
-//! cannot show: borders that a scaler adds, and scalers that do not translate coordinates.
+//! Where an answer is new, each element between is tested by itself. That finds the element that changes the picture, and what the
+//! sum of all cannot show: borders that a scaler adds, and scalers that do not translate coordinates.
 
 use std::sync::{Arc, Mutex};
 
@@ -34,7 +34,7 @@ const ELEMENT: &str = "trt-element";
 #[boxed_type(name = "GstTrtArrival")]
 struct Arrival(Arc<Mutex<Option<Point>>>);
 
-/// Sends a point of the picture at a sink pad upstream to that trtpreprocess, and says where it arrived.
+/// Sends a point of the picture at a sink pad upstream to that trtpreprocess, and returns where it arrived.
 fn send(pad: &gst::Pad, element: usize, (x, y): Point) -> Option<Point> {
     let arrival = Arrival::default();
     let structure = gst::Structure::builder("application/x-gst-navigation")
@@ -56,7 +56,7 @@ pub fn answer(event: &gst::EventRef, element: &gst::Element) -> bool {
     sent_to == Some(address(element) as u64) && note(event)
 }
 
-/// The same, whichever it was sent to.
+/// The same for any trtpreprocess.
 fn note(event: &gst::EventRef) -> bool {
     let gst::EventView::Navigation(navigation) = event.view() else { return false };
     let Some(structure) = navigation.structure() else { return false };
@@ -68,7 +68,7 @@ fn note(event: &gst::EventRef) -> bool {
     true
 }
 
-/// Two points that no crop, border, flip or rotation leaves both where scaling does.
+/// Two points. Every crop, border, flip or rotation moves at least one of them elsewhere than scaling does.
 fn points((width, height): Size) -> [Point; 2] {
     [(0.0, 0.0), (f64::from(width), f64::from(height) / 2.0)]
 }
@@ -77,13 +77,13 @@ fn are_near(a: &[Point; 2], b: &[Point; 2]) -> bool {
     a.iter().zip(b).all(|(a, b)| (a.0 - b.0).abs() < 0.01 && (a.1 - b.1).abs() < 0.01)
 }
 
-/// What is known of the way from trtpreprocess to trtnms.
+/// What is known of the path from trtpreprocess to trtnms.
 #[derive(Default)]
 pub struct Way {
     last: Option<Seen>,
 }
 
-/// What was found to be nothing but scaling.
+/// The changes that are known to be scaling only.
 #[derive(PartialEq)]
 struct Seen {
     origin: Origin,
@@ -92,7 +92,8 @@ struct Seen {
 }
 
 impl Way {
-    /// The letterbox for the picture of that size that comes to `pad`, whose tensor was made of another by `letterbox`.
+    /// The letterbox for the picture of that size that arrives at `pad`. `letterbox` is that of the picture that its tensor was
+    /// made from.
     ///
     /// # Errors
     /// `Negotiation`, where the picture was not only scaled in between; `WrongType`, where it is another one.
@@ -102,19 +103,19 @@ impl Way {
             return Ok(*letterbox);
         }
         let (steps, are_all) = steps(pad, element);
-        // From 1.28 on those keep the tensors of the frames that they are given.
+        // From 1.28 on these keep the tensors of the frames that they get.
         if let Some(step) = steps.iter().find(|step| step.element.is::<gst_base::Aggregator>()) {
             return Err(another(&step.element));
         }
         let scaled = letterbox.scaled(made_of, size);
         let [Some(first), Some(second)] = points(size).map(|point| send(pad, element, point)) else {
-            // The pads are flushing, or a frame came another way than events go back.
+            // The pads are flushing, or frames take another path than events.
             let is_known = self.last.as_ref().is_some_and(|seen| (seen.origin, seen.size) == (*origin, size));
             return if size == made_of || is_known { Ok(scaled) } else { Err(unknown(made_of, size)) };
         };
         let seen = Seen { origin: *origin, size, arrived: [first, second] };
         if self.last.as_ref() != Some(&seen) {
-            // Each step is judged by itself: together a crop and a scaler may look like no change.
+            // Each element is tested by itself: together a crop and a scaler may look like no change.
             for step in &steps {
                 step.check()?;
             }
@@ -134,8 +135,8 @@ fn address(element: &gst::Element) -> usize {
 /// Elements that leave the picture where it is.
 const PLAIN: [&str; 5] = ["GstTrtInfer", "GstQueue", "GstTrtPreprocess", "GstTrtNms", "GstTrtOverlay"];
 
-/// Whether there are only our elements and queues up to that trtpreprocess, as usual. To see that takes a tenth of the time that
-/// events take.
+/// Whether there are only our elements and queues up to that trtpreprocess, as usual. This check takes a tenth of the
+/// time that events take.
 fn is_plain(pad: &gst::Pad, preprocess: usize) -> bool {
     let mut next = pad.clone();
     while let Some(element) = next.peer().and_then(|source| source.parent_element()) {
@@ -151,17 +152,17 @@ fn is_plain(pad: &gst::Pad, preprocess: usize) -> bool {
     false
 }
 
-/// An element on the way.
+/// An element on the path.
 struct Step {
     element: gst::Element,
-    /// Where the picture goes in.
+    /// The pad where the picture goes in.
     sink: gst::Pad,
-    /// Where what comes out arrives.
+    /// The pad at which its output arrives.
     next: gst::Pad,
 }
 
-/// The elements before `pad` up to that trtpreprocess, the nearest to it first, and whether it was found. Where the way is hidden, it
-/// ends there.
+/// The elements before `pad` up to that trtpreprocess, the nearest to it first, and whether it was found. Where the path is
+/// hidden, the list ends.
 fn steps(pad: &gst::Pad, preprocess: usize) -> (Vec<Step>, bool) {
     let (mut steps, mut next, mut is_found) = (Vec::new(), pad.clone(), false);
     while let Some(source) = real_peer(&next)
@@ -179,7 +180,7 @@ fn steps(pad: &gst::Pad, preprocess: usize) -> (Vec<Step>, bool) {
     (steps, is_found)
 }
 
-/// The pad of an element that is linked with `pad`, through the walls of bins.
+/// The pad of an element that is linked with `pad`, also across the ghost pads of bins.
 fn real_peer(pad: &gst::Pad) -> Option<gst::Pad> {
     let mut peer = pad.peer()?;
     loop {
@@ -221,7 +222,7 @@ impl Step {
         Err(moved(&self.element, does))
     }
 
-    /// Where a point of what comes out was in what went in.
+    /// Where a point of the output is in the input.
     fn arrival(&self, point: Point) -> Option<Point> {
         let end = self.sink.add_probe(gst::PadProbeType::EVENT_UPSTREAM, |_, info| match info.event() {
             Some(event) if note(event) => gst::PadProbeReturn::Handled,
@@ -232,7 +233,7 @@ impl Step {
         arrived
     }
 
-    /// Whether it keeps the shape of the picture by borders where that of the frame changes.
+    /// Whether it adds borders to keep the aspect ratio of the picture where that of the frame changes.
     fn adds_borders(&self) -> bool {
         let property = self.element.find_property("add-borders");
         property.is_some_and(|property| property.value_type() == glib::Type::BOOL)
@@ -240,7 +241,7 @@ impl Step {
     }
 }
 
-/// Whether both are as wide for their height as they are shown.
+/// Whether both have the same display aspect ratio.
 fn have_one_shape(a: &VideoInfo, b: &VideoInfo) -> bool {
     let shape = |info: &VideoInfo| {
         let aspect = info.par();
@@ -253,7 +254,7 @@ fn have_one_shape(a: &VideoInfo, b: &VideoInfo) -> bool {
 
 const REMEDY: &str = "before trtpreprocess or behind trtnms";
 
-/// The element's factory, and its own name with that.
+/// The element's factory and its name.
 fn names(element: &gst::Element) -> (String, String) {
     let factory = element.factory().map(|factory| factory.name().to_string()).unwrap_or_default();
     let name = format!("{} ({factory})", element.name());

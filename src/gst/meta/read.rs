@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What metas say about the objects in a frame, whoever attached them.
+//! The objects of a frame in its metas, attached by any element.
 //!
 //! Read are GstVideoRegionOfInterestMeta, with the parameters `detection` and `object_id` as trtnms and DL Streamer write them and
 //! `keypoints`, `rotation` and `mask` as trtnms does, and with GStreamer 1.24 the objects of GstAnalyticsRelationMeta with their trackings.
-//! An object of which both tell is one.
+//! An object in both is one.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -18,7 +18,7 @@ use crate::image::masks::Mask;
 use crate::image::overlay::Annotation;
 use crate::image::rotated::{self, Corners};
 
-/// The objects of a frame of that size, the most confident first. Those that do not say are as sure as can be.
+/// The objects of a frame of that size, the most confident first. Those without a confidence count as 1.
 pub fn annotations(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Annotation<'static>> {
     let mut annotations = objects(buffer, size).annotations;
     let classes = super::classification::annotations(buffer);
@@ -33,9 +33,9 @@ pub fn annotations(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Annotation<
 /// The objects of a frame in the order of their metas.
 pub struct MetaObjects {
     pub annotations: Vec<Annotation<'static>>,
-    /// So many have a region: the first ones.
+    /// How many have a region: the first ones.
     pub regions: usize,
-    /// The relation meta of GstAnalytics, counted from 0, and the id in it, of each object that has any.
+    /// The index of the GstAnalyticsRelationMeta and the id in it, for each object that has them.
     #[cfg(feature = "v1_24")]
     pub analytics: Vec<Option<(usize, u32)>>,
 }
@@ -56,7 +56,7 @@ pub fn objects(buffer: &gst::BufferRef, size: (u32, u32)) -> MetaObjects {
     }
 }
 
-/// The object of a region, and where it was found: elsewhere, if an element has moved the region since.
+/// The object of a region, and where it was detected: elsewhere, if an element has moved the region since.
 fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> (Annotation<'static>, BBox) {
     let detection = meta.param("detection");
     let number = |field| detection?.get::<f64>(field).ok();
@@ -74,7 +74,7 @@ fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> (
         label: text_of(roi_type),
         confidence: number("confidence").map(|value| value as f32).filter(|value| value.is_finite()),
         track_id: meta.param("object_id").and_then(|param| param.get::<i32>("id").ok()?.try_into().ok()),
-        // Of a region that was moved it is not known where they are now.
+        // If the region was moved, it is not known where they are now.
         of_frame: false,
         keypoints: meta.param("keypoints").filter(|_| is_in_place).and_then(|param| keypoints(param, size)),
         mask: meta.param("mask").filter(|_| is_in_place).and_then(|param| mask(param, size)).map(Arc::new),
@@ -104,7 +104,7 @@ fn mask(param: &gst::StructureRef, size: (u32, u32)) -> Option<Mask> {
     Mask::from_counts(rect, param.get("mask-counts").ok()?)
 }
 
-/// Pixels of a frame of that size, across and down, for one of the frame that a parameter is of.
+/// The scales, horizontal and vertical, from the frame of a parameter to a frame of that size.
 fn scale(param: &gst::StructureRef, (width, height): (u32, u32)) -> Option<[f32; 2]> {
     let side = |field| param.get::<u32>(field).ok().filter(|&side| side > 0);
     Some([width as f32 / side("frame-width")? as f32, height as f32 / side("frame-height")? as f32])
@@ -117,32 +117,32 @@ fn scaled_numbers(param: &gst::StructureRef, field: &str, scales: &[f32]) -> Opt
     numbers.map(|(value, scale)| Some(value.get::<f64>().ok()? as f32 * scale)).collect()
 }
 
-/// Left, top, right and bottom of a rectangle of which a meta says left, top, width and height.
+/// Left, top, right and bottom of a rectangle whose meta holds left, top, width and height.
 fn edges([x, y, width, height]: [i64; 4]) -> [f64; 4] {
     [x, y, x + width, y + height].map(|edge| edge as f64)
 }
 
-/// The box that a meta says in 0..1 of the frame.
+/// The box that a meta holds in 0..1 of the frame.
 fn fractional_box(fractions: [Option<f64>; 4], (width, height): (u32, u32)) -> Option<BBox> {
     let [Some(x1), Some(y1), Some(x2), Some(y2)] = fractions else { return None };
     let (width, height) = (f64::from(width), f64::from(height));
     Some(bbox([x1 * width, y1 * height, x2 * width, y2 * height]))
 }
 
-/// Where a region is that was found there and has this rectangle, and whether that is the same. Elements that move or scale a
-/// region know its rectangle only.
+/// The box of a region that was detected there and has this rectangle, and whether both agree. Elements that move or scale a
+/// region change only its rectangle.
 fn place(found_at: BBox, rect: [f64; 4]) -> (BBox, bool) {
     if are_near(found_at, rect) { (found_at, true) } else { (bbox(rect), false) }
 }
 
-/// Whether a box and the edges of a rectangle may be one, rounded to whole pixels that cover it. NaN is near nothing.
+/// Whether a rectangle may be this box, rounded to whole pixels that cover it. NaN is never near.
 fn are_near(bbox: BBox, rect: [f64; 4]) -> bool {
     let edges = [bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(f64::from);
     edges.iter().zip(rect).all(|(a, b)| (a - b).abs() < 2.0)
 }
 
-/// The corners of a turned box, in pixels of a frame of that size; `None` where it is not turned, or the parameter is not as trtnms
-/// writes it.
+/// The corners of a rotated box, in pixels of a frame of that size; `None` where it is not rotated, or the parameter is not as
+/// trtnms writes it.
 fn corners(param: &gst::StructureRef, size: (u32, u32)) -> Option<Corners> {
     let angle = param.get::<f64>("angle").ok()? as f32;
     let numbers: [f32; 8] = scaled_numbers(param, "corners", &scale(param, size)?)?.try_into().ok()?;
@@ -159,10 +159,10 @@ fn bbox(edges: [f64; 4]) -> BBox {
     BBox::new(x1, y1, x2, y2)
 }
 
-/// What GLib keeps for the rest of the program under that number; nothing where the number is none. The bindings take it for
-/// granted that there is a text, and that it is UTF-8.
+/// The text of a quark, which GLib keeps for the rest of the program; `None` where the number is not a quark. The bindings assume
+/// that there is a text, and that it is UTF-8.
 fn text_of(quark: glib::ffi::GQuark) -> Cow<'static, str> {
-    // SAFETY: any number may be asked for; texts end with a zero and are never freed.
+    // SAFETY: any number may be passed; texts end with a zero and are never freed.
     unsafe {
         let text = glib::ffi::g_quark_to_string(quark);
         if text.is_null() { "".into() } else { CStr::from_ptr(text).to_string_lossy() }
@@ -180,15 +180,15 @@ mod analytics {
 
     use super::{Annotation, BBox, Corners, MetaObjects, are_near, bbox, edges, hull, text_of};
 
-    /// Adds the objects of GstAnalytics to those of regions, which were found at these places. A region that was moved is still the
-    /// object that was found with it.
+    /// Adds the objects of GstAnalytics to those of regions, which were detected at `places`. A region that was moved is still the
+    /// object that was detected with it.
     pub fn add_to(
         MetaObjects { annotations, analytics, .. }: &mut MetaObjects,
         found_at: &[BBox],
         buffer: &gst::BufferRef,
         size: (u32, u32),
     ) {
-        // Each region is the same as one object at most.
+        // Each region matches at most one object.
         let mut is_paired = vec![false; annotations.len()];
         for (number, meta) in buffer.iter_meta::<AnalyticsRelationMeta>().enumerate() {
             for found in meta.iter::<AnalyticsODMtd>() {
@@ -235,9 +235,9 @@ mod analytics {
         }
     }
 
-    /// Adds the classes that belong to no object, but for those whose labels are there already.
+    /// Adds the classes that belong to no object, except those whose labels are already present.
     pub fn with_classes(mut known: Vec<Annotation<'static>>, buffer: &gst::BufferRef) -> Vec<Annotation<'static>> {
-        let told: Vec<_> = known.iter().map(|annotation| annotation.label.clone()).collect();
+        let labels: Vec<_> = known.iter().map(|annotation| annotation.label.clone()).collect();
         for meta in buffer.iter_meta::<AnalyticsRelationMeta>() {
             let mut of_objects = Vec::new();
             for object in meta.iter::<AnalyticsODMtd>() {
@@ -249,14 +249,14 @@ mod analytics {
             for found in meta.iter::<AnalyticsClassificationMtd>().filter(|found| !of_objects.contains(&found.id())) {
                 let mtd = ffi::GstAnalyticsClsMtd { id: found.id(), meta: meta.as_ptr().cast_mut() };
                 for index in 0..found.len() {
-                    // SAFETY: the meta lives, the id is that of one of its classifications, which has so many classes. Not the
-                    // bindings' `quark()`, which takes it for granted that the number is not 0.
+                    // SAFETY: the meta is alive, the id is that of one of its classifications, which has so many classes. Not the
+                    // bindings' `quark()`, which assumes that the quark is not 0.
                     let (quark, level) = unsafe {
                         let quark = ffi::gst_analytics_cls_mtd_get_quark(&mtd, index);
                         (quark, ffi::gst_analytics_cls_mtd_get_level(&mtd, index))
                     };
                     let label = text_of(quark);
-                    if !told.contains(&label) {
+                    if !labels.contains(&label) {
                         let confidence = Some(level).filter(|level| level.is_finite());
                         known.push(Annotation { confidence, ..Annotation::of_frame(label) });
                     }
@@ -266,7 +266,7 @@ mod analytics {
         known
     }
 
-    /// Of the box as it is turned, if it is.
+    /// The corners of the box, if it is rotated.
     #[cfg(feature = "v1_26")]
     fn corners(found: &gst_analytics::AnalyticsMtdRef<AnalyticsODMtd>) -> Option<Corners> {
         use crate::image::rotated::RotatedBox;
@@ -281,11 +281,11 @@ mod analytics {
         None
     }
 
-    /// Not `info()` of the bindings, which panics where a time is unknown.
+    /// Not `info()` of the bindings, which panics if a time is unknown.
     fn track_id(meta: &gst::MetaRef<AnalyticsRelationMeta>, id: u32) -> Option<u64> {
         let mtd = ffi::GstAnalyticsTrackingMtd { id, meta: meta.as_ptr().cast_mut() };
         let (mut track_id, mut first, mut last, mut lost) = (0, 0, 0, 0);
-        // SAFETY: the meta lives, and the id is that of one of its trackings.
+        // SAFETY: the meta is alive, and the id is that of one of its trackings.
         let known =
             unsafe { ffi::gst_analytics_tracking_mtd_get_info(&mtd, &mut track_id, &mut first, &mut last, &mut lost) };
         (known != 0).then_some(track_id)

@@ -15,14 +15,14 @@ pub fn picture(mask: &Mask, region: u8) -> Option<gst::Buffer> {
     }
     pixels.iter_mut().for_each(|pixel| *pixel &= region);
     let mut buffer = gst::Buffer::from_mut_slice(pixels);
-    // Rows have no padding, which must be said: usually they have.
+    // Rows have no padding. The meta has to state that, because usually they have.
     let (buffer_ref, strides) = (buffer.get_mut().expect("just made"), [width as i32]);
     VideoMeta::add_full(buffer_ref, VideoFrameFlags::empty(), VideoFormat::Gray8, width, height, &[0], &strides)
         .ok()?;
     Some(buffer)
 }
 
-/// Adds the mask of an object; `region` is what its pixels are called there. Says the id of what was added.
+/// Adds the mask of an object; `region` is the value of its pixels. Returns the id of the added metadata.
 #[cfg(feature = "v1_26")]
 pub fn add_instance(
     relations: &mut gst::MetaRefMut<'_, gst_analytics::AnalyticsRelationMeta, gst::meta::Standalone>,
@@ -36,7 +36,7 @@ pub fn add_instance(
     let picture = picture(mask, region)?;
     let mut regions = [0, region.into()];
     let mut added = ffi::GstAnalyticsSegmentationMtd { id: 0, meta: std::ptr::null_mut() };
-    // SAFETY: the meta is there, and writable; it takes over the buffer, which has a GstVideoMeta, and copies the regions.
+    // SAFETY: the meta exists and is writable; it takes over the buffer, which has a GstVideoMeta, and copies the regions.
     let is_added: bool = unsafe {
         from_glib(ffi::gst_analytics_relation_meta_add_segmentation_mtd(
             relations.as_mut_ptr(),

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
-//! [`TensorMeta`]: the tensors that ride on a frame from trtpreprocess through trtinfer to trtnms.
+//! [`TensorMeta`]: the tensors that are attached to a frame from trtpreprocess through trtinfer to trtnms.
 //!
-//! There is a payload for each model, which goes from its trtpreprocess to its trtnms whatever others do between. A model takes
-//! the input that was made last; the first trtnms takes what the first model has made.
+//! There is a payload for each model, which goes from its trtpreprocess to its trtnms independent of others between. A model takes
+//! the input that was made last; the first trtnms takes the outputs of the first model.
 //!
 //! Payloads are shared, so that copying a buffer's metadata (`tee`, `make_writable`) copies a pointer. The meta has no
 //! tags, so that all elements copy it, also those that convert or scale the frame: GStreamer drops metas with tags that an
-//! element does not know. What was done to the picture is not to be seen here; `picture` finds out.
+//! element does not know. How the picture was changed is not in the meta; `picture` finds that.
 //!
-//! The GPU may still read a frame when its buffer is freed or goes back to its pool. GStreamer frees metas before that, so this
-//! one waits there, and where it goes on with a frame in other memory. Others that hold the payload hold the tensors, but not
-//! the frame.
+//! The GPU may still read a frame when its buffer is freed or returns to its pool. GStreamer frees metas before that, so freeing
+//! this one waits for the GPU. So does moving it to a frame in other memory. Other holders of the payload keep the tensors, but
+//! not the frame.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Origin {
     pub size: (u32, u32),
 }
 
-/// What rides on a frame.
+/// What is attached to a frame.
 #[derive(Debug)]
 pub enum Payload {
     /// The model's input, one tensor, from trtpreprocess.
@@ -44,7 +44,7 @@ pub enum Payload {
         transform: InputTransform,
         original: Option<HeldFrame>,
     },
-    /// The model's outputs, from trtinfer, or the place in a batch where they will be computed.
+    /// The model's outputs, from trtinfer, or the item of a batch where they will be computed.
     Output {
         outputs: PendingOutput,
         origin: Origin,
@@ -53,7 +53,7 @@ pub enum Payload {
         model: Arc<ModelInfo>,
         original: Option<HeldFrame>,
     },
-    /// A frame that trtinfer let pass, as its `interval` says, with what the GPU may still be writing.
+    /// A frame that trtinfer skipped because of its `interval`, with the tensors that the GPU may still be writing.
     Skipped { input: Arc<Tensors> },
 }
 
@@ -62,12 +62,12 @@ impl Payload {
         matches!(self, Payload::Input { .. })
     }
 
-    /// Whether the other has nothing to say any more once this one is there.
+    /// Whether the other is obsolete once this one is attached.
     fn replaces(&self, other: &Payload) -> bool {
         self.is_input() && other.is_input() || Arc::ptr_eq(self.picture(), other.picture())
     }
 
-    /// What is made of the frame.
+    /// The tensors made from the frame.
     fn picture(&self) -> &Arc<Tensors> {
         match self {
             Payload::Input { tensors, .. } => tensors,
@@ -95,8 +95,8 @@ unsafe impl Send for TensorMeta {}
 unsafe impl Sync for TensorMeta {}
 
 impl TensorMeta {
-    /// Hangs `payload` on the buffer, behind those of other models, and in place of what it was made from. An input takes the
-    /// place of one that no model has taken.
+    /// Attaches `payload` to the buffer, after those of other models. It replaces the payload that it was made from. An input
+    /// replaces one that no model has taken.
     pub fn set(buffer: &mut gst::BufferRef, payload: Arc<Payload>) {
         let Some(mut meta) = buffer.meta_mut::<TensorMeta>() else { return imp::add(buffer, payload) };
         let payloads = &mut meta.0.payloads;
@@ -113,12 +113,12 @@ impl TensorMeta {
         buffer.meta::<TensorMeta>()?.0.payloads.last().cloned()
     }
 
-    /// The input that waits for a model.
+    /// The input that no model has taken yet.
     pub fn input(buffer: &gst::BufferRef) -> Option<Arc<Payload>> {
         buffer.meta::<TensorMeta>()?.0.payloads.iter().find(|payload| payload.is_input()).cloned()
     }
 
-    /// What the first model has made whose results nobody has taken.
+    /// The outputs of the first model whose results no trtnms has taken.
     pub fn outputs(buffer: &gst::BufferRef) -> Option<Arc<Payload>> {
         buffer.meta::<TensorMeta>()?.0.payloads.iter().find(|payload| !payload.is_input()).cloned()
     }
@@ -128,14 +128,14 @@ impl TensorMeta {
         let Some(mut meta) = buffer.meta_mut::<TensorMeta>() else { return };
         let payloads = &mut meta.0.payloads;
         if payloads.iter().all(|other| Arc::ptr_eq(other, payload)) {
-            let _ = meta.remove(); // nothing locks it
+            let _ = meta.remove(); // no lock flag is set on it
             return;
         }
         payloads.retain(|other| !Arc::ptr_eq(other, payload));
         payload.wait_for_frame();
     }
 
-    /// Waits until the GPU no longer reads the frame, so that it may be drawn on. Work for `own` is waited for by other means.
+    /// Waits until the GPU no longer reads the frame, so that it may be drawn on. For work of `own` the caller waits otherwise.
     pub fn wait_for_readers(buffer: &gst::BufferRef, own: Option<&Arc<Payload>>) {
         let is_own = |payload: &&Arc<Payload>| own.is_some_and(|own| Arc::ptr_eq(own, payload));
         let meta = buffer.meta::<TensorMeta>();
@@ -159,7 +159,7 @@ impl fmt::Debug for TensorMeta {
     }
 }
 
-/// Whether the first buffer has all memory of the second, which so stays as long as the first.
+/// Whether the first buffer has all memory of the second, and so keeps it alive.
 fn keeps_memory_of(copy: &gst::BufferRef, original: &gst::BufferRef) -> bool {
     original.iter_memories().all(|memory| copy.iter_memories().any(|kept| kept.as_ptr() == memory.as_ptr()))
 }
@@ -182,7 +182,7 @@ mod imp {
         pub(super) payloads: Payloads,
     }
 
-    /// There is one, unless there are several models.
+    /// One, unless there are several models.
     type Payloads = SmallVec<[Arc<Payload>; 1]>;
 
     pub(super) fn api_type() -> glib::Type {
@@ -233,7 +233,7 @@ mod imp {
         params: glib::ffi::gpointer,
         _buffer: *mut ffi::GstBuffer,
     ) -> glib::ffi::gboolean {
-        // SAFETY: only `add` makes this meta, and hands over an Arc; the memory of the meta is not initialised yet.
+        // SAFETY: only `add` makes this meta, and passes an Arc; the memory of the meta is not initialised yet.
         unsafe {
             let payload = Arc::from_raw(params as *const Payload);
             ptr::write(&raw mut (*meta.cast::<TensorMeta>()).payloads, smallvec![payload]);
@@ -257,7 +257,7 @@ mod imp {
         _kind: glib::ffi::GQuark,
         _data: glib::ffi::gpointer,
     ) -> glib::ffi::gboolean {
-        // SAFETY: GStreamer calls this with a writable dest, another buffer, and a meta of ours that hangs on that.
+        // SAFETY: GStreamer calls this with a writable dest, another buffer, and a meta of ours that is attached to that.
         let (payloads, dest, buffer) = unsafe {
             let payloads = (*meta.cast::<TensorMeta>()).payloads.clone();
             (payloads, gst::BufferRef::from_mut_ptr(dest), gst::BufferRef::from_ptr(buffer))
@@ -424,7 +424,7 @@ mod tests {
         let mut buffer = pool.acquire_buffer(None).unwrap();
         TensorMeta::set(buffer.get_mut().unwrap(), payload.clone());
         assert_eq!(waits(), 0);
-        drop(buffer); // another thread may still hold the payload, as here
+        drop(buffer); // another thread may still hold the payload, as `payload` does here
         assert_eq!(waits(), 1);
         let buffer = pool.acquire_buffer(None).unwrap();
         assert!(TensorMeta::get(&buffer).is_none());
@@ -447,7 +447,7 @@ mod tests {
         assert_eq!(waits(), 1, "an input that no model has taken");
     }
 
-    /// A stream that is flushed gives its frames back, while a batch that another stream runs may still hold their tensors.
+    /// A stream that is flushed returns its frames, while a batch that another stream runs may still hold their tensors.
     #[test]
     fn frames_that_left_a_batch_wait_for_the_gpu() {
         struct Idle;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The numbers of objects on their metas: `id` of a parameter `object_id` of the region, as DL Streamer writes and reads it, and with
-//! GStreamer 1.24 a GstAnalyticsTrackingMtd that the object relates to, as GStreamer's ioutracker and relationmeta2onvifmeta have it.
+//! The ids of objects on their metas: `id` of a parameter `object_id` of the region, as DL Streamer writes and reads it, and with
+//! GStreamer 1.24 a GstAnalyticsTrackingMtd that the object relates to, as GStreamer's ioutracker and relationmeta2onvifmeta use it.
 //!
-//! On frames that no model has seen, regions that were held are moved to where their objects are foreseen: `held` of the parameter
-//! `detection` gives way to `predicted`.
+//! On frames that no model has seen, held regions are moved to the predicted boxes of their objects: `predicted` replaces `held` in
+//! the parameter `detection`.
 
 use std::ops::ControlFlow;
 
@@ -20,10 +20,10 @@ use crate::image::overlay::Annotation;
 use crate::postprocess::fields::FieldVisitor;
 use crate::track::TrackedObject;
 
-/// What a region says of itself beside its object.
+/// What a region holds besides its object.
 #[derive(Clone, Copy, Debug)]
 pub struct RegionFacts {
-    /// Its type, as GLib counts them.
+    /// The quark of its type.
     pub name: u32,
     /// Whether the box is that of an earlier frame.
     pub is_held: bool,
@@ -38,17 +38,17 @@ pub fn region_facts(buffer: &gst::BufferRef) -> impl Iterator<Item = RegionFacts
     })
 }
 
-/// What becomes of an object.
+/// The result of tracking for an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tracking {
-    /// What it is numbered, if it is.
+    /// The tracked object with its id, if there is one.
     pub object: Option<TrackedObject>,
-    /// Where it is foreseen, in pixels of the frame; nothing where its metas say where it is.
+    /// Its predicted box in pixels of the frame; `None` if the box in its metas stays.
     pub place: Option<BBox>,
 }
 
-/// Writes what became of each object on its metas, and in `objects`, at that time and in a frame of that size. An object that is
-/// foreseen beyond the frame's edge loses its region.
+/// Writes the trackings of all objects to their metas and to `objects`, for a frame of that size. An object that is predicted
+/// beyond the frame's edge loses its region.
 pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], size: (u32, u32)) {
     let frame: BBox = Rect::from(size).into();
     let mut is_gone = vec![false; trackings.len()];
@@ -66,7 +66,7 @@ pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: 
         if tracking.place.is_some() {
             move_region(&mut region, annotation, size);
         }
-        // A number beyond has no place there; that many objects take years.
+        // Larger ids do not fit in an int; reaching them takes years.
         if let Some(id) = tracking.object.and_then(|object| i32::try_from(object.id).ok()) {
             region.add_param(gst::Structure::builder("object_id").field("id", id).build());
         }
@@ -85,7 +85,7 @@ pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: 
     }
 }
 
-/// What is drawn with a box goes with it.
+/// Moves an annotation with its box.
 fn move_annotation(annotation: &mut Annotation, place: &BBox) {
     let [(x, y), (from_x, from_y)] = [place.center(), annotation.bbox.center()];
     let by = [x - from_x, y - from_y];
@@ -102,7 +102,7 @@ fn move_annotation(annotation: &mut Annotation, place: &BBox) {
 
 type Region<'a> = gst::MetaRefMut<'a, VideoRegionOfInterestMeta, gst::meta::Iterated>;
 
-/// Lets a region and its parameters say what its object says since it was moved.
+/// Updates a region and its parameters after its object was moved.
 fn move_region(region: &mut Region, annotation: &Annotation, (width, height): (u32, u32)) {
     let BBox { x1, y1, x2, y2 } = annotation.bbox;
     let (left, top) = (x1.floor() as u32, y1.floor() as u32);
@@ -148,8 +148,8 @@ fn set_points(param: &mut gst::StructureRef, name: &str, values: Option<&[f32]>,
     }
 }
 
-/// The detections of an element message about a frame, each of those that trtnms writes with what is known of it, and `track-id`;
-/// `predicted` where no model has seen it there.
+/// The detections of an element message about a frame: the fields that trtnms writes, as far as they are known, and `track-id`;
+/// `predicted` where no model has seen the object there.
 pub fn message(
     stream_time: Option<gst::ClockTime>,
     number: u64,
@@ -193,7 +193,7 @@ pub fn message(
     content
 }
 
-/// GLib's number for a label.
+/// The quark of a label.
 pub fn name_of(label: &str) -> u32 {
     glib::Quark::from_str(label).into_glib()
 }
@@ -207,8 +207,8 @@ mod analytics {
 
     use super::{MetaObjects, Tracking};
 
-    /// Relates each object that has a number to it. Objects of GstAnalytics cannot be moved, so where all were held and some have
-    /// moved, they are written anew.
+    /// Relates each object that has an id to its tracking. Objects of GstAnalytics cannot be moved, so where all were held and some
+    /// have moved, they are written anew.
     pub fn write(buffer: &mut gst::BufferRef, objects: &mut MetaObjects, trackings: &[Tracking], is_gone: &[bool]) {
         let MetaObjects { annotations, regions, analytics } = objects;
         let is_first = |place: &Option<(usize, u32)>| matches!(place, Some((0, _)));
@@ -222,7 +222,7 @@ mod analytics {
                 let (width, height) = (bbox.x2.ceil() as i32 - x, bbox.y2.ceil() as i32 - y);
                 let label = glib::Quark::from_str(&*annotation.label);
                 let confidence = annotation.confidence.unwrap_or(1.0);
-                // It fails only where memory ends.
+                // It fails only without memory.
                 let added = (!is_gone).then(|| relations.add_od_mtd(label, x, y, width, height, confidence));
                 *place = added.and_then(|added| Some((0, added.ok()?.id())));
             }

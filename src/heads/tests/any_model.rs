@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Whatever the outputs of a model are.
+//! Arbitrary outputs of a model.
 
 use super::*;
 use crate::core::memory::Pool;
@@ -21,7 +21,7 @@ fn choice() -> impl Strategy<Value = Option<&'static HeadFormat>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
 
-    /// Whatever the outputs are and hold: an error or detections, and those are boxes.
+    /// For any outputs with any contents: an error or detections, and those are boxes.
     #[test]
     fn never_panics(
         choice in choice(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What is known of an object that is drawn.
+//! The known properties of an object that is drawn.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,20 +11,20 @@ use crate::image::keypoints::ObjectKeypoints;
 use crate::image::masks::Mask;
 use crate::image::rotated::Corners;
 
-/// An object in a frame, by whatever found it. Only the box is always known.
+/// An object in a frame, from any source. Only the box is always known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Annotation<'a> {
     /// Pixels of the frame.
     pub bbox: BBox,
-    /// Of the box as it is turned, if it is: drawn in place of `bbox`.
+    /// The corners of a rotated box, drawn in place of `bbox`.
     pub corners: Option<Corners>,
-    /// Number of its class.
+    /// Id of its class.
     pub class: Option<u32>,
     /// Name of its class; empty where it has none.
     pub label: Cow<'a, str>,
     /// 0..1.
     pub confidence: Option<f32>,
-    /// Which object it is among those of all frames.
+    /// The object's id in all frames.
     pub track_id: Option<u64>,
     /// In pixels of the frame.
     pub keypoints: Option<ObjectKeypoints<'a>>,
@@ -51,12 +51,12 @@ impl<'a> Annotation<'a> {
 }
 
 impl Annotation<'_> {
-    /// By the number of the class. Without one by the label, so that each label has one colour in every frame and run.
+    /// By the id of the class. Without one by the label, so that each label has one colour in every frame and run.
     pub(super) fn color(&self) -> Rgb {
         class_color(self.class.unwrap_or_else(|| fnv1a(&self.label)))
     }
 
-    /// "person 87% #12", or what of it is known and wanted.
+    /// "person 87% #12", or the parts of it that are known and wanted.
     pub(super) fn describe(&self, text: &mut String, with_id: bool) {
         text.clear();
         text.push_str(&self.label);
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(annotation("cat", None).color(), annotation("cat", None).color());
         assert_ne!(annotation("cat", None).color(), annotation("dog", None).color());
         assert_eq!(annotation("cat", Some(3)).color(), class_color(3));
-        // As the authors of the hash publish it.
+        // As published by the authors of the hash.
         assert_eq!((fnv1a(""), fnv1a("a"), fnv1a("foobar")), (0x811C_9DC5, 0xE40C_292C, 0xBF9C_F968));
     }
 }

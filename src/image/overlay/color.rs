@@ -7,7 +7,7 @@ use crate::image::frame::PixelFormat;
 /// Red, green and blue, full range.
 pub type Rgb = [u8; 3];
 
-/// A colour as a frame stores it: the bytes of one pixel in memory order, or Y, U, V; what the format lacks is 255.
+/// A colour as a frame stores it: the bytes of one pixel in memory order, or Y, U, V; bytes that the format lacks are 255.
 /// P010 takes the codes of 8 bits, four times as great in 10: at full range its white is 1020 of 1023.
 pub type Sample = [u8; 4];
 
@@ -20,7 +20,7 @@ const WHITE: Rgb = [255; 3];
 /// that the classes before it left. In units of 2⁻³² turns that is a wrapping product, exact for any class.
 pub fn class_color(class: u32) -> Rgb {
     const GOLDEN: u32 = 0x9E37_79B9; // 2³² / φ
-    const START: u32 = 0x9400_0000; // class 0, mostly people, is azure rather than an alarming red
+    const START: u32 = 0x9400_0000; // class 0, mostly people, is azure, not an alarming red
     // Not fully saturated: text on a YUV tag keeps the tag's chroma, and on stronger colours it would fade into the tag.
     const LOW: u32 = 88;
     const HIGH: u32 = 255;
@@ -40,7 +40,7 @@ pub fn class_color(class: u32) -> Rgb {
     }
 }
 
-/// Black or white, whichever is further from a colour in luma (BT.601): in YUV frames, text differs in nothing else.
+/// Black or white, whichever is further from a colour in luma (BT.601): in YUV frames, text differs only in luma.
 pub fn ink_on([r, g, b]: Rgb) -> Rgb {
     let luma = (299 * u32::from(r) + 587 * u32::from(g) + 114 * u32::from(b)) / 1000;
     if luma < 128 { WHITE } else { BLACK }

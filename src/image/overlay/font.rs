@@ -6,13 +6,13 @@ use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_wid
 /// Basic Latin, Latin-1 and Latin Extended-A: the letters of most languages in Latin script.
 const CHARS: std::ops::RangeInclusive<char> = ' '..='\u{17f}';
 
-/// One size of the font.
+/// The font in one size.
 #[derive(Debug)]
 pub struct Font {
     /// Pixels of every glyph. The height holds accents and descenders, so lines of text need no more space.
     pub width: u32,
     pub height: u32,
-    /// `[glyph][height][width]`: 0 paper … 255 ink. One block of bytes, which a GPU takes as it is.
+    /// `[glyph][height][width]`: 0 paper … 255 ink. One block of bytes, which is uploaded to a GPU unchanged.
     pub coverage: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ impl Font {
         }
     }
 
-    /// The size that suits a frame, from what `slot` holds if that is it.
+    /// The size for a frame, taken from `slot` if that holds it.
     pub fn for_frame(slot: &mut Option<Font>, width: u32, height: u32) -> &Font {
         let size = match width.min(height) {
             0..600 => RasterHeight::Size16,
@@ -39,7 +39,7 @@ impl Font {
         slot.get_or_insert_with(|| Font::new(size))
     }
 
-    /// Where the glyph of a character is in `coverage`; that of `?` for characters which the font lacks.
+    /// The index of a character's glyph in `coverage`; that of `?` for characters that the font lacks.
     pub fn glyph(c: char) -> u16 {
         let c = if CHARS.contains(&c) { c } else { '?' };
         (c as u32 - *CHARS.start() as u32) as u16

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Boxes and labels on a frame, in place: `kernels/plan.cu`, `kernels/overlay.cu`, `kernels/strokes.cu` and `kernels/tint.cu`. The reference
-//! implementation is the rest of [`overlay`](crate::image::overlay).
+//! Boxes and labels on a frame, in place: `kernels/plan.cu`, `kernels/overlay.cu`, `kernels/strokes.cu` and `kernels/tint.cu`. The
+//! reference implementation is the rest of [`overlay`](crate::image::overlay).
 //!
 //! Detections need not be on the host: marks are planned on the GPU too, so that painting is queued behind NMS.
 
@@ -34,23 +34,23 @@ use tints::{PlannedMarks, Tints};
 
 /// Threads of a block, as in the kernels.
 const THREADS: u32 = 128;
-/// Blocks that paint: for so many marks at a time, four sides and a tag of each, and pieces of each of these. So many a GPU
-/// works on at once, and they are not too many to start for nothing.
+/// Blocks that paint: for this many marks at a time, four sides and a tag of each, and pieces of each of these. A GPU runs as
+/// many at once, and they are cheap to start in vain.
 const GRID: (u32, u32, u32) = (128, 5, 2);
-/// The part of a mark that is its tag, behind its sides.
+/// The index of a mark's tag among its parts, after its sides.
 const TAG: u32 = 4;
 /// Cells that a block of strokes paints, across and down.
 const TILE: (u32, u32) = (16, THREADS / 16);
-/// In front of the marks: how many there are, and how many strokes of a plan.
+/// The header before the marks: their count, and the count of strokes of a plan.
 const HEADER: usize = 64;
-/// Where the number of strokes is.
+/// The offset of the count of strokes.
 const STROKE_COUNT: usize = 16;
 /// " 100%", and "#" with the greatest class.
 const PERCENT: usize = 5;
 const NUMBER: usize = 11;
 
-/// Paints what was found on frames of one kind. Keeps its memory, so that nothing is allocated once the most boxes that may be
-/// found are known.
+/// Paints detections on frames of one format and size. It keeps its memory, so that nothing is allocated once the maximum number
+/// of boxes is known.
 pub struct OverlayKernel {
     plan: Function,
     plan_rotated: Function,
@@ -61,11 +61,11 @@ pub struct OverlayKernel {
     plan_parameters: PlanParameters,
     parameters: Parameters,
     pool: DevicePool,
-    /// The names of the classes, and the font, which the parameters have the addresses of.
+    /// The names of the classes and the font; the parameters hold their addresses.
     _tables: DeviceBlock,
-    /// How many are planned, their marks and their texts.
+    /// The count of planned marks, the marks and their texts.
     planned: Option<DeviceBlock>,
-    /// What the host found.
+    /// Detections or a plan of the host.
     staging: Option<Mapped>,
     outlines: Outlines,
     skeletons: Option<Skeletons>,
@@ -136,7 +136,8 @@ const _: () = assert!(size_of::<Stroke>() == 32 && size_of::<StrokeParameters>()
 const _: () = assert!(size_of::<Mark>() == 64 && size_of::<PlanParameters>() == 144 && size_of::<Parameters>() == 80);
 
 impl OverlayKernel {
-    /// For frames like `target`; `labels` by class, as the twin takes them; `keypoints` are those of the model, if it finds any.
+    /// For frames like `target`; `labels` by class, as for the reference implementation; `keypoints` are those of the model, if it
+    /// finds any.
     ///
     /// # Errors
     /// `Run`, where the GPU has no memory left or cannot load the kernels.
@@ -217,14 +218,14 @@ impl OverlayKernel {
         })
     }
 
-    /// Queues the painting of what is found by then, in pixels of the tensor that `letterbox` tells of, or else of the frame.
+    /// Queues the painting of the detections, which are in pixels of the tensor of `letterbox`, or else of the frame.
     ///
     /// # Errors
     /// `WrongType`, if these are not the planes of such a frame; `Run`, where the GPU fails.
     ///
     /// # Safety
-    /// The planes have the rows of a frame as given to [`OverlayKernel::new`], and nobody else touches them until the work is done.
-    /// `self` lives until then too, and what was launched before is done or on the same stream.
+    /// The planes have the rows of a frame as given to [`OverlayKernel::new`], and nothing else accesses them until the work is
+    /// done. `self` lives until then too, and earlier launches are done or on the same stream.
     pub unsafe fn launch(
         &mut self,
         stream: &Stream,
@@ -259,8 +260,8 @@ impl OverlayKernel {
         };
         let paint = self.painting(planes, planned, found.limit);
         let launch = Launch { grid: (plan.limit.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
-        // SAFETY: the kernels take these parameters; what they have the addresses of lives as long as `self`; the planes and
-        // what is found are as the caller says.
+        // SAFETY: the kernels take these parameters. The memory at their addresses lives as long as `self`. The planes have the
+        // rows of a frame, and the detections are valid on this stream: this function requires both.
         unsafe {
             stream.launch(if found.are_rotated { &self.plan_rotated } else { &self.plan }, launch, &plan)?;
             if let (Some(masks), Some(letterbox), weight @ 1..) = (found.masks, letterbox, style.mask_weight()) {
@@ -281,10 +282,10 @@ impl OverlayKernel {
         }
     }
 
-    /// Queues the painting of no more than so many marks: outlines, then strokes in their order, then tags.
+    /// Queues the painting of at most `limit` marks: outlines, then strokes in their order, then tags.
     ///
     /// # Safety
-    /// As [`OverlayKernel::launch`]; the marks and strokes are there by then.
+    /// As [`OverlayKernel::launch`]; the marks and strokes are written before on the same stream.
     unsafe fn paint(
         &self,
         stream: &Stream,
@@ -295,13 +296,13 @@ impl OverlayKernel {
         let block = (THREADS, 1, 1);
         let shape = |parts| Launch { grid: (GRID.0.min(limit), parts, GRID.2), block, shared: 0 };
         if strokes.iter().all(Option::is_none) {
-            // SAFETY: as the caller says.
+            // SAFETY: planes, marks and texts are valid on this stream until the work is done: this function requires that.
             return unsafe { stream.launch(&self.paint, shape(GRID.1), marks) };
         }
         // Cells of chroma, where there are any.
         let cell = if self.plan_parameters.is_rgb == 1 || self.plan_parameters.is_gray == 1 { 1 } else { 2 };
         let tiles = (self.target.width.div_ceil(TILE.0 * cell), self.target.height.div_ceil(TILE.1 * cell), 1);
-        // SAFETY: as the caller says.
+        // SAFETY: as above; the strokes are valid too.
         unsafe {
             stream.launch(&self.paint, shape(TAG), marks)?;
             for strokes in strokes.iter().flatten() {
@@ -311,13 +312,13 @@ impl OverlayKernel {
         }
     }
 
-    /// How strokes are painted on the frame of those marks; where they are and how many is to be said yet.
+    /// The parameters of strokes on the frame of those marks, without address and count of the strokes.
     fn stroke_painting(&self, &Parameters { planes, count, strides, .. }: &Parameters) -> StrokeParameters {
         let Target { width, height, .. } = self.target;
         StrokeParameters { planes, count, strides, width, height, ..StrokeParameters::default() }
     }
 
-    /// How the marks at `planned` are painted: their count, room for `limit` of them, and their texts.
+    /// The parameters for the marks at `planned`: their count, room for `limit` of them, and their texts.
     fn painting(&self, planes: &[DevicePlane], planned: u64, limit: usize) -> Parameters {
         let plane = |i: usize| planes.get(i).copied().unwrap_or_default();
         Parameters {
@@ -330,13 +331,13 @@ impl OverlayKernel {
         }
     }
 
-    /// The same for what the host found, in pixels of the frame.
+    /// The same for detections on the host, in pixels of the frame.
     ///
     /// # Errors
     /// As [`OverlayKernel::launch`].
     ///
     /// # Safety
-    /// As [`OverlayKernel::launch`], but that what was launched before is done.
+    /// As [`OverlayKernel::launch`], but earlier launches are done, not only on the same stream.
     pub unsafe fn launch_for(
         &mut self,
         stream: &Stream,
@@ -353,11 +354,12 @@ impl OverlayKernel {
         let gathered = keypoints.map(|_| address + points as u64);
         let are_rotated = detections.iter().any(|detection| detection.angle != 0.0);
         let found = DeviceDetections { address, limit: detections.len(), gathered, are_rotated, masks: None };
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires of planes and `self` what `launch` does. The staging memory holds the detections; earlier
+        // launches, which read it, are done.
         unsafe { self.launch(stream, planes, found, None, style) }
     }
 
-    /// Queues the painting of what the host has planned for such a frame.
+    /// Queues the painting of a plan of the host for such a frame.
     ///
     /// # Errors
     /// As [`OverlayKernel::launch`].
@@ -374,7 +376,7 @@ impl OverlayKernel {
         for (at, count) in [(0, plan.marks.len()), (STROKE_COUNT, plan.strokes.len())] {
             header[at..at + size_of::<u32>()].copy_from_slice(&(count as u32).to_ne_bytes());
         }
-        // One mark, if an empty one, since no grid is empty; and strokes where the kernel can load them.
+        // At least one mark, which may be empty, since no grid is empty. Strokes are aligned so that the kernel can load them.
         let marks = if plan.marks.is_empty() { &[Mark::default()] } else { plan.marks };
         let text: &[u8] = cast_slice(plan.text);
         let padding = &[0; size_of::<Stroke>()][..text.len().next_multiple_of(size_of::<Stroke>()) - text.len()];
@@ -382,8 +384,8 @@ impl OverlayKernel {
         let bytes = parts.iter().map(|part| part.len()).sum();
         let planned = self.planned(bytes)?;
         let staging = self.stage(stream, &parts)?;
-        // SAFETY: there is room for so many bytes, and both ends live as long as `self`, which changes neither before this is
-        // done, as the caller says. The marks lie in such a frame, because they were planned for one.
+        // SAFETY: both sides have that many bytes and live as long as `self`. Earlier launches are done, and the next call comes
+        // after this work is done: this function requires that. The marks lie in the frame, because they were planned for it.
         unsafe {
             stream.upload(&staging.host()[..bytes], planned)?;
             let paint = self.painting(planes, planned, marks.len());
@@ -397,7 +399,7 @@ impl OverlayKernel {
         }
     }
 
-    /// Queues laying masks over a frame, the most important first, below all that is painted after.
+    /// Queues mixing masks into a frame, the most important first, below all that is painted later.
     ///
     /// # Errors
     /// As [`OverlayKernel::launch`].
@@ -414,7 +416,7 @@ impl OverlayKernel {
         let Target { format, width, height, .. } = self.target;
         check_planes(planes, format, width as usize, height as usize)?;
         let tints = tints.iter().map(|(mask, paper)| (&**mask, *paper));
-        // SAFETY: as the caller says.
+        // SAFETY: the planes have the rows of a frame, and earlier launches are done: this function requires both.
         unsafe { self.tints.launch(stream, &self.pool, planes, tints, style.mask_weight()) }
     }
 
@@ -434,7 +436,7 @@ impl OverlayKernel {
         Ok(staging)
     }
 
-    /// Where there is memory for so many bytes and more.
+    /// The address of memory for at least that many bytes.
     fn planned(&mut self, bytes: usize) -> Result<u64> {
         self.planned.take_if(|block| block.bytes() < bytes);
         if self.planned.is_none() {

@@ -2,14 +2,14 @@
 //! Boxes and labels on a frame, in place.
 //!
 //! In two steps. [`Overlay::plan`] turns detections into [`Mark`]s: rectangles clipped to the frame, bytes ready to be
-//! stored, glyphs to look up; all that needs floats or strings happens there. [`paint()`] then only fills and blends bytes.
-//! The CUDA kernels take the same two steps and are compared with both bit by bit, which is easy to hold because **no mark
-//! reads the frame: every sample takes the value of the last mark that touches it**, whoever computes it in which order.
+//! stored, glyphs to look up; all work with floats or strings happens there. [`paint()`] then only fills and blends bytes.
+//! The CUDA kernels take the same two steps and give the same bits. That is simple because **no mark reads the frame: every
+//! sample takes the value of the last mark that touches it**, in any order of computation.
 //!
 //! Masks are the exception ([`tint`]): below all marks they are mixed with the frame, each sample once.
 //!
-//! The order is: outlines from the weakest detection to the strongest, those of turned boxes likewise ([`Stroke`]s), then skeletons
-//! ([`Stroke`]s too), then tags. So strong boxes lie on weak ones, and no outline ever crosses a text.
+//! The order is: outlines from the weakest detection to the strongest, those of rotated boxes likewise ([`Stroke`]s), then
+//! skeletons ([`Stroke`]s too), then tags. So strong boxes lie on weak ones, and no outline ever crosses a text.
 
 mod annotation;
 mod color;
@@ -61,13 +61,13 @@ impl Default for Style {
 }
 
 impl Style {
-    /// Parts of 255 that the colour of a mask is of a sample.
+    /// The weight of a mask's colour in a sample, in parts of 255.
     pub(crate) fn mask_weight(&self) -> u32 {
         (self.mask_alpha.clamp(0.0, 1.0) * 255.0).round() as u32 // NaN becomes 0
     }
 }
 
-/// Draws detections; keeps its scratch, so that nothing is allocated once the busiest frame has passed.
+/// Draws detections. It keeps its scratch memory, so that nothing is allocated once the busiest frame has passed.
 #[derive(Debug, Default)]
 pub struct Overlay {
     marks: Vec<Mark>,
@@ -77,7 +77,7 @@ pub struct Overlay {
     font: Option<Font>,
     /// Drawn behind the objects that have one.
     pub trails: Trails,
-    /// Whether the numbers of objects are left out of their tags.
+    /// Whether the ids of objects are left out of their tags.
     pub hides_ids: bool,
     tint: Tint,
 }
@@ -98,7 +98,7 @@ impl Overlay {
         paint(frame, &self.plan(Target::of(frame), detections, keypoints, labels, style));
     }
 
-    /// Draws what anybody says about the objects in a frame, the most important first.
+    /// Draws the annotations of a frame's metas, the most important first.
     pub fn annotate<'a>(
         &mut self,
         frame: &mut FrameMut,
@@ -110,7 +110,7 @@ impl Overlay {
         paint(frame, &self.plan_annotations(Target::of(frame), annotations, style));
     }
 
-    /// Lays masks over a frame.
+    /// Mixes masks into a frame.
     fn tint(&mut self, frame: &mut FrameMut, tints: impl Iterator<Item = (Arc<Mask>, Sample)>, style: &Style) {
         let mut is_new = true;
         for (mask, paper) in tints {
@@ -122,7 +122,7 @@ impl Overlay {
     }
 }
 
-/// The masks that are laid over a frame, and their colours, the most important first: of objects that have a mark.
+/// The masks that are mixed into a frame, and their colours, the most important first: of objects that have a mark.
 pub fn found_tints(
     target: &Target,
     detections: &[Candidate],
@@ -137,7 +137,7 @@ pub fn found_tints(
     detections.filter_map(tint)
 }
 
-/// The same for what anybody says about the objects in a frame.
+/// The same for the annotations of a frame's metas.
 pub fn annotated_tints<'a>(
     target: &Target,
     annotations: impl Iterator<Item = Annotation<'a>>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! From a plan to bytes. Integers only, so that the kernel can do exactly the same.
+//! From a plan to bytes. Integers only, so that the kernel gives exactly the same.
 
 use std::array;
 
@@ -8,7 +8,7 @@ use super::{Mark, Plan, Target};
 use crate::image::frame::{FrameMut, PixelFormat, PlaneMut};
 use crate::image::geometry::Rect;
 
-/// Paints a plan that was made for this frame's format and size. Bytes beyond a row's width are left alone.
+/// Paints a plan that was made for this frame's format and size. Bytes beyond a row's width are not changed.
 pub fn paint(frame: &mut FrameMut, plan: &Plan) {
     for mark in plan.marks {
         for side in mark.sides() {
@@ -39,7 +39,7 @@ pub fn paint(frame: &mut FrameMut, plan: &Plan) {
 }
 
 fn fill(frame: &mut FrameMut, rect: &Rect, &[a, b, c, d]: &Sample) {
-    // An empty rectangle at an odd place would not be empty when halved.
+    // An empty rectangle at an odd position would not be empty when halved.
     if rect.is_empty() {
         return;
     }
@@ -75,7 +75,7 @@ fn fill_plane<const N: usize>(plane: &mut PlaneMut, rect: &Rect, pixel: [u8; N])
 
 /// The text of a tag. In YUV only luma is blended: the chroma of the tag stays.
 fn write<const N: usize>(plane: &mut PlaneMut, mark: &Mark, plan: &Plan, paper: [u8; N], ink: [u8; N]) {
-    // A look-up is twice as fast as blending each pixel; most texts have more pixels than this has entries.
+    // A look-up table is twice as fast as blending each pixel; most texts have more pixels than the table has entries.
     let ramp: [[u8; N]; 256] = array::from_fn(|c| array::from_fn(|i| blend(paper[i], ink[i], c as u32)));
     let (mut x, top) = mark.text_origin(plan.font);
     for &glyph in &plan.text[mark.text_start as usize..][..mark.text_len as usize] {

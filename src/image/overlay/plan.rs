@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! From detections to what is painted where.
+//! From detections to marks and strokes.
 
 use bytemuck::{Pod, Zeroable};
 use smallvec::SmallVec;
@@ -12,7 +12,7 @@ use crate::image::geometry::{BBox, Rect};
 use crate::image::keypoints::Keypoints;
 use crate::image::rotated;
 
-/// What a plan must know of the frame it is for.
+/// The properties of a frame that a plan depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
     pub format: PixelFormat,
@@ -32,8 +32,8 @@ impl Target {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Mark {
-    /// The outline is what lies in `outer` and not in `inner`, which is nowhere outside `outer`. That of a turned box is strokes; both
-    /// are the upright box around it then.
+    /// The outline is the area in `outer` and not in `inner`, which lies within `outer`. The outline of a rotated box is strokes;
+    /// then both are the upright box around it.
     pub outer: Rect,
     pub inner: Rect,
     /// Filled with `paper`; empty where there is no label.
@@ -70,7 +70,7 @@ impl Mark {
 pub struct Plan<'a> {
     pub marks: &'a [Mark],
     pub strokes: &'a [Stroke],
-    /// Glyphs of all tags, as [`Font::glyph`] numbers them.
+    /// Glyphs of all tags, as indices of [`Font::glyph`].
     pub text: &'a [u16],
     pub font: &'a Font,
 }
@@ -90,7 +90,7 @@ impl Style {
 }
 
 impl Font {
-    /// How many characters fit in a tag, which must fit in the frame.
+    /// The number of characters that fit in a tag, which must fit in the frame.
     pub(crate) fn room(&self, target: &Target) -> usize {
         if target.height < self.height {
             return 0;
@@ -105,7 +105,7 @@ fn margin(font: &Font) -> u32 {
 }
 
 impl Overlay {
-    /// Boxes that are no boxes, and those wholly outside the frame, make no mark.
+    /// Invalid boxes, and those wholly outside the frame, make no mark.
     pub fn plan(
         &mut self,
         target: Target,
@@ -128,7 +128,7 @@ impl Overlay {
         self.plan_annotations(target, detections.iter().enumerate().map(annotation), style)
     }
 
-    /// The same for what metas say about the objects in a frame, the most important first.
+    /// The same for the annotations of a frame's metas, the most important first.
     pub fn plan_annotations<'a>(
         &mut self,
         target: Target,
@@ -168,7 +168,7 @@ impl Overlay {
                 strokes::plan(strokes, &target, keypoints, color, style);
             }
             let Some((outer, inner)) = edges else { continue };
-            // The outline of a turned box is strokes.
+            // The outline of a rotated box is strokes.
             let inner = if annotation.corners.is_some() { outer } else { inner };
             let ink = sample(ink_on(color), &target);
             let mut mark = Mark { outer, inner, paper, ink, text_start: text.len() as u32, ..Mark::default() };
@@ -180,7 +180,7 @@ impl Overlay {
             }
             marks.push(mark);
         }
-        // The most important at the top, and none that the frame has no room for.
+        // The most important at the top, as many as fit in the frame.
         for (line, &mark) in of_frame.iter().rev().enumerate() {
             let mark = &mut marks[mark];
             let top = line as u32 * font.height;
@@ -196,15 +196,15 @@ impl Overlay {
 /// Outer and inner edge of the outline, which lies inside the box, so that boxes at the frame's edge show all their sides.
 ///
 /// Edges are rounded to the nearest pixel in every format: on 4:2:0 the luma is as exact as RGB. Chroma then takes every
-/// sample that the outline touches ([`Rect::halved`]), because the other way round a line would show the frame's colour in
-/// parts; the price is a tint, at most one pixel wide, beside lines on odd pixels.
+/// sample that the outline touches ([`Rect::halved`]), because otherwise parts of a line would keep the frame's colour. The price
+/// is a tint, at most one pixel wide, next to lines on odd pixels.
 pub(super) fn outline(bbox: BBox, target: &Target, style: &Style) -> Option<(Rect, Rect)> {
     if !bbox.is_valid() {
         return None;
     }
     let line = style.line(target) as i32;
     let edge = |position: f32| position.round().clamp(-FAR as f32, FAR as f32) as i32;
-    // Of one axis: outer start, inner start, inner end, outer end. The least of objects is one pixel.
+    // Of one axis: outer start, inner start, inner end, outer end. The smallest object is one pixel.
     let edges = |from: f32, to: f32, size: u32| {
         let (start, end) = (edge(from), edge(to).max(edge(from) + 1));
         let inner_start = (start + line).min(end);
@@ -218,7 +218,7 @@ pub(super) fn outline(bbox: BBox, target: &Target, style: &Style) -> Option<(Rec
     (!outer.is_empty()).then_some((outer, inner))
 }
 
-/// Above the box, or in its corner where there is no room; moved left or up as far as the frame demands.
+/// Above the box, or in its corner where there is no room; moved left or up to stay in the frame.
 fn tag(outer: &Rect, text_len: u32, font: &Font, target: &Target) -> Rect {
     if text_len == 0 {
         return Rect::default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Lines that are not upright: the sides of turned boxes, and skeletons with their points. Integers only where pixels are chosen,
-//! as the kernel does it.
+//! Lines of any direction: the sides of rotated boxes, and skeletons with their points. Pixels are chosen with integers only, as in
+//! the kernel.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -17,15 +17,15 @@ pub struct Stroke {
     /// Pixels in the frame, across and down.
     pub from: [i32; 2],
     pub to: [i32; 2],
-    /// Pixels whose middle is no more than half of this from the line are painted; none where this is 0.
+    /// Pixels whose centre is at most half of this from the line are painted; none where this is 0.
     pub width: u32,
     pub paper: Sample,
     pub unused: [u32; 2],
 }
 
-/// Wider is no use, and products stay within 64 bits.
+/// The maximum width. Products stay within 64 bits.
 const MAX_WIDTH: u32 = 256;
-/// Points that a model is less sure of are not drawn.
+/// Points with a lower visibility are not drawn.
 const VISIBLE: f32 = 0.25;
 
 impl Stroke {
@@ -49,7 +49,7 @@ impl Stroke {
         }
     }
 
-    /// What is painted, row by row: the shape is convex, so each row has one piece, which is nearest to the line where the line
+    /// The painted pixels, row by row. The shape is convex, so each row has one piece, which is nearest to the line where the line
     /// crosses the row.
     pub fn rows(&self, target: &Target) -> impl Iterator<Item = Rect> {
         let Stroke { from, to, width, .. } = *self;
@@ -67,7 +67,7 @@ impl Stroke {
                 upper[0] + (across * i64::from(y - upper[1])).div_euclid(down) as i32
             };
             let inside = [near, near + 1].into_iter().find(|&x| self.touches(x, y))?;
-            // What is seen of a piece that begins or ends beyond the frame begins or ends at its edge.
+            // The visible part of a piece that begins or ends beyond the frame begins or ends at its edge.
             let inside = inside.clamp(0, right_edge - 1);
             if !self.touches(inside, y) {
                 return None;
@@ -93,14 +93,14 @@ pub(super) fn line(
     strokes.extend(seen(from, to, target).map(|[from, to]| Stroke { from, to, width, paper, unused: [0; 2] }));
 }
 
-/// Adds the sides of a turned box.
+/// Adds the sides of a rotated box.
 pub(super) fn outline(strokes: &mut Vec<Stroke>, target: &Target, corners: &Corners, style: &Style, paper: Sample) {
     let (width, _) = widths(style.line(target));
     let sides = (0..4).filter_map(|side| seen(corners[side], corners[(side + 1) % 4], target));
     strokes.extend(sides.map(|[from, to]| Stroke { from, to, width, paper, unused: [0; 2] }));
 }
 
-/// The part of a line that may be seen, in whole pixels: its ends are no further from the frame than the widest stroke is wide.
+/// The part of a line that may be visible, in whole pixels: its ends are at most the maximum width away from the frame.
 fn seen(from: [f32; 2], to: [f32; 2], target: &Target) -> Option<[[i32; 2]; 2]> {
     const MARGIN: f32 = MAX_WIDTH as f32;
     let highest = [target.width, target.height].map(|size| size as f32 + MARGIN);
@@ -146,13 +146,13 @@ pub(super) fn plan(strokes: &mut Vec<Stroke>, target: &Target, keypoints: &Objec
     }
 }
 
-/// Of lines and of points, for outlines of that width.
+/// The widths of lines and of points, for outlines of that width.
 pub(crate) fn widths(line: u32) -> (u32, u32) {
     let line = line.min(MAX_WIDTH);
     (line, (2 * line + 1).min(MAX_WIDTH))
 }
 
-/// The pixel of a point, if it is seen. What lies on the frame's edge was moved there, or is not known.
+/// The pixel of a point, if it is visible. A point on the frame's edge was moved there, or is not known.
 fn place(point: &[f32], target: &Target) -> Option<[i32; 2]> {
     let (x, y) = (point[0], point[1]);
     let inside = x > 0.0 && x < target.width as f32 && y > 0.0 && y < target.height as f32;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Whole pictures: small ones by hand, any others against a slow painter that works as the kernel does.
+//! Whole pictures: small ones by hand, random ones against a slow painter that works as the kernel does.
 
 use std::sync::Arc;
 
@@ -243,7 +243,7 @@ fn a_skeleton_is_lines_and_points() {
     let shape = KeypointShape { count: 17, dims: 3 };
     let model = Arc::new(KeypointModel { shape, names: Vec::new() });
     let mut values = vec![0.0; shape.numbers()];
-    // The left knee and ankle, joined by a line; an eye that is not seen, and an ear beyond the edge.
+    // The left knee and ankle, joined by a line; an eye that is not visible, and an ear beyond the edge.
     for (point, numbers) in
         [(13, [5.5, 5.5, 1.0]), (15, [5.5, 15.5, 0.25]), (1, [9.5, 9.5, 0.24]), (3, [0.0, 9.5, 1.0])]
     {
@@ -310,7 +310,7 @@ fn sides_that_lead_far_away_keep_their_slope() {
             assert!(seen.into_iter().all(|&side| painted.iter().any(|&y| near(y, side))), "{length} {x} {painted:?}");
         }
     }
-    // And nothing ends where numbers do.
+    // And nothing overflows at the limits of the numbers.
     bar(1e30);
     bar(f32::MAX);
 }
@@ -376,14 +376,14 @@ fn any_edge() -> impl Strategy<Value = f32> {
 fn any_detection() -> impl Strategy<Value = Candidate> {
     let edges = (any_edge(), any_edge(), any_edge(), any_edge());
     (any::<u32>(), proptest::num::f32::ANY, edges).prop_map(|(class, score, (a, b, c, d))| {
-        // Most boxes the right way round.
+        // Most boxes have their corners in order.
         let bbox = if class % 8 == 0 { [a, b, c, d] } else { [a.min(c), b.min(d), a.max(c), b.max(d)] };
         detection(class % 40, score, bbox)
     })
 }
 
 proptest! {
-    /// Nor do any of them panic or touch padding.
+    /// No plan panics or writes padding.
     #[test]
     fn any_boxes_look_as_painted_by_sample(
         format in prop::sample::select(&PixelFormat::ALL[..]),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Masks, as a tint over the picture: what is drawn of them is mixed with the frame. Integers only, as the kernel does it.
+//! Masks, as a tint over the picture: they are mixed with the frame. Integers only, as in the kernel.
 //!
 //! Each sample is mixed once, with the colour of the most important object whose mask touches it. So the order of the work does not
-//! matter, and where masks lie on each other the picture still shows through.
+//! matter, and where masks overlap the picture is still visible.
 
 use super::Target;
 use super::color::Sample;
@@ -11,7 +11,7 @@ use crate::image::frame::{FrameMut, PixelFormat, PlaneMut};
 use crate::image::geometry::Rect;
 use crate::image::masks::Mask;
 
-/// Which samples of a frame are mixed already: rows of whole words, a bit for each pixel, and for each sample of chroma.
+/// Which samples of a frame are already mixed: rows of whole words, a bit for each pixel, and for each sample of chroma.
 #[derive(Debug, Default)]
 pub(super) struct Tint {
     pixels: Vec<u32>,
@@ -30,7 +30,7 @@ impl Tint {
         }
     }
 
-    /// Mixes a mask in, where none before it was: `weight` of 255 parts are its colour.
+    /// Mixes a mask in where no earlier one was: `weight` of 255 parts are its colour.
     pub fn lay(&mut self, frame: &mut FrameMut, mask: &Mask, paper: &Sample, weight: u32) {
         let Target { width, height, .. } = Target::of(frame);
         let Rect { left, top, bottom, .. } = mask.rect();
@@ -166,7 +166,7 @@ mod tests {
                 masks.iter().zip(PAPERS.iter().cycle()).find(|(mask, _)| touches(mask)).map(|(_, paper)| *paper)
             };
             for (plane, ((before, stride), (after, _))) in before.iter().zip(&after).enumerate() {
-                // Of each sample of this plane: bytes, and which parts of a colour these are.
+                // For each sample of this plane: its bytes, and which components of a colour these are.
                 let (parts, half): (&[usize], bool) = match (format, plane) {
                     (PixelFormat::I420, 1) => (&[1], true),
                     (PixelFormat::I420, _) if plane == 2 => (&[2], true),

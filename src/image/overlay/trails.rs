@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The ways that numbered objects have gone.
+//! The paths of objects with ids.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::Annotation;
 
-/// Where an object stood: the middle of its box's lower edge, the latest last.
+/// The positions of an object: the middle of its box's lower edge, the latest last.
 #[derive(Clone, Debug, Default)]
 struct Trail {
     points: VecDeque<[f32; 2]>,
     last_seen: u64,
 }
 
-/// Trails by the numbers of their objects.
+/// Trails by the ids of their objects.
 #[derive(Clone, Debug, Default)]
 pub struct Trails {
     trails: HashMap<u64, Trail>,
@@ -24,7 +24,8 @@ impl Trails {
         self.trails.clear();
     }
 
-    /// Takes in where the objects of the next frame are. Trails are of so many frames; what was not seen for as long has none.
+    /// Adds the positions of the objects of the next frame. Trails cover `length` frames. An object that was not seen
+    /// for as long has none.
     pub fn follow(&mut self, annotations: &[Annotation], length: u32) {
         self.frames += 1;
         let (frames, length) = (self.frames, length as usize);
@@ -34,7 +35,7 @@ impl Trails {
         for annotation in annotations.iter().filter(|annotation| annotation.bbox.is_valid()) {
             let Some(id) = annotation.track_id else { continue };
             let trail = self.trails.entry(id).or_default();
-            // Of two objects with one number, the first is followed.
+            // Of two objects with the same id, the first is followed.
             if trail.last_seen != frames {
                 trail.points.push_back([annotation.bbox.center().0, annotation.bbox.y2]);
                 trail.last_seen = frames;

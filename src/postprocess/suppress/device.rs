@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
-//! From a head's outputs to boxes, on the GPU: `kernels/decode.cu` with `kernels/nms.cu` or, where boxes are turned, `rotated.cu`.
+//! From a head's outputs to boxes, on the GPU: `kernels/decode.cu` with `kernels/nms.cu` or, for rotated boxes, `rotated.cu`.
 //!
-//! The twin is [`Decoder::decode`] with [`Nms::run`]. The same candidates come out, in the same order, with the same bits.
+//! The reference implementation is [`Decoder::decode`] with [`Nms::run`]. Both give the same candidates, in the same order, with
+//! the same bits.
 
 use std::ffi::CStr;
 
@@ -36,24 +37,23 @@ const NMS_THREADS: usize = 512;
 const SLICES: usize = 8;
 /// Candidates that a block ranks at a time.
 const RANKED: usize = 16;
-/// Boxes in the bit matrix, those of a step of the walk, and words that a block fills at a time, each for four rows.
+/// Boxes in the bit matrix, boxes of a step of the walk, and words that a block fills at a time, each for four rows.
 const WINDOW: usize = 8192;
 const STEP: usize = 256;
 const FILLED: usize = 16;
-/// Blocks of a launch whose work is known on the GPU only: they share it, so this is enough for any GPU and not too much to
-/// start for nothing.
-const MOST_BLOCKS: usize = 264;
+/// Blocks of a launch whose work is known on the GPU only. They share it: enough for any GPU, and cheap to start in vain.
+const MAX_BLOCKS: usize = 264;
 
-/// Decodes and suppresses, for one head. Owns the scratch memory for it; nothing is allocated from frame to frame.
+/// Decodes and suppresses, for one head. It owns its scratch memory; nothing is allocated from frame to frame.
 ///
-/// Work on one frame at a time: [`DeviceDecoder::launch`], then [`DeviceDecoder::detections`]. What is queued on the same stream in between may
-/// take what was [found](DeviceDecoder::found) where it is, and is done by then too.
+/// Work on one frame at a time: [`DeviceDecoder::launch`], then [`DeviceDecoder::detections`]. Work that is queued on the same stream
+/// in between may read the [detections](DeviceDecoder::found) in GPU memory, and is done by then too.
 pub struct DeviceDecoder {
     decode: Kernel,
     rank: Kernel,
     /// `None` where boxes do not repeat.
     suppress: Option<Kernel>,
-    /// Where rows say more than their boxes.
+    /// Where rows hold more than their boxes.
     gather: Option<DeviceGather>,
     /// Where objects have masks.
     masks: Option<DeviceMaskFinder>,
@@ -61,10 +61,10 @@ pub struct DeviceDecoder {
     pub wants_masks: bool,
     views: [Option<TensorView>; 4],
     decode_params: DecodeParams,
-    /// Where the angles lie by which boxes are turned.
+    /// Where the angles of rotated boxes lie.
     angles: Option<TensorView>,
     params: RotatedParams,
-    /// The counters at the start of the scratch memory are as a frame wants them.
+    /// The counters at the start of the scratch memory are ready for a frame.
     is_clean: bool,
     /// The counters of candidates, which frames use in turn: each clears the other's for the next.
     counts: [u64; 2],
@@ -72,7 +72,7 @@ pub struct DeviceDecoder {
     results: Mapped,
     /// The kernels as they were launched for the last even frame and the last odd one, which differ in their counters.
     chains: [Option<FrameKernels>; 2],
-    /// Where the last work was queued, until somebody has waited for it.
+    /// Where the last work was queued, until it has been waited for.
     pending: Option<Arc<Stream>>,
     patience: WaitHistory,
     scratch: DeviceBlock,
@@ -85,7 +85,7 @@ struct Kernel {
     threads: usize,
 }
 
-/// A frame's kernels, and what they were told.
+/// A frame's kernels, and the parameters that they were recorded with.
 struct FrameKernels {
     chain: LaunchList,
     decode: DecodeParams,
@@ -167,7 +167,7 @@ struct NmsParams {
     threshold: f32,
 }
 
-/// For turned boxes. Kernels for upright ones take what it begins with.
+/// For rotated boxes. Kernels for upright ones take its first part.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq)]
 struct RotatedParams {
@@ -219,8 +219,8 @@ impl DeviceDecoder {
 
         let angles = decoder.angles();
         let window = head.rows.min(WINDOW);
-        let blocks = head.rows.div_ceil(RANKED).min(MOST_BLOCKS);
-        let words = (window.div_ceil(4) * window.div_ceil(64)).div_ceil(FILLED).min(MOST_BLOCKS);
+        let blocks = head.rows.div_ceil(RANKED).min(MAX_BLOCKS);
+        let words = (window.div_ceil(4) * window.div_ceil(64)).div_ceil(FILLED).min(MAX_BLOCKS);
         let (module, rank, suppress) = match (&angles, format.suppress()) {
             (None, Suppress::None) => (NMS, "rank_detections", None),
             (None, _) => (NMS, "rank_candidates", Some(("suppress", words))),
@@ -396,7 +396,7 @@ impl DeviceDecoder {
         Ok(())
     }
 
-    /// Queues the kernels by one call. Mostly only the tensor has moved since the frame before the last one.
+    /// Queues the kernels by one call. Usually only the tensor's address has changed since the frame before the last one.
     ///
     /// # Safety
     /// The addresses in the parameters stay valid until the kernels are done.
@@ -406,28 +406,28 @@ impl DeviceDecoder {
         let first = decode.call(decode_params);
         let others = || [Some(&*rank), suppress.as_ref()].into_iter().flatten().map(|kernel| kernel.call(params));
         chains.swap(0, 1);
-        let told = match &mut chains[0] {
+        let recorded = match &mut chains[0] {
             // SAFETY: the kernels take these structures; their sizes are asserted on both sides.
-            Some(told) => unsafe {
-                if told.decode != *decode_params {
-                    told.chain.set_params(0, &first)?;
-                    told.decode = *decode_params;
+            Some(recorded) => unsafe {
+                if recorded.decode != *decode_params {
+                    recorded.chain.set_params(0, &first)?;
+                    recorded.decode = *decode_params;
                 }
-                if told.params != *params {
-                    others().enumerate().try_for_each(|(i, call)| told.chain.set_params(1 + i, &call))?;
-                    told.params = *params;
+                if recorded.params != *params {
+                    others().enumerate().try_for_each(|(i, call)| recorded.chain.set_params(1 + i, &call))?;
+                    recorded.params = *params;
                 }
-                if let Some(gather) = gather.filter(|gather| told.gather.as_ref() != Some(gather.params())) {
-                    told.chain.set_params(1 + others().count(), &gather.call())?;
-                    told.gather = Some(*gather.params());
+                if let Some(gather) = gather.filter(|gather| recorded.gather.as_ref() != Some(gather.params())) {
+                    recorded.chain.set_params(1 + others().count(), &gather.call())?;
+                    recorded.gather = Some(*gather.params());
                 }
-                if let Some(masks) = masks.filter(|masks| told.masks.as_ref() != Some(masks.params())) {
+                if let Some(masks) = masks.filter(|masks| recorded.masks.as_ref() != Some(masks.params())) {
                     let before = 1 + others().count() + usize::from(gather.is_some());
                     let calls = masks.calls();
-                    calls.iter().enumerate().try_for_each(|(i, call)| told.chain.set_params(before + i, call))?;
-                    told.masks = Some(*masks.params());
+                    calls.iter().enumerate().try_for_each(|(i, call)| recorded.chain.set_params(before + i, call))?;
+                    recorded.masks = Some(*masks.params());
                 }
-                told
+                recorded
             },
             none => {
                 let calls = [first].into_iter().chain(others()).chain(gather.map(DeviceGather::call));
@@ -440,7 +440,7 @@ impl DeviceDecoder {
             }
         };
         // SAFETY: the addresses in the parameters stay valid until the kernels are done.
-        unsafe { told.chain.launch(stream) }
+        unsafe { recorded.chain.launch(stream) }
     }
 
     /// Where the detections of the last frame are once the stream has come so far, until the next one is launched.
@@ -452,7 +452,7 @@ impl DeviceDecoder {
         DeviceDetections { address: found, limit: limit as usize, gathered, are_rotated, masks }
     }
 
-    /// What was found on the last frame, in pixels of the model's input. Waits for it, and for all that was queued since.
+    /// The detections of the last frame, in pixels of the model's input. Waits for them, and for all that was queued since.
     ///
     /// # Errors
     /// `Run`, where work on the GPU failed.
@@ -470,7 +470,7 @@ impl DeviceDecoder {
         bytemuck::cast_slice(detections)
     }
 
-    /// What was gathered for them: of each all numbers that its row has beside the box. Waits too.
+    /// The numbers gathered for them: of each all that its row has besides the box. Waits too.
     ///
     /// # Errors
     /// As [`DeviceDecoder::detections`].
@@ -537,10 +537,10 @@ impl DeviceDecoder {
         Ok(())
     }
 
-    /// Queues setting the counters to 0: before the first frame, and after one that could not be launched wholly. And what was
-    /// found, for who takes it from there may look at more of it than there is.
+    /// Queues setting the counters to 0: before the first frame, and after one that could not be launched wholly. Also clears
+    /// the detections, because kernels that read them may read more than there are.
     fn clear(&self, stream: &Stream) -> Result<()> {
-        // SAFETY: the scratch memory starts with the counters, and has as much room for what is found.
+        // SAFETY: the scratch memory starts with the counters, and has as much room for the detections.
         unsafe {
             stream.clear(self.scratch.address(), COUNTERS.len())?;
             stream.clear(self.params.nms.found, found_size(self.params.nms.capacity as usize))
@@ -550,7 +550,7 @@ impl DeviceDecoder {
 
 impl Drop for DeviceDecoder {
     fn drop(&mut self) {
-        // Kernels may still write what is about to be freed. Their errors have nobody to hear them.
+        // Kernels may still write memory that is about to be freed. There is no caller to return their errors to.
         let _ = self.finish();
     }
 }
@@ -562,7 +562,7 @@ impl Kernel {
     }
 }
 
-/// Bytes of the counters: candidates of even frames, of odd ones, blocks that are done.
+/// Bytes of the counters: candidates of even frames, candidates of odd ones, blocks that are done.
 const COUNTERS: Range<usize> = 0..12;
 
 /// Rows of a step have a bit for each box from the step's first one on, in words of 64.

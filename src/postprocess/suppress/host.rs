@@ -8,20 +8,20 @@ use super::rotated::{Gaussian, reach};
 use crate::heads::Suppress;
 use crate::image::Candidate;
 
-/// Most cells of the grid in each direction.
+/// The maximum number of cells of the grid in each direction.
 const CELLS: usize = 32;
-/// Layers of the grid that classes are spread over.
+/// Layers of the grid, over which classes are spread.
 const LAYERS: u32 = 16;
 /// The end of a chain.
 const NONE: u32 = u32::MAX;
 
 /// Greedy, class-aware non-maximum suppression, with its scratch memory.
 ///
-/// Detections are taken by score, the greatest first (`f32::total_cmp`), equals by row, then by class, then as they
-/// came. One is dropped when its IoU with one already kept is **above** the threshold, of the same class unless
+/// Detections are taken by score, the greatest first (`f32::total_cmp`), equals by row, then by class, then in the order of the
+/// input. One is dropped when its IoU with one already kept is **above** the threshold, of the same class unless
 /// `class_agnostic`. The result is in that order, and exactly what comparing all pairs gives.
 ///
-/// It is quicker than that because only kept boxes whose centre is near are compared: each kept box stands in the cell of
+/// It is faster than that because only kept boxes whose centre is near are compared: each kept box is in the cell of
 /// a grid that its centre falls in. How near follows from the threshold. Along one axis two boxes of sizes a and b whose
 /// centres are d apart share at most s = (a + b) / 2 − d of a + b − s, and their IoU is never above that ratio. For it to
 /// exceed t, b must be below a / t and d below (a + b) / 2 × (1 − t) / (1 + t), so below a × (1 − t) / 2t.
@@ -33,11 +33,11 @@ pub struct Nms {
     /// Score, row, class and index, packed so that ascending is the order of the result.
     order: Vec<u128>,
     kept: Vec<Candidate>,
-    /// The kept box that stands in the same cell, before this one.
+    /// The previous kept box of the same cell.
     next: Vec<u32>,
     /// The last kept box of each cell.
     cells: Vec<u32>,
-    /// Of turned boxes the classes and what they stand for, the best first.
+    /// The classes and normal distributions of rotated boxes, the best first.
     gaussians: Vec<(u32, Gaussian)>,
 }
 
@@ -55,7 +55,7 @@ impl Nms {
         }
     }
 
-    /// Orders, drops what is told by such means to repeat something better, and stops at the limit.
+    /// Orders, drops boxes that repeat a better one by this `suppress`, and stops at the limit.
     pub fn run(&mut self, suppress: Suppress, detections: &mut Vec<Candidate>) {
         match suppress {
             Suppress::None => self.rank(detections),
@@ -64,7 +64,7 @@ impl Nms {
         }
     }
 
-    /// Orders, drops what repeats something better, and stops at the limit.
+    /// Orders, drops boxes that repeat a better one, and stops at the limit.
     pub fn suppress(&mut self, detections: &mut Vec<Candidate>) {
         self.sort(detections);
         let grid = CenterGrid::new(detections, self.iou_threshold, self.class_agnostic);
@@ -87,8 +87,8 @@ impl Nms {
         mem::swap(detections, &mut self.kept);
     }
 
-    /// The same of turned boxes, by their probabilistic IoU and as Ultralytics has it: what a better box repeats is dropped, whether
-    /// that one is kept or not (Fast NMS, arXiv 1904.02689).
+    /// The same for rotated boxes, by their probabilistic IoU and as in Ultralytics: a box that repeats a better one is dropped,
+    /// whether that one is kept or not (Fast NMS, arXiv 1904.02689).
     pub fn suppress_rotated(&mut self, detections: &mut Vec<Candidate>) {
         self.sort(detections);
         let reach = reach(self.iou_threshold);
@@ -148,7 +148,7 @@ impl Nms {
 /// Greater scores become smaller numbers, in `f32::total_cmp`'s order.
 fn descending(score: f32) -> u32 {
     let bits = score.to_bits();
-    // Of a negative number all bits are turned already, once for the sign and once for the direction.
+    // All bits of a negative number are inverted twice, once for the sign and once for the direction.
     if bits >> 31 == 0 { !bits & 0x7fff_ffff } else { bits }
 }
 
@@ -161,7 +161,7 @@ struct CenterGrid {
     layers: u32,
 }
 
-/// From a coordinate to a cell: never falls where the coordinate grows, whatever is rounded.
+/// From a coordinate to a cell. It is monotonic also after rounding.
 struct Axis {
     origin: f32,
     cells_per_pixel: f32,
@@ -170,7 +170,7 @@ struct Axis {
 
 impl CenterGrid {
     fn new(detections: &[Candidate], iou_threshold: f32, class_agnostic: bool) -> Self {
-        // A computed IoU is less than this off.
+        // The error of a computed IoU is less than this.
         let iou = iou_threshold - 1e-5;
         let reach = if iou > 0.0 { (1.0 - iou) / (2.0 * iou) } else { f32::INFINITY };
         CenterGrid {
@@ -198,7 +198,7 @@ impl CenterGrid {
     fn near(&self, detection: &Candidate) -> impl Iterator<Item = Range<usize>> {
         let Candidate { bbox, class, .. } = *detection;
         let (x, y) = center(detection);
-        // An area that is about to vanish has no digits left to reckon with.
+        // An area close to 0 has lost its precision.
         let reach = if bbox.area() > 1e-30 { self.reach } else { f32::INFINITY };
         let columns = self.x.near(x, bbox.width() * reach);
         self.y.near(y, bbox.height() * reach).map(move |row| {
@@ -222,12 +222,12 @@ impl Axis {
     }
 
     fn cell(&self, at: f32) -> usize {
-        // The cast takes what is below the first cell, and NaN, to 0.
+        // The cast maps values below the first cell, and NaN, to 0.
         (((at - self.origin) * self.cells_per_pixel) as usize).min(self.cells - 1)
     }
 
     fn near(&self, at: f32, distance: f32) -> Range<usize> {
-        // Centres are rounded too. NaN, from a size of nothing, becomes everywhere.
+        // Centres are rounded too. NaN, from a size of 0, becomes all cells.
         let distance = (distance + at.abs() * 1e-6).min(f32::INFINITY);
         self.cell(at - distance)..self.cell(at + distance) + 1
     }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Which turned boxes repeat each other, as Ultralytics tells it: by the probabilistic IoU of arXiv 2106.06072. Boxes stand for
+//! Which rotated boxes repeat each other, as in Ultralytics: by the probabilistic IoU of arXiv 2106.06072. Boxes stand for
 //! normal distributions of their width and height, and it is 1 less the Hellinger distance of two of these.
 //!
-//! Arithmetic is f32, each operation rounded once in the order written here: `kernels/rotated.cu` is the twin, bit for bit.
+//! Arithmetic is f32, each operation rounded once in the order written here: `kernels/rotated.cu` gives the same bits.
 
 use crate::image::Candidate;
 use crate::image::rotated::sin_cos;
 
-/// What Ultralytics adds so that nothing is divided by 0.
+/// Ultralytics adds this to avoid a division by 0.
 const TINY: f32 = 1e-7;
 
-/// The normal distribution that a turned box stands for.
+/// The normal distribution that a rotated box stands for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gaussian {
     /// Its mean.
@@ -24,16 +24,16 @@ pub(super) struct Gaussian {
 
 impl Gaussian {
     pub fn of(candidate: &Candidate) -> Self {
-        let turned = candidate.rotated().regular();
-        let ((x, y), (sin, cos)) = (turned.bbox.center(), sin_cos(turned.angle));
-        let (width, height) = (turned.bbox.width(), turned.bbox.height());
+        let rotated = candidate.rotated().regular();
+        let ((x, y), (sin, cos)) = (rotated.bbox.center(), sin_cos(rotated.angle));
+        let (width, height) = (rotated.bbox.width(), rotated.bbox.height());
         let (along, across) = (width * width / 12.0, height * height / 12.0);
         let (sin2, cos2) = (sin * sin, cos * cos);
         let (a, b) = (along * cos2 + across * sin2, along * sin2 + across * cos2);
         Gaussian { x, y, a, b, c: (along - across) * cos * sin }
     }
 
-    /// The Bhattacharyya distance of two. NaN where numbers end.
+    /// The Bhattacharyya distance of two. NaN where f32 overflows.
     fn distance(&self, other: &Gaussian) -> f32 {
         let (a, b, c) = (self.a + other.a, self.b + other.b, self.c + other.c);
         let (dx, dy) = (other.x - self.x, self.y - other.y);
@@ -45,7 +45,7 @@ impl Gaussian {
         means + slant + sizes
     }
 
-    /// Whether their probabilistic IoU is above the threshold that leads to this reach.
+    /// Whether their probabilistic IoU is above the threshold of this reach.
     pub fn repeats(&self, better: &Gaussian, reach: f32) -> bool {
         let distance = self.distance(better);
         (if distance < TINY { TINY } else { distance }) < reach
@@ -87,16 +87,16 @@ mod tests {
     use crate::image::geometry::BBox;
     use proptest::prelude::*;
 
-    fn turned([x, y, width, height, angle]: [f32; 5]) -> Candidate {
+    fn rotated([x, y, width, height, angle]: [f32; 5]) -> Candidate {
         Candidate { bbox: BBox::from_center(x, y, width, height), score: 0.5, class: 0, row: 0, angle }
     }
 
-    /// The IoU that a distance leads to, by the formula.
+    /// The IoU of a distance, by the formula.
     fn iou(distance: f64) -> f64 {
         1.0 - (1.0 - (-distance.clamp(1e-7, 100.0)).exp() + 1e-7).sqrt()
     }
 
-    /// Pairs and what batch_probiou of Ultralytics 8.4.190 says of them.
+    /// Pairs and their IoU by batch_probiou of Ultralytics 8.4.190.
     const PAIRS: [([f32; 5], [f32; 5], f64); 8] = [
         ([100.0, 100.0, 40.0, 20.0, 0.3], [104.0, 103.0, 44.0, 18.0, 0.5], 0.789919),
         ([100.0, 100.0, 40.0, 20.0, 0.0], [100.0, 100.0, 40.0, 20.0, 1.5], 0.553594),
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn pairs_are_as_alike_as_ultralytics_says() {
         for (a, b, wanted) in PAIRS {
-            let [a, b] = [a, b].map(|numbers| Gaussian::of(&turned(numbers)));
+            let [a, b] = [a, b].map(|numbers| Gaussian::of(&rotated(numbers)));
             let have = iou(a.distance(&b).into());
             assert!((have - wanted).abs() < 2e-4, "{have} is not {wanted}");
             assert_eq!(a.distance(&b).to_bits(), b.distance(&a).to_bits());
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn thresholds_have_a_reach() {
-        let far = Gaussian::of(&turned([0.0, 0.0, 2.0, 2.0, 0.0]));
-        let away = Gaussian::of(&turned([500.0, 0.0, 2.0, 2.0, 0.0]));
+        let far = Gaussian::of(&rotated([0.0, 0.0, 2.0, 2.0, 0.0]));
+        let away = Gaussian::of(&rotated([500.0, 0.0, 2.0, 2.0, 0.0]));
         assert!(far.repeats(&away, reach(-0.1)), "all are above it");
         assert!(!far.repeats(&away, reach(0.0)) && far.repeats(&far, reach(0.0)));
         for never in [1.0, 2.0, f32::NAN] {
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn dropped_boxes_drop_others() {
         // The second repeats the first, and the third the second only.
-        let row = |x: f32, score: f32, class| Candidate { score, class, ..turned([x, 0.0, 40.0, 10.0, 0.5]) };
+        let row = |x: f32, score: f32, class| Candidate { score, class, ..rotated([x, 0.0, 40.0, 10.0, 0.5]) };
         let left = |given: &[Candidate], limit, agnostic| {
             let mut detections = given.to_vec();
             Nms::new(0.5, limit, agnostic).suppress_rotated(&mut detections);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is kept is what f64 says, but where an IoU lies at the threshold.
+        /// The kept boxes are those of f64, except where an IoU lies at the threshold.
         #[test]
         fn crowds_are_thinned_as_the_formula_says(
             boxes in prop::collection::vec(
@@ -171,7 +171,7 @@ mod tests {
             let candidates: Vec<Candidate> = boxes
                 .iter()
                 .zip(0..)
-                .map(|(&(numbers, score, class), row)| Candidate { score: score.into(), class, row, ..turned(numbers) })
+                .map(|(&(numbers, score, class), row)| Candidate { score: score.into(), class, row, ..rotated(numbers) })
                 .collect();
             let gaussian = |candidate: &Candidate| {
                 let BBox { x1, y1, x2, y2 } = candidate.bbox;
@@ -212,7 +212,7 @@ mod tests {
             prop_assert!((f64::from(ln(x)) - exact).abs() <= 2e-7 * exact.abs().max(0.5), "{} {}", ln(x), exact);
         }
 
-        /// Any bits at all: no panic, and what is kept is among what was given.
+        /// Any bits: no panic, and the kept boxes are among the given ones.
         #[test]
         fn any_numbers(bits in prop::collection::vec(prop::array::uniform7(any::<u32>()), 0..20), threshold in any::<u32>()) {
             let mut candidates: Vec<Candidate> = bits.iter().map(|bits| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Lines that are not upright, planned on the GPU: the sides of turned boxes, and skeletons.
+//! Lines of any direction, planned on the GPU: the sides of rotated boxes, and skeletons.
 
 use bytemuck::cast_slice;
 
@@ -10,30 +10,30 @@ use crate::core::memory::{DeviceBlock, DevicePool};
 use crate::image::keypoints::{KeypointModel, KeypointShape};
 use crate::image::overlay::{Stroke, widths};
 
-/// Of a turned box.
+/// Sides of a rotated box.
 const SIDES: u32 = 4;
 
-/// Where strokes will be, and how many each object has.
+/// The address of the strokes, and how many each object has.
 pub(super) struct Planned {
     pub strokes: u64,
     pub each: u32,
 }
 
-/// Plans the outlines of turned boxes.
+/// Plans the outlines of rotated boxes.
 pub(super) struct Outlines {
     plan: Function,
-    /// What is planned.
+    /// The planned strokes.
     strokes: Option<DeviceBlock>,
 }
 
-/// Plans the skeletons of what a model finds.
+/// Plans the skeletons of the objects.
 pub(super) struct Skeletons {
     plan: Function,
     shape: KeypointShape,
     edges: &'static [[u16; 2]],
     /// The edges on the GPU.
     table: DeviceBlock,
-    /// What is planned.
+    /// The planned strokes.
     strokes: Option<DeviceBlock>,
 }
 
@@ -78,7 +78,8 @@ impl Outlines {
         let all = marks.limit * SIDES;
         let strokes = room(&mut self.strokes, pool, all)?;
         let plan = OutlineParameters { plan: *marks, strokes, line: widths(marks.line).0, unused: 0 };
-        // SAFETY: the kernel takes these parameters; the rest as the caller says.
+        // SAFETY: the kernel takes these parameters. The detections are valid on this stream until the work is done: this function
+        // requires that.
         unsafe { stream.launch(&self.plan, shape(all), &plan) }?;
         Ok(Planned { strokes, each: SIDES })
     }
@@ -123,13 +124,14 @@ impl Skeletons {
             point,
             unused: 0,
         };
-        // SAFETY: the kernel takes these parameters; the rest as the caller says.
+        // SAFETY: the kernel takes these parameters. Detections and keypoints are valid on this stream until the work is done: this
+        // function requires that.
         unsafe { stream.launch(&self.plan, shape(all), &plan) }?;
         Ok(Planned { strokes, each })
     }
 }
 
-/// Where there is memory for so many strokes and more.
+/// The address of memory for at least that many strokes.
 fn room(kept: &mut Option<DeviceBlock>, pool: &DevicePool, strokes: u32) -> Result<u64> {
     let bytes = strokes as usize * size_of::<Stroke>();
     let block = match kept.take_if(|block| block.bytes() >= bytes) {
@@ -139,7 +141,7 @@ fn room(kept: &mut Option<DeviceBlock>, pool: &DevicePool, strokes: u32) -> Resu
     Ok(kept.insert(block).address())
 }
 
-/// A thread for each.
+/// A thread for each stroke.
 fn shape(strokes: u32) -> Launch {
     Launch { grid: (strokes.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Masks, laid over a frame on the GPU: `kernels/tint.cu`. The reference implementation is [`tint`](crate::image::overlay).
+//! Masks, mixed into a frame on the GPU: `kernels/tint.cu`. The reference implementation is [`tint`](crate::image::overlay).
 
 use std::ffi::CStr;
 
@@ -21,7 +21,7 @@ static TINT: &CStr = ptx(concat!(include_str!("../../../../kernels/ptx/tint.ptx"
 
 /// In the tables: no column or row of the masks.
 const NEVER: u32 = u32::MAX;
-/// In front of the tints that the host planned: how many there are.
+/// The header before the tints that the host planned: their count.
 const HEADER: usize = 16;
 
 /// Of `tint.cu`.
@@ -65,20 +65,20 @@ struct TintParameters {
 const _: () =
     assert!(size_of::<DeviceTint>() == 32 && size_of::<TintPlan>() == 40 && size_of::<TintParameters>() == 88);
 
-/// Lays masks over frames of one kind. Keeps its memory.
+/// Mixes masks into frames of one format and size. It keeps its memory.
 pub(super) struct Tints {
     plan: Function,
     paint: Function,
     target: Target,
-    /// For each column and row of the frame that of the masks, which lie in the model's input as that says; or in the frame.
+    /// For each column and row of the frame that of the masks, which are in the model's input with that letterbox, or in the frame.
     tables: Option<(Option<Letterbox>, DeviceBlock)>,
-    /// What is planned.
+    /// The planned tints.
     tints: Option<DeviceBlock>,
-    /// What the host planned, and the pixels of its masks.
+    /// The tints that the host planned, and the pixels of their masks.
     staging: Option<Mapped>,
 }
 
-/// Where marks are, as they were planned for found objects.
+/// The marks that were planned on the GPU for detections.
 pub(super) struct PlannedMarks {
     pub count: u64,
     pub marks: u64,
@@ -86,7 +86,7 @@ pub(super) struct PlannedMarks {
 }
 
 impl Tints {
-    /// `format` is what kernels for such frames are called by.
+    /// `format` is the suffix of the kernels for such frames.
     pub fn new(context: &Context, target: Target, format: &str) -> Result<Self> {
         let module = context.module(TINT)?;
         Ok(Tints {
@@ -99,10 +99,10 @@ impl Tints {
         })
     }
 
-    /// Queues it for found objects, behind the planning of their marks.
+    /// Queues it for detections on the GPU, after the planning of their marks.
     ///
     /// # Safety
-    /// As [`super::OverlayKernel::launch`]; the masks are there by then.
+    /// As [`super::OverlayKernel::launch`]; the masks are written before on the same stream.
     pub unsafe fn queue(
         &mut self,
         stream: &Stream,
@@ -122,7 +122,8 @@ impl Tints {
         let plan = TintPlan { places: masks.places, marks, count, tints, limit, unused: 0 };
         let shape = Launch { grid: (limit.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
         let parameters = TintParameters { count, tints, bits: masks.bits, weight, ..TintParameters::default() };
-        // SAFETY: the kernels take these parameters; the rest as the caller says.
+        // SAFETY: the kernels take these parameters. Planes, marks and masks are valid on this stream until the work is done: this
+        // function requires that.
         unsafe {
             stream.launch(&self.plan, shape, &plan)?;
             self.start(stream, pool, planes, Some(letterbox), parameters)
@@ -164,7 +165,8 @@ impl Tints {
         let tints_at = count + HEADER as u64;
         let bits_at = tints_at + size_of_val(&tints[..]) as u64;
         let parameters = TintParameters { count, tints: tints_at, bits: bits_at, weight, ..TintParameters::default() };
-        // SAFETY: as the caller says.
+        // SAFETY: the planes are valid until the work is done: this function requires that. The staging memory lives as long as
+        // `self`, and earlier launches, which read it, are done.
         unsafe { self.start(stream, pool, planes, None, parameters) }
     }
 
@@ -193,11 +195,11 @@ impl Tints {
         // Cells of chroma, where there are any.
         let cell = if format.planes(1, 1).len() > 1 { 2 } else { 1 };
         let grid = (width.div_ceil(TILE.0 * cell), height.div_ceil(TILE.1 * cell), 1);
-        // SAFETY: the kernel takes these parameters; the rest as the caller says.
+        // SAFETY: the kernel takes these parameters. Their addresses are valid until the work is done: this function requires that.
         unsafe { stream.launch(&self.paint, Launch { grid, block: (THREADS, 1, 1), shared: 0 }, &parameters) }
     }
 
-    /// Where the tables are for masks that lie so.
+    /// The address of the tables for masks with that letterbox.
     fn tables(&mut self, pool: &DevicePool, letterbox: Option<&Letterbox>) -> Result<u64> {
         self.tables.take_if(|(of, _)| of.as_ref() != letterbox);
         if self.tables.is_none() {
