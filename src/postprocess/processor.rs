@@ -195,8 +195,8 @@ impl Postprocessor {
 
     /// What the user may have to set for a classifier's input, if neither the model file nor the user contains it.
     pub fn input_hint(&self, transform: &InputTransform) -> Option<Error> {
-        let is_told = self.model.is_by_ultralytics() || transform.mean != [0.0; 3] || transform.std != [1.0; 3];
-        if !self.is_classifier() || is_told || self.model.image_input().dtype == DType::U8 {
+        let is_known = self.model.is_by_ultralytics() || transform.mean != [0.0; 3] || transform.std != [1.0; 3];
+        if !self.is_classifier() || is_known || self.model.image_input().dtype == DType::U8 {
             return None;
         }
         let file = self.model.path.display();
