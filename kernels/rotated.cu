@@ -14,7 +14,7 @@
 #include "rank.cuh"
 #include "rotated.cuh"
 
-// The normal distribution that stands for a rotated box, and its angle.
+// The normal distribution of a rotated box, and its angle.
 struct alignas(16) Gaussian {
     float x, y;     // mean
     float a, b, c;  // covariance

@@ -89,7 +89,7 @@ fn marks(buffer: &gst::BufferRef) -> Vec<&'static str> {
 // ------------------------------------------------------------------------------------------- ids
 
 #[test]
-fn objects_keep_their_numbers_whatever_their_order() {
+fn objects_keep_their_ids_in_any_order() {
     for tracker in ["bytetrack", "botsort-iou", "ocsort", "iou"] {
         let mut clip = Clip::new(&format!("tracker={tracker}"));
         for at in (0..100).map(f64::from) {
@@ -177,7 +177,7 @@ fn properties_change_while_playing() {
 }
 
 #[test]
-fn another_part_of_the_stream_has_other_numbers() {
+fn another_part_of_the_stream_has_other_ids() {
     let seen: &[Seen] = &[("a", 0.9, [100.0, 100.0])];
     let mut clip = Clip::new("");
     assert_eq!(clip.ids(seen), [1]);
@@ -211,7 +211,7 @@ fn another_part_of_the_stream_has_other_numbers() {
 }
 
 #[test]
-fn each_stream_has_its_own_numbers() {
+fn each_stream_has_its_own_ids() {
     let seen: &[Seen] = &[("a", 0.9, [100.0, 100.0])];
     let mut clips = [Clip::new(""), Clip::new("")];
     for _ in 0..3 {
@@ -272,7 +272,7 @@ fn what_is_not_yet_followed_stays_held_and_what_leaves_is_gone() {
 }
 
 #[test]
-fn turned_boxes_and_points_move_with_their_objects() {
+fn rotated_boxes_and_points_move_with_their_objects() {
     let mut clip = Clip::new("");
     let push = |clip: &mut Clip, at: f64, is_held: bool| {
         let mut buffer = frame(&[("a", 0.9, [100.0 + at, 200.0])], is_held);
@@ -303,7 +303,7 @@ fn turned_boxes_and_points_move_with_their_objects() {
 }
 
 #[test]
-fn every_frame_of_an_interval_has_numbers() {
+fn every_frame_of_an_interval_has_ids() {
     let model = model(&scratch("track-interval"), &[[8.3, 20.6, 40.5, 60.2, 0.9, 0.0]]);
     let mut line =
         Line::parse(&format!("trtpreprocess ! trtinfer model-file={model} interval=3 ! trtnms draw=false ! trttrack"));
@@ -320,7 +320,7 @@ fn every_frame_of_an_interval_has_numbers() {
 // ------------------------------------------------------------------------------------------- messages and stats
 
 #[test]
-fn messages_tell_numbers() {
+fn messages_contain_ids() {
     let mut clip = Clip::new("post-messages=true");
     let (known, new) = (("cat", 0.9, [100.0, 100.0]), ("dog", 0.75, [300.0, 200.0]));
     clip.ids(&[known]);
@@ -354,7 +354,7 @@ fn messages_tell_numbers() {
 }
 
 #[test]
-fn stats_count_frames_and_numbers() {
+fn stats_count_frames_and_ids() {
     let mut clip = Clip::new("");
     let seen: &[Seen] = &[("a", 0.9, [100.0, 100.0]), ("a", 0.2, [300.0, 100.0])];
     (0..3).for_each(|_| drop(clip.ids(seen)));
@@ -386,8 +386,8 @@ fn ids_of_another_tracker_stay() {
     let mut clip = Clip::new("");
     for _ in 0..3 {
         let mut buffer = frame(&[("a", 0.9, [100.0, 100.0]), ("a", 0.9, [300.0, 100.0])], false);
-        let number = gst::Structure::builder("object_id").field("id", 77i32).build();
-        buffer.get_mut().unwrap().meta_mut::<VideoRegionOfInterestMeta>().unwrap().add_param(number);
+        let id = gst::Structure::builder("object_id").field("id", 77i32).build();
+        buffer.get_mut().unwrap().meta_mut::<VideoRegionOfInterestMeta>().unwrap().add_param(id);
         let buffer = clip.push(buffer);
         assert_eq!(ids(&buffer), [77, 1]);
         let params = |meta: gst::MetaRef<VideoRegionOfInterestMeta>| meta.params().count();

@@ -37,7 +37,7 @@ pub(crate) unsafe fn read<T: Input>(argument: &str, pointer: *const T) -> Result
             .cause(format!("{name} has {known} bytes, and never less than {}", T::FIRST_SIZE))
             .remedy(format!("Set struct_size to sizeof ({name})")));
     }
-    // SAFETY: `given` is in the range of possible sizes, which was checked, so that many initialised bytes are there.
+    // SAFETY: `given` is in the range of possible sizes, which was checked, so that many initialised bytes exist.
     let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), given) };
     let (common, more) = bytes.split_at(given.min(known));
     if more.iter().any(|&byte| byte != 0) {

@@ -40,7 +40,7 @@ impl Grid {
         (self.input.0.div_ceil(stride), self.input.1.div_ceil(stride))
     }
 
-    /// Column, row and stride of the cell that a row stands for.
+    /// Column, row and stride of the cell of a row.
     fn cell(&self, row: usize) -> [f32; 3] {
         let mut cell = row as u32;
         for &stride in self.strides {
@@ -294,7 +294,7 @@ fn columns<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
     }
 }
 
-/// `[rows][columns]`: a box, its score, its class, and what is gathered later.
+/// `[rows][columns]`: a box, its score, its class, and numbers that are gathered later.
 fn rows_with_id<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
     let encoding = head.format.encoding();
     let first_class = f32::from(head.format.first_class());
@@ -310,7 +310,7 @@ fn apart(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
     let first_class = f32::from(head.format.first_class());
     let [boxes, scores, classes] = ID_COLUMNS.map(|is_it| head.view(is_it).expect("a head of ids has them"));
     let rows = head.view(is_count).map_or(head.rows, |view| {
-        head.rows.min(viewed(outputs, &view, 0, 0) as usize) // the cast takes NaN and what is below 0 to 0
+        head.rows.min(viewed(outputs, &view, 0, 0) as usize) // the cast maps NaN and negative values to 0
     });
     for row in 0..rows {
         let numbers = std::array::from_fn(|i| viewed(outputs, &boxes, row, i));

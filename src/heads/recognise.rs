@@ -14,7 +14,7 @@ use crate::core::tensor::{DType, Dims, TensorDesc, list};
 use crate::image::keypoints::KeypointModel;
 
 /// The maximum number of boxes that heads choose themselves; 300 is usual.
-const MOST_CHOSEN: u64 = 1000;
+const MAX_CHOSEN: u64 = 1000;
 
 /// What is known about a model besides its outputs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -284,7 +284,7 @@ fn by_shape(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHi
             (Some(input), Ok(rows)) => match rows_per_cell(rows, input) {
                 Some(1) => AnchorGrid::One,
                 Some(_) => AnchorGrid::Three,
-                None if rows <= MOST_CHOSEN => AnchorGrid::Few,
+                None if rows <= MAX_CHOSEN => AnchorGrid::Few,
                 None => AnchorGrid::Other,
             },
             (None, Ok(_)) if found.rows <= found.columns => return None,

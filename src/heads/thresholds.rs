@@ -46,7 +46,7 @@ impl Thresholds {
         self.beyond
     }
 
-    /// The least of all: what is below it passes for no class.
+    /// The least of all: lower scores pass for no class.
     pub fn least(&self) -> f32 {
         self.least
     }

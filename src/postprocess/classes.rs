@@ -8,7 +8,7 @@ use crate::core::files;
 use crate::heads::Thresholds;
 use crate::model::MAX_LABEL;
 
-/// Bytes of a label file: more than the names of `MOST_CLASSES` classes take.
+/// Bytes of a label file: more than the names of `MAX_CLASSES` classes take.
 const MAX_FILE: u64 = 16 << 20;
 
 /// One name a line; empty lines at the end and a byte order mark do not count. Other empty lines are errors: all classes after
@@ -45,9 +45,9 @@ pub fn read_labels(path: &Path) -> Result<Vec<String>> {
         let how = format!("is longer than {MAX_LABEL} bytes");
         return Err(wrong(line, &how, "Write one short label a line"));
     }
-    if labels.len() > MOST_CLASSES {
+    if labels.len() > MAX_CLASSES {
         return Err(wrong(
-            MOST_CLASSES,
+            MAX_CLASSES,
             "is one too many",
             "Write one label a line, in the order of the model's class ids",
         ));
@@ -100,7 +100,7 @@ fn class_id(property: &str, name: &str, labels: &[String], count: Option<usize>)
     if let Some(class) = labels.iter().position(|label| label == name) {
         return Ok(class);
     }
-    let count = count.unwrap_or(if labels.is_empty() { MOST_CLASSES } else { labels.len() });
+    let count = count.unwrap_or(if labels.is_empty() { MAX_CLASSES } else { labels.len() });
     name.parse().ok().filter(|&class| class < count).ok_or_else(|| {
         let known = match labels {
             [] => format!("it has no labels, and ids up to {}", count - 1),
@@ -113,7 +113,7 @@ fn class_id(property: &str, name: &str, labels: &[String], count: Option<usize>)
 }
 
 /// Ids above this are typing mistakes.
-const MOST_CLASSES: usize = 65536;
+const MAX_CLASSES: usize = 65536;
 
 fn abridged(labels: &[String]) -> String {
     let shown = labels.iter().take(20).map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -145,7 +145,7 @@ mod tests {
             read_labels(&file)
         };
         assert_eq!(read("\u{feff}a b\r\nc\n\n \n").unwrap(), ["a b", "c"]);
-        let (long, many) = (format!("a\n{}", "x".repeat(1025)), "a\n".repeat(MOST_CLASSES + 1));
+        let (long, many) = (format!("a\n{}", "x".repeat(1025)), "a\n".repeat(MAX_CLASSES + 1));
         for (text, part) in [
             ("", "is empty"),
             (" \n\n", "is empty"),

@@ -22,9 +22,9 @@ pub struct RankedClass {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtClassScores"))]
 pub enum ClassScores {
-    /// As the model file says: probabilities if its graph ends in a softmax or a sigmoid.
+    /// From the model file: probabilities if its graph ends in a softmax or a sigmoid.
     #[default]
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "As the model file says, else by the values", nick = "auto"))]
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "From the model file, else by the values", nick = "auto"))]
     Auto,
     /// Taken as they are.
     #[cfg_attr(feature = "gstreamer", enum_value(name = "Probabilities, taken as they are", nick = "probabilities"))]

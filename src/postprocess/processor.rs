@@ -195,12 +195,12 @@ impl Postprocessor {
 
     /// What the user may have to set for a classifier's input, if neither the model file nor the user contains it.
     pub fn input_hint(&self, transform: &InputTransform) -> Option<Error> {
-        let is_told = self.model.is_by_ultralytics() || transform.mean != [0.0; 3] || transform.std != [1.0; 3];
-        if !self.is_classifier() || is_told || self.model.image_input().dtype == DType::U8 {
+        let is_known = self.model.is_by_ultralytics() || transform.mean != [0.0; 3] || transform.std != [1.0; 3];
+        if !self.is_classifier() || is_known || self.model.image_input().dtype == DType::U8 {
             return None;
         }
         let file = self.model.path.display();
-        let note = Error::new(ErrorKind::Settings, format!("{file} does not say how its input is normalised"));
+        let note = Error::new(ErrorKind::Settings, format!("{file} does not contain the normalisation of its input"));
         Some(note.remedy(
             "For torchvision's and timm's ImageNet models, unless their graph does it, set \
              mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on trtpreprocess, and their shortest-edge, such as 256 for an input of 224",
@@ -267,7 +267,7 @@ impl Postprocessor {
         Ok(device.found())
     }
 
-    /// Waits for what was queued on the stream, and takes over the objects.
+    /// Waits for the work queued on the stream, and takes over the objects.
     pub fn finish(&mut self, letterbox: &Letterbox) -> Result<()> {
         self.instances.clear();
         if let Some(device) = &mut self.device {

@@ -8,7 +8,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 /// Reads `name=value`, with the names, ranges and defaults of the properties of trttrack.
 ///
 /// # Errors
-/// Contains the wrong text, and what is allowed in its place.
+/// Contains the wrong text and the allowed values.
 pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<(TrackerKind, TrackOptions)> {
     let (mut kind, mut options) = (TrackerKind::default(), TrackOptions::default());
     for text in texts {

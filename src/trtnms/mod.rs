@@ -4,7 +4,7 @@
 //! It decodes the head, drops the repeated boxes, maps the others to pixels of the frame, attaches them to the buffer as metas
 //! that other elements and applications read (see [`meta::detection`](crate::gst::meta::detection)), and draws them.
 //!
-//! Elements may stand between trtpreprocess and trtnms. Queues, converters and elements that only scale the picture are followed:
+//! Other elements may be between trtpreprocess and trtnms. Queues, converters and elements that only scale the picture are followed:
 //! boxes are in pixels of the frame that trtnms gets. Where the picture is cropped, flipped, rotated, given borders or composed
 //! with others, the pipeline ends with an error that names the element; such elements belong before trtpreprocess or behind trtnms.
 //!

@@ -5,7 +5,7 @@
 //! picture that it gets. Metas do not contain that: videoflip and videobox copy them as videoconvert does. But elements that
 //! change the geometry translate the coordinates of a pointer in navigation events, so that a click on the screen arrives at the
 //! point of the source that was clicked on. So trtnms sends two points upstream with each frame, and trtpreprocess answers with where
-//! they arrived. Scaling alone leaves both at the same fractions of the picture. Where only queues stand between our elements
+//! they arrived. Scaling alone leaves both at the same fractions of the picture. Where only queues are between our elements
 //! nothing is sent.
 //!
 //! Where an answer is new, each element between is tested by itself. That finds the element that changes the picture, and what the

@@ -50,7 +50,7 @@ pub struct Style {
     pub labels: bool,
     /// Pixels; 0 takes 1/360 of the frame's shorter side, at least 2: 2 at 720p, 3 at 1080p, 6 at 2160p.
     pub line_width: u32,
-    /// How much masks cover the picture: 0 draws none, 1 hides what is below.
+    /// How much masks cover the picture: 0 draws none, 1 hides the picture below.
     pub mask_alpha: f32,
 }
 

@@ -263,18 +263,18 @@ fn a_skeleton_is_lines_and_points() {
 }
 
 #[test]
-fn a_turned_box_is_four_lines_and_a_tag() {
+fn a_rotated_box_is_four_lines_and_a_tag() {
     let mut picture = Picture::new(PixelFormat::Gray8, 60, 60);
     let target = picture.target;
-    let turned = Candidate { angle: std::f32::consts::FRAC_PI_4, ..detection(2, 0.9, [10.5, 20.5, 50.5, 40.5]) };
+    let rotated = Candidate { angle: std::f32::consts::FRAC_PI_4, ..detection(2, 0.9, [10.5, 20.5, 50.5, 40.5]) };
     let style = lines(2);
     let mut overlay = Overlay::default();
-    let plan = overlay.plan(target, &[turned], None, &[], &style);
+    let plan = overlay.plan(target, &[rotated], None, &[], &style);
     assert_eq!((plan.marks.len(), plan.strokes.len()), (1, 4));
     assert!(plan.marks[0].sides().iter().all(Rect::is_empty));
-    picture.draw(&[turned], &[], &style);
+    picture.draw(&[rotated], &[], &style);
     let paper = color::sample(class_color(2), &target)[0];
-    // Its corners are 21.2 beside and above the centre at most: 30.5 ± (20 ± 10) × √½.
+    // Its corners are at most 21.2 to the side of the centre and above it: 30.5 ± (20 ± 10) × √½.
     for [x, y] in [[37, 51], [51, 37], [23, 9], [9, 23]] {
         assert_eq!(picture.sample(0, x, y), [paper], "{x} {y}");
     }
@@ -283,7 +283,7 @@ fn a_turned_box_is_four_lines_and_a_tag() {
     }
     // The tag lies above the upright box around it.
     let target = Picture::new(PixelFormat::Gray8, 200, 100).target;
-    let below = Candidate { angle: turned.angle, ..detection(0, 0.5, [80.0, 60.0, 120.0, 80.0]) };
+    let below = Candidate { angle: rotated.angle, ..detection(0, 0.5, [80.0, 60.0, 120.0, 80.0]) };
     let plan = overlay.plan(target, &[below], None, &[], &Style::default());
     assert_eq!((plan.marks[0].tag.left, plan.marks[0].tag.bottom), (79, 49));
 }
@@ -294,8 +294,8 @@ fn sides_that_lead_far_away_keep_their_slope() {
     let bar = |length: f32| {
         let bbox = BBox::from_center(50.0, 50.0, length, 9.0);
         let mut picture = Picture::new(PixelFormat::Gray8, 100, 100);
-        let turned = Candidate { bbox, angle: -std::f32::consts::FRAC_PI_4, ..detection(0, 0.5, [0.0; 4]) };
-        picture.draw(&[turned], &[], &lines(1));
+        let rotated = Candidate { bbox, angle: -std::f32::consts::FRAC_PI_4, ..detection(0, 0.5, [0.0; 4]) };
+        picture.draw(&[rotated], &[], &lines(1));
         picture
     };
     // Its long sides cross each column 4.5 × √2 above and below the middle.
@@ -395,8 +395,8 @@ proptest! {
         angles in prop::collection::vec(prop_oneof![2 => Just(0.0), 3 => -4.0..4.0f32, 1 => proptest::num::f32::ANY], 6),
         numbers in prop::collection::vec(prop_oneof![9 => -9.0..110.0f32, 1 => 0.0..1.0f32, 1 => any_edge()], 6 * 17 * 3),
     ) {
-        let turned = |(found, &angle): (&Candidate, &f32)| Candidate { angle, ..*found };
-        let detections: Vec<Candidate> = detections.iter().zip(&angles).map(turned).collect();
+        let rotated = |(found, &angle): (&Candidate, &f32)| Candidate { angle, ..*found };
+        let detections: Vec<Candidate> = detections.iter().zip(&angles).map(rotated).collect();
         let keypoints = shape.map(|(count, dims)| {
             let shape = KeypointShape { count, dims };
             let mut values = numbers[..shape.numbers() * detections.len()].to_vec();

@@ -369,7 +369,7 @@ impl DeviceDecoder {
                 masks.prepare(stream.context(), &self.pool, sources, limit, self.wants_masks)?;
             }
         }
-        // Before anything is enqueued: where that fails, the next call or the drop waits for what was.
+        // Before anything is enqueued: if that fails, the next call or the drop waits for the work that was.
         self.pending = Some(stream.clone());
         if self.thresholds.as_ref().is_none_or(|table| table.of != *thresholds) {
             self.upload(stream, thresholds)?;

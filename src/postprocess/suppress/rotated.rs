@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Which rotated boxes repeat each other, as in Ultralytics: by the probabilistic IoU of arXiv 2106.06072. Boxes stand for
-//! normal distributions of their width and height, and it is 1 less the Hellinger distance of two of these.
+//! Which rotated boxes repeat each other, as in Ultralytics: by the probabilistic IoU of arXiv 2106.06072. Each box is
+//! represented by a normal distribution of its width and height. The IoU of two is 1 less their Hellinger distance.
 //!
 //! Arithmetic is f32, each operation rounded once in the order written here: `kernels/rotated.cu` gives the same bits.
 
@@ -10,7 +10,7 @@ use crate::image::rotated::sin_cos;
 /// Ultralytics adds this to avoid a division by 0.
 const TINY: f32 = 1e-7;
 
-/// The normal distribution that a rotated box stands for.
+/// The normal distribution of a rotated box.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gaussian {
     /// Its mean.
@@ -63,7 +63,7 @@ pub(super) fn reach(iou_threshold: f32) -> f32 {
     }
 }
 
-/// The natural logarithm, right to about one unit in the last place; NaN for what is not above 0, not finite or not normal.
+/// The natural logarithm, right to about one unit in the last place; NaN for values that are not above 0, not finite or not normal.
 fn ln(x: f32) -> f32 {
     if !(f32::MIN_POSITIVE..=f32::MAX).contains(&x) {
         return f32::NAN;
