@@ -184,6 +184,12 @@ fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
             detection["keypoints"] = numbers(params, "keypoints")?;
             detection["keypoint-dims"] = params.get::<u32>("keypoint-dims").ok()?.into();
         }
+        if let Some(params) = meta.param("mask") {
+            for field in ["mask-x", "mask-y", "mask-width", "mask-height"] {
+                detection[field] = params.get::<u32>(field).ok()?.into();
+            }
+            detection["mask-counts"] = params.get::<&str>("mask-counts").ok()?.into();
+        }
         Some(detection)
     };
     metas.filter_map(detection).collect()

@@ -14,6 +14,7 @@
 import argparse
 import ast
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -423,6 +424,7 @@ class Result:
     worst_score: float = 0.0
     worst_point: float = 0.0  # of keypoints, or of corners
     worst_mask: float = 1.0
+    pixel: int = 1  # pixels of the frame that show a pixel of the input, at most
     seconds: float = 0.0
     faults: list = field(default_factory=list)
 
@@ -485,8 +487,8 @@ def compare_quads(result, reference, index, found, j, tolerance):
 
 
 def compare_masks(result, reference, index, found, j, tolerance):
-    """The same of masks. A pixel of the frame more or less is no fault, for a few pixels' IoU is coarse."""
-    if reference.masks is None:
+    """The same of masks, where the box is surely of that anchor. Two pixels of the input are no fault: their sums may be 0 but for rounding."""
+    if reference.masks is None or reference.standing[index] != CERTAIN:
         return
     if found.masks is None:
         result.faults.append("we give no masks")
@@ -494,7 +496,7 @@ def compare_masks(result, reference, index, found, j, tolerance):
     wanted, given = reference.masks[index], found.masks[j]
     apart = int((wanted ^ given).sum())
     overlap = float((wanted & given).sum() / max((wanted | given).sum(), 1))
-    if apart > 1:
+    if apart > 2 * result.pixel:
         result.worst_mask = min(result.worst_mask, overlap)
         if overlap < tolerance.mask:
             result.faults.append(f"mask of {describe(reference, index)}: IoU {overlap:.4f}, {apart} pixels differ")
@@ -541,6 +543,7 @@ def reference_of(result, model, image, size):
             reference = judge(boxes, threshold, model.tolerance, suppress)
             if reference.masks is not None:
                 masks_to_frame(reference, others[0], size, place, frame)
+                result.pixel = math.prod(math.ceil(frame[i] / place[2 + i]) for i in range(2))
                 pardon_empty_masks(reference)
             reference.corners = to_frame(reference.corners, place, frame)
         if reference.points is not None:
