@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-# Renders a clip of moving discs and boxes, or of figures with limbs, as H.264 in MP4, and its ground truth as JSON.
+# Renders a clip of moving discs and boxes, of figures with limbs, or of shapes at any angle, as H.264 in MP4, and its ground
+# truth as JSON.
 # Needs python3-numpy and gst-launch-1.0 with x264enc, h264parse and mp4mux.
 #
 # The committed sample (640x360, 10 s):
@@ -11,11 +12,17 @@
 # The committed sample of figures (640x360, 2 s), scored by score_pose.py:
 #   python3 tests/data/render.py --task pose --frames 60 --objects 4 --kbps 1000 \
 #       --out tests/data/pose.mp4 --truth tests/data/pose.json
+# The committed samples of masks and rotated boxes (480x270, 40 scenes), and of classes (320x240, 100 scenes), scored by
+# score_shapes.py:
+#   python3 tests/data/render.py --task shapes --width 480 --height 270 --frames 120 --cut 3 --objects 6 --kbps 1500 \
+#       --out tests/data/shapes.mp4 --truth tests/data/shapes.json
+#   python3 tests/data/render.py --task classes --width 320 --height 240 --frames 200 --cut 2 --kbps 400 \
+#       --out tests/data/classes.mp4 --truth tests/data/classes.json
 #
 # Ground truth: {"width","height","fps","frames":[[{"class_id","label","x","y","w","h",
 # "ignore"}, ...], ...]}, pixels of the frame; figures have "keypoints": [[x, y, visibility], ...]
-# besides.  What `ignore` means is described in ../models/scenes.py and ../models/figures.py, whose
-# renderers this uses.
+# besides, shapes their "angle", "corners" and mask as the plugin's JSON has them.  What `ignore` means is described in
+# ../models/scenes.py, ../models/figures.py and ../models/shapes.py, whose renderers this uses.
 
 import argparse
 import json
@@ -31,13 +38,14 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
 import figures
 import scenes
+import shapes
 
 
 class Mover:
     """A shape on its way: it bounces off the edges, or leaves and comes back opposite."""
 
     def __init__(self, rng, shape, width, height, unit):
-        self.shape, self.size = shape, (width, height)
+        self.shape, self.size, self.sides = shape, (width, height), (shape.w, shape.h)
         self.bounces = rng.random() < 0.6
         angle, speed = rng.uniform(0, 2 * math.pi), rng.uniform(25, 110) * unit
         self.start = (shape.cx, shape.cy)
@@ -48,7 +56,7 @@ class Mover:
         self.shape.cx, self.shape.cy = (
             self.along(start, velocity * seconds, length, side)
             for start, velocity, length, side in zip(
-                self.start, self.velocity, self.size, (self.shape.w, self.shape.h)))
+                self.start, self.velocity, self.size, self.sides))
 
     def along(self, start, way, length, side):
         if self.bounces:
@@ -58,6 +66,19 @@ class Mover:
             return low + min(phase, 2 * (high - low) - phase)
         span = length + 1.3 * side
         return (start + 0.65 * side + way) % span - 0.65 * side
+
+
+class Spinner(Mover):
+    """A shape that turns on its way."""
+
+    def __init__(self, rng, shape, width, height, unit):
+        super().__init__(rng, shape, width, height, unit)
+        self.sides = (shape.length, shape.length)
+        self.angle, self.turning = shape.angle, rng.uniform(-1.5, 1.5)
+
+    def move(self, seconds):
+        super().move(seconds)
+        self.shape.turn(self.angle + self.turning * seconds)
 
 
 class Walker(Mover):
@@ -140,20 +161,49 @@ def make_walkers(rng, count, backdrop, unit):
     return walkers
 
 
+def make_spinners(rng, count, backdrop, unit):
+    """Shapes of all classes, large ones first."""
+    unit *= scenes.NET / shapes.SIDE  # of the pixels of those networks' input
+    spinners, placed = [], []
+    for index, size in enumerate(np.exp(np.linspace(math.log(110), math.log(28), count))):
+        shape = shapes.random_rotated(rng, index % len(shapes.LABELS), unit, size * 0.9, size * 1.1)
+        for _ in range(200):
+            shape.cx, shape.cy = rng.uniform(0.05, 0.95, 2) * (backdrop.width, backdrop.height)
+            if scenes.overlap(shape, placed) < 0.1:
+                break
+        placed.append(shape.paint(rng, backdrop.mean, 60.0, [s.colour for s in placed]))
+        spinners.append(Spinner(rng, shape, backdrop.width, backdrop.height, unit))
+    return spinners
+
+
+def make_single(rng, _count, backdrop, unit):
+    """One shape that stands about the middle and turns."""
+    shape, = shapes.single(rng, backdrop.width, backdrop.height, unit)
+    return [Spinner(rng, shape.paint(rng, backdrop.mean, 50.0), backdrop.width, backdrop.height, 0.0)]
+
+
 # How the moving objects of a task are made, and the function that gives their ground truth.
-TASKS = {"detect": (make_movers, scenes.ground_truth), "pose": (make_walkers, figures.ground_truth)}
+TASKS = {"detect": (make_movers, scenes.ground_truth), "pose": (make_walkers, figures.ground_truth),
+         "shapes": (make_spinners, shapes.ground_truth), "classes": (make_single, scenes.ground_truth)}
 
 
 def render(options):
     """Yields each frame (uint8 RGB) with its ground truth."""
+    cut = options.cut or options.frames
+    for number, start in enumerate(range(0, options.frames, cut)):
+        # 1 and 2 are the seeds of the training.
+        rng = np.random.default_rng([3, options.seed, number] if number else [3, options.seed])
+        yield from render_scene(options, rng, min(cut, options.frames - start))
+
+
+def render_scene(options, rng, frames):
     make, ground_truth = TASKS[options.task]
-    rng = np.random.default_rng([3, options.seed])  # 1 and 2 are the seeds of the training
     width, height = options.width, options.height
     unit = 1 / scenes.letterbox_geometry(width, height)[0]
     backdrop = Backdrop(rng, width, height, unit, options.fps)
     movers = make(rng, options.objects, backdrop, unit)
     owner = np.zeros((height, width), np.int16)
-    for number in range(options.frames):
+    for number in range(frames):
         frame = backdrop.frame(number)
         owner[:] = 0
         for index, mover in enumerate(movers):
@@ -191,6 +241,7 @@ def parse_options():
     parser.add_argument("--height", type=int, default=360)
     parser.add_argument("--frames", type=int, default=300)
     parser.add_argument("--fps", type=int, default=30)
+    parser.add_argument("--cut", type=int, help="frames after which another scene begins (default: none does)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--objects", type=int, default=8)
     parser.add_argument("--kbps", type=int, default=800, help="bit rate of the video")

@@ -76,9 +76,9 @@ def scaled(detections, line, truth):
     return [scale_of(d, sx, sy) for d in detections]
 
 
-def read_detections(path, truth):
-    """{frame number: detections}; without a frame number, by the stream time."""
-    frames = {}
+def read_lines(path, truth):
+    """{frame number: line}; without a frame number, by the stream time."""
+    lines = {}
     with (sys.stdin if path == "-" else open(path, encoding="utf-8")) as file:
         for number, text in enumerate(file, 1):
             if not text.strip():
@@ -87,10 +87,14 @@ def read_detections(path, truth):
             index = line.get("frame")
             if index is None:
                 index = round(line["stream-time"] * truth["fps"] / 1e9)
-            if index in frames or not 0 <= index < len(truth["frames"]):
+            if index in lines or not 0 <= index < len(truth["frames"]):
                 raise ValueError(f"line {number}: frame {index} is unknown or came twice")
-            frames[index] = scaled(line["detections"], line, truth)
-    return frames
+            lines[index] = line
+    return lines
+
+
+def read_detections(path, truth):
+    return {index: scaled(line["detections"], line, truth) for index, line in read_lines(path, truth).items()}
 
 
 def score(truth, frames, threshold, only_present, verbose):
@@ -113,6 +117,38 @@ def score(truth, frames, threshold, only_present, verbose):
             "precision": hits / (hits + false) if hits + false else 0.0,
             "recall": hits / (hits + missed) if hits + missed else 0.0,
             "mean_iou": sum(ious) / hits if hits else 0.0}
+
+
+def average_precision(marks, objects):
+    """Area under the precision envelope over recall; marks = (confidence, hit) of each detection that counts."""
+    curve, hits = [], 0
+    for number, (_, hit) in enumerate(sorted(marks, key=lambda mark: -mark[0]), 1):
+        hits += hit
+        curve.append((hits / objects if objects else 0.0, hits / number))
+    area, best, above = 0.0, 0.0, curve[-1][0] if curve else 0.0
+    for recall, precision in reversed(curve):
+        area += (above - recall) * best
+        best, above = max(best, precision), recall
+    return area + above * best
+
+
+def precision_and_recall(frames, similarity, sure=0.25, threshold=0.5):
+    """Figures over pairs (detections, truth) of frames, and the matches of match_pairs: AP50 from all detections, the others from the sure ones."""
+    marks, objects, sure_pairs, false = [], 0, [], 0
+    for detections, truth in frames:
+        pairs, wrong, missed = match_pairs(detections, truth, threshold, similarity)
+        objects += len(pairs) + len(missed)
+        marks += [(d["confidence"], 1) for d, _, _ in pairs] + [(d["confidence"], 0) for d in wrong]
+        pairs, wrong, _ = match_pairs([d for d in detections if d["confidence"] >= sure], truth, threshold, similarity)
+        sure_pairs += pairs
+        false += len(wrong)
+    hits = len(sure_pairs)
+    return {"AP50": average_precision(marks, objects), "precision": hits / (hits + false) if hits + false else 0.0,
+            "recall": hits / objects if objects else 0.0}, sure_pairs
+
+
+def mean(values):
+    return sum(values) / len(values) if values else 0.0
 
 
 def parse_options():

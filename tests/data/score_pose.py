@@ -31,39 +31,17 @@ def oks(detection, truth):
     return sum(parts) / len(parts) if parts else 0.0
 
 
-def average_precision(marks, objects):
-    """Area under the precision envelope over recall; marks = (confidence, hit) of each detection that counts."""
-    curve, hits = [], 0
-    for number, (_, hit) in enumerate(sorted(marks, key=lambda mark: -mark[0]), 1):
-        hits += hit
-        curve.append((hits / objects if objects else 0.0, hits / number))
-    area, best, above = 0.0, 0.0, curve[-1][0] if curve else 0.0
-    for recall, precision in reversed(curve):
-        area += (above - recall) * best
-        best, above = max(best, precision), recall
-    return area + above * best
-
-
 def measure(frames, sure=0.25):
     """Figures over pairs (detections, truth) of frames: AP50 from all detections, the others from the sure ones."""
-    marks, objects, hits, false, similarities, errors, seen = [], 0, 0, 0, [], [], []
-    for detections, truth in frames:
-        pairs, wrong, missed = score.match_pairs(detections, truth, 0.5, oks)
-        objects += len(pairs) + len(missed)
-        marks += [(d["confidence"], 1) for d, _, _ in pairs] + [(d["confidence"], 0) for d in wrong]
-        pairs, wrong, _ = score.match_pairs(
-            [d for d in detections if d["confidence"] >= sure], truth, 0.5, oks)
-        hits, false = hits + len(pairs), false + len(wrong)
-        for detection, own, similarity in pairs:
-            similarities.append(similarity)
-            for (x, y, v), (tx, ty, tv) in zip(detection["keypoints"], own["keypoints"]):
-                if tv > 0:
-                    errors.append(math.hypot(x - tx, y - ty))
-                seen.append((v >= 0.5) == (tv > 1))
-    mean = lambda values: sum(values) / len(values) if values else 0.0
-    return {"AP50": average_precision(marks, objects), "precision": hits / (hits + false) if hits + false else 0.0,
-            "recall": hits / objects if objects else 0.0, "mean OKS": mean(similarities),
-            "mean error": mean(errors), "visibility": mean(seen)}
+    figures, pairs = score.precision_and_recall(frames, oks, sure)
+    errors, seen = [], []
+    for detection, own, _ in pairs:
+        for (x, y, v), (tx, ty, tv) in zip(detection["keypoints"], own["keypoints"]):
+            if tv > 0:
+                errors.append(math.hypot(x - tx, y - ty))
+            seen.append((v >= 0.5) == (tv > 1))
+    similarities = [similarity for *_, similarity in pairs]
+    return figures | {"mean OKS": score.mean(similarities), "mean error": score.mean(errors), "visibility": score.mean(seen)}
 
 
 def parse_options():

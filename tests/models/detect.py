@@ -114,8 +114,15 @@ class Model:
 
     def __call__(self, image):
         """uint8 [side,side,3] -> output0."""
+        return self.run(image)[0]
+
+    def outputs(self, image):
+        """The same of all outputs, without the batch axis."""
+        return [output[0] for output in self.run(image)]
+
+    def run(self, image):
         x = (image.transpose(2, 0, 1)[None] / np.float32(255)).astype(self.type)
-        return self.session.run(None, {"images": np.ascontiguousarray(x)})[0]
+        return self.session.run(None, {"images": np.ascontiguousarray(x)})
 
 
 def entries_of(found, boxes, points, labels):

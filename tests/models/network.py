@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from onnx_graph import ANCHORS, FIELDS, STRIDES, Graph, tag, ROWS
+from grid import ANCHORS, FIELDS, ROWS, STRIDES
 from scenes import CLASSES, NET
 
 # Added to the objectness (before the sigmoid) at export, so that precision and recall are
@@ -79,10 +79,8 @@ class Chain(nn.Sequential):
         return x
 
 
-class Pyramid(nn.Module):
-    """Backbone and neck: an image -> maps of 48, 64 and 64 channels at strides 8, 16 and 32."""
-
-    CHANNELS = (48, 64, 64)
+class Backbone(nn.Module):
+    """An image -> maps of 48, 64 and 80 channels at strides 8, 16 and 32."""
 
     def __init__(self):
         super().__init__()
@@ -90,6 +88,25 @@ class Pyramid(nn.Module):
                           Conv(32, 48, 3, 2), Residual(48), Residual(48), Residual(48))
         self.mid = Chain(Conv(48, 64, 3, 2), Residual(64), Residual(64))
         self.coarse = Chain(Conv(64, 80, 3, 2), Residual(80), Context(80))
+
+    def forward(self, x):
+        p3 = self.fine(x)
+        p4 = self.mid(p3)
+        return p3, p4, self.coarse(p4)
+
+    def emit(self, g, x):
+        p3 = self.fine.emit(g, x)
+        p4 = self.mid.emit(g, p3)
+        return p3, p4, self.coarse.emit(g, p4)
+
+
+class Pyramid(Backbone):
+    """Backbone and neck: an image -> maps of 48, 64 and 64 channels at strides 8, 16 and 32."""
+
+    CHANNELS = (48, 64, 64)
+
+    def __init__(self):
+        super().__init__()
         # Down to the fine scale and up again, as in a path aggregation network.
         self.lateral5, self.lateral4 = Conv(80, 64), Conv(64, 48)
         self.down4 = Chain(Conv(128, 64), Residual(64))
@@ -98,10 +115,9 @@ class Pyramid(nn.Module):
         self.step5, self.up5 = Conv(64, 64, 3, 2), Chain(Conv(128, 64), Residual(64))
 
     def forward(self, x):
-        p3 = self.fine(x)
-        p4 = self.mid(p3)
-        l5 = self.lateral5(self.coarse(p4))
-        l4 = self.lateral4(m4 := self.down4(torch.cat([self._double(l5), p4], 1)))
+        p3, p4, p5 = super().forward(x)
+        l5 = self.lateral5(p5)
+        l4 = self.lateral4(self.down4(torch.cat([self._double(l5), p4], 1)))
         q3 = self.down3(torch.cat([self._double(l4), p3], 1))
         q4 = self.up4(torch.cat([self.step4(q3), l4], 1))
         q5 = self.up5(torch.cat([self.step5(q4), l5], 1))
@@ -112,9 +128,8 @@ class Pyramid(nn.Module):
         return F.interpolate(x, scale_factor=2.0, mode="nearest")
 
     def emit(self, g, x):
-        p3 = self.fine.emit(g, x)
-        p4 = self.mid.emit(g, p3)
-        l5 = self.lateral5.emit(g, self.coarse.emit(g, p4))
+        p3, p4, p5 = super().emit(g, x)
+        l5 = self.lateral5.emit(g, p5)
         l4 = self.lateral4.emit(g, self.down4.emit(g, g.op("Concat", g.double(l5), p4, axis=1)))
         q3 = self.down3.emit(g, g.op("Concat", g.double(l4), p3, axis=1))
         q4 = self.up4.emit(g, g.op("Concat", self.step4.emit(g, q3), l4, axis=1))
@@ -144,6 +159,7 @@ class Detector(Pyramid):
         return g.conv(q, head.weight.detach().cpu().numpy(), bias.numpy(), 1, False)
 
     def to_onnx(self):
+        from onnx_graph import Graph, tag
         g = Graph()
         g.decode(self.emit(g, "images"))
         return tag(g.finish([1, ROWS, FIELDS]))

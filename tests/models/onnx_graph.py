@@ -13,14 +13,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from grid import ANCHORS, FIELDS, ROWS, STRIDES, cells
 from scenes import CLASSES, NET
 
 OPSET = 17
-STRIDES = (8, 16, 32)
-# Side of the square anchors, three a stride; steps of 1.5 suit boxes of up to 1:4.
-ANCHORS = ((12, 18, 27), (40, 58, 84), (120, 175, 260))
-FIELDS = 5 + len(CLASSES)
-ROWS = sum(3 * (NET // s) ** 2 for s in STRIDES)
 E2E_ROWS = 300
 E2E_SCORE = 0.01
 E2E_IOU = 0.45
@@ -79,47 +75,64 @@ class Graph:
             rows.append(self.op("Reshape", row, np.array([1, 3 * n * n, FIELDS])))
         return self.op("Concat", *rows, axis=1, name="output0")
 
+    def rows_of(self, maps, parts):
+        """Raw head maps [1,sum(parts),n,n] -> the parts of all cells' rows, each [1,part,cells]."""
+        flat = [self.op("Reshape", x, np.array([1, sum(parts), -1])) for x in maps]
+        return self.op("Split", self.op("Concat", *flat, axis=2), np.array(parts), axis=1, outputs=len(parts))
+
+    def decode_sides(self, raw, side, unit):
+        """Logarithms of lengths, in units of strides -> pixels."""
+        stride = cells(side)[1].T[None].astype(np.float32)
+        clipped = self.op("Clip", raw, np.array(-4, np.float32), np.array(4, np.float32))
+        return self.op("Mul", self.op("Exp", clipped), stride * np.float32(unit))
+
+    def decode_reach(self, before, after, side, unit):
+        """How far a box reaches from its cell's centre to the left and the top, to the right and the bottom -> centre, size."""
+        before, after = (self.decode_sides(x, side, unit) for x in (before, after))
+        shift = self.op("Mul", self.op("Sub", after, before), np.array(0.5, np.float32))
+        centre = cells(side)[0].T[None].astype(np.float32)
+        return self.op("Add", shift, centre), self.op("Add", before, after)
+
     def decode_pose(self, maps, side, box_unit, point_unit, keypoints):
         """Raw head maps [1,5+3*keypoints,n,n] -> output0 [1,5+3*keypoints,cells]: as Ultralytics' pose exports."""
-        fields = 5 + 3 * keypoints
-        flat = [self.op("Reshape", x, np.array([1, fields, -1])) for x in maps]
-        parts = np.array([2, 2, 1, 3 * keypoints])
-        before, after, score, points = self.op("Split", self.op("Concat", *flat, axis=2), parts, axis=1, outputs=4)
-        centre, stride = (a.T[None].astype(np.float32) for a in cells(side))
-        # How far the box reaches from the cell's centre to the left and the top, to the right and the bottom.
-        limits = np.array(-4, np.float32), np.array(4, np.float32)
-        before, after = (self.op("Mul", self.op("Exp", self.op("Clip", x, *limits)), stride * np.float32(box_unit))
-                         for x in (before, after))
-        shift = self.op("Mul", self.op("Sub", after, before), np.array(0.5, np.float32))
+        before, after, score, points = self.rows_of(maps, [2, 2, 1, 3 * keypoints])
+        centre, stride = (a.T[None, None].astype(np.float32) for a in cells(side))
         points = self.op("Reshape", points, np.array([1, keypoints, 3, -1]))
         places, seen = self.op("Split", points, np.array([2, 1]), axis=2, outputs=2)
-        places = self.op("Mul", places, stride[None] * np.float32(point_unit))
-        places = self.op("Add", places, centre[None])
+        places = self.op("Mul", places, stride * np.float32(point_unit))
+        places = self.op("Add", places, centre)
         points = self.op("Concat", places, self.op("Sigmoid", seen), axis=2)
-        return self.op("Concat", self.op("Add", shift, centre), self.op("Add", before, after),
-                       self.op("Sigmoid", score), self.op("Reshape", points, np.array([1, 3 * keypoints, -1])),
+        return self.op("Concat", *self.decode_reach(before, after, side, box_unit), self.op("Sigmoid", score),
+                       self.op("Reshape", points, np.array([1, 3 * keypoints, -1])), axis=1, name="output0")
+
+    def decode_masks(self, maps, prototypes, side, box_unit, classes, coefficients):
+        """Raw head maps -> output0 [1,4+classes+coefficients,cells] as Ultralytics' segmentation exports; output1 are the prototypes."""
+        before, after, scores, own = self.rows_of(maps, [2, 2, classes, coefficients])
+        self.op("Identity", prototypes, name="output1")
+        return self.op("Concat", *self.decode_reach(before, after, side, box_unit), self.op("Sigmoid", scores), own,
                        axis=1, name="output0")
 
-    def finish(self, shape, float_type=TensorProto.FLOAT, side=NET):
-        """The model with input `images` and output `output0`."""
+    def decode_rotated(self, maps, side, box_unit, place_unit, classes):
+        """Raw head maps -> output0 [1,4+classes+1,cells] as Ultralytics' exports of rotated boxes; the angle is from a sine and a cosine."""
+        place, sides, scores, cosine, sine = self.rows_of(maps, [2, 2, classes, 1, 1])
+        centre, stride = (a.T[None].astype(np.float32) for a in cells(side))
+        place = self.op("Add", self.op("Mul", place, stride * np.float32(place_unit)), centre)
+        # Of the doubled angle, which has no jump: half of it is the arc tangent of sine / (length + cosine).
+        square = self.op("Add", self.op("Mul", cosine, cosine), self.op("Mul", sine, sine))
+        below = self.op("Add", self.op("Add", self.op("Sqrt", square), cosine), np.array(1e-6, np.float32))
+        return self.op("Concat", place, self.decode_sides(sides, side, box_unit), self.op("Sigmoid", scores),
+                       self.op("Atan", self.op("Div", sine, below)), axis=1, name="output0")
+
+    def finish(self, shape, float_type=TensorProto.FLOAT, side=NET, **others):
+        """The model with input `images` and output `output0`, and outputs that are named with their shapes."""
         image = helper.make_tensor_value_info("images", float_type, [1, 3, side, side])
-        output = helper.make_tensor_value_info("output0", float_type, shape)
-        graph = helper.make_graph(self.nodes, "shapes", [image], [output], self.weights)
+        outputs = [helper.make_tensor_value_info(*output) for output in (
+            ("output0", float_type, shape), *((name, float_type, dims) for name, dims in others.items()))]
+        graph = helper.make_graph(self.nodes, "shapes", [image], outputs, self.weights)
         model = helper.make_model(graph, producer_name="shapes", ir_version=8,
                                   opset_imports=[helper.make_opsetid("", OPSET)])
         onnx.checker.check_model(model, full_check=True)
         return model
-
-
-def cells(side):
-    """Centre [cells,2] and stride [cells,1] of the cells of all scales, in the order of the outputs."""
-    centre, strides = [], []
-    for stride in STRIDES:
-        n = side // stride
-        iy, ix = np.mgrid[0:n, 0:n]
-        centre.append((np.stack([ix, iy], -1).reshape(-1, 2) + 0.5) * stride)
-        strides.append(np.full((n * n, 1), stride))
-    return np.concatenate(centre), np.concatenate(strides)
 
 
 def continued(model):

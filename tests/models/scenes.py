@@ -127,6 +127,8 @@ def pick_colour(rng, against, least):
 class Shape:
     """A disc or a box: where it is and how it is painted.  Sizes in frame pixels."""
 
+    LABELS = CLASSES
+
     def __init__(self, class_id, cx, cy, w, h):
         self.class_id, self.cx, self.cy, self.w, self.h = class_id, cx, cy, w, h
         self.patch = self.colour = None
@@ -141,11 +143,14 @@ class Shape:
         self.patch[:] = colour
         self.patch += fill_pattern(rng, height, width, margin)
         np.clip(self.patch, 0, 255, out=self.patch)
-        side = min(self.w, self.h)
+        side = self.thickness()
         if rng.random() < 0.4 and side > 8:
             self.outline = max(1.0, side * rng.uniform(0.03, 0.12))
             self.outline_colour = pick_colour(rng, [backdrop, colour], least)
         return self
+
+    def thickness(self):
+        return min(self.w, self.h)
 
     def area(self):
         full = self.w * self.h
@@ -199,25 +204,26 @@ def fill_pattern(rng, height, width, margin):
     return np.float32(0)
 
 
+def truth_of(shape, number, owner):
+    """Label, box and standing of the shape that has a number in the map of owners; None if nothing of it can be seen."""
+    height, width = owner.shape
+    x0, x1 = max(shape.cx - shape.w / 2, 0.0), min(shape.cx + shape.w / 2, float(width))
+    y0, y1 = max(shape.cy - shape.h / 2, 0.0), min(shape.cy + shape.h / 2, float(height))
+    if x1 <= x0 or y1 <= y0:
+        return None
+    region = owner[int(y0):math.ceil(y1), int(x0):math.ceil(x1)]
+    visible = np.count_nonzero(region == number) / shape.area()
+    if visible == 0:
+        return None
+    small = min(x1 - x0, y1 - y0) * letterbox_geometry(width, height)[0] < MIN_SIDE
+    return {"class_id": shape.class_id, "label": shape.LABELS[shape.class_id],
+            "x": x0, "y": y0, "w": x1 - x0, "h": y1 - y0,
+            "ignore": bool(visible < MIN_VISIBLE or small)}
+
+
 def ground_truth(shapes, owner):
     """One dict an object that reaches into the frame; see the rules at the top."""
-    height, width = owner.shape
-    scale = letterbox_geometry(width, height)[0]
-    truth = []
-    for index, s in enumerate(shapes):
-        x0, x1 = max(s.cx - s.w / 2, 0.0), min(s.cx + s.w / 2, float(width))
-        y0, y1 = max(s.cy - s.h / 2, 0.0), min(s.cy + s.h / 2, float(height))
-        if x1 <= x0 or y1 <= y0:
-            continue
-        region = owner[int(y0):math.ceil(y1), int(x0):math.ceil(x1)]
-        visible = np.count_nonzero(region == index + 1) / s.area()
-        if visible == 0:
-            continue
-        small = min(x1 - x0, y1 - y0) * scale < MIN_SIDE
-        truth.append({"class_id": s.class_id, "label": CLASSES[s.class_id],
-                      "x": x0, "y": y0, "w": x1 - x0, "h": y1 - y0,
-                      "ignore": bool(visible < MIN_VISIBLE or small)})
-    return truth
+    return [t for number, s in enumerate(shapes, 1) if (t := truth_of(s, number, owner))]
 
 
 # --------------------------------------------------------------- backgrounds

@@ -19,39 +19,18 @@
 # GPU adds in no fixed order.
 
 import argparse
-import math
 import multiprocessing
 import os
 import time
 
-# One thread a process: the scenes are rendered by many processes at a time.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Before numpy is imported, which this says something to.
+from training import CHUNK, EVALUATION, TRAINING, Average, evaluation_samples, optimiser_of, render_chunk, show
 
 import numpy as np
 
 import detect
 import onnx_graph
 from scenes import NET, training_sample
-
-TRAINING, EVALUATION = 1, 2
-CHUNK = 64
-
-
-# ---------------------------------------------------------------------- data
-
-def render_chunk(job):
-    """Samples of one chunk, say uint8 images [n,512,512,3] and targets [n,16,7]; `sample` makes one from a seed."""
-    sample, purpose, number, count = job
-    samples = [sample([purpose, number * CHUNK + i]) for i in range(count)]
-    return np.stack([s[0] for s in samples]), np.stack([s[1] for s in samples])
-
-
-def evaluation_samples(count, sample=training_sample):
-    with multiprocessing.Pool() as pool:
-        jobs = [(sample, EVALUATION, n, min(CHUNK, count - n * CHUNK)) for n in range(-(-count // CHUNK))]
-        parts = pool.map(render_chunk, jobs, chunksize=1)
-    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
-
 
 # ------------------------------------------------------------------- measure
 
@@ -116,13 +95,9 @@ def summarise(results, targets):
             "mean IoU": ious.mean() if len(ious) else 0.0}
 
 
-def show(figures):
-    return ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
-
-
 def evaluate(options):
     """The figures of an ONNX model, with onnxruntime."""
-    images, targets = evaluation_samples(options.scenes)
+    images, targets = evaluation_samples(options.scenes, training_sample)
     model = detect.Model(options.model)
     results = [detect.postprocess(model(image), 0.01) for image in images]
     print(show(summarise(results, targets)))
@@ -148,23 +123,6 @@ def augment(images, targets):
     return images.contiguous(memory_format=torch.channels_last), targets
 
 
-class Average:
-    """Exponential moving average of a network's weights: smoother than the last step."""
-
-    def __init__(self, network, decay):
-        import copy
-        self.network, self.decay, self.steps = copy.deepcopy(network).eval(), decay, 0
-
-    def update(self, network):
-        import torch
-        self.steps += 1
-        decay = self.decay * (1 - math.exp(-self.steps / 500))
-        with torch.no_grad():
-            own, new = self.network.state_dict(), network.state_dict()
-            floats = [k for k in own if own[k].dtype.is_floating_point]
-            torch._foreach_lerp_([own[k] for k in floats], [new[k] for k in floats], 1 - decay)
-
-
 def figures_of(network, grid, images, targets):
     """summarise() of a PyTorch network, run on the GPU."""
     import torch
@@ -176,14 +134,6 @@ def figures_of(network, grid, images, targets):
             for rows in decode(flatten(network(x)), grid).cpu().numpy():
                 results.append(detect.from_rows(rows, 0.01))
     return summarise(results, targets)
-
-
-def optimiser_of(network, rate):
-    import torch
-    decayed = [p for p in network.parameters() if p.ndim > 1]
-    plain = [p for p in network.parameters() if p.ndim <= 1]
-    return torch.optim.AdamW([{"params": decayed, "weight_decay": 0.02},
-                              {"params": plain, "weight_decay": 0.0}], lr=rate, fused=True)
 
 
 def run_epochs(options, network, average, grid, pool):
@@ -265,7 +215,7 @@ def check_models(options):
 
     In half precision a near tie in the NMS may end the other way: 2 % may differ there.
     """
-    images, _ = evaluation_samples(options.scenes)
+    images, _ = evaluation_samples(options.scenes, training_sample)
     name = lambda suffix: os.path.join(options.folder, f"shapes{suffix}.onnx")
     reference = detect.Model(name(""))
     wanted = [reference(image) for image in images]

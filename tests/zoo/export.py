@@ -52,6 +52,7 @@ ROWS = {
     # nms=False asks for the heads that need no suppression, nms=True puts the suppression into the graph.
     "yolov10n-e2e": row("yolov10n.yaml", nms=False),
     "yolo26n-e2e": row("yolo26n.yaml", nms=False),
+    "yolov8n-nms": row("yolov8n.yaml", nms=True),
     "yolo11n-nms": row("yolo11n.yaml", nms=True),
     "yolo11n-256x448": row("yolo11n.yaml", imgsz=[256, 448]),
     "yolo11n-dynamic": row("yolo11n.yaml", dynamic=True),
@@ -68,23 +69,43 @@ ROWS = {
     "yolov8n-pose": row("yolov8n-pose.yaml"),
     "yolo11n-pose": row("yolo11n-pose.yaml"),
     "yolo11n-pose-nms": row("yolo11n-pose.yaml", nms=True),
+    "yolo11n-pose-256x448": row("yolo11n-pose.yaml", imgsz=[256, 448]),
+    "yolo11n-pose-dynamic": row("yolo11n-pose.yaml", dynamic=True),
+    "yolov8n-pose-half": row("yolov8n-pose.yaml", half=True),
+    "yolo12n-pose": row("yolo12n-pose.yaml"),
     "yolo26n-pose": row("yolo26n-pose.yaml"),
     "yolo26n-pose-e2e": row("yolo26n-pose.yaml", nms=False),
+    "yolo26n-pose-e2e-gpu-half": row("yolo26n-pose.yaml", asked="gpu-half", half=True, nms=False),
     # Rotated boxes.
     "yolov8n-obb": row("yolov8n-obb.yaml"),
     "yolo11n-obb": row("yolo11n-obb.yaml"),
     "yolo11n-obb-nms": row("yolo11n-obb.yaml", nms=True),
+    "yolo11n-obb-256x448": row("yolo11n-obb.yaml", imgsz=[256, 448]),
+    "yolo11n-obb-dynamic": row("yolo11n-obb.yaml", dynamic=True),
+    "yolo11n-obb-half": row("yolo11n-obb.yaml", half=True),
+    "yolo12n-obb": row("yolo12n-obb.yaml"),
     "yolo26n-obb": row("yolo26n-obb.yaml"),
     "yolo26n-obb-e2e": row("yolo26n-obb.yaml", nms=False),
+    "yolo26n-obb-e2e-gpu-half": row("yolo26n-obb.yaml", asked="gpu-half", half=True, nms=False),
     # Masks beside boxes.
     "yolov8n-seg": row("yolov8n-seg.yaml"),
     "yolo11n-seg": row("yolo11n-seg.yaml"),
     "yolo11n-seg-nms": row("yolo11n-seg.yaml", nms=True),
     "yolo11n-seg-half": row("yolo11n-seg.yaml", half=True),
+    "yolo11n-seg-256x448": row("yolo11n-seg.yaml", imgsz=[256, 448]),
+    "yolo11n-seg-dynamic": row("yolo11n-seg.yaml", dynamic=True),
+    "yolo12n-seg": row("yolo12n-seg.yaml"),
     "yolo26n-seg": row("yolo26n-seg.yaml"),
     "yolo26n-seg-e2e": row("yolo26n-seg.yaml", nms=False),
+    "yolo26n-seg-e2e-gpu-half": row("yolo26n-seg.yaml", asked="gpu-half", half=True, nms=False),
     # Classes of the whole picture.
+    "yolov8n-cls": row("yolov8n-cls.yaml"),
     "yolo11n-cls": row("yolo11n-cls.yaml"),
+    "yolo11n-cls-dynamic": row("yolo11n-cls.yaml", dynamic=True),
+    "yolo11n-cls-half": row("yolo11n-cls.yaml", half=True),
+    "yolo11n-cls-gpu-half": row("yolo11n-cls.yaml", asked="gpu-half", half=True),
+    "yolo12n-cls": row("yolo12n-cls.yaml"),
+    "yolo26n-cls": row("yolo26n-cls.yaml"),
 }
 
 
@@ -172,6 +193,9 @@ def output_layers(head):
             yield boxes.layers[-1], 0.1, 0.3
         yield head.dec_score_head[-1], -4.0, 1.5  # the scores of the other decoder layers are for training
         return
+    if type(head).__name__ == "Classify":
+        yield head.linear, 0.0, 2.0
+        return
     # A side is counted in strides: the expectation over 16 bins, the near ones favoured, or with a single bin the number itself.
     sides = ([-0.3 * bin for bin in range(head.reg_max)] * 4, 2.0) if head.reg_max > 1 else (3.0, 0.8)
     for boxes, scores in (("cv2", "cv3"), ("one2one_cv2", "one2one_cv3")):
@@ -195,7 +219,7 @@ def awaken(model):
         model.eval()
         calm(model, generator)
         settle_batch_norm(model)
-        if model.task in ("detect", "segment", "pose", "obb"):
+        if model.task in ("detect", "segment", "pose", "obb", "classify"):
             for layer, mean, std in output_layers(model.model[-1]):
                 spread(model, layer, mean, std, generator)
 

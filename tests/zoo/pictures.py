@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 # The deterministic pictures of the zoo, and Ultralytics' letterbox in OpenCV.
 #
-# Imported by export.py and compare.py; not run by itself.
+# Imported by the programs of this folder; not run by itself.
 import cv2
 import numpy as np
 
@@ -25,6 +25,13 @@ def picture(width, height, seed=0):
         else:
             cv2.circle(image, (x, y), size // 2, colour, -1)
     return image
+
+
+def save(image, folder):
+    """Writes an RGB picture without loss, and returns its path."""
+    path = folder / f"{image.shape[1]}x{image.shape[0]}.png"
+    cv2.imwrite(str(path), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+    return path
 
 
 def placement(frame, size, stretched=False):

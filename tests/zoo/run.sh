@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
 # Runs every Ultralytics architecture through our program and compares its boxes with ONNX Runtime's; then videos, whose boxes
-# are compared with those of Ultralytics' own predict.
+# are compared with those of Ultralytics' own predict. Models of other families are compared with their packages' post-processing.
 #
 #   tests/zoo/run.sh [PROGRAM [compare.py options...]]     PROGRAM: default target/release/examples/detect
 #
@@ -25,7 +25,7 @@ if [ ! -x "$program" ]; then
 fi
 
 # What a folder was made from is kept inside it, so that an interrupted or outdated installation is made anew.
-wanted=$(cat "$here/requirements.txt" "$here/requirements-old.txt"; python3 --version)
+wanted=$(cat "$here"/requirements*.txt; python3 --version)
 if [ "$(cat "$venv/made-from" 2>/dev/null)" != "$wanted" ]; then
     echo "zoo: installing the packages into $venv"
     rm -rf "$venv" "$old"
@@ -33,6 +33,7 @@ if [ "$(cat "$venv/made-from" 2>/dev/null)" != "$wanted" ]; then
     python3 -m venv "$venv"
     install=("$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile)
     "${install[@]}" --requirement "$here/requirements.txt"
+    "${install[@]}" --requirement "$here/requirements-others.txt"
     "${install[@]}" --requirement "$here/requirements-old.txt" --target "$old"
     printf '%s\n' "$wanted" >"$venv/made-from"
     echo "zoo: installed in $SECONDS s, $(du -sh "$venv" | cut -f1)"
@@ -48,6 +49,9 @@ echo "zoo: comparing with $program"
 "$python" "$here/compare.py" "$models" --detect "$program" "$@"
 
 if [ $# = 0 ]; then
+    echo "zoo: exporting and comparing models of other families"
+    "$python" -W ignore "$here/others.py" "$cache/others" --detect "$program"
+
     echo "zoo: comparing videos"
     videos=$(mktemp -d)
     trap 'rm -rf "$videos"' EXIT

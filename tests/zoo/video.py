@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MPL-2.0
-# Compares the boxes of our program with those of Ultralytics' own predict, on videos: from the decoder's YUV to the boxes.
+# Compares what our program finds in videos with what Ultralytics' own predict finds: from the decoder's YUV to the results.
 #
-#   python tests/zoo/video.py FOLDER --detect PROGRAM [--only sample|fresh]
+#   python tests/zoo/video.py FOLDER --detect PROGRAM [--only CASE...]
 #
-# `sample`: the committed clip and network; once more by way of the frames that videoconvert gives in BGR, which both sides get, so
+# `detect`: the committed clip and network; once more by way of the frames that videoconvert gives in BGR, which both sides get, so
 # that neither decoder nor chroma makes a difference. `fresh`: a network that is trained here for some minutes on rendered scenes, and
-# clips that are rendered here, so that nothing can be fitted to them; the network is kept in FOLDER. A box is
-# reproduced where ours has the same class and overlaps it by the IoU of the row; each box is used once, the best overlaps first.
+# clips that are rendered here, so that nothing can be fitted to them; the network is kept in FOLDER. `pose`, `segment`, `obb`,
+# `classify`: the committed clips and networks of those tasks. An object is reproduced where ours has the same class and is as similar
+# to it as the row asks; each object is used once, the most similar ones first.
 import argparse
 import json
 import os
@@ -16,7 +17,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 # Ultralytics would look for updates, install packages by itself and write to the home directory.
@@ -24,38 +24,73 @@ os.environ.update(YOLO_OFFLINE="true", YOLO_AUTOINSTALL="false", YOLO_VERBOSE="f
 # Threads that wait do not spin, which on a busy machine takes many times longer.
 os.environ.update(OMP_WAIT_POLICY="passive")
 
-from compare import overlaps
+from fresh import SIDE, film, train
+from pictures import placement
 
 TESTS = Path(__file__).resolve().parent.parent
-SAMPLE = TESTS / "data/sample.mp4"
+sys.path.insert(0, str(TESTS / "data"))
+import run_lengths
+import score
+import score_pose
+import score_shapes
+
 THRESHOLDS = {"conf": 0.25, "iou": 0.45}  # the defaults of trtnms
-SIDE = 160  # of the fresh network's input
-SCENES, EPOCHS = 256, 14
-NAMES = ("disc", "box", "triangle")
 CLIPS = (("wide", 854, 470), ("tall", 480, 854), ("high", 1280, 720))  # width, height
-PARTS, FRAMES = 4, 12  # scenes of a clip, and their frames
+PARTS = 4  # scenes of a clip
 
 
-def predict(model, frames, **more):
-    """Ultralytics' boxes of each frame: rows of x1, y1, x2, y2, score, class."""
+# ---------------------------------------------------------------- both sides
+
+
+def predict(network, task, frames, **more):
+    """Ultralytics' objects of each frame, as our JSON lines have them; of a classifier the classes."""
+    from ultralytics import YOLO
+
+    model = YOLO(network, task=task)
     # One at a time, as they come from a video.
     results = (result for frame in frames for result in model.predict(frame, stream=True, verbose=False, device="cpu", **THRESHOLDS, **more))
-    return [result.boxes.data.numpy() for result in results]
+    return [objects_of(result) for result in results]
 
 
-def detect(program, video, model, folder, *options):
+def objects_of(result):
+    """Ultralytics' results of a frame."""
+    if result.probs is not None:
+        shares = result.probs.data.numpy()
+        return [{"class-id": int(best), "confidence": float(shares[best])} for best in np.argsort(-shares)]
+    if result.obb is not None:
+        corners = result.obb.xyxyxyxy.numpy().reshape(-1, 8)
+        boxes = [(c[::2].min(), c[1::2].min(), c[::2].max(), c[1::2].max()) for c in corners]
+        numbers = zip(boxes, result.obb.conf.tolist(), result.obb.cls.tolist())
+        return [box_of(*own) | {"corners": c.tolist()} for own, c in zip(numbers, corners)]
+    found = [box_of(row[:4], row[4], row[5]) for row in result.boxes.data.tolist()]
+    if result.keypoints is not None and found:
+        return [box | {"keypoints": points} for box, points in zip(found, result.keypoints.data.tolist())]
+    if result.masks is not None:
+        frame = result.orig_shape[::-1]
+        masks = (mask_on_frame(mask, frame) for mask in result.masks.data.numpy().astype(bool))
+        return [box | run_lengths.encode(mask) for box, mask in zip(found, masks) if mask.any()]
+    return found
+
+
+def box_of(corners, confidence, class_id):
+    x0, y0, x1, y1 = map(float, corners)
+    return {"class-id": int(class_id), "confidence": float(confidence), "x": x0, "y": y0, "w": x1 - x0, "h": y1 - y0}
+
+
+def mask_on_frame(mask, frame):
+    """A mask of the input's pixels in those of the frame: a pixel of the frame is where its middle is in the input."""
+    x, y, width, height = placement(frame, mask.shape[::-1])
+    columns, rows = ((np.arange(frame[i]) + 0.5) * (width, height)[i] / frame[i] + (x, y)[i] for i in range(2))
+    return mask[rows.astype(int)][:, columns.astype(int)]
+
+
+def detect(program, video, network, folder, *options):
     """The same of our program."""
-    answer = folder / f"{Path(video).stem}-{Path(model).stem}.jsonl"
-    command = [program, video, model, "--backend", "cpu", "--no-video", "--json", answer, *options]
+    answer = folder / f"{Path(video).stem}-{Path(network).stem}.jsonl"
+    command = [program, video, network, "--backend", "cpu", "--no-video", "--json", answer, *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    frames = []
-    for line in answer.read_text().splitlines():
-        boxes = [
-            (box["x"], box["y"], box["x"] + box["w"], box["y"] + box["h"], box["confidence"], box["class-id"])
-            for box in json.loads(line)["detections"]
-        ]
-        frames.append(np.array(boxes, np.float64).reshape(-1, 6))
-    return frames
+    lines = map(json.loads, answer.read_text().splitlines())
+    return [line["classes"] if "classes" in line else [score.scale_of(own, 1, 1) for own in line["detections"]] for line in lines]
 
 
 def convert(video, to):
@@ -73,137 +108,76 @@ def raw_frames(video, width, height):
             yield np.frombuffer(data, np.uint8).reshape(height, width, 3)
 
 
-def reproduced(reference, ours, least=0.5):
-    """The overlap of each reference box with the box of ours that it is paired with; 0 where there is none."""
+# ---------------------------------------------------------------- the comparison
+
+
+def reproduced(reference, ours, similarity, least=0.5):
+    """The similarity of each reference object to the object of ours that it is paired with; 0 where there is none."""
     if len(reference) != len(ours):
         sys.exit(f"video: Ultralytics has {len(reference)} frames, we have {len(ours)}")
     best = []
     for wanted, found in zip(reference, ours):
-        pairs = []
-        for i, box in enumerate(wanted):
-            same = found[:, 5] == box[5]
-            iou = overlaps(box[:4], found[:, :4]) if len(found) else np.zeros(0)
-            pairs += [(-iou[j], i, j) for j in np.nonzero(same & (iou >= least))[0]]
-        taken, used, overlap = set(), set(), np.zeros(len(wanted))
-        for negative, i, j in sorted(pairs):
+        pairs = ((similarity(w, f), i, j) for i, w in enumerate(wanted) for j, f in enumerate(found) if w["class-id"] == f["class-id"])
+        taken, used, own = set(), set(), np.zeros(len(wanted))
+        for alike, i, j in sorted((pair for pair in pairs if pair[0] >= least), key=lambda pair: -pair[0]):
             if i not in taken and j not in used:
                 taken.add(i)
                 used.add(j)
-                overlap[i] = -negative
-        best.append(overlap)
+                own[i] = alike
+        best.append(own)
     return np.concatenate(best)
 
 
-HEADINGS = ("case", "reference", "ours", ">= 0.5", ">= 0.9", ">= 0.95", ">= 0.99", "bar", "")
-COLUMNS = "{:34} {:>9} {:>6} {:>7} {:>7} {:>7} {:>7} {:>5}  {}"
+LEVELS = (0.5, 0.9, 0.95, 0.97, 0.99)
+HEADINGS = ("case", "similarity", "reference", "ours", *(f">= {level}" for level in LEVELS), "bar", "")
+COLUMNS = "{:34} {:10} {:>9} {:>6}" + " {:>7}" * len(LEVELS) + " {:>12}  {}"
 
 
-def judge(name, reference, ours, bar):
-    """One line of the table; whether enough boxes are reproduced at 0.99."""
-    best = reproduced(reference, ours)
-    shares = [100 * float((best >= level).mean()) for level in (0.5, 0.9, 0.95, 0.99)]
-    ok = len(best) > 100 and shares[-1] >= bar
-    count = sum(len(boxes) for boxes in ours)
-    print(COLUMNS.format(name, len(best), count, *(f"{share:.2f}" for share in shares), bar, "ok" if ok else "FAILED"), flush=True)
+def judge(name, reference, ours, bar, level, similarity=score.iou):
+    """One line of the table; whether so many per cent of the objects are reproduced at that level."""
+    best = reproduced(reference, ours, similarity)
+    shares = {at: 100 * float((best >= at).mean()) for at in LEVELS}
+    ok = len(best) > 100 and shares[level] >= bar
+    count = sum(map(len, ours))
+    numbers = (len(best), count, *(f"{share:.2f}" for share in shares.values()))
+    print(COLUMNS.format(name, similarity.__name__, *numbers, f"{bar} at {level}", "ok" if ok else "FAILED"), flush=True)
     return ok
 
 
-def sample(program, folder):
-    """The committed clip and network."""
-    from ultralytics import YOLO
-
-    file = TESTS / "models/shapes-v8.onnx"
-    model = YOLO(file, task="detect")
-    ours = detect(program, SAMPLE, file, folder)
-    yield judge("sample, file", predict(model, [str(SAMPLE)]), ours, 97)
-    with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        bgr = Path(temporary) / "bgr.mkv"
-        convert(SAMPLE, bgr)
-        yield judge("sample, by way of BGR", predict(model, raw_frames(bgr, 640, 360)), detect(program, bgr, file, folder), 99)
+# ---------------------------------------------------------------- the cases
 
 
-class Scene:
-    """Coloured shapes that move over a soft background; all of it follows from the seed. Sides are relative to the picture's."""
-
-    def __init__(self, seed, width, height):
-        self.random, self.size = np.random.default_rng(seed), (width, height)
-        coarse = self.random.integers(40, 216, (5, 7, 3)).astype(np.uint8)
-        self.background = cv2.resize(coarse, self.size, interpolation=cv2.INTER_CUBIC)
-        self.shapes = []
-        for cell in self.random.permutation(6)[: self.random.integers(2, 5)]:
-            # One to a cell of 3x2, so that none hides another.
-            centre = (cell % 3 + 0.5) / 3, (cell // 3 + 0.5) / 2
-            sides = self.random.uniform(0.14, 0.3), self.random.uniform(0.2, 0.44)
-            colour = [int(value) for value in self.random.permutation([255, int(self.random.integers(0, 256)), 0])]
-            self.shapes.append((int(self.random.integers(len(NAMES))), centre, sides, colour, self.random.uniform(0, 6.28)))
-
-    def frame(self, time):
-        """The picture, and a row of class, centre x, centre y, width, height for each shape."""
-        picture, rows = self.background.copy(), []
-        width, height = self.size
-        for kind, (x, y), (across, down), colour, phase in self.shapes:
-            x, y = x + 0.02 * np.cos(phase + 2 * time), y + 0.03 * np.sin(phase + 3 * time)
-            corners = [((x + i * across / 2) * width, (y + j * down / 2) * height) for i, j in ((-1, -1), (1, -1), (1, 1), (-1, 1))]
-            if kind == 0:
-                cv2.ellipse(picture, ((x * width, y * height), (across * width, down * height), 0), colour, -1, cv2.LINE_AA)
-            else:
-                top = [((corners[0][0] + corners[1][0]) / 2, corners[0][1])]
-                points = corners if kind == 1 else top + corners[2:]
-                cv2.fillPoly(picture, [np.round(np.array(points) * 16).astype(np.int32)], colour, cv2.LINE_AA, 4)
-            rows.append((kind, x, y, across, down))
-        return picture, rows
+def confidence(wanted, found):
+    """How near the probabilities of a class are."""
+    return 1 - abs(wanted["confidence"] - found["confidence"])
 
 
-def train(folder):
-    """Exports a network that has seen nothing but scenes of this run."""
-    from ultralytics import YOLO
-    from ultralytics.models.yolo.detect import DetectionTrainer
+def task_case(task, clip, network, *similarities):
+    """The committed clip and network of a task. Each similarity comes with the level of its rows and their bars: by way of the file, of BGR."""
 
-    class Trainer(DetectionTrainer):
-        def read_results_csv(self):
-            """Copied into the file of weights only, and would want another package."""
-            return {}
+    def case(program, folder):
+        video, file = TESTS / f"data/{clip}.mp4", TESTS / f"models/{network}.onnx"
+        width, height = (json.loads(video.with_suffix(".json").read_text())[side] for side in ("width", "height"))
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:
+            bgr = Path(temporary) / "bgr.mkv"
+            convert(video, bgr)
+            ways = (
+                ("file", predict(file, task, [str(video)]), detect(program, video, file, folder)),
+                ("by way of BGR", predict(file, task, raw_frames(bgr, width, height)), detect(program, bgr, file, folder)),
+            )
+        for number, (way, *sides) in enumerate(ways):
+            if task == "classify":
+                sides = ([frame[:1] for frame in side] for side in sides)  # the best class
+            reference, ours = sides
+            for similarity, level, *bars in similarities:
+                yield judge(f"{task}, {way}", reference, ours, bars[number], level, similarity)
 
-    for split, seeds in (("train", range(SCENES)), ("val", range(10**6, 10**6 + 8))):
-        for kind in ("images", "labels"):
-            (folder / kind / split).mkdir(parents=True)
-        for seed in seeds:
-            width, height = ((SIDE, SIDE * 9 // 16), (SIDE * 9 // 16, SIDE))[seed % 2]
-            picture, rows = Scene(seed, width, height).frame(0)
-            cv2.imwrite(str(folder / f"images/{split}/{seed}.png"), picture)
-            lines = [" ".join(f"{value:.6f}" if i else f"{value}" for i, value in enumerate(row)) for row in rows]
-            (folder / f"labels/{split}/{seed}.txt").write_text("\n".join(lines) + "\n")
-    names = "".join(f"  {i}: {name}\n" for i, name in enumerate(NAMES))
-    (folder / "data.yaml").write_text(f"path: {folder}\ntrain: images/train\nval: images/val\nnames:\n{names}")
-    settings = {
-        "imgsz": SIDE, "epochs": EPOCHS, "batch": 16, "workers": 0, "seed": 3, "device": "cpu", "amp": False, "pretrained": False,
-        "optimizer": "AdamW", "lr0": 0.003, "warmup_epochs": 1.0, "mosaic": 0.0, "val": False, "plots": False, "verbose": False,
-    }
-    model = YOLO("yolov8n.yaml", task="detect")
-    model.train(trainer=Trainer, data=str(folder / "data.yaml"), project=str(folder), name="run", **settings)
-    made = YOLO(folder / "run/weights/last.pt").export(format="onnx", imgsz=SIDE, dynamic=True, verbose=False)
-    return Path(made)
-
-
-def film(path, width, height, seed):
-    """Writes a clip of one scene, as the usual encoder makes it."""
-    line = (
-        f"fdsrc ! rawvideoparse format=bgrx width={width} height={height} framerate=25/1 ! videoconvert ! video/x-raw,format=I420 ! "
-        f"x264enc bitrate=4000 ! h264parse ! mp4mux ! filesink location={path}"
-    )
-    scene = Scene(seed, width, height)
-    with subprocess.Popen(["gst-launch-1.0", "-q", *line.split()], stdin=subprocess.PIPE) as process:
-        for number in range(FRAMES):
-            # With four bytes a pixel, rows need no padding.
-            process.stdin.write(cv2.cvtColor(scene.frame(number / 25)[0], cv2.COLOR_BGR2BGRA).tobytes())
-    if process.returncode:
-        sys.exit(f"video: {path.name} cannot be encoded")
+    case.__name__ = task
+    return case
 
 
 def fresh(program, folder):
     """A network and clips made here. Its input is open, so both sides run the smallest rectangle for each clip."""
-    from ultralytics import YOLO
-
     network = folder / "fresh.onnx"
     if not network.exists():
         started = time.monotonic()
@@ -216,22 +190,31 @@ def fresh(program, folder):
         for part in range(PARTS):
             film(clip, width, height, [77, number, part])
             # Without its own imgsz Ultralytics runs open inputs at 640, for any file.
-            reference += predict(YOLO(network, task="detect"), [str(clip)], imgsz=SIDE)
+            reference += predict(network, "detect", [str(clip)], imgsz=SIDE)
             ours += detect(program, clip, network, folder)
-    yield judge("fresh network and clips", reference, ours, 90)
+    yield judge("fresh network and clips", reference, ours, 90, 0.99)
+
+
+CASES = (
+    task_case("detect", "sample", "shapes-v8", (score.iou, 0.99, 97, 99)),
+    task_case("pose", "pose", "figures-pose", (score.iou, 0.95, 99, 99), (score_pose.oks, 0.95, 99, 99)),
+    task_case("segment", "shapes", "shapes-seg", (score.iou, 0.95, 99, 99), (score_shapes.mask_iou, 0.97, 99, 99)),
+    task_case("obb", "shapes", "shapes-obb", (score_shapes.rotated_iou, 0.95, 99, 99)),
+    task_case("classify", "classes", "shapes-cls", (confidence, 0.95, 99, 99)),
+    fresh,
+)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--detect", required=True, metavar="PROGRAM")
-    parser.add_argument("--only", choices=("sample", "fresh"))
+    parser.add_argument("--only", nargs="+", metavar="CASE", choices=[case.__name__ for case in CASES])
     asked = parser.parse_args()
     folder = asked.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     print(COLUMNS.format(*HEADINGS))
-    cases = [case for case in (sample, fresh) if asked.only in (None, case.__name__)]
-    results = [ok for case in cases for ok in case(asked.detect, folder)]
+    results = [ok for case in CASES if not asked.only or case.__name__ in asked.only for ok in case(asked.detect, folder)]
     print(f"video: {sum(results)} passed, {len(results) - sum(results)} failed")
     sys.exit(0 if all(results) else 1)
 

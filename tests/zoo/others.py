@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: MPL-2.0
+# Exports models of other families than Ultralytics' with their own packages, and compares our objects with what the packages' own
+# post-processing makes of ONNX Runtime's outputs for the same pictures. No weights are downloaded: they are random.
+#
+#   python tests/zoo/others.py OUTDIR --detect PROGRAM [--only NAME...] [--timeout SECONDS]
+#
+# A model and its NAME.json are kept in OUTDIR as long as this script and the packages stay as they are. Ends with status 1 if any
+# model fails.
+import argparse
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+# Neither package may look for weights.
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
+
+import cv2
+import numpy as np
+import onnxruntime
+import torch
+
+from compare import COLUMNS, HEADINGS, SHAPES, match, show
+from pictures import picture, placement, tensor
+from program import ask, ours
+from reference import CERTAIN, DOUBTFUL, FULL, Boxes, Result, choose_threshold, describe
+
+SEED = 20
+SIZE = 320
+MEAN, STD = np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
+SCRIPTS = [Path(__file__).with_name(name) for name in ("others.py", "compare.py", "pictures.py", "program.py", "reference.py")]
+PACKAGES = ("rfdetr", "transformers", "torch", "onnxruntime")
+CANDIDATES = (20, 80)  # how many objects the score threshold may leave
+
+
+def spread(layer, std, mean=-3.0):
+    """Gives the logits of a fresh network another spread: as it is they are all alike, and nothing could be told apart."""
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn(layer.weight.shape) * std / layer.weight.shape[1] ** 0.5)
+        if layer.bias is not None:
+            layer.bias.copy_(torch.randn(layer.bias.shape) * std + mean)
+
+
+class RfDetr:
+    """Of the package rfdetr: its export, and its PostProcess."""
+
+    normalised = True
+
+    def __init__(self, variant, classes=90):
+        self.variant, self.classes = variant, classes
+
+    def export(self, path):
+        import rfdetr
+
+        model = getattr(rfdetr, self.variant)(pretrain_weights=None, device="cpu", num_classes=self.classes)
+        network = model.model.model
+        spread(network.class_embed, 2.0)
+        with torch.no_grad():
+            last = network.bbox_embed.layers[-1]
+            last.weight.copy_(torch.randn(last.weight.shape) * 0.03)
+        with tempfile.TemporaryDirectory(dir=path.parent) as work:
+            made = model.export(output_dir=work, verbose=False)
+            os.replace(made, path)
+
+    def objects(self, outputs, frame):
+        from rfdetr.models.postprocess import PostProcess
+
+        given = {"pred_boxes": outputs["dets"], "pred_logits": outputs["labels"], "pred_masks": outputs.get("masks")}
+        if self.classes + 1 != 91:
+            given["pred_logits"] = given["pred_logits"][..., :-1]  # the background's
+        sizes = torch.tensor([frame[::-1]])
+        queries = outputs["dets"].shape[1]
+        return PostProcess(num_select=queries)({name: value for name, value in given.items() if value is not None}, sizes)[0]
+
+
+class Transformers:
+    """Of Hugging Face's transformers: the model's logits and boxes, or with the post-processing that the projects' own exporters add."""
+
+    normalised = False
+
+    def __init__(self, family, deploy=False):
+        self.family, self.deploy = family, deploy
+
+    def export(self, path):
+        import transformers
+
+        config = getattr(transformers, f"{self.family}Config")(num_labels=80)
+        model = getattr(transformers, f"{self.family}ForObjectDetection")(config).eval()
+        decoder = model.model.decoder
+        # D-FINE adds to its logits how sure it is of the box.
+        spread(decoder.class_embed[-1], 2.0, -9.0 if self.family == "DFine" else -3.0)
+        with torch.no_grad():
+            for boxes in decoder.bbox_embed:
+                last = boxes.layers[-1]
+                last.weight.copy_(torch.randn(last.weight.shape) * 0.03)
+        names = ["labels", "boxes", "scores"] if self.deploy else ["logits", "pred_boxes"]
+        inputs = {"images": torch.rand(1, 3, SIZE, SIZE)}
+        if self.deploy:
+            inputs["orig_target_sizes"] = torch.tensor([[SIZE, SIZE]])
+        wrapped = (Deploy if self.deploy else Raw)(model)
+        torch.onnx.export(
+            wrapped, tuple(inputs.values()), str(path), input_names=list(inputs), output_names=names, opset_version=17, dynamo=False
+        )
+
+    def objects(self, outputs, frame):
+        if self.deploy:
+            scale = torch.tensor([frame[0] / SIZE, frame[1] / SIZE] * 2)
+            return {"boxes": outputs["boxes"][0] * scale, "scores": outputs["scores"][0], "labels": outputs["labels"][0]}
+        from transformers import RTDetrImageProcessor
+        from types import SimpleNamespace
+
+        given = SimpleNamespace(logits=outputs["logits"], pred_boxes=outputs["pred_boxes"])
+        return RTDetrImageProcessor().post_process_object_detection(given, threshold=0.0, target_sizes=[frame[::-1]])[0]
+
+
+class Raw(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, images):
+        found = self.model(pixel_values=images)
+        return found.logits, found.pred_boxes
+
+
+class Deploy(Raw):
+    """What RT-DETR's, D-FINE's and DEIM's export_onnx.py append: the best of all pairs of query and class, on a picture of that size."""
+
+    def forward(self, images, orig_target_sizes):
+        logits, boxes = super().forward(images)
+        middle, half = boxes[..., :2], boxes[..., 2:] / 2
+        corners = torch.cat([middle - half, middle + half], -1) * orig_target_sizes.repeat(1, 2).unsqueeze(1)
+        scores, index = torch.topk(logits.sigmoid().flatten(1), logits.shape[1], dim=-1)
+        labels = index % logits.shape[2]
+        queries = (index // logits.shape[2]).unsqueeze(-1).repeat(1, 1, 4)
+        return labels, corners.gather(1, queries), scores
+
+
+ROWS = {
+    "rf-detr-nano": RfDetr("RFDETRNano"),
+    "rf-detr-nano-5": RfDetr("RFDETRNano", classes=5),
+    "rf-detr-seg-nano": RfDetr("RFDETRSegNano"),
+    "rt-detr-v2": Transformers("RTDetrV2"),
+    "rt-detr-v2-deploy": Transformers("RTDetrV2", deploy=True),
+    "d-fine": Transformers("DFine"),
+    "d-fine-deploy": Transformers("DFine", deploy=True),
+    "deim-v2": Transformers("Deimv2"),
+}
+
+
+def stamp(name):
+    """What a kept file must have been made with."""
+    scripts = hashlib.sha256(b"".join(path.read_bytes() for path in SCRIPTS)).hexdigest()
+    return {"scripts": scripts, "packages": {package: version(package) for package in PACKAGES}}
+
+
+def export(name, folder):
+    """Makes FOLDER/NAME.onnx and its NAME.json, unless they are there already."""
+    path, note = folder / f"{name}.onnx", folder / f"{name}.json"
+    if path.exists() and note.exists() and json.loads(note.read_text()) == stamp(name):
+        return path
+    torch.manual_seed(SEED)
+    ROWS[name].export(path)
+    note.write_text(json.dumps(stamp(name)))
+    return path
+
+
+class Asked:
+    """What compare.ask needs to know of a model."""
+
+    def __init__(self, path):
+        self.path = path
+
+
+def reference(row, path, image):
+    """What the package's own post-processing finds in the picture: boxes on the frame."""
+    frame = image.shape[1], image.shape[0]
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    size = tuple(session.get_inputs()[0].shape[:1:-1])
+    values = tensor(image, size, placement(frame, size, stretched=True))
+    if row.normalised:
+        values = (values - MEAN[:, None, None]) / STD[:, None, None]
+    given = {session.get_inputs()[0].name: values}
+    if len(session.get_inputs()) > 1:
+        given["orig_target_sizes"] = np.array([size], np.int64)
+    outputs = session.run(None, given)
+    outputs = {output.name: torch.from_numpy(value) for output, value in zip(session.get_outputs(), outputs)}
+    with torch.no_grad():
+        found = row.objects(outputs, frame)
+    corners = np.clip(found["boxes"].numpy(), 0, np.tile(frame, 2))
+    boxes = Boxes(corners, found["scores"].numpy(), found["labels"].numpy(), np.arange(len(corners)))
+    if "masks" in found:
+        grid = fine(size)
+        with torch.no_grad():
+            fine_masks = row.objects(outputs, grid)["masks"][:, 0].numpy()
+        columns, rows = (((np.arange(frame[i]) + 0.5) * grid[i] / frame[i]).astype(int) for i in range(2))
+        sampled = fine_masks[:, rows][:, :, columns]
+        boxes.masks = np.stack([found["masks"][:, 0].numpy(), sampled], axis=1)
+    return boxes
+
+
+def compare_masks(result, boxes, masks, found):
+    """Masks of random weights are mostly edge. They must be as the package has them at our detail, `fine`; the table has the worst IoU with
+    those that it has at the size of the frame."""
+    if found.masks is None:
+        result.faults.append("we give no masks")
+        return
+    at_frame, at_detail = masks
+    for index in np.nonzero(np.array(boxes.standing) == CERTAIN)[0]:
+        # Scores agree to five digits: the nearest of that class is the same object.
+        apart = np.abs(found.scores - boxes.scores[index]) + (found.classes != boxes.classes[index])
+        given = found.masks[int(apart.argmin())]
+        result.worst_mask = min(result.worst_mask, iou(at_frame[index], given))
+        overlap = iou(at_detail[index], given)
+        if overlap < FULL.mask:
+            result.faults.append(f"mask of {describe(boxes, index)}: IoU {overlap:.4f}")
+
+
+def iou(one, other):
+    return float((one & other).sum() / max((one | other).sum(), 1))
+
+
+def fine(size):
+    """The size of our masks for an input of that size: twice or four times a small one."""
+    detail = next((detail for detail in (1, 2) if max(size) * detail >= 960), 4)
+    return size[0] * detail, size[1] * detail
+
+
+def compare(name, path, program, frame, folder, timeout):
+    result = Result(name, f"{frame[0]}x{frame[1]}", layout="own package's")
+    image = picture(*frame)
+    boxes = reference(ROWS[name], path, image)
+    threshold = choose_threshold(boxes.scores, *CANDIDATES)
+    boxes = boxes.take(boxes.scores >= threshold - FULL.order)
+    doubt = boxes.scores < threshold + FULL.order
+    doubt |= (boxes.corners[:, 2:] - boxes.corners[:, :2]).min(axis=1) < 1  # slivers
+    if boxes.masks is not None:
+        doubt |= boxes.masks.sum(axis=(2, 3)).min(axis=1) < 4  # we drop objects with empty masks
+    boxes.standing = [DOUBTFUL if open else CERTAIN for open in doubt]
+    result.candidates = len(boxes)
+    result.certain, result.doubtful = boxes.standing.count(CERTAIN), boxes.standing.count(DOUBTFUL)
+    png = folder / f"{frame[0]}x{frame[1]}.png"
+    cv2.imwrite(str(png), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+    started = time.monotonic()
+    done, frames = ask(program, Asked(path), png, threshold, None, folder, timeout)
+    result.seconds = time.monotonic() - started
+    if done.returncode != 0 or not frames:
+        result.faults.append(f"status {done.returncode}: {done.stderr.strip()[-300:]}")
+        return result
+    found = ours(frames[0])
+    result.found = len(found)
+    masks, boxes.masks = boxes.masks, None
+    match(result, boxes, found, FULL)
+    if masks is not None:
+        compare_masks(result, boxes, (masks[:, 0], masks[:, 1]), found)
+    if result.certain < 10:
+        result.faults.append(f"only {result.certain} undoubted boxes: that tests nothing")
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--detect", required=True, metavar="PROGRAM")
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=list(ROWS))
+    parser.add_argument("--timeout", type=float, default=300)
+    asked = parser.parse_args()
+    asked.directory.mkdir(parents=True, exist_ok=True)
+    print(COLUMNS.format(*HEADINGS))
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in asked.only:
+            path = export(name, asked.directory)
+            results = [compare(name, path, asked.detect, frame, Path(folder), asked.timeout) for frame in SHAPES]
+            for result in results:
+                show(result)
+            failed += any(result.faults for result in results)
+    print(f"zoo: {len(asked.only) - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
