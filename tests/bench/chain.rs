@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The whole chain against the model alone, in one process, and what it allocates:
 //!
-//! `cargo bench --bench chain [-- VIDEO MODEL]`
+//! `cargo bench --bench chain [-- TASK... | VIDEO MODEL]`
 //!
-//! Model alone: the CPU backend runs on one tensor. Chain: the file is decoded and goes through trtpreprocess, trtinfer and
+//! Without arguments all of our models take their turn; TASK is detect, pose, segment, obb or classify. Model alone: the CPU backend runs on one tensor. Chain: the file is decoded and goes through trtpreprocess, trtinfer and
 //! trtnms (drawing) into a fakesink. Both take turns; a figure is the median of the rounds. Allocations are those of 64 KiB
 //! and more, wherever in the process they come from; the model's own, counted alone, are subtracted.
 
@@ -21,8 +21,16 @@ use gsttrt::core::tensor::{Tensor, Tensors};
 
 const ROUNDS: usize = 5;
 const RUNS: u32 = 60;
-/// Frames at the start that are not counted: pools fill, the model warms up.
-const WARM_UP: u64 = 100;
+/// Frames at the start that are not counted: pools fill, the model warms up. The shortest clip has twice as many.
+const WARM_UP: u64 = 30;
+/// Task, clip and model.
+const TASKS: [(&str, &str, &str); 5] = [
+    ("detect", "data/sample.mp4", "models/shapes.onnx"),
+    ("pose", "data/pose.mp4", "models/figures-pose.onnx"),
+    ("segment", "data/shapes.mp4", "models/shapes-seg.onnx"),
+    ("obb", "data/shapes.mp4", "models/shapes-obb.onnx"),
+    ("classify", "data/classes.mp4", "models/shapes-cls.onnx"),
+];
 const LARGE: usize = 64 << 10;
 
 /// Large allocations of the process so far.
@@ -155,15 +163,9 @@ fn chain(video: &str, model: &str) -> Round {
     Round { fps: frames / (end.0 - begin.0).as_secs_f64(), allocations: (end.1 - begin.1) as f64 / frames }
 }
 
-fn main() {
-    gst::init().unwrap();
-    gsttrt::plugin_register_static().unwrap();
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
-    let sample = |path: &str| format!("{}/tests/{path}", env!("CARGO_MANIFEST_DIR"));
-    let video = arguments.first().cloned().unwrap_or_else(|| sample("data/sample.mp4"));
-    let model = arguments.get(1).cloned().unwrap_or_else(|| sample("models/shapes.onnx"));
-
-    let (path, cpu) = (Path::new(&model), BackendPreference::Named("cpu"));
+/// Measures one video and model, and prints the figures.
+fn measure(video: &str, model: &str) {
+    let (path, cpu) = (Path::new(model), BackendPreference::Named("cpu"));
     let request = LoadRequest::new(path, cpu, None, 1, Options::default(), || unreachable!("it is no GPU")).unwrap();
     let mut backend = request.load(&LoadContext::silent()).unwrap();
     let tensor = Tensor::fill(&Pool::default(), request.spec.desc.clone(), |bytes| {
@@ -175,7 +177,7 @@ fn main() {
     let (mut alone, mut whole) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         alone.push(model_alone(&mut *backend, &pictures));
-        whole.push(chain(&video, &model));
+        whole.push(chain(video, model));
         std::thread::sleep(Duration::from_millis(200));
     }
     let ratios: Vec<Round> =
@@ -196,4 +198,24 @@ fn main() {
         median(&ratios, |r| r.fps),
         median(&whole, |r| r.allocations) - median(&alone, |r| r.allocations)
     );
+}
+
+fn main() {
+    gst::init().unwrap();
+    gsttrt::plugin_register_static().unwrap();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let is_task = |argument: &String| TASKS.iter().any(|(task, ..)| task == argument);
+    if let [video, model] = &arguments[..]
+        && !is_task(video)
+    {
+        return measure(video, model);
+    }
+    assert!(arguments.iter().all(is_task), "give tasks, or a video and a model");
+    let sample = |path: &str| format!("{}/tests/{path}", env!("CARGO_MANIFEST_DIR"));
+    for (task, video, model) in TASKS {
+        if arguments.is_empty() || arguments.iter().any(|argument| argument == task) {
+            println!("{task}:");
+            measure(&sample(video), &sample(model));
+        }
+    }
 }

@@ -9,6 +9,7 @@
 #   small       streams of 1080p H.264 through the whole pipeline with the model of tests/models: a model for each stream, and one
 #               for all of them with batches; flat out, and at LIVE frames a second
 #   yolov8s     the same with a model of YOLOv8s's shape, 640x640, f16, random weights
+#   segment     the same with a model of YOLOv8n-seg's shape; masks are drawn on the frames
 #   gpus        the small model on one GPU and on two, with twice the streams   (needs two GPUs)
 #   torch       the same networks as a PyTorch chain, on the GPU and by way of the host, and ours beside it on such frames, which are
 #               on the GPU already
@@ -130,6 +131,10 @@ row_yolov8s() {
     streams "yolov8s-$STREAMS" "$YOLOV8S" "streams=$STREAMS" "batch=$BATCHES"
 }
 
+row_segment() {
+    streams "segment-$STREAMS" "$SEGMENT" "streams=$STREAMS" "batch=$BATCHES"
+}
+
 row_gpus() {
     if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -lt 2 ]; then
         missing "== gpus: there is one GPU, or none."
@@ -200,7 +205,7 @@ row_bars() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(decode engine small yolov8s torch nms preprocess soak)
+[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment torch nms preprocess soak)
 for each in "${ROWS[@]}"; do
     if ! declare -F "row_$each" >/dev/null; then
         echo "There is no row $each; tests/bench/gpu.sh names them in its first lines." >&2
@@ -221,7 +226,7 @@ else
     echo "There is no $BIN/bin.tar.xz, which tests/gpu/pack.sh makes, and PROGRAMS names no folder." >&2
     exit 2
 fi
-SMALL=$WORK/shapes.onnx YOLOV8S=${YOLOV8S:-$WORK/yolov8s.onnx} CLIP=${CLIP:-$WORK/camera.mp4}
+SMALL=$WORK/shapes.onnx YOLOV8S=${YOLOV8S:-$WORK/yolov8s.onnx} SEGMENT=$WORK/yolov8n-seg.onnx CLIP=${CLIP:-$WORK/camera.mp4}
 cp tests/models/shapes.onnx "$SMALL"
 [ -f "$CLIP" ] || { CLIP=tests/data/sample.mp4 && echo "The 1080p clip is not here; $CLIP is used instead." >&2; }
 if nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null; then

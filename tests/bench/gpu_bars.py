@@ -17,7 +17,7 @@ import sys
 RATIO_16, RATIO_1, ADDED_US, CPU, GRAPH = 0.95, 0.90, 1000, 0.25, 1.15
 SHARED_FPS, SHARED_MEMORY, POOL_HITS = 1.5, 1 / 10, 0.99
 TORCH_FPS, TORCH_CPU, TORCHVISION, EFFICIENTNMS = 2, 1 / 2, 5, 1.5
-MODELS = {"small": "shapes", "yolov8s": "yolov8s"}
+MODELS = {"small": "shapes", "yolov8s": "yolov8s", "segment": "yolov8n-seg"}
 
 
 class Table:

@@ -17,16 +17,20 @@ use std::ptr;
 
 use cudarc::driver::{result, sys};
 use gsttrt::core::cuda::driver::{Context, Launch, Stream};
-use gsttrt::core::error::Result;
+use gsttrt::core::error::{Error, Result};
 use gsttrt::core::memory::{DeviceBlock, DevicePool};
+use gsttrt::core::tensor::Tensor;
 use gsttrt::image::Candidate;
-use gsttrt::image::detections::{DeviceDetections, found_bytes};
+use gsttrt::image::detections::{DeviceDetections, DeviceMasks, found_bytes};
 use gsttrt::image::device::{DevicePlane, DevicePlanes};
 use gsttrt::image::frame::{Colorimetry, Matrix, PixelFormat};
-use gsttrt::image::geometry::BBox;
+use gsttrt::image::geometry::{BBox, Letterbox, ResizeMode};
+use gsttrt::image::masks::{Masks, PrototypeShape, Prototypes};
 use gsttrt::image::overlay::kernel::OverlayKernel;
 use gsttrt::image::overlay::{Style, Target};
 use gsttrt::image::preprocess::kernel::PreprocessKernel;
+use gsttrt::image::preprocess::region_kernel::RegionKernel;
+use gsttrt::image::slices::{Division, Slices};
 use gsttrt::image::transform::InputSpec;
 
 const WIDTH: usize = 1920;
@@ -105,14 +109,54 @@ impl Bench {
 }
 
 /// Planes as decoders lay them out: rows at multiples of 256 bytes.
-fn layout(format: PixelFormat) -> (Vec<(usize, usize)>, usize) {
+fn layout(format: PixelFormat, (width, height): (usize, usize)) -> (Vec<(usize, usize)>, usize) {
     let mut end = 0;
-    let planes = format.planes(WIDTH, HEIGHT).into_iter().map(|(row, rows)| {
+    let planes = format.planes(width, height).into_iter().map(|(row, rows)| {
         let (start, stride) = (end, row.next_multiple_of(256));
         end += stride * rows;
         (start, stride)
     });
     (planes.collect(), end)
+}
+
+/// Twelve slices of a large frame and the frame itself: in one launch, and in a launch for each.
+fn slices(bench: &Bench, copied: &[DeviceBlock; 2], bandwidth: f64, color: Colorimetry) -> Result<()> {
+    let size = (3840, 2160);
+    let slices = Slices { division: Division::Count(4, 3), overlap: 0.2, with_frame: true };
+    let sources = slices.of((size.0 as u32, size.1 as u32))?;
+    println!("{:<52}{:>9}{:>9}{:>12}", "4x3 slices and the frame, 3840x2160", "1 launch", "of copy", "13 launches");
+    for (format, tensor) in [
+        (PixelFormat::Nv12, "f16 1x3x640x640 nchw rgb"),
+        (PixelFormat::Nv12, "f32 1x3x640x640 nchw rgb"),
+        (PixelFormat::P010, "f16 1x3x640x640 nchw rgb"),
+        (PixelFormat::Bgra, "f16 1x3x640x640 nchw rgb"),
+    ] {
+        let spec: InputSpec = format!("cuda {tensor} letterbox:114 scale:0.003921569 images").parse()?;
+        let written = spec.desc.bytes().expect("fixed dimensions");
+        let together = RegionKernel::new(&bench.context, format, size, color, &spec)?.expect("it is bilinear");
+        let kernel = |&source| PreprocessKernel::of_region(&bench.context, format, size, source, color, &spec);
+        let kernels = sources.iter().map(kernel).collect::<Result<Vec<_>>>()?;
+        let (planes, bytes) = layout(format, size);
+        let (pictures, tensors) = (bench.blocks(4, bytes)?, bench.blocks(sources.len(), written)?);
+        let planes = |i: usize| -> DevicePlanes {
+            let plane = |&(start, stride)| DevicePlane { address: pictures[i % 4].address() + start as u64, stride };
+            planes.iter().map(plane).collect()
+        };
+        let regions = || sources.iter().copied().zip(tensors.iter().map(DeviceBlock::address));
+        // SAFETY: frames and tensors have their sizes and live until the end.
+        let one = bench.time(copied, |i| unsafe { together.launch(&bench.stream, &planes(i), regions()) })?;
+        let each = bench.time(copied, |i| {
+            let all = kernels.iter().zip(&tensors);
+            // SAFETY: as above.
+            all.into_iter()
+                .try_for_each(|(kernel, tensor)| unsafe { kernel.launch(&bench.stream, &planes(i), tensor.address()) })
+        })?;
+        let moved: usize = kernels.iter().map(|kernel| kernel.bytes_read().0 + written).sum();
+        let share = 100.0 * moved as f64 / one / bandwidth;
+        let name = format!("{} to {tensor}, {:.1} MB", format.name(), moved as f64 / 1e6);
+        println!("{name:<52}{one:>9.1}{share:>8.0}%{each:>12.1}");
+    }
+    Ok(())
 }
 
 fn main() -> Result<()> {
@@ -162,7 +206,7 @@ fn main() -> Result<()> {
         let spec: InputSpec = format!("cuda {tensor} letterbox:114 scale:0.003921569 images").parse()?;
         let written = spec.desc.bytes().expect("fixed dimensions");
         let kernel = PreprocessKernel::new(&context, format, (WIDTH, HEIGHT), color, &spec)?;
-        let (planes, bytes) = layout(format);
+        let (planes, bytes) = layout(format, (WIDTH, HEIGHT));
         let (pictures, tensors) = (bench.blocks(FRAMES, bytes)?, bench.blocks(FRAMES, written)?);
         let frames: Vec<(DevicePlanes, u64)> = pictures
             .iter()
@@ -189,10 +233,17 @@ fn main() -> Result<()> {
         println!("{name:<52}{one:>9.2}{batch:>11.1}{:>8.0}%{launches:>12.1}{:>8.0}%", share(batch), share(launches));
     }
 
+    slices(&bench, &copied, bandwidth, color)?;
     println!("{:<52}{:>9}", "overlay 1920x1080", "1 frame");
+    let prototypes = Tensor::from_slice("prototypes", &[1, 1, 4, 4], &[1f32; 16]);
+    let shape = PrototypeShape { count: 1, width: 4, height: 4 };
+    let prototypes = Prototypes::new(shape, &prototypes).expect("as many numbers");
+    let size = (WIDTH as u32, HEIGHT as u32);
+    let whole = Letterbox::new(size, size, ResizeMode::Stretch);
     for format in [PixelFormat::Nv12, PixelFormat::P010, PixelFormat::Rgba] {
-        for count in [1, 10, 100, 300] {
-            let (planes, bytes) = layout(format);
+        // Masks that fill their boxes, which is the greatest work.
+        for (count, has_masks) in [(1, false), (10, false), (100, false), (300, false), (50, false), (50, true)] {
+            let (planes, bytes) = layout(format, (WIDTH, HEIGHT));
             let picture = &bench.blocks(1, bytes)?[0];
             let plane = |&(start, stride)| DevicePlane { address: picture.address() + start as u64, stride };
             let planes: DevicePlanes = planes.iter().map(plane).collect();
@@ -205,21 +256,33 @@ fn main() -> Result<()> {
             let target = Target { format, width: WIDTH as u32, height: HEIGHT as u32, color };
             let mut kernel = OverlayKernel::new(&context, target, &["person".into()], None)?;
             let bytes = found_bytes(&boxes);
-            let mut block = DevicePool::new(&context).take(bytes.len())?;
+            let mut block = bench.pool.take(bytes.len())?;
             block.write(&bytes)?;
+            let mut masks = Masks::default();
+            masks.find(&prototypes, &vec![1.0; boxes.len()], &boxes, size);
+            let (places, words) = masks.for_device();
+            let [places, bits] = [bytemuck::cast_slice(&places), bytemuck::cast_slice(words)].map(|bytes: &[u8]| {
+                let mut block = bench.pool.take(bytes.len())?;
+                block.write(bytes)?;
+                Ok::<_, Error>(block)
+            });
+            let (places, bits) = (places?, bits?);
+            let letterbox = has_masks.then_some(&whole);
+            let masks = has_masks.then(|| DeviceMasks { places: places.address(), bits: bits.address(), detail: 0 });
             let (found, style) = (
                 DeviceDetections {
                     address: block.address(),
                     limit: boxes.len(),
                     gathered: None,
                     are_rotated: false,
-                    masks: None,
+                    masks,
                 },
                 Style::default(),
             );
             // SAFETY: the picture has its size, and all lives until the end.
-            let time = bench.time(&copied, |_| unsafe { kernel.launch(stream, &planes, found, None, &style) })?;
-            println!("{:<52}{time:>9.2}", format!("{count} boxes with labels on {}", format.name()));
+            let time = bench.time(&copied, |_| unsafe { kernel.launch(stream, &planes, found, letterbox, &style) })?;
+            let what = if has_masks { "boxes with labels and masks" } else { "boxes with labels" };
+            println!("{:<52}{time:>9.2}", format!("{count} {what} on {}", format.name()));
         }
     }
     Ok(())

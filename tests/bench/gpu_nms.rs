@@ -6,6 +6,10 @@
 //! `HEAD` is a file of f32, [1,16128,7] as YOLOv5 writes it; `tests/bench/gpu_nms.py` makes some and compares with torchvision.
 //! For each of them TensorRT's EfficientNMS plugin is timed too, in an engine that decodes the head and suppresses, where the full
 //! TensorRT is; properties are those of trtinfer that say where to find it.
+//!
+//! A file whose name ends in `.segment` is of a segmentation model: [1,116,8400] and then the prototypes [1,32,160,160], both f32.
+//! Masks are timed on it, and plain detection of the same boxes. `tasks` in place of a file times keypoints and rotated boxes beside
+//! plain detection. `tests/bench/gpu_tasks.py` does both, and compares masks with PyTorch.
 
 #[allow(dead_code)] // the tests use more of it
 #[path = "../common/gpu.rs"]
@@ -24,7 +28,11 @@ use gsttrt::core::cuda::driver::{Context, Stream};
 use gsttrt::core::error::Result;
 use gsttrt::core::memory::{DevicePool, Mapped};
 use gsttrt::core::tensor::{Element, Tensor, Tensors};
-use gsttrt::heads::{Decoder, HeadFormat, ModelHints, Thresholds, end_to_end, obb, yolov5, yolov8, yolov8_transposed};
+use gsttrt::heads::{
+    Decoder, HeadFormat, ModelHints, Thresholds, end_to_end, obb, pose, segment, yolov5, yolov8, yolov8_transposed,
+};
+use gsttrt::image::keypoints::{KeypointModel, KeypointShape};
+use gsttrt::image::masks::Masks;
 use gsttrt::postprocess::suppress::Nms;
 use gsttrt::postprocess::suppress::device::DeviceDecoder;
 use gsttrt::session::{SessionOptions, parse_options};
@@ -67,19 +75,86 @@ fn time(name: &str, mut work: impl FnMut() -> Result<(Duration, usize)>) -> Resu
 
 fn report(context: &Context, name: &str, layout: &'static HeadFormat, tensor: Tensor, limit: usize) -> Result<()> {
     let hints = ModelHints { input: Some((512, 512)), ..ModelHints::default() };
-    let decoder = Decoder::new(Some(layout), &[tensor.desc().clone()], &hints)?;
+    report_with(context, name, layout, &hints, &[tensor], limit, None)
+}
+
+/// The same with what the model file says, and for masks whether the host wants them.
+fn report_with(
+    context: &Context,
+    name: &str,
+    layout: &'static HeadFormat,
+    hints: &ModelHints,
+    outputs: &[Tensor],
+    limit: usize,
+    wants_masks: Option<bool>,
+) -> Result<()> {
+    let descs: Vec<_> = outputs.iter().map(|tensor| tensor.desc().clone()).collect();
+    let decoder = Decoder::new(Some(layout), &descs, hints)?;
     let mut boxes = DeviceDecoder::new(context, &decoder)?;
+    boxes.wants_masks = wants_masks == Some(true);
     let stream = Arc::new(Stream::new(context)?);
-    let mut block = DevicePool::new(context).take(tensor.bytes().unwrap().len())?;
-    block.write(tensor.bytes().unwrap())?;
-    let tensors = [Tensor::on_device(tensor.desc().clone(), block)];
+    let pool = DevicePool::new(context);
+    let on_device = |tensor: &Tensor| {
+        let mut block = pool.take(tensor.bytes().unwrap().len())?;
+        block.write(tensor.bytes().unwrap())?;
+        Ok(Tensor::on_device(tensor.desc().clone(), block))
+    };
+    let tensors: Vec<Tensor> = outputs.iter().map(on_device).collect::<Result<_>>()?;
     let (thresholds, nms) = (Thresholds::uniform(SCORE), Nms::new(IOU, limit, false));
+    let mut masks = Masks::default();
     time(name, || {
         let start = Instant::now();
         boxes.launch(&stream, &decoder.pick(&tensors)?, &thresholds, &nms)?;
         let launched = start.elapsed();
-        Ok((launched, boxes.detections()?.len()))
+        let left = boxes.detections()?.len();
+        boxes.gathered()?;
+        masks.clear();
+        boxes.masks(&mut masks)?;
+        Ok((launched, left))
     })
+}
+
+/// Masks, and detection of the same boxes.
+fn report_masks(context: &Context, name: &str, values: &[f32]) -> Result<()> {
+    const ROWS: usize = 8400;
+    let (rows, prototypes) = values.split_at(116 * ROWS);
+    let plain = Tensor::from_slice("output0", &[1, 84, ROWS as i64], &rows[..84 * ROWS]);
+    let outputs = [
+        Tensor::from_slice("output0", &[1, 116, ROWS as i64], rows),
+        Tensor::from_slice("output1", &[1, 32, 160, 160], prototypes),
+    ];
+    let hints = ModelHints { input: Some((640, 640)), ..ModelHints::default() };
+    report_with(context, &format!("{name}, boxes"), &yolov8::HEAD, &hints, &[plain], LIMIT, None)?;
+    for (where_to, wants) in [("masks on the GPU", false), ("masks on the host", true)] {
+        report_with(context, &format!("{name}, {where_to}"), &segment::HEAD, &hints, &outputs, LIMIT, Some(wants))?;
+    }
+    Ok(())
+}
+
+/// Keypoints and rotated boxes beside plain detection with as many classes.
+fn report_tasks(context: &Context, passing: usize) -> Result<()> {
+    const ROWS: i64 = 8400;
+    let name = |what: &str| format!("{what}, {passing} pass, limit {LIMIT}");
+    let tensor = |columns: usize, extra: usize| {
+        let rows = head(ROWS as usize, columns, 4, passing, |v| v);
+        let more = (0u8..=u8::MAX).cycle().map(f32::from);
+        let rows: Vec<f32> = rows
+            .chunks_exact(columns)
+            .zip(more)
+            .flat_map(|(row, number)| row.iter().copied().chain(std::iter::repeat_n(number, extra)))
+            .collect();
+        Tensor::from_slice("output0", &[1, (columns + extra) as i64, ROWS], &transposed(&rows, columns + extra))
+    };
+    let hints = ModelHints { input: Some((640, 640)), ..ModelHints::default() };
+    let report = |what: &str, layout, hints: &ModelHints, tensor| {
+        report_with(context, &name(what), layout, hints, &[tensor], LIMIT, None)
+    };
+    report("yolov8 f32 5x8400", &yolov8::HEAD, &hints, tensor(5, 0))?;
+    let shape = KeypointShape { count: 17, dims: 3 };
+    let keypoints = Some(KeypointModel { shape, names: Vec::new() });
+    report("pose f32 56x8400", &pose::HEAD, &ModelHints { keypoints, ..hints.clone() }, tensor(5, 51))?;
+    report("yolov8 f32 19x8400", &yolov8::HEAD, &hints, tensor(19, 0))?;
+    report("obb f32 20x8400", &obb::HEAD, &hints, tensor(19, 1))
 }
 
 /// The head as a network's picture, which TensorRT's plugin decodes and suppresses.
@@ -176,8 +251,16 @@ fn main() -> Result<()> {
     let (properties, files): (Vec<_>, Vec<_>) = given.into_iter().partition(|text| text.contains('='));
     let options = parse_options(properties.iter().map(String::as_str))?.0;
     for file in &files {
+        if file == "tasks" {
+            report_tasks(&context, 50)?;
+            continue;
+        }
         let bytes = std::fs::read(file).expect("a file that can be read");
         let values: Vec<f32> = bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
+        if file.ends_with(".segment") {
+            report_masks(&context, file, &values)?;
+            continue;
+        }
         report(&context, file, &yolov5::HEAD, Tensor::from_slice("output0", &[1, 16128, 7], &values), LIMIT)?;
         if let Err(error) = report_plugin(&context, &options, &bytes) {
             println!("EfficientNMS_TRT was not measured: {error}");

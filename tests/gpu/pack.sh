@@ -62,8 +62,12 @@ for kind in '' -f16; do
     python3 tests/models/train.py resize --from "tests/models/shapes$kind.onnx" --side 640 --out "$OUT/shapes-640$kind.onnx" ||
         echo "The row regular will take the 512x512 models." >&2
 done
-[ "$OUT/yolov8s.onnx" -nt tests/bench/yolov8s.py ] || python3 tests/bench/yolov8s.py "$OUT/yolov8s.onnx" --batch n ||
-    echo "The rows of tests/bench/gpu.sh with YOLOv8s's shape will be left out." >&2
+for model in yolov8s yolov8n-seg; do
+    [ "$model" = yolov8s ] && shape=() || shape=(--size n --masks)
+    [ "$OUT/$model.onnx" -nt tests/bench/yolov8.py ] ||
+        python3 tests/bench/yolov8.py "$OUT/$model.onnx" --batch n "${shape[@]}" ||
+        echo "The row of tests/bench/gpu.sh with $model's shape will be left out." >&2
+done
 # They have most of their code in common, so a window over all of them pays.
 tar -C "$OUT" -c . | xz -T1 -6 --lzma2=preset=6,dict=96MiB >"$BIN/bin.tar.xz"
 ls -l "$BIN"

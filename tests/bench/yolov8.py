@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""Writes a model of YOLOv8s's shape with random weights, for benchmarks: what it finds means nothing, its work is the same.
+"""Writes a model of YOLOv8's shape with random weights, for benchmarks: what it finds means nothing, its work is the same.
 
-    yolov8s.py OUT.onnx [--side 640] [--f32] [--batch 1]
+    yolov8.py OUT.onnx [--size n|s|m] [--masks] [--side 640] [--f32] [--batch 1]
 
-11.2 million parameters, 80 classes; `images` [N,3,side,side] -> `output0` [N,84,side * side * 21 / 1024], both f16 unless --f32; a
-batch that is no number is open. The layers and their widths are those of the published architecture (depth 0.33, width 0.5). Needs
-numpy and the onnx package.
+80 classes; `images` [N,3,side,side] -> `output0` [N,84,side * side * 21 / 1024]; with --masks [N,116,...] and `output1`, prototypes of
+masks [N,32,side / 4,side / 4]. All are f16 unless --f32; a batch that is no number is open. The layers and their widths are those of
+the published architecture. Needs numpy and the onnx package.
 """
 
 import argparse
@@ -24,15 +24,21 @@ from onnx_graph import OPSET, Graph  # noqa: E402  it is in that folder
 CLASSES = 80
 BINS = 16  # of the distribution that each side of a box is the mean of
 STRIDES = (8, 16, 32)
-# With these, layers keep their scale, and in a frame of the 1080p clip that tests/gpu/pack.sh draws some 180 of 8,400 rows are above a
-# threshold of 0.25, which make 19 boxes: as many as a trained model finds in a street.
-GAIN, CLASS_GAIN, CLASS_BIAS = 1.45, 0.25, -6.3
+PROTOTYPES = 32
+# Share of the depth, share of the width, the widest layer before that share is taken, and the gain with which layers keep their scale.
+SIZES = {"n": (1 / 3, 0.25, 1024, 1.55), "s": (1 / 3, 0.5, 1024, 1.45), "m": (2 / 3, 0.75, 768, 1.475)}
+# With these, in a frame of the 1080p clip that tests/gpu/pack.sh draws 100 to 350 of 8,400 rows are above a threshold of 0.25, which make
+# 19 boxes of size s: as many as a trained model finds in a street.
+CLASS_GAIN, CLASS_BIAS = 0.25, -6.3
 
 
 class Network(Graph):
-    def __init__(self, dtype):
+    def __init__(self, dtype, size):
         super().__init__()
         self.dtype, self.random, self.parameters = dtype, np.random.default_rng(8), 0
+        depth, width, widest, self.gain = SIZES[size]
+        self.depths = [round(full * depth) for full in (3, 6)]
+        self.widths = [math.ceil(min(full, widest) * width / 8) * 8 for full in (64, 128, 256, 512, 1024)]
 
     def number(self, *values):
         return np.array(values[0] if len(values) == 1 else values, self.dtype)
@@ -45,7 +51,7 @@ class Network(Graph):
         return self.conv(x, weight, shift, stride, relu=False)
 
     def layer(self, x, inputs, outputs, size=1, stride=1):
-        x = self.plain(x, inputs, outputs, size, stride, gain=GAIN)
+        x = self.plain(x, inputs, outputs, size, stride, gain=self.gain)
         return self.op("Mul", x, self.op("Sigmoid", x))
 
     def split_and_merge(self, x, inputs, outputs, depth, add):
@@ -65,30 +71,53 @@ class Network(Graph):
         return self.layer(self.op("Concat", *parts, axis=1), channels * 2, channels)
 
     def body(self, x):
-        x = self.layer(x, 3, 32, 3, 2)
-        x = self.split_and_merge(self.layer(x, 32, 64, 3, 2), 64, 64, 1, True)
-        p3 = self.split_and_merge(self.layer(x, 64, 128, 3, 2), 128, 128, 2, True)
-        p4 = self.split_and_merge(self.layer(p3, 128, 256, 3, 2), 256, 256, 2, True)
-        x = self.split_and_merge(self.layer(p4, 256, 512, 3, 2), 512, 512, 1, True)
-        p5 = self.pyramid_pool(x, 512)
+        short, long = self.depths
+        c1, c2, c3, c4, c5 = self.widths
+        x = self.layer(x, 3, c1, 3, 2)
+        x = self.split_and_merge(self.layer(x, c1, c2, 3, 2), c2, c2, short, True)
+        p3 = self.split_and_merge(self.layer(x, c2, c3, 3, 2), c3, c3, long, True)
+        p4 = self.split_and_merge(self.layer(p3, c3, c4, 3, 2), c4, c4, long, True)
+        x = self.split_and_merge(self.layer(p4, c4, c5, 3, 2), c5, c5, short, True)
+        p5 = self.pyramid_pool(x, c5)
 
         def join(a, b):
             return self.op("Concat", a, b, axis=1)
 
-        n4 = self.split_and_merge(join(self.double(p5), p4), 768, 256, 1, False)
-        n3 = self.split_and_merge(join(self.double(n4), p3), 384, 128, 1, False)
-        m4 = self.split_and_merge(join(self.layer(n3, 128, 128, 3, 2), n4), 384, 256, 1, False)
-        m5 = self.split_and_merge(join(self.layer(m4, 256, 256, 3, 2), p5), 768, 512, 1, False)
-        return (n3, 128), (m4, 256), (m5, 512)
+        n4 = self.split_and_merge(join(self.double(p5), p4), c5 + c4, c4, short, False)
+        n3 = self.split_and_merge(join(self.double(n4), p3), c4 + c3, c3, short, False)
+        m4 = self.split_and_merge(join(self.layer(n3, c3, c3, 3, 2), n4), c3 + c4, c4, short, False)
+        m5 = self.split_and_merge(join(self.layer(m4, c4, c4, 3, 2), p5), c4 + c5, c5, short, False)
+        return (n3, c3), (m4, c4), (m5, c5)
 
-    def head(self, maps, batch, side):
+    def prototypes(self, x, channels):
+        """What masks are sums of, at a quarter of the input's size."""
+        inner = self.widths[2]
+        x = self.layer(x, channels, inner, 3)
+        scale = 1 / math.sqrt(inner)
+        weight = self.random.normal(0.0, scale, (inner, inner, 2, 2)).astype(self.dtype)
+        self.parameters += weight.size
+        x = self.op("ConvTranspose", x, weight, kernel_shape=[2, 2], strides=[2, 2])
+        x = self.layer(self.layer(x, inner, inner, 3), inner, PROTOTYPES)
+        self.op("Identity", x, name="output1")
+
+    def coefficients(self, maps, batch, side):
+        """Of each cell, how much of each prototype its mask has."""
+        inner, parts = max(maps[0][1] // 4, PROTOTYPES), []
+        for (x, channels), stride in zip(maps, STRIDES):
+            x = self.layer(self.layer(x, channels, inner, 3), inner, inner, 3)
+            x = self.plain(x, inner, PROTOTYPES)
+            parts.append(self.op("Reshape", x, np.array([batch, PROTOTYPES, (side // stride) ** 2])))
+        return self.op("Concat", *parts, axis=2)
+
+    def head(self, maps, batch, side, has_masks):
+        wide = max(maps[0][1], CLASSES)
         sides, scores, corners, steps = [], [], [], []
         for (x, channels), stride in zip(maps, STRIDES):
             cells = (side // stride) ** 2
             box = self.layer(self.layer(x, channels, 64, 3), 64, 64, 3)
             box = self.plain(box, 64, 4 * BINS)
-            kind = self.layer(self.layer(x, channels, 128, 3), 128, 128, 3)
-            kind = self.plain(kind, 128, CLASSES, gain=CLASS_GAIN, bias=CLASS_BIAS)
+            kind = self.layer(self.layer(x, channels, wide, 3), wide, wide, 3)
+            kind = self.plain(kind, wide, CLASSES, gain=CLASS_GAIN, bias=CLASS_BIAS)
             sides.append(self.op("Reshape", box, np.array([batch, 4 * BINS, cells])))
             scores.append(self.op("Reshape", kind, np.array([batch, CLASSES, cells])))
             y, x = np.mgrid[0:side // stride, 0:side // stride]
@@ -107,13 +136,19 @@ class Network(Graph):
         centre = self.op("Mul", self.op("Add", low, high), self.number(0.5))
         box = self.op("Mul", self.op("Concat", centre, self.op("Sub", high, low), axis=1), step)
         score = self.op("Sigmoid", self.op("Concat", *scores, axis=2))
-        self.op("Concat", box, score, axis=1, name="output0")
-        return [batch, 4 + CLASSES, cells]
+        parts = [box, score]
+        if has_masks:
+            self.prototypes(*maps[0])
+            parts.append(self.coefficients(maps, batch, side))
+        self.op("Concat", *parts, axis=1, name="output0")
+        return [batch, 4 + CLASSES + has_masks * PROTOTYPES, cells]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out")
+    parser.add_argument("--size", choices=SIZES, default="s")
+    parser.add_argument("--masks", action="store_true")
     parser.add_argument("--side", type=int, default=640)
     parser.add_argument("--batch", default="1")
     parser.add_argument("--f32", action="store_true")
@@ -121,19 +156,23 @@ def main():
     if options.side % STRIDES[-1]:
         raise SystemExit(f"The side must be a multiple of {STRIDES[-1]}.")
 
-    network = Network(np.float32 if options.f32 else np.float16)
+    network = Network(np.float32 if options.f32 else np.float16, options.size)
     batch = int(options.batch) if options.batch.isdigit() else options.batch
     # For a Reshape, -1 is what is left.
-    shape = network.head(network.body("images"), batch if isinstance(batch, int) else -1, options.side)
+    shape = network.head(network.body("images"), batch if isinstance(batch, int) else -1, options.side,
+                         options.masks)
     shape[0] = batch
     kind = TensorProto.FLOAT if options.f32 else TensorProto.FLOAT16
     image = helper.make_tensor_value_info("images", kind, [batch, 3, options.side, options.side])
-    output = helper.make_tensor_value_info("output0", kind, shape)
-    graph = helper.make_graph(network.nodes, "random", [image], [output], network.weights)
+    outputs = [helper.make_tensor_value_info("output0", kind, shape)]
+    if options.masks:
+        quarter = options.side // 4
+        outputs.append(helper.make_tensor_value_info("output1", kind, [batch, PROTOTYPES, quarter, quarter]))
+    graph = helper.make_graph(network.nodes, "random", [image], outputs, network.weights)
     model = helper.make_model(graph, producer_name="gst-plugin-trt", ir_version=8,
                               opset_imports=[helper.make_opsetid("", OPSET)])
     names = {i: f"class {i}" for i in range(CLASSES)}
-    helper.set_model_props(model, {"task": "detect", "stride": "32", "names": str(names),
+    helper.set_model_props(model, {"task": "segment" if options.masks else "detect", "stride": "32", "names": str(names),
                                    "imgsz": str([options.side, options.side])})
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, options.out)
