@@ -209,6 +209,35 @@ fn classes(buffer: &gst::BufferRef) -> Option<Vec<Value>> {
     meta.structure().get::<gst::Array>("classes").ok()?.iter().map(class).collect()
 }
 
+/// The maps of classes, depths or objects, without their pixels, which are in the field `picture`.
+fn maps(buffer: &gst::BufferRef) -> Option<Vec<Value>> {
+    let meta = gst::meta::CustomMeta::from_buffer(buffer, "GstTrtMapMeta").ok()?;
+    let region = |value: &gst::glib::SendValue| {
+        let region = value.get::<gst::Structure>().ok()?;
+        Some(json!({
+            "label": region.get::<String>("label").ok()?,
+            "class-id": region.get::<u32>("class-id").ok()?,
+            "id": region.get::<u32>("id").ok()?,
+            "share": region.get::<f64>("share").ok()?,
+        }))
+    };
+    let map = |value: &gst::glib::SendValue| {
+        let map = value.get::<gst::Structure>().ok()?;
+        let mut found = json!({ "kind": map.get::<String>("kind").ok()? });
+        for name in ["map-width", "map-height"] {
+            found[name] = map.get::<u32>(name).ok()?.into();
+        }
+        for name in ["x", "y", "w", "h", "minimum", "maximum"] {
+            map.get::<f64>(name).into_iter().for_each(|number| found[name] = number.into());
+        }
+        if let Ok(regions) = map.get::<gst::Array>("regions") {
+            found["regions"] = regions.iter().map(region).collect::<Option<Vec<_>>>()?.into();
+        }
+        Some(found)
+    };
+    meta.structure().get::<gst::Array>("maps").ok()?.iter().map(map).collect()
+}
+
 fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
     let Options { preprocess, infer, nms, .. } = options;
     // Queues let decoding, inference and encoding run in parallel. H.264 in 4:2:0 needs even sizes.
@@ -360,6 +389,9 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
         });
         if let Some(classes) = classes {
             line["classes"] = classes.into();
+        }
+        if let Some(maps) = maps(buffer) {
+            line["maps"] = maps.into();
         }
         if let Err(error) = writeln!(report.json, "{line}") {
             report.failure = Some(format!("Cannot write the JSON file: {error}."));

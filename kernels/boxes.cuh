@@ -11,13 +11,13 @@ using u64 = uint64_t;
 // Elements of a source.
 enum Type : u32 { F32, F16, U8, I32, I64 };
 
-// An array of numbers: element i of row r is data[first + r * stride + i].
+// An array of numbers: element i of row r is data[first + r * stride + i * step].
 struct Source {
     const void* data;
     u32 type;
     u32 first;
     u32 stride;
-    u32 unused;
+    u32 step;
 };
 
 __device__ __forceinline__ float widen(float value) {
@@ -29,7 +29,7 @@ __device__ __forceinline__ float widen(uint16_t half) {
 }
 
 __device__ __forceinline__ float number(const Source& source, u32 row, u32 i = 0) {
-    const size_t at = source.first + static_cast<size_t>(row) * source.stride + i;
+    const size_t at = source.first + static_cast<size_t>(row) * source.stride + static_cast<size_t>(i) * source.step;
     switch (source.type) {
         case F32: return static_cast<const float*>(source.data)[at];
         case F16: return widen(static_cast<const uint16_t*>(source.data)[at]);
@@ -39,9 +39,9 @@ __device__ __forceinline__ float number(const Source& source, u32 row, u32 i = 0
     }
 }
 
-// capacity = rows of the head: a row gives one candidate at most.
+// capacity = rows of the head: a row gives one candidate at most, with logits one for each of them.
 struct Candidates {
-    u64* keys;      // [capacity] score and row: results are in ascending order, and no two keys are equal
+    u64* keys;      // [capacity] score and index of the candidate: results are in ascending order, and no two keys are equal
     float4* boxes;  // [capacity] left, top, right, bottom in pixels of the model's input
     u32* classes;   // [capacity]
 };
@@ -71,10 +71,11 @@ __device__ __forceinline__ float score_of(u64 key) {
     return __uint_as_float(high >> 31 ? high : ~high & 0x7fffffff);
 }
 
-__device__ __forceinline__ u32 row_of(u64 key) {
+// The row, or with logits the row times their number, plus the slot.
+__device__ __forceinline__ u32 index_of(u64 key) {
     return static_cast<u32>(key);
 }
 
-__device__ __forceinline__ u64 key_of(float score, u32 row) {
-    return static_cast<u64>(descending(score)) << 32 | row;
+__device__ __forceinline__ u64 key_of(float score, u32 index) {
+    return static_cast<u64>(descending(score)) << 32 | index;
 }

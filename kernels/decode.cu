@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 // decode_*: a head's outputs -> candidates in no order.
-//   in   sources  the tensors that the layout reads, item 0 of the batch: one for dense heads, else one for each part
+//   in   sources  the tensors that the layout reads, item 0 of the batch: boxes and scores for dense heads, which may lie in one
+//                 tensor, else one for each part
 //   out  to       candidates; *count is 0 before, and their number after
 //   grid decode_rows     a group of 2^lanes_log2 threads for each row, DECODE_THREADS in a block
 //        decode_columns  32 rows in a block, each by SLICES threads, SLICES * 32 in a block
+//        decode_logits   a thread for each logit, DECODE_THREADS in a block
 //        decode_ids      a thread for each row, DECODE_THREADS in a block
 //   math f32, every operation rounded once, in the order of the reference implementation; elements are widened first, which
 //        is exact
 //   reference implementation src/heads/decode.rs; launched by src/postprocess/suppress/device.rs, whose DecodeParams mirrors
-//        the one here (232 bytes)
+//        the one here (248 bytes)
 #include "boxes.cuh"
 
 inline constexpr u32 DECODE_THREADS = 128;
@@ -28,7 +30,7 @@ struct Level {
 };
 
 struct DecodeParams {
-    Source sources[4];  // boxes (or the only tensor), scores, classes, count; if count has no data, all rows are valid
+    Source sources[4];  // boxes, scores, classes, count; if count has no data, all rows are valid
     Candidates to;
     u32* count;
     const float* per_class;  // [listed] score thresholds of the first classes
@@ -36,8 +38,10 @@ struct DecodeParams {
     float beyond;  // threshold of the other classes
     float least;   // the lowest of all thresholds
     u32 rows;
-    u32 columns;  // of dense heads
-    u32 classes;  // class ids are below; for dense heads, scores in a row
+    u32 capacity;    // for candidates
+    u32 classes;     // class ids are below; for dense heads, scores in a row, of which one may be the background's
+    u32 background;  // the logit of a row that is of no class; NONE where each is of one
+    float least_logit;  // lower ones reach no threshold
     u32 encoding;
     u32 objectness;  // 1 if rows have it, after the box
     u32 lanes_log2;
@@ -45,9 +49,10 @@ struct DecodeParams {
     float width;        // of the model's input
     float height;
     Level levels[4];
+    u32 unused[2];
 };
 
-static_assert(sizeof(DecodeParams) == 232, "mirrored by DecodeParams in device.rs");
+static_assert(sizeof(DecodeParams) == 248, "mirrored by DecodeParams in device.rs");
 
 __device__ __forceinline__ float infinity() {
     return __int_as_float(0x7f800000);
@@ -99,15 +104,15 @@ __device__ __forceinline__ bool is_box(float4 box) {
 }
 
 // Called by all threads of a warp, which reserve space with one atomic.
-__device__ void append(const DecodeParams& p, bool passes, u32 row, float4 box, float score, u32 cls) {
+__device__ void append(const DecodeParams& p, bool passes, u32 index, float4 box, float score, u32 cls) {
     const u32 passing = __ballot_sync(EVERYONE, passes), lane = threadIdx.x % 32;
     if (!passing) return;
     const int leader = __ffs(passing) - 1;
     u32 start = 0;
     if (lane == leader) start = atomicAdd(p.count, __popc(passing));
     const u32 at = __shfl_sync(EVERYONE, start, leader) + __popc(passing & ((1u << lane) - 1));
-    if (passes && at < p.rows) {
-        p.to.keys[at] = key_of(score, row);
+    if (passes && at < p.capacity) {
+        p.to.keys[at] = key_of(score, index);
         p.to.boxes[at] = box;
         p.to.classes[at] = cls;
     }
@@ -134,9 +139,8 @@ __device__ __forceinline__ Best empty() {
 }
 
 // Takes the scores number(first), number(first + step), … below `end`. GLANCE loads are in flight at a time.
-// `class_0` is the index of the first class score.
 template <typename Number>
-__device__ __forceinline__ void look(Best& best, u32 first, u32 step, u32 end, Number number, u32 class_0) {
+__device__ __forceinline__ void look(Best& best, u32 first, u32 step, u32 end, Number number) {
     for (u32 start = first; start < end; start += GLANCE * step) {
         float scores[GLANCE];
 #pragma unroll
@@ -145,28 +149,47 @@ __device__ __forceinline__ void look(Best& best, u32 first, u32 step, u32 end, N
             scores[i] = at < end ? number(at) : -infinity();
         }
 #pragma unroll
-        for (u32 i = 0; i < GLANCE; i++) best.see(scores[i], start + i * step - class_0);
+        for (u32 i = 0; i < GLANCE; i++) best.see(scores[i], start + i * step);
     }
 }
 
-// [rows][box, objectness if there is one, a score for each class, numbers that are gathered later]
+template <typename T>
+__device__ __forceinline__ float4 numbers_at(const T* at, size_t step) {
+    return make_float4(widen(at[0]), widen(at[step]), widen(at[2 * step]), widen(at[3 * step]));
+}
+
+// The box of a row, not yet scaled. There is one branch for all four numbers, so that their loads are in flight together.
+__device__ __forceinline__ float4 numbers_of(const Source& boxes, u32 row) {
+    const size_t at = boxes.first + static_cast<size_t>(row) * boxes.stride;
+    switch (boxes.type) {
+        case F32: return numbers_at(static_cast<const float*>(boxes.data) + at, boxes.step);
+        case F16: return numbers_at(static_cast<const uint16_t*>(boxes.data) + at, boxes.step);
+        default: return make_float4(number(boxes, row, 0), number(boxes, row, 1), number(boxes, row, 2), number(boxes, row, 3));
+    }
+}
+
+__device__ __forceinline__ float4 box_of(const DecodeParams& p, u32 row, float4 numbers) {
+    return box_of(p, row, numbers.x, numbers.y, numbers.z, numbers.w);
+}
+
+// [rows][a score for each class], with objectness if there is one; the boxes beside them or in a tensor of their own.
 template <typename T>
 __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     const u32 thread = blockIdx.x * DECODE_THREADS + threadIdx.x;
     const u32 lanes = 1u << p.lanes_log2, lane = thread % lanes, row = thread >> p.lanes_log2;
-    const T* values = static_cast<const T*>(p.sources[0].data) + static_cast<size_t>(row) * p.columns;
-    const u32 first = 4 + p.objectness;
+    const Source& source = p.sources[1];
+    const T* scores = static_cast<const T*>(source.data) + source.first + static_cast<size_t>(row) * source.stride;
     bool passes = row < p.rows;
     float objectness = 1;
     if (passes && p.objectness) {
-        objectness = widen(values[4]);
+        objectness = number(p.sources[0], row, 4);
         passes = objectness >= p.least;
     }
     Best best = empty();
     float4 box = {};
     if (passes) {
-        box = {widen(values[0]), widen(values[1]), widen(values[2]), widen(values[3])};
-        look(best, first + lane, lanes, first + p.classes, [&](u32 i) { return widen(values[i]); }, first);
+        box = numbers_of(p.sources[0], row);
+        look(best, lane, lanes, p.classes, [&](u32 i) { return widen(scores[i]); });
     }
     for (u32 offset = lanes / 2; offset > 0; offset /= 2) {
         Best other;
@@ -177,21 +200,21 @@ __device__ __forceinline__ void decode_rows(const DecodeParams& p) {
     const float score = p.objectness ? objectness * best.score : best.score;
     passes = passes && lane == 0 && best.cls != NONE && score >= p.least && reaches(p, score, best.cls);
     if (passes) {
-        box = box_of(p, row, box.x, box.y, box.z, box.w);
+        box = box_of(p, row, box);
         passes = is_box(box);
     }
     append(p, passes, row, box, score, best.cls);
 }
 
-// [box, a score for each class, numbers that are gathered later][rows]
+// [a score for each class][rows]; the boxes before them or in a tensor of their own.
 template <typename T>
 __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     __shared__ Best slices[SLICES][32];
     const u32 lane = threadIdx.x % 32, slice = threadIdx.x / 32, row = blockIdx.x * 32 + lane;
     const size_t rows = p.rows;
-    const T* values = static_cast<const T*>(p.sources[0].data) + row;
+    const T* scores = static_cast<const T*>(p.sources[1].data) + p.sources[1].first + row;
     Best best = empty();
-    if (row < rows) look(best, 4 + slice, SLICES, 4 + p.classes, [&](u32 i) { return widen(values[i * rows]); }, 4);
+    if (row < rows) look(best, slice, SLICES, p.classes, [&](u32 i) { return widen(scores[i * rows]); });
     slices[slice][lane] = best;
     __syncthreads();
     if (slice) return;
@@ -200,10 +223,34 @@ __device__ __forceinline__ void decode_columns(const DecodeParams& p) {
     bool passes = best.cls != NONE && best.score >= p.least && reaches(p, best.score, best.cls);
     float4 box = {};
     if (passes) {
-        box = box_of(p, row, widen(values[0]), widen(values[rows]), widen(values[2 * rows]), widen(values[3 * rows]));
+        box = box_of(p, row, numbers_of(p.sources[0], row));
         passes = is_box(box);
     }
     append(p, passes, row, box, best.score, best.cls);
+}
+
+// [rows][logits], of which several may pass in a row; the boxes in a tensor of their own.
+template <typename T>
+__device__ __forceinline__ void decode_logits(const DecodeParams& p) {
+    const u32 index = blockIdx.x * DECODE_THREADS + threadIdx.x, row = index / p.classes, slot = index % p.classes;
+    bool passes = row < p.rows && slot != p.background;
+    float score = 0;
+    u32 cls = 0;
+    if (passes) {
+        const float logit = widen(static_cast<const T*>(p.sources[1].data)[index]);
+        passes = logit >= p.least_logit;
+        if (passes) {
+            cls = slot - (slot > p.background);
+            score = static_cast<float>(1.0 / (1.0 + exp(-static_cast<double>(logit))));
+            passes = reaches(p, score, cls);
+        }
+    }
+    float4 box = {};
+    if (passes) {
+        box = box_of(p, row, numbers_of(p.sources[0], row));
+        passes = is_box(box);
+    }
+    append(p, passes, index, box, score, cls);
 }
 
 extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_rows_f32(DecodeParams p) {
@@ -220,6 +267,14 @@ extern "C" __global__ __launch_bounds__(SLICES * 32) void decode_columns_f32(Dec
 
 extern "C" __global__ __launch_bounds__(SLICES * 32) void decode_columns_f16(DecodeParams p) {
     decode_columns<uint16_t>(p);
+}
+
+extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_logits_f32(DecodeParams p) {
+    decode_logits<float>(p);
+}
+
+extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_logits_f16(DecodeParams p) {
+    decode_logits<uint16_t>(p);
 }
 
 // Heads with a class id for each row.
@@ -244,8 +299,7 @@ extern "C" __global__ __launch_bounds__(DECODE_THREADS) void decode_ids(DecodePa
     }
     float4 box = {};
     if (passes) {
-        const Source& boxes = p.sources[0];
-        box = box_of(p, row, number(boxes, row, 0), number(boxes, row, 1), number(boxes, row, 2), number(boxes, row, 3));
+        box = box_of(p, row, numbers_of(p.sources[0], row));
         passes = is_box(box);
     }
     append(p, passes, row, box, score, cls);

@@ -18,12 +18,8 @@ struct Frame {
 
 enum class Type : uint32_t { F32, F16, U8 };
 
-template <typename Axis>
-struct ParametersOf {
-    Frame frames[MAX_BATCH];
-    const Axis *columns; // [width]
-    const Axis *rows;    // [height]
-    uint32_t left, top, width, height; // of the scaled frame in the tensor
+// How the samples of a frame become elements of a tensor.
+struct Conversion {
     uint32_t tensor_width, tensor_height;
     // Bytes to the next sample of a row; 0 if there is none.
     uint32_t first_step, others_step;
@@ -38,6 +34,14 @@ struct ParametersOf {
     float pad; // a sample
 };
 
+template <typename Axis>
+struct ParametersOf : Conversion {
+    Frame frames[MAX_BATCH];
+    const Axis *columns; // [width]
+    const Axis *rows;    // [height]
+    uint32_t left, top, width, height; // of the scaled frame in the tensor
+};
+
 struct Pixel {
     float channels[3];
 };
@@ -47,14 +51,12 @@ __device__ inline float value(uint32_t sample) {
     return sizeof(Sample) == 1 ? float(sample) : float(sample) * (1.0f / 256.0f);
 }
 
-template <typename Parameters>
-__device__ inline Pixel from_luma(const Parameters &p, float y) {
+__device__ inline Pixel from_luma(const Conversion &p, float y) {
     const float luma = (y - p.black) * p.gain;
     return {luma, luma, luma};
 }
 
-template <typename Parameters>
-__device__ inline Pixel from_yuv(const Parameters &p, float y, float u, float v) {
+__device__ inline Pixel from_yuv(const Conversion &p, float y, float u, float v) {
     const float luma = (y - p.black) * p.gain;
     const float cb = u - 128.0f, cr = v - 128.0f;
     const float r = luma + cr * p.r_cr;
@@ -62,8 +64,7 @@ __device__ inline Pixel from_yuv(const Parameters &p, float y, float u, float v)
     return {p.reversed ? b : r, (luma + cb * p.g_cb) + cr * p.g_cr, p.reversed ? r : b};
 }
 
-template <typename Parameters>
-__device__ inline Pixel from_rgb(const Parameters &p, float first, float green, float last) {
+__device__ inline Pixel from_rgb(const Conversion &p, float first, float green, float last) {
     Pixel pixel = {p.reversed ? last : first, green, p.reversed ? first : last};
     if (p.to_gray) {
         pixel.channels[0] = (pixel.channels[0] * 0.299f + green * 0.587f) + pixel.channels[2] * 0.114f;

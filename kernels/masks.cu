@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
-// Masks of the kept boxes: weighted sums of prototypes, scaled to the size of the model's input, above 0, inside the box.
+// Masks of the kept boxes: weighted sums of prototypes, scaled to the size of the model's input, above 0, inside the box. Or the map
+// of the box's row, scaled to the input or to the box.
 //
 // place_masks: the position of each mask
 //   in   found        the number of kept boxes, then the boxes
-//   out  places       [kept] the pixels whose upper left corners are in the box, and the first word of the mask
+//   out  places       [kept] the pixels whose upper left corners are in the box, or around all of the map that is above 0; and the first
+//                     word of the mask
 //   grid one block
 // fill_masks: their pixels
-//   in   places; prototypes [count][height][width], f32 or f16; coefficients [kept][count]
+//   in   places; prototypes or maps [count][height][width], f32 or f16; coefficients [kept][count], of prototypes
 //   out  bits         of each mask rows of whole words, the left pixel in the lowest bit
 //   io   places       is_seen, where a pixel is set
 //   grid y for objects, x for tiles of an object; both of any size: blocks stride over them
@@ -16,8 +18,9 @@
 //        host_bits    the same, where the host wants masks
 //   io   found        boxes without a pixel become empty: the overlay draws none of them
 //   grid any size
-//   math f32, in the order of src/image/masks.rs, the reference implementation
+//   math f32, in the order of src/image/masks.rs and masks/maps.rs, the reference implementation
 //   launched by src/postprocess/masks.rs, whose MaskParams mirrors the one here (96 bytes)
+#include "between.cuh"
 #include "boxes.cuh"
 
 inline constexpr u32 PLACE_THREADS = 512;
@@ -38,6 +41,9 @@ struct alignas(16) MaskPlace {
 
 static_assert(sizeof(MaskPlace) == 32, "mirrored in masks.rs");
 
+// What masks are made of: sums of prototypes, or a map for each row over the input or its box.
+enum Parts : u32 { PROTOTYPES, OVER_INPUT, OVER_BOX };
+
 struct MaskParams {
     Results* found;
     const void* prototypes;
@@ -49,9 +55,9 @@ struct MaskParams {
     u32* host_bits;
     u32 is_half;
     u32 count, width, height;
-    u32 input_width, input_height;
+    u32 input_width, input_height;  // of the model, or of finer masks
     u32 limit;
-    u32 unused;
+    u32 parts;
 };
 
 static_assert(sizeof(MaskParams) == 96, "mirrored in masks.rs");
@@ -64,14 +70,74 @@ __device__ __forceinline__ u32 edge(float at, u32 size) {
     return static_cast<u32>(fminf(fmaxf(ceilf(at), 0.0f), static_cast<float>(size)));
 }
 
+__device__ __forceinline__ float number(float value) {
+    return value;
+}
+
+__device__ __forceinline__ float number(uint16_t bits) {
+    return half_value(bits);
+}
+
+__device__ __forceinline__ float value_at(const MaskParams& p, size_t at) {
+    return p.is_half ? number(__ldg(static_cast<const uint16_t*>(p.prototypes) + at))
+                     : number(__ldg(static_cast<const float*>(p.prototypes) + at));
+}
+
+// Pixels of a line of length `to` in which samples of a line of length `from` have a part, from one to another.
+__device__ __forceinline__ void reach(u32 first, u32 last, u32 from, u32 to, u32& start, u32& end) {
+    const auto along = [&](u64 twice) { return static_cast<u32>(twice * to / (2 * static_cast<u64>(from))); };
+    const u32 begin = first == 0 ? 0 : along(2 * static_cast<u64>(first) - 1);
+    start = begin > 0 ? begin - 1 : 0;
+    end = last + 1 >= from ? to : min(along(2 * static_cast<u64>(last) + 3) + 1, to);
+}
+
+// The rectangles around maps over the input: outside them no pixel is above 0. A warp for each object.
+__device__ void bound_maps(const MaskParams& p, u32 kept) {
+    const size_t plane = static_cast<size_t>(p.width) * p.height;
+    const u32 lane = threadIdx.x % 32;
+    for (u32 object = threadIdx.x / 32; object < kept; object += PLACE_THREADS / 32) {
+        const size_t map = p.found->detections[object].row * plane;
+        u32 left = 0xffffffff, top = 0xffffffff, right = 0, bottom = 0;
+        for (u32 i = lane; i < plane; i += 32) {
+            if (value_at(p, map + i) > 0) {
+                const u32 x = i % p.width, y = i / p.width;
+                left = min(left, x);
+                right = max(right, x);
+                top = min(top, y);
+                bottom = max(bottom, y);
+            }
+        }
+        for (u32 offset = 16; offset > 0; offset /= 2) {
+            left = min(left, __shfl_xor_sync(FULL_MASK, left, offset));
+            top = min(top, __shfl_xor_sync(FULL_MASK, top, offset));
+            right = max(right, __shfl_xor_sync(FULL_MASK, right, offset));
+            bottom = max(bottom, __shfl_xor_sync(FULL_MASK, bottom, offset));
+        }
+        if (lane == 0) {
+            MaskPlace place = {};
+            if (left <= right) {
+                reach(left, right, p.width, p.input_width, place.left, place.right);
+                reach(top, bottom, p.height, p.input_height, place.top, place.bottom);
+            }
+            p.places[object] = place;
+        }
+    }
+}
+
 extern "C" __global__ __launch_bounds__(PLACE_THREADS) void place_masks(const __grid_constant__ MaskParams p) {
     __shared__ u64 sums[2][PLACE_THREADS];
     const u32 kept = min(p.found->count, p.limit), thread = threadIdx.x;
+    if (p.parts == OVER_INPUT) {
+        bound_maps(p, kept);
+        __syncthreads();
+    }
     u64 before = 0;
     for (u32 begin = 0; begin < kept; begin += PLACE_THREADS) {
         const u32 object = begin + thread;
         MaskPlace place = {};
-        if (object < kept) {
+        if (object < kept && p.parts == OVER_INPUT) {
+            place = p.places[object];
+        } else if (object < kept) {
             const Candidate box = p.found->detections[object];
             place.left = edge(box.x1, p.input_width);
             place.top = edge(box.y1, p.input_height);
@@ -98,36 +164,21 @@ extern "C" __global__ __launch_bounds__(PLACE_THREADS) void place_masks(const __
     if (thread == 0) *p.words = before;
 }
 
-// The two samples of a line of length `from` between which sample `at` of a line of length `to` lies, and their weights.
-struct Between {
-    u32 samples[2];
-    float weights[2];
-};
-
-__device__ __forceinline__ Between between(u32 at, u32 from, u32 to) {
-    const float scale = static_cast<float>(from) / static_cast<float>(to);
-    const float place = fmaxf((static_cast<float>(at) + 0.5f) * scale - 0.5f, 0.0f);
-    const u32 first = min(static_cast<u32>(place), from - 1);
-    const float second = place - static_cast<float>(first);
-    return {{first, min(first + 1, from - 1)}, {1.0f - second, second}};
-}
-
-// The weighted sum of the prototypes at one of their samples.
-__device__ __forceinline__ float sum_at(const MaskParams& p, const float* coefficients, u32 x, u32 y) {
-    const size_t plane = static_cast<size_t>(p.width) * p.height;
-    size_t from = static_cast<size_t>(y) * p.width + x;
+// The sums are added in order; several loads are in flight meanwhile.
+template <typename T>
+__device__ __forceinline__ float sum_of(const T* values, size_t plane, const float* coefficients, u32 count) {
     float sum = 0;
-    for (u32 i = 0; i < p.count; i++, from += plane) {
-        const float value = p.is_half ? half_value(__ldg(static_cast<const uint16_t*>(p.prototypes) + from))
-                                      : __ldg(static_cast<const float*>(p.prototypes) + from);
-        sum = sum + coefficients[i] * value;
-    }
+#pragma unroll 8
+    for (u32 i = 0; i < count; i++) sum = sum + __ldg(coefficients + i) * number(__ldg(values + i * plane));
     return sum;
 }
 
-__device__ __forceinline__ float mix(const Between& x, const Between& y, float a, float b, float c, float d) {
-    const float above = x.weights[0] * a + x.weights[1] * b, below = x.weights[0] * c + x.weights[1] * d;
-    return y.weights[0] * above + y.weights[1] * below;
+// The weighted sum of the prototypes at one of their samples, or a sample of the row's map.
+__device__ __forceinline__ float sum_at(const MaskParams& p, const float* coefficients, u32 row, u32 x, u32 y) {
+    const size_t plane = static_cast<size_t>(p.width) * p.height, from = static_cast<size_t>(y) * p.width + x;
+    if (p.parts != PROTOTYPES) return 0.0f + value_at(p, from + row * plane);
+    if (p.is_half) return sum_of(static_cast<const uint16_t*>(p.prototypes) + from, plane, coefficients, p.count);
+    return sum_of(static_cast<const float*>(p.prototypes) + from, plane, coefficients, p.count);
 }
 
 extern "C" __global__ __launch_bounds__(FILL_THREADS) void fill_masks(const __grid_constant__ MaskParams p) {
@@ -137,6 +188,11 @@ extern "C" __global__ __launch_bounds__(FILL_THREADS) void fill_masks(const __gr
         const MaskPlace place = p.places[object];
         if (place.left >= place.right || place.top >= place.bottom) continue;
         const float* coefficients = p.coefficients + static_cast<size_t>(object) * p.count;
+        const Candidate box = p.found->detections[object];
+        const bool is_over_box = p.parts == OVER_BOX;
+        const Extent across = {is_over_box ? box.x1 : 0.0f, is_over_box ? box.x2 - box.x1 : static_cast<float>(p.input_width)};
+        const Extent down = {is_over_box ? box.y1 : 0.0f, is_over_box ? box.y2 - box.y1 : static_cast<float>(p.input_height)};
+        const float level = is_over_box ? 0.5f : 0.0f;
         const u32 stride = words_of(place.right - place.left);
         const u32 tiles = stride * ((place.bottom - place.top + TILE - 1) / TILE);
         for (u32 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
@@ -144,22 +200,22 @@ extern "C" __global__ __launch_bounds__(FILL_THREADS) void fill_masks(const __gr
             const u32 left = place.left + word * TILE, right = min(left + TILE, place.right);
             const u32 top = place.top + tile / stride * TILE, bottom = min(top + TILE, place.bottom);
             // The samples of prototypes that the tile needs.
-            const u32 x0 = between(left, p.width, p.input_width).samples[0];
-            const u32 y0 = between(top, p.height, p.input_height).samples[0];
-            const u32 wide = between(right - 1, p.width, p.input_width).samples[1] + 1 - x0;
-            const u32 high = between(bottom - 1, p.height, p.input_height).samples[1] + 1 - y0;
+            const u32 x0 = between(left, p.width, across).samples[0];
+            const u32 y0 = between(top, p.height, down).samples[0];
+            const u32 wide = between(right - 1, p.width, across).samples[1] + 1 - x0;
+            const u32 high = between(bottom - 1, p.height, down).samples[1] + 1 - y0;
             const bool are_kept = static_cast<u64>(wide) * high <= SUMS;
             __syncthreads();  // the previous tile no longer uses its sums
             if (are_kept) {
                 for (u32 i = threadIdx.x; i < wide * high; i += FILL_THREADS)
-                    sums[i] = sum_at(p, coefficients, x0 + i % wide, y0 + i / wide);
+                    sums[i] = sum_at(p, coefficients, box.row, x0 + i % wide, y0 + i / wide);
             }
             __syncthreads();
             const bool is_inside = left + lane < right;
-            const Between x = between(is_inside ? left + lane : left, p.width, p.input_width);
+            const Between x = between(is_inside ? left + lane : left, p.width, across);
             u32 seen = 0;
             for (u32 row = top + warp; row < bottom; row += FILL_THREADS / 32) {
-                const Between y = between(row, p.height, p.input_height);
+                const Between y = between(row, p.height, down);
                 float value;
                 if (are_kept) {
                     const float* upper = sums + (y.samples[0] - y0) * wide;
@@ -167,10 +223,12 @@ extern "C" __global__ __launch_bounds__(FILL_THREADS) void fill_masks(const __gr
                     const u32 a = x.samples[0] - x0, b = x.samples[1] - x0;
                     value = mix(x, y, upper[a], upper[b], lower[a], lower[b]);
                 } else {
-                    const auto at = [&](u32 i, u32 j) { return sum_at(p, coefficients, x.samples[i], y.samples[j]); };
-                    value = mix(x, y, at(0, 0), at(1, 0), at(0, 1), at(1, 1));
+                    float corners[4];
+#pragma unroll 1
+                    for (u32 i = 0; i < 4; i++) corners[i] = sum_at(p, coefficients, box.row, x.samples[i % 2], y.samples[i / 2]);
+                    value = mix(x, y, corners[0], corners[1], corners[2], corners[3]);
                 }
-                const u32 bits = __ballot_sync(FULL_MASK, is_inside && value > 0);
+                const u32 bits = __ballot_sync(FULL_MASK, is_inside && value > level);
                 seen |= bits;
                 if (lane == 0) p.bits[place.first + static_cast<u64>(row - place.top) * stride + word] = bits;
             }

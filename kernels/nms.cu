@@ -8,7 +8,7 @@
 //        suppress any; the blocks share the bit matrix, the last one done walks it
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add, as BBox::iou; a pair gives the same in both orders
-//   reference implementation src/postprocess/suppress/host.rs; launched by device.rs beside it; parameters of rank.cuh mirrored by NmsParams (120 bytes)
+//   reference implementation src/postprocess/suppress/host.rs; launched by device.rs beside it; parameters of rank.cuh mirrored by NmsParams (128 bytes)
 //
 // Greedy suppression tests for each box in turn whether it repeats a better one that is kept. The walk takes STEP boxes at a
 // time: it decides between them first, then marks all later boxes that repeat a kept one of them. For the first WINDOW boxes
@@ -248,7 +248,7 @@ __device__ u32 walk_boxes(const NmsParams& p, u32 n, Walk& walk) {
         if (kept && place < total) {
             p.kept[place] = box;
             walk.rows[place - count] = matrix_row(box, words);
-            walk.detections[place - count] = detection(key, corners, cls);
+            walk.detections[place - count] = detection(p, key, corners, cls);
         }
         fetch(box + STEP);
         __syncthreads();
@@ -297,7 +297,7 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_candidates(NmsPar
 // Candidates -> results, for heads whose boxes do not repeat.
 extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_detections(NmsParams p) {
     rank(p, [&](u64 key, float4 box, u32 cls, u32 place) {
-        if (place < p.limit) p.results->detections[place] = p.found->detections[place] = detection(key, box, cls);
+        if (place < p.limit) p.results->detections[place] = p.found->detections[place] = detection(p, key, box, cls);
     });
     if (blockIdx.x == 0 && threadIdx.x == 0) p.results->count = p.found->count = min(candidates(p), p.limit);
 }

@@ -7,231 +7,27 @@
 //         its height away; a block is THREADS_X x THREADS_Y threads, blockIdx.z is the frame
 //   math  equal to the reference implementation, src/image/preprocess/host.rs, bit by bit; positions are from its tables
 //   launched by src/image/preprocess/kernel.rs, which mirrors Parameters
-#include "frames.cuh"
-
-inline constexpr uint32_t THREADS_X = 32;
-inline constexpr uint32_t THREADS_Y = 4;
-inline constexpr uint32_t COLUMNS = 2;
-
-// Where a column or a row is sampled: between the sample at `first` and the next one, which has the weight `first_weight`.
-// `others` are the same for chroma. Columns are in bytes.
-struct alignas(16) Position {
-    uint32_t first;
-    float first_weight; // of plane 0
-    uint32_t others;
-    float others_weight; // of planes 1 and 2
-};
+#include "bilinear.cuh"
 
 using Parameters = ParametersOf<Position>;
 
-__device__ inline Position position(const Position *table, uint32_t i) {
-    const uint4 words = __ldg(reinterpret_cast<const uint4 *>(table + i));
-    return {words.x, __uint_as_float(words.y), words.z, __uint_as_float(words.w)};
-}
+// The positions are in tables.
+struct TablePlace {
+    const Position *columns, *rows;
+    uint32_t left, top, width, height;
 
-// N adjacent samples, as they are loaded.
-template <typename Sample, uint32_t N>
-struct Samples {
-    uint32_t each[N];
-
-    __device__ inline void load(const uint8_t *at) {
-#pragma unroll
-        for (uint32_t n = 0; n < N; n++) each[n] = __ldg(reinterpret_cast<const Sample *>(at) + n);
+    static __device__ inline Position position(const Position *table, uint32_t i) {
+        const uint4 words = __ldg(reinterpret_cast<const uint4 *>(table + i));
+        return {words.x, __uint_as_float(words.y), words.z, __uint_as_float(words.w)};
     }
-    __device__ inline float operator[](uint32_t n) const { return value<Sample>(each[n]); }
+    __device__ inline Position column(uint32_t i) const { return position(columns, i); }
+    __device__ inline Position row(uint32_t i) const { return position(rows, i); }
 };
 
-// Two samples in one word: half the loads, and half the registers until they are used.
-template <typename Sample>
-struct Samples<Sample, 2> {
-    uint32_t both;
-
-    __device__ inline void load(const uint8_t *at) {
-        if constexpr (sizeof(Sample) == 1) {
-            both = __ldg(reinterpret_cast<const uint16_t *>(at));
-        } else {
-            both = __ldg(reinterpret_cast<const uint32_t *>(at));
-        }
-    }
-    __device__ inline float operator[](uint32_t n) const {
-        constexpr uint32_t BITS = 8 * sizeof(Sample);
-        return value<Sample>(n == 0 ? both & ((1u << BITS) - 1) : both >> BITS);
-    }
-};
-
-// The four samples around a position: two in the near row, two in the far row.
-template <typename S>
-struct Around {
-    S near[2], far[2];
-};
-
-// Loads the samples of one plane for the columns of a thread.
-template <typename S>
-__device__ inline void load(Around<S> (&to)[COLUMNS], const uint8_t *plane, uint32_t stride, uint32_t row, float weight,
-                            const uint32_t (&columns)[COLUMNS], uint32_t step) {
-    const uint8_t *at = plane + uint64_t(row) * stride;
-    // Without this the compiler adds row and column first and then the plane, which takes twice the instructions.
-    asm("" : "+l"(at));
-#pragma unroll
-    for (uint32_t k = 0; k < COLUMNS; k++)
-#pragma unroll
-        for (uint32_t i = 0; i < 2; i++) to[k].near[i].load(at + columns[k] + i * step);
-    // If the far row has weight 0 the near one is read again: there may be no far row, and this is faster than a branch.
-    at += weight != 0.0f ? stride : 0;
-    asm("" : "+l"(at));
-#pragma unroll
-    for (uint32_t k = 0; k < COLUMNS; k++)
-#pragma unroll
-        for (uint32_t i = 0; i < 2; i++) to[k].far[i].load(at + columns[k] + i * step);
-}
-
-// The same where every position falls on a sample.
-template <typename S>
-__device__ inline void load_alone(Around<S> (&to)[COLUMNS], const uint8_t *plane, uint32_t stride, uint32_t row,
-                                  const uint32_t (&columns)[COLUMNS]) {
-    const uint8_t *at = plane + uint64_t(row) * stride;
-    asm("" : "+l"(at));
-#pragma unroll
-    for (uint32_t k = 0; k < COLUMNS; k++) to[k].near[0].load(at + columns[k]);
-}
-
-__device__ inline float lerp(float a, float b, float weight) { return a + (b - a) * weight; }
-
-template <typename S>
-__device__ inline float resample(const Around<S> &around, uint32_t n, float across, float down) {
-    const float near = lerp(around.near[0][n], around.near[1][n], across);
-    const float far = lerp(around.far[0][n], around.far[1][n], across);
-    return lerp(near, far, down);
-}
-
-template <typename Element>
-struct alignas(COLUMNS * sizeof(Element)) Together {
-    Element elements[COLUMNS];
-};
-
-// Writes COLUMNS consecutive elements, or `count` if that is fewer.
-template <typename Element>
-__device__ inline void store_together(const Frame &frame, uint32_t at, uint32_t count, const Together<Element> &all) {
-    Element *to = reinterpret_cast<Element *>(frame.tensor) + at;
-    if (frame.together) {
-        *reinterpret_cast<Together<Element> *>(to) = all;
-    } else {
-#pragma unroll
-        for (uint32_t k = 0; k < COLUMNS; k++)
-            if (k < count) to[k] = all.elements[k];
-    }
-}
-
-// Writes the pixels of row y from x on. Indices fit 32 bits, because no side is longer than 2^15.
-template <typename Element>
-__device__ inline void store_as(const Parameters &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel (&pixels)[COLUMNS]) {
-    Together<Element> channels[3];
-#pragma unroll
-    for (uint32_t k = 0; k < COLUMNS; k++)
-#pragma unroll
-        for (uint32_t c = 0; c < 3; c++)
-            encode(clamp(pixels[k].channels[c]) * p.factor[c] + p.addend[c], channels[c].elements[k]);
-
-    const uint32_t at = y * p.tensor_width + x, count = p.tensor_width - x;
-    if (p.channels == 1) {
-        store_together(frame, at, count, channels[0]);
-    } else if (p.interleaved) {
-#pragma unroll
-        for (uint32_t part = 0; part < 3; part++) {
-            Together<Element> pixel_by_pixel;
-#pragma unroll
-            for (uint32_t k = 0; k < COLUMNS; k++) {
-                const uint32_t i = part * COLUMNS + k;
-                pixel_by_pixel.elements[k] = channels[i % 3].elements[i / 3];
-            }
-            const uint32_t before = part * COLUMNS;
-            if (before < count * 3) store_together(frame, at * 3 + before, count * 3 - before, pixel_by_pixel);
-        }
-    } else {
-        const uint32_t plane = p.tensor_width * p.tensor_height;
-#pragma unroll
-        for (uint32_t c = 0; c < 3; c++) store_together(frame, at + c * plane, count, channels[c]);
-    }
-}
-
-__device__ inline void store(const Parameters &p, const Frame &frame, uint32_t x, uint32_t y, const Pixel (&pixels)[COLUMNS]) {
-    switch (p.type) {
-        case Type::F32: return store_as<float>(p, frame, x, y, pixels);
-        case Type::F16: return store_as<uint16_t>(p, frame, x, y, pixels);
-        case Type::U8: return store_as<uint8_t>(p, frame, x, y, pixels);
-    }
-}
-
-// FIRST adjacent samples in plane 0; then OTHERS in each of PLANES planes of chroma.
 template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES = 0>
 __device__ inline void preprocess(const Parameters &p) {
-    const Frame &frame = p.frames[blockIdx.z];
-    const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * COLUMNS;
-    const uint32_t row_number = blockIdx.y * THREADS_Y + threadIdx.y;
-    if (x >= p.tensor_width || row_number >= p.height) return;
-
-    // Outside the scaled frame the differences wrap around to large numbers.
-    bool inside[COLUMNS], any = false;
-#pragma unroll
-    for (uint32_t k = 0; k < COLUMNS; k++) {
-        inside[k] = x + k - p.left < p.width;
-        any |= inside[k];
-    }
-
-    // All loads are issued first, so that they are in flight together.
-    Position row, columns[COLUMNS];
-    Around<Samples<Sample, FIRST>> first[COLUMNS];
-    Around<Samples<Sample, OTHERS>> others[PLANES + 1][COLUMNS];
-    if (any) {
-        row = position(p.rows, row_number);
-        uint32_t first_columns[COLUMNS], others_columns[COLUMNS];
-#pragma unroll
-        for (uint32_t k = 0; k < COLUMNS; k++) {
-            columns[k] = position(p.columns, inside[k] ? x + k - p.left : 0);
-            first_columns[k] = columns[k].first;
-            others_columns[k] = columns[k].others;
-        }
-        if (p.first_alone) {
-            load_alone(first, frame.planes[0], frame.strides[0], row.first, first_columns);
-        } else {
-            load(first, frame.planes[0], frame.strides[0], row.first, row.first_weight, first_columns, p.first_step);
-        }
-#pragma unroll
-        for (uint32_t i = 0; i != PLANES; i++)
-            load(others[i], frame.planes[1 + i], frame.strides[1 + i], row.others, row.others_weight, others_columns,
-                 p.others_step);
-    }
-
-    Pixel pixels[COLUMNS];
-#pragma unroll
-    for (uint32_t k = 0; k < COLUMNS; k++) pixels[k] = {p.pad, p.pad, p.pad};
-    for (uint32_t beyond = row_number + p.height; beyond < p.tensor_height; beyond += p.height) {
-        const uint32_t y = p.top + beyond;
-        store(p, frame, x, y < p.tensor_height ? y : y - p.tensor_height, pixels);
-    }
-
-    if (any) {
-#pragma unroll
-        for (uint32_t k = 0; k < COLUMNS; k++) {
-            const auto main = [&](uint32_t n) {
-                if (p.first_alone) return first[k].near[0][n];
-                return resample(first[k], n, columns[k].first_weight, row.first_weight);
-            };
-            const auto chroma = [&](uint32_t i) {
-                return resample(others[i / OTHERS][k], i % OTHERS, columns[k].others_weight, row.others_weight);
-            };
-            Pixel pixel;
-            if constexpr (PLANES > 0) {
-                pixel = from_yuv(p, main(0), chroma(0), chroma(1));
-            } else if constexpr (FIRST == 3) {
-                pixel = from_rgb(p, main(0), main(1), main(2));
-            } else {
-                pixel = from_luma(p, main(0));
-            }
-            if (inside[k]) pixels[k] = pixel;
-        }
-    }
-    store(p, frame, x, p.top + row_number, pixels);
+    const TablePlace place = {p.columns, p.rows, p.left, p.top, p.width, p.height};
+    preprocess<Sample, FIRST, OTHERS, PLANES>(p, p.frames[blockIdx.z], place);
 }
 
 // The second launch bound is the number of blocks per multiprocessor. With fourteen or more, loads wait for registers.

@@ -9,10 +9,6 @@ inline constexpr u32 WARPS = NMS_THREADS / 32;
 inline constexpr u32 EVERYONE = 0xffffffff;
 inline constexpr u32 TILE = 2048;  // keys that a block compares at a time
 
-__device__ __forceinline__ Candidate detection(u64 key, float4 box, u32 cls, float angle = 0.0f) {
-    return {box.x, box.y, box.z, box.w, score_of(key), cls, row_of(key), angle};
-}
-
 struct NmsParams {
     Candidates from;
     Candidates sorted;
@@ -27,9 +23,15 @@ struct NmsParams {
     u32 limit;
     u32 agnostic;
     float threshold;  // of IoU; for rotated boxes, `reach` of it, see suppress/rotated.rs
+    u32 of_row;       // candidates that a row may give
+    u32 unused;
 };
 
-static_assert(sizeof(NmsParams) == 120, "mirrored in device.rs");
+static_assert(sizeof(NmsParams) == 128, "mirrored in device.rs");
+
+__device__ __forceinline__ Candidate detection(const NmsParams& p, u64 key, float4 box, u32 cls, float angle = 0.0f) {
+    return {box.x, box.y, box.z, box.w, score_of(key), cls, index_of(key) / p.of_row, angle};
+}
 
 __device__ __forceinline__ u32 candidates(const NmsParams& p) {
     return min(*p.count, p.capacity);

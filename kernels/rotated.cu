@@ -10,7 +10,7 @@
 //        keep_rotated      one block
 //        NMS_THREADS in a block
 //   math f32 without fused multiply-add; a pair gives the same in both orders
-//   reference implementation src/postprocess/suppress/rotated.rs; launched by device.rs beside it; parameters mirrored by RotatedParams (152 bytes)
+//   reference implementation src/postprocess/suppress/rotated.rs; launched by device.rs beside it; parameters mirrored by RotatedParams (160 bytes)
 #include "rank.cuh"
 #include "rotated.cuh"
 
@@ -29,7 +29,7 @@ struct RotatedParams {
     Gaussian* gaussians;  // [capacity] of the sorted
 };
 
-static_assert(sizeof(RotatedParams) == 152, "mirrored in device.rs");
+static_assert(sizeof(RotatedParams) == 160, "mirrored in device.rs");
 
 __device__ __forceinline__ bool is_number(float value) {
     return value - value == 0;
@@ -94,7 +94,8 @@ __device__ void keep(const RotatedParams& p, u32 n, IsKept is_kept) {
             count += kept_of[i];
         }
         if (kept && place < nms.limit) {
-            const Candidate found = detection(nms.sorted.keys[at], nms.sorted.boxes[at], nms.sorted.classes[at], p.gaussians[at].angle);
+            const Candidate found =
+                detection(nms, nms.sorted.keys[at], nms.sorted.boxes[at], nms.sorted.classes[at], p.gaussians[at].angle);
             nms.results->detections[place] = nms.found->detections[place] = found;
         }
     }
@@ -106,7 +107,7 @@ extern "C" __global__ __launch_bounds__(NMS_THREADS) void rank_rotated(const __g
         p.nms.sorted.keys[place] = key;
         p.nms.sorted.boxes[place] = box;
         p.nms.sorted.classes[place] = cls;
-        p.gaussians[place] = gaussian(box, number(p.angles, row_of(key)), cls);
+        p.gaussians[place] = gaussian(box, number(p.angles, index_of(key)), cls);
     });
 }
 

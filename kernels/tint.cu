@@ -10,7 +10,7 @@
 //   grid  a block for each tile of TILE_WIDTH x TILE_HEIGHT cells, a thread for each cell
 //   math  integers; every sample is mixed once, with the colour of the first tint that touches it
 //   Reference implementation: src/image/overlay/tint.rs. Launched by src/image/overlay/kernel/tints.rs.
-#include "formats.cuh"
+#include "mixer.cuh"
 
 struct alignas(16) Tint {
     Rect rect;
@@ -71,64 +71,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) plan_tints(const __grid_co
     }
     p.tints[object] = tint;
 }
-
-__device__ inline uint32_t mix(uint32_t have, uint32_t paper, uint32_t weight) {
-    return (have * (255 - weight) + paper * weight + 127) / 255;
-}
-
-template <uint32_t BYTES>
-__device__ inline void mix_bytes(uint8_t *to, const uint8_t *paper, uint32_t weight) {
-#pragma unroll
-    for (uint32_t i = 0; i < BYTES; i++) to[i] = mix(to[i], paper[i], weight);
-}
-
-// Of 16 bits the upper 10 count.
-__device__ inline void mix_wide(uint16_t *to, uint8_t paper, uint32_t weight) { *to = mix(*to, paper << 8, weight) & 0xffc0; }
-
-// How samples of each format are mixed.
-template <typename Format>
-struct Mixer;
-
-template <uint32_t BYTES>
-struct Mixer<Packed<BYTES>> {
-    __device__ static void pixel(const TintParameters &p, uint32_t x, uint32_t y, const Sample &paper) {
-        mix_bytes<BYTES>(at(p, 0, x, y, BYTES), paper.parts, p.weight);
-    }
-    __device__ static void chroma(const TintParameters &, uint32_t, uint32_t, const Sample &) {}
-};
-
-template <>
-struct Mixer<Nv12> {
-    __device__ static void pixel(const TintParameters &p, uint32_t x, uint32_t y, const Sample &paper) {
-        mix_bytes<1>(at(p, 0, x, y, 1), paper.parts, p.weight);
-    }
-    __device__ static void chroma(const TintParameters &p, uint32_t x, uint32_t y, const Sample &paper) {
-        mix_bytes<2>(at(p, 1, x, y, 2), paper.parts + 1, p.weight);
-    }
-};
-
-template <>
-struct Mixer<P010> {
-    __device__ static void pixel(const TintParameters &p, uint32_t x, uint32_t y, const Sample &paper) {
-        mix_wide(reinterpret_cast<uint16_t *>(at(p, 0, x, y, 2)), paper.parts[0], p.weight);
-    }
-    __device__ static void chroma(const TintParameters &p, uint32_t x, uint32_t y, const Sample &paper) {
-        uint16_t *to = reinterpret_cast<uint16_t *>(at(p, 1, x, y, 4));
-        mix_wide(to, paper.parts[1], p.weight);
-        mix_wide(to + 1, paper.parts[2], p.weight);
-    }
-};
-
-template <>
-struct Mixer<I420> {
-    __device__ static void pixel(const TintParameters &p, uint32_t x, uint32_t y, const Sample &paper) {
-        mix_bytes<1>(at(p, 0, x, y, 1), paper.parts, p.weight);
-    }
-    __device__ static void chroma(const TintParameters &p, uint32_t x, uint32_t y, const Sample &paper) {
-        mix_bytes<1>(at(p, 1, x, y, 1), paper.parts + 1, p.weight);
-        mix_bytes<1>(at(p, 2, x, y, 1), paper.parts + 2, p.weight);
-    }
-};
 
 // Whether a mask has that pixel, in its own pixels; NEVER is in no mask.
 __device__ inline bool touches(const TintParameters &p, const Tint &tint, uint32_t x, uint32_t y) {

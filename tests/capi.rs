@@ -749,12 +749,72 @@ fn classes_of_the_frame_are_told() {
 }
 
 #[test]
+fn maps_of_the_frame_are_given() {
+    let folder = scratch("capi-maps");
+    let graph = |dims: &[i64], values: &[f32], task: &str| {
+        let graph = Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("output0", dims, values);
+        graph.metadata("task", task).metadata("names", "{0: 'road', 1: 'car'}")
+    };
+    let results = |graph: Graph, options: &[&str]| {
+        let model = graph.save(&folder.join("model.onnx"));
+        let session = open(&model, &[&["backend=cpu"], options].concat()).unwrap();
+        let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
+        gst_trt_session_close(session);
+        results
+    };
+    let values = |results: *const GstTrtResults| {
+        let mut size = [0; 2];
+        // SAFETY: there is room for the size; the values are as many, and the results are not freed before they are copied.
+        unsafe {
+            let values = gst_trt_results_map(results, &raw mut size);
+            (!values.is_null()).then(|| std::slice::from_raw_parts(values, (size[0] * size[1]) as usize).to_vec())
+        }
+    };
+    // A car in the upper half.
+    let found = results(graph(&[1, 2, 2, 1], &[0.0, 1.0, 1.0, 0.0], "semantic"), &[]);
+    let half = SIDE * SIDE / 2;
+    assert_eq!(values(found), Some([vec![1; half], vec![0; half]].concat()));
+    assert_eq!(gst_trt_results_map_region_count(found), 2);
+    assert_eq!(text(gst_trt_results_map_region_label(found, 1)), Some("car"));
+    let mut numbers = [0; 3];
+    // SAFETY: there is room for three numbers, and for two.
+    unsafe {
+        assert_eq!(gst_trt_results_map_region(found, 1, &raw mut numbers), 0);
+        assert_eq!(numbers, [1, 1, half as u32]);
+        assert_ne!(gst_trt_results_map_region(found, 2, &raw mut numbers), 0);
+        assert!(last_error().contains("no region 2 of the map: it has 2"), "{}", last_error());
+        let mut range = [0.0; 2];
+        assert_ne!(gst_trt_results_map_range(found, &raw mut range), 0);
+    }
+    let json = text(gst_trt_results_map_json(found)).unwrap();
+    let region = r#"{"id":1,"label":"car","class-id":1,"share":0.5}"#;
+    assert!(json.contains(r#""kind":"classes""#) && json.contains(region), "{json}");
+    gst_trt_results_free(found);
+    assert_eq!(values(found), None);
+    let found = results(graph(&[1, 1, 1, 2], &[2.0, 4.0], "depth"), &[]);
+    let mut range = [0.0; 2];
+    // SAFETY: there is room for two numbers.
+    assert_eq!(unsafe { gst_trt_results_map_range(found, &raw mut range) }, 0);
+    assert_eq!((range, values(found).unwrap()[0]), ([2.0, 4.0], 0));
+    assert_eq!(gst_trt_results_map_region_count(found), 0);
+    gst_trt_results_free(found);
+    let found = results(graph(&[1, 1, 1, 2], &[2.0, 4.0], "depth"), &["mask-output=none"]);
+    assert_eq!(values(found), None);
+    gst_trt_results_free(found);
+    let session = open(&one_box("capi-no-map"), &["backend=cpu"]).unwrap();
+    let found = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
+    assert_eq!((values(found), text(gst_trt_results_map_json(found))), (None, None));
+    gst_trt_results_free(found);
+    gst_trt_session_close(session);
+}
+
+#[test]
 fn only_detection_models_detect_but_others_run() {
     let graph = Graph::new().input("images", U8, &["1", "3", "2", "2"]).constant("scores", &[1, 2], &[0.25, 0.75]);
-    let model = graph.metadata("task", "depth").save(&scratch("capi-task").join("depth.onnx"));
+    let model = graph.metadata("task", "caption").save(&scratch("capi-task").join("caption.onnx"));
     let session = open(&model, &["backend=cpu"]).unwrap();
     assert_eq!(detect(session, &frame(&[0; SIDE * SIDE * 3])), Err(4));
-    assert!(last_error().contains("“depth”"), "{}", last_error());
+    assert!(last_error().contains("“caption”"), "{}", last_error());
     let mut scores = [0f32; 2];
     let out = scores.as_mut_ptr().cast::<c_void>();
     assert_eq!(unsafe { gst_trt_session_run(session, [0u8; 12].as_ptr().cast(), 12, &out, &8, 1) }, 0);

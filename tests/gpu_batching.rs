@@ -113,8 +113,8 @@ fn streams_that_share_a_model_find_what_one_finds_alone() {
     let pad = single.by_name("pre0").unwrap().static_pad("src").unwrap();
     pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
         let payload = TensorMeta::get(info.buffer().unwrap()).unwrap();
-        let Payload::Input { tensors, .. } = &*payload else { panic!("{payload:?}") };
-        let block = tensors[0].device().unwrap();
+        assert!(matches!(*payload, Payload::Input(_)), "{payload:?}");
+        let block = payload.pictures().list[0].tensors[0].device().unwrap();
         let _ = send.send(block.part(0, block.bytes()));
         gst::PadProbeReturn::Ok
     });

@@ -14,8 +14,8 @@ use gsttrt::core::error::ErrorKind;
 use gsttrt::core::memory::DevicePool;
 use gsttrt::core::tensor::{DType, Element, Tensor};
 use gsttrt::heads::{
-    BoxEncoding, Column, Decoder, Dim, ElementClass, HEADS, HeadFormat, ModelHints, OutputSpec, Thresholds,
-    deepstream_yolo, end_to_end, yolox,
+    BackgroundClass, BoxEncoding, Column, Decoder, Dim, ElementClass, HEADS, HeadFormat, MaskParts, MaskSource,
+    ModelHints, OutputSpec, Thresholds, deepstream_yolo, detr_logits, end_to_end, rf_detr, yolox,
 };
 use gsttrt::image::Candidate;
 use gsttrt::image::keypoints::{KeypointModel, KeypointShape};
@@ -62,6 +62,7 @@ impl Pair {
         self.decoder.decode(tensors, thresholds, &mut wanted).unwrap();
         let candidates = wanted.len();
         nms.run(self.decoder.format().suppress(), &mut wanted);
+        wanted.truncate(self.decoder.rows());
         let uploaded = self.upload(tensors);
         let read = self.decoder.pick(&uploaded).unwrap();
         self.boxes.launch(&self.stream, &read, thresholds, nms).unwrap();
@@ -89,12 +90,17 @@ impl Pair {
                 about()
             );
         }
-        if let Some((shape, place, view)) = self.decoder.prototypes() {
+        if let Some(MaskSource { shape, output, parts }) = self.decoder.masks() {
             let (picked, mut coefficients) = (self.decoder.pick(tensors).unwrap(), Vec::new());
-            gather(&view, picked[view.output], &wanted, &mut coefficients);
             let (mut expected, mut have) = (Masks::default(), Masks::default());
-            let prototypes = Prototypes::new(shape, picked[place]).unwrap();
-            expected.find(&prototypes, &coefficients, &wanted, self.input);
+            let prototypes = Prototypes::new(shape, picked[output]).unwrap();
+            match parts {
+                MaskParts::Prototypes(view) => {
+                    gather(&view, picked[view.output], &wanted, &mut coefficients);
+                    expected.find(&prototypes, &coefficients, &wanted, self.input);
+                }
+                MaskParts::Maps(over) => expected.find_maps(over, &prototypes, &wanted, self.input),
+            }
             self.boxes.masks(&mut have).unwrap();
             assert!(have == expected, "{}: masks", about());
         }
@@ -165,10 +171,13 @@ fn head(
                     Column::Box(encoding) => row.extend(numbers(*encoding, random, size as f32)),
                     Column::Objectness | Column::Score => row.push(score(random)),
                     Column::Classes => row.extend((0..classes).map(|_| score(random))),
+                    Column::Logits { .. } => row.extend((0..classes).map(|_| random.between(-9.0, 3.0))),
                     Column::ClassId { .. } => row.push(random.below(classes + 2) as f32 - 1.0),
                     Column::Keypoints => {
                         row.extend((0..KEYPOINTS.numbers()).map(|_| random.between(-9.0, size as f32 + 9.0)));
                     }
+                    Column::Mask(_) => {}
+                    Column::Depth => unreachable!("of a map"),
                     Column::Angle => row.push(random.between(-7.0, 7.0)),
                     Column::Coefficients => row.extend((0..PROTOTYPES).map(|_| random.between(-2.0, 2.0))),
                     Column::Count => row.push(random.one_of(&[
@@ -186,11 +195,20 @@ fn head(
             row.iter_mut().for_each(|value| *value = spoil(random, rate, *value));
             row
         };
-        if spec.dims.contains(&Dim::Prototypes) {
-            let (width, height) = (size as usize / 4, size as usize / 8);
-            let value = |random: &mut Random| random.between(-1.0, 1.0);
-            let values: Vec<f32> = (0..PROTOTYPES * width * height).map(|_| value(random)).collect();
-            return whole("output1", &[1, PROTOTYPES as i64, height as i64, width as i64], floats, &values);
+        let name = if spec.name.is_empty() { "output0" } else { spec.name };
+        if spec.dims.contains(&Dim::Height) {
+            let is_own = spec.dims.contains(&Dim::Rows);
+            let (count, width, height) =
+                if is_own { (rows, 16, 9) } else { (PROTOTYPES, size as usize / 4, size as usize / 8) };
+            // Maps are negative outside a part of them, as real ones are.
+            let values = (0..count * width * height).map(|at| {
+                let is_seen = !is_own || (at / (width * height) + at / width + at) % 7 < 3;
+                let usual = random.between(-1.0, if is_seen { 1.0 } else { 0.0 });
+                spoil(random, rate * 99, usual)
+            });
+            let values: Vec<f32> = values.collect();
+            let name = if is_own { name } else { "output1" };
+            return whole(name, &[1, count as i64, height as i64, width as i64], floats, &values);
         }
         let count = if spec.dims.contains(&Dim::Rows) { rows } else { 1 };
         let all: Vec<Vec<f32>> = (0..count).map(|_| row(random)).collect();
@@ -200,11 +218,10 @@ fn head(
                 Dim::Batch => 1,
                 Dim::Rows => rows as i64,
                 Dim::Columns => columns as i64,
-                Dim::Prototypes | Dim::Height | Dim::Width => unreachable!("made above"),
+                Dim::Prototypes | Dim::Height | Dim::Width | Dim::One => unreachable!("made above, or of a map"),
             })
             .collect();
         let dtype = if spec.class == ElementClass::Any { ids } else { floats };
-        let name = if spec.name.is_empty() { "output0" } else { spec.name };
         if matches!(spec.dims, [_, Dim::Columns, Dim::Rows]) {
             let values: Vec<f32> = (0..columns).flat_map(|c| all.iter().map(move |row| row[c])).collect();
             whole(name, &dims, dtype, &values)
@@ -224,8 +241,10 @@ const KEYPOINTS: KeypointShape = KeypointShape { count: 5, dims: 3 };
 fn layouts(context: &Context, shapes: &[(usize, usize, u32)], types: &[DType], all_ids: &[DType]) -> usize {
     let mut random = Random(1);
     let mut left = 0;
-    for &layout in HEADS.iter().filter(|layout| !layout.is_classifier()) {
+    for &layout in HEADS.iter().filter(|layout| layout.has_boxes()) {
         let ids = if layout.outputs.len() > 1 && !layout.has_prototypes() { all_ids } else { &[DType::F32] };
+        // Masks of a map each take memory for as many masks as rows; real models have a few hundred.
+        let shapes = shapes.iter().filter(|(rows, ..)| layout.maps().is_none() || *rows < 1000);
         for &(rows, classes, size) in shapes {
             for &floats in types {
                 for &ids in ids {
@@ -273,6 +292,44 @@ fn each_layout_with_few_rows() {
     let Some(context) = gpu::context() else { return };
     let left = layouts(&context, &[(84, 2, 64), (189, 17, 96)], &[DType::F16], &[DType::I32]);
     assert!(left > 100, "{left} boxes are too few to have compared anything");
+}
+
+/// Logits with and without a background, and a query for each of which several classes pass.
+#[test]
+fn logits_beside_a_background() {
+    let Some(context) = gpu::context() else { return };
+    let (mut random, mut left) = (Random(5), 0);
+    for layout in [&rf_detr::HEAD, &detr_logits::HEAD] {
+        for background in [BackgroundClass::None, BackgroundClass::First, BackgroundClass::Last] {
+            for (types, slots) in [(DType::F32, 2), (DType::F16, 91), (DType::F32, 91)] {
+                let hints = ModelHints { input: Some((384, 384)), background, ..ModelHints::default() };
+                let first = head(layout, &mut random, (300, slots, 384), (types, types), 50);
+                let mut pair = Pair::new(&context, layout, &first, &hints);
+                for least in [0.0, 0.25, 0.5, 0.9, 1.0] {
+                    let tensors = head(layout, &mut random, (300, slots, 384), (types, types), 50);
+                    let mut nms = Nms::new(0.5, 300, false);
+                    left += pair.compare("logits", &tensors, &Thresholds::uniform(least), &mut nms);
+                }
+            }
+        }
+    }
+    assert!(left > 1_000, "{left} boxes are too few to have compared anything");
+}
+
+/// Every f16 as a logit.
+#[test]
+fn sigmoids_of_all_sizes() {
+    let Some(context) = gpu::context() else { return };
+    let hints = ModelHints { input: Some((64, 64)), ..ModelHints::default() };
+    let mut pair = None;
+    for first in (0..=u16::MAX).step_by(256) {
+        let logits: Vec<f32> = (0..256).map(|i| f16::from_bits(first + i).to_f32()).collect();
+        let boxes = [0.5f32; 256 * 4];
+        let tensors =
+            [Tensor::from_slice("boxes", &[1, 256, 4], &boxes), Tensor::from_slice("logits", &[1, 256, 1], &logits)];
+        let pair = pair.get_or_insert_with(|| Pair::new(&context, &detr_logits::HEAD, &tensors, &hints));
+        pair.compare("sigmoid", &tensors, &Thresholds::uniform(0.0), &mut Nms::new(1.0, usize::MAX, false));
+    }
 }
 
 #[test]

@@ -17,7 +17,9 @@ use cudarc::driver::sys;
 use gst::prelude::*;
 use gsttrt::core::cuda::driver::{Context, Stream, device_count};
 use gsttrt::core::tensor::{Tensor, Tensors};
-use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
+use gsttrt::gst::meta::tensor::{Origin, Payload, Picture, Pictures, RegionKind, TensorMeta};
+use gsttrt::image::geometry::{Letterbox, ResizeMode};
+use gsttrt::image::transform::InputTransform;
 
 fn decoder() -> String {
     let clip = setting("GPU_CLIP").unwrap_or_else(|| path("tests/data/sample.mp4"));
@@ -379,7 +381,15 @@ fn frames_stay_until_the_gpu_has_read_them() {
         gate.close(&stream);
         let tensor = Tensor::from_slice("images", &[1], &[1.0f32]);
         let tensors = Arc::new(Tensors::new(vec![tensor], Some(stream.record().unwrap()), None));
-        let payload = Arc::new(Payload::Skipped { input: tensors });
+        let letterbox = Letterbox::new((4, 2), (8, 8), ResizeMode::Letterbox);
+        let pictures = Pictures {
+            list: [Picture { tensors, letterbox }].into_iter().collect(),
+            regions: RegionKind::Frame,
+            origin: Origin { element: 0, size: (4, 2) },
+            transform: InputTransform::default(),
+            original: None,
+        };
+        let payload = Arc::new(Payload::Skipped(Arc::new(pictures)));
         let mut buffer = gst::Buffer::with_size(4).unwrap();
         TensorMeta::set(buffer.get_mut().unwrap(), payload.clone());
 

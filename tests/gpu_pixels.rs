@@ -386,7 +386,7 @@ impl Gpu {
             };
             let boxes = detections.to_vec();
             let rotated = are_rotated.then(Vec::new);
-            let mut in_tensor = Instances { boxes, rotated, keypoints, masks: masks_in(frame), classes: None };
+            let mut in_tensor = Instances { boxes, rotated, keypoints, masks: masks_in(frame), ..Instances::default() };
             let mut of_frame = in_tensor.clone();
             of_frame.masks = masks_in((letterbox.tensor_width, letterbox.tensor_height));
             // Objects without a pixel are not drawn, as the search leaves them.
@@ -409,7 +409,7 @@ impl Gpu {
             let points = self.upload(&[bytemuck::cast_slice(values), &[0; 4]].concat());
             let places = self.upload(&[bytemuck::cast_slice(&places), &[0; 32 * 3][..]].concat());
             let bits = self.upload(&[bytemuck::cast_slice(&bits), &[0; 4][..]].concat());
-            let masks = has_masks.then(|| DeviceMasks { places: places.address(), bits: bits.address() });
+            let masks = has_masks.then(|| DeviceMasks { places: places.address(), bits: bits.address(), detail: 0 });
             for (what, in_frame, drawn) in [
                 ("the host", &in_tensor, detections),
                 ("a plan", &in_tensor, detections),

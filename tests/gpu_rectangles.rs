@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::boxes::found;
+use common::boxes::{classifier, found, model as boxes_model};
 use common::onnx::{F32, Graph, int, ints};
 use common::random::Random;
 use common::{init, scratch};
@@ -20,6 +20,7 @@ use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt::image::geometry::{Rect, ResizeMode};
 use gsttrt::image::preprocess::HostPreprocessor;
 use gsttrt::image::preprocess::kernel::PreprocessKernel;
+use gsttrt::image::preprocess::region_kernel::RegionKernel;
 use gsttrt::image::transform::{Chroma, InputSpec};
 use gsttrt::session::{Detector, parse_options};
 
@@ -168,5 +169,176 @@ fn tensors_of_parts_of_a_frame_are_those_of_the_cpu() {
         unsafe { kernel.launch(&stream, &on_device, tensor.address()) }.unwrap();
         stream.synchronize().unwrap();
         assert!(tensor.read().unwrap() == wanted, "{} {width}x{height} {source:?} {spec}", format.name());
+    }
+}
+
+/// Of every format, 70 rectangles by two launches: of one pixel, at the edges, overlapping, and the whole frame.
+#[test]
+fn tensors_of_many_parts_made_together_are_those_of_the_cpu() {
+    let Some(context) = common::gpu::context() else { return };
+    let (stream, pool, mut random) = (Stream::new(&context).unwrap(), DevicePool::new(&context), Random(9));
+    for (round, format) in PixelFormat::ALL.into_iter().flat_map(|format| [format; 4]).enumerate() {
+        let (width, height) = (1 + random.below(90), 1 + random.below(90));
+        let mut between = |size: usize| {
+            let start = random.below(size);
+            (start as u32, (start + 1 + random.below(size - start)) as u32)
+        };
+        let mut sources: Vec<Rect> = (0..68)
+            .map(|_| {
+                let ((left, right), (top, bottom)) = (between(width), between(height));
+                Rect { left, top, right, bottom }
+            })
+            .collect();
+        sources.push((width as u32, height as u32).into());
+        let (right, bottom) = (width as u32, height as u32);
+        sources.push(Rect { left: right - 1, top: bottom - 1, right, bottom });
+        let color = Colorimetry {
+            chroma_left: random.one_of(&[false, true]),
+            chroma_top: random.one_of(&[false, true]),
+            ..Colorimetry::default()
+        };
+        // Of an odd width elements are written one by one.
+        let tensor = ["f32 1x3x24x40 nchw", "f16 1x24x40x3 nhwc", "u8 1x3x23x39 nchw", "f16 1x3x24x39 nchw"][round % 4];
+        let mut spec: InputSpec = format!("cuda {tensor} rgb letterbox:114 scale:0.003921569 images").parse().unwrap();
+        spec.transform.chroma = random.one_of(&Chroma::ALL);
+        spec.transform.fit = random.one_of(&[ResizeMode::Letterbox, ResizeMode::LetterboxTopLeft, ResizeMode::Stretch]);
+
+        let planes: Vec<(usize, Vec<u8>)> = (format.planes(width, height).into_iter())
+            .map(|(row, rows)| (row, (0..row * rows).map(|_| random.next() as u8).collect()))
+            .collect();
+        let frame = planes.iter().map(|(stride, data)| Plane { data, stride: *stride }).collect();
+        let frame = Frame { format, width, height, planes: frame };
+        let upload = |bytes: &[u8]| {
+            let mut block = pool.take(bytes.len()).unwrap();
+            block.write(bytes).unwrap();
+            block
+        };
+        let blocks: Vec<_> = planes.iter().map(|(_, data)| upload(data)).collect();
+        let on_device: Vec<_> = (blocks.iter().zip(&planes))
+            .map(|(block, (stride, _))| DevicePlane { address: block.address(), stride: *stride })
+            .collect();
+        let bytes = spec.desc.bytes().unwrap();
+        let tensors: Vec<_> = sources.iter().map(|_| upload(&vec![0; bytes])).collect();
+        let kernel = RegionKernel::new(&context, format, (width, height), color, &spec).unwrap().expect("bilinear");
+        let regions = sources.iter().copied().zip(tensors.iter().map(|tensor| tensor.address()));
+        // SAFETY: all have their sizes, and live until the work is done.
+        unsafe { kernel.launch(&stream, &on_device, regions) }.unwrap();
+        stream.synchronize().unwrap();
+        for (&source, tensor) in sources.iter().zip(&tensors) {
+            let mut wanted = vec![0; bytes];
+            let mut host = HostPreprocessor::of_region(format, (width, height), source, color, &spec).unwrap();
+            host.run(&frame, &mut wanted).unwrap();
+            assert!(tensor.read().unwrap() == wanted, "{} {width}x{height} {source:?} {spec}", format.name());
+        }
+    }
+}
+
+#[test]
+fn parts_outside_the_frame_are_refused_before_the_launch() {
+    let Some(context) = common::gpu::context() else { return };
+    let stream = Stream::new(&context).unwrap();
+    let spec: InputSpec = "cuda f32 1x3x24x40 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
+    let (format, color) = (PixelFormat::Rgb, Colorimetry::default());
+    let kernel = RegionKernel::new(&context, format, (16, 8), color, &spec).unwrap().expect("bilinear");
+    for source in [Rect { left: 0, top: 0, right: 17, bottom: 8 }, Rect { left: 4, top: 2, right: 4, bottom: 8 }] {
+        let planes = [DevicePlane { address: 256, stride: 48 }];
+        // SAFETY: nothing is launched.
+        let refused = unsafe { kernel.launch(&stream, &planes, [(source, 512)].into_iter()) }.unwrap_err();
+        assert!(refused.message().contains("a part of the frame"), "{refused}");
+    }
+    let antialiased: InputSpec = "cuda f32 1x3x24x40 nchw rgb center-crop:0 scale:1 images".parse().unwrap();
+    assert!(RegionKernel::new(&context, format, (16, 8), color, &antialiased).unwrap().is_none());
+}
+
+/// Slices of the frames of the test detector, which TensorRT runs in batches that fill and in such that do not: the boxes are
+/// those of the CPU, to a pixel.
+#[test]
+fn slices_have_the_objects_of_the_cpu() {
+    let Some(library) = library() else { return };
+    init();
+    let folder = scratch("slices-gpu");
+    let open = Graph::load(&common::shapes()).with_batch("n").save(&folder.join("shapes-n.onnx"));
+    let cache = folder.display();
+    let objects = |infer: &str| {
+        let mut harness = Harness::new_parse(&format!(
+            "trtpreprocess slices=2x2 ! trtinfer {infer} ! trtnms draw=false score-threshold=0.4"
+        ));
+        harness.set_src_caps_str("video/x-raw,format=RGB,width=1280,height=720,framerate=1/1");
+        let mut random = Random(5);
+        let mut pixels = vec![96u8; 3 * 1280 * 720];
+        for _ in 0..40 {
+            let (x, y, radius) = (random.between(40.0, 1240.0), random.between(40.0, 680.0), random.between(8.0, 30.0));
+            let color = [random.below(256) as u8, 240, random.below(64) as u8];
+            for (row, column) in (0..720).flat_map(|row| (0..1280).map(move |column| (row, column))) {
+                if (column as f32 - x).hypot(row as f32 - y) < radius {
+                    pixels[3 * (row * 1280 + column)..][..3].copy_from_slice(&color);
+                }
+            }
+        }
+        let frames = (0..3).map(|_| {
+            harness.push(gst::Buffer::from_slice(pixels.clone())).unwrap();
+            found(&harness.pull().unwrap())
+        });
+        frames.collect::<Vec<_>>()
+    };
+    let wanted = objects(&format!("model-file={} backend=cpu", common::shapes()));
+    assert!(wanted[0].len() > 10, "{}", wanted[0].len());
+    for batch in [1, 4, 5] {
+        let found = objects(&format!(
+            "model-file={open} backend=tensorrt trt-library={library} engine-cache={cache} batch-size={batch}"
+        ));
+        for (found, wanted) in found.iter().zip(&wanted) {
+            // A score near the threshold may be above it with one of both only.
+            for wanted in wanted.iter().filter(|wanted| wanted.confidence > 0.5) {
+                let is_near = |a: u32, b: u32| a.abs_diff(b) <= 1;
+                let (x, y, w, h) = wanted.rect;
+                let same = found.iter().find(|found| {
+                    let (a, b, c, d) = found.rect;
+                    is_near(a, x) && is_near(b, y) && c.abs_diff(w) <= 2 && d.abs_diff(h) <= 2
+                });
+                let same = same.unwrap_or_else(|| panic!("batch-size={batch}: {wanted:?} is missing in {found:?}"));
+                assert!((same.confidence - wanted.confidence).abs() < 0.02 && same.label == wanted.label);
+            }
+        }
+    }
+}
+
+/// Objects of a first model on a second one: the attributes of the CPU, and a frame without objects.
+#[test]
+fn objects_have_the_attributes_of_the_cpu() {
+    let Some(library) = library() else { return };
+    init();
+    let folder = scratch("regions-gpu");
+    let rows =
+        [[0.0, 0.0, 32.0, 32.0, 0.9, 0.0], [32.0, 32.0, 56.0, 56.0, 0.8, 0.0], [36.0, 0.0, 60.0, 20.0, 0.7, 1.0]];
+    let (first, second) = (boxes_model(&folder, &rows), classifier(&folder, "n"));
+    let attributes = |infer: &str, classes: &str| -> Vec<(String, f64)> {
+        let mut harness = Harness::new_parse(&format!(
+            "trtpreprocess ! trtinfer model-file={first} backend=cpu ! trtnms draw=false classes={classes} \
+             ! trtpreprocess regions=objects ! trtinfer model-file={second} {infer} ! trtnms draw=false"
+        ));
+        harness.set_src_caps_str("video/x-raw,format=RGB,width=64,height=64,framerate=1/1");
+        let pixels = (0..64 * 64).flat_map(|at| [if at % 64 < 32 && at / 64 < 32 { 230 } else { 20 }; 3]);
+        harness.push(gst::Buffer::from_mut_slice(pixels.collect::<Vec<u8>>())).unwrap();
+        let buffer = harness.pull().unwrap();
+        let params = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>().map(|meta| {
+            let param = meta.param("classification").expect("each object has one");
+            (param.get("label").unwrap(), param.get("confidence").unwrap())
+        });
+        params.collect()
+    };
+    let wanted = attributes("backend=cpu", "a,b");
+    assert_eq!(wanted.iter().map(|(label, _)| label.as_str()).collect::<Vec<_>>(), ["bright", "dark", "dark"]);
+    let cache = folder.display();
+    for batch in [1, 2, 8] {
+        let infer = format!(
+            "backend=tensorrt trt-library={library} engine-cache={cache} optimization-level=0 batch-size={batch}"
+        );
+        let found = attributes(&infer, "a,b");
+        assert_eq!(found.len(), 3);
+        for (found, wanted) in found.iter().zip(&wanted) {
+            assert!(found.0 == wanted.0 && (found.1 - wanted.1).abs() < 0.01, "{batch}: {found:?} {wanted:?}");
+        }
+        assert!(attributes(&infer, "c").is_empty());
     }
 }

@@ -156,7 +156,8 @@ fn tensor_bytes(buffer: &gst::BufferRef) -> Vec<u8> {
 
 fn with_tensor<T>(buffer: &gst::BufferRef, read: impl FnOnce(&Tensor) -> T) -> T {
     let payload = TensorMeta::get(buffer).expect("a tensor");
-    let Payload::Input { tensors, .. } = &*payload else { panic!("{payload:?}") };
+    assert!(matches!(*payload, Payload::Input(_)), "{payload:?}");
+    let tensors = &payload.pictures().list[0].tensors;
     tensors.ready().map_or(Ok(()), |ready| ready.wait()).unwrap();
     read(&tensors[0])
 }

@@ -103,6 +103,19 @@ detect_poses() {
     python3 tests/data/score_pose.py tests/data/pose.json "$poses" --min-ap 0.95
 }
 
+# score_shapes TASK CLIP MODEL MINIMUM VALUE...: a model's results on a clip of shapes, compared with the truth.
+score_shapes() {
+    local results=$SCRATCH/$1.jsonl
+    pipelines/detect.sh --no-video --json "$results" "tests/data/$2.mp4" "tests/models/$3.onnx"
+    python3 tests/data/score_shapes.py "$1" "tests/data/$2.json" "$results" "${@:4}"
+}
+
+detect_shapes() {
+    score_shapes masks shapes shapes-seg --min-ap 0.95
+    score_shapes rotated shapes shapes-obb --min-ap 0.95
+    score_shapes classes classes shapes-cls --min-top1 0.98
+}
+
 detect_1080p() {
     python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 --kbps 6000 \
         --out "$SCRATCH/hd-clip.mp4" --truth "$SCRATCH/hd-clip.json"
@@ -137,6 +150,7 @@ step "documentation" document
 step "public API" tests/api.py
 step "detect.sh on the sample clip" detect_sample
 step "detect.sh on a clip of figures" detect_poses
+step "detect.sh on clips of shapes" detect_shapes
 if [ "$MODE" = full ]; then
     step "cargo-c" need_cargo_c
     step "installed plugin and C library" tests/install.sh "$SCRATCH/prefix"

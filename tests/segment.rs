@@ -9,6 +9,7 @@ use std::path::Path;
 use common::boxes::{GREY, Line, SIDE, found, grey};
 use common::onnx::{F32, Graph};
 use common::{launch, path, scratch};
+use gst::meta::CustomMeta;
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 use gsttrt::core::tensor::Tensor;
@@ -190,6 +191,80 @@ fn masks_are_given_or_only_drawn() {
     }
 }
 
+/// The map of a frame: its values, and the label, class and number of pixels of each object.
+fn map(buffer: &gst::BufferRef) -> (Vec<u8>, Vec<(String, u32, f64)>) {
+    let meta = CustomMeta::from_buffer(buffer, "GstTrtMapMeta").unwrap();
+    let maps = meta.structure().get::<gst::Array>("maps").unwrap();
+    let map = maps[0].get::<gst::Structure>().unwrap();
+    assert_eq!((maps.len(), map.get::<&str>("kind").unwrap()), (1, "objects"));
+    let picture = map.get::<gst::Buffer>("picture").unwrap();
+    let region = |value: &gst::glib::SendValue| {
+        let region = value.get::<gst::Structure>().unwrap();
+        let share: f64 = region.get("share").unwrap();
+        (region.get("label").unwrap(), region.get("class-id").unwrap(), share * f64::from(SIDE * SIDE))
+    };
+    let regions = map.get::<gst::Array>("regions").unwrap_or_default();
+    (picture.map_readable().unwrap().to_vec(), regions.iter().map(region).collect())
+}
+
+#[test]
+fn one_map_has_all_objects() {
+    let folder = scratch("segment-map");
+    let mut line = Line::new(&plain(&folder, &ROWS), "draw=false mask-output=map post-messages=true");
+    let buffer = line.push(grey(SIDE * SIDE * 3));
+    assert!(buffer.iter_meta::<VideoRegionOfInterestMeta>().all(|region| region.param("mask").is_none()));
+    let object = |at: u32| {
+        let (x, y) = (at % SIDE, at / SIDE);
+        expected().iter().position(|(_, mask)| mask.contains(x, y)).map_or(0, |object| object as u8 + 1)
+    };
+    let (values, regions) = map(&buffer);
+    assert!(values == (0..SIDE * SIDE).map(object).collect::<Vec<_>>());
+    assert_eq!(regions, [("cat".to_string(), 0, 512.0), ("dog".to_string(), 1, 64.0)]);
+    let message = line.messages().remove(0);
+    assert_eq!(message.get::<gst::Structure>("map").unwrap().get::<&str>("kind").unwrap(), "objects");
+    assert!(!message.to_string().contains("mask-"), "{message}");
+    line.nms().set_property_from_str("mask-output", "objects");
+    let buffer = line.push(grey(SIDE * SIDE * 3));
+    assert!(CustomMeta::from_buffer(&buffer, "GstTrtMapMeta").is_err());
+    assert_eq!(self::regions(&buffer), expected());
+    // Without objects, and with objects above each other: the better one.
+    let mut line = Line::new(&plain(&folder, &[]), "mask-output=map");
+    assert_eq!(map(&line.push(grey(SIDE * SIDE * 3))), (vec![0; 64 * 64], Vec::new()));
+    let rows = [(40, ROWS[1].1), (60, [32.0, 32.0, 64.0, 64.0, 0.0, 0.5, 1.0, 0.0])];
+    let mut line = Line::new(&plain(&folder, &rows), "mask-output=map");
+    let (values, regions) = map(&line.push(grey(SIDE * SIDE * 3)));
+    assert_eq!(regions, [("cat".to_string(), 0, 512.0), ("dog".to_string(), 1, 32.0 * 64.0 - 512.0)]);
+    assert_eq!([0, 32 * 64 + 20, 32 * 64 + 40].map(|at| values[at]), [2, 1, 0]);
+}
+
+#[test]
+fn masks_of_skipped_frames_are_those_of_the_last() {
+    let model = plain(&scratch("segment-held"), &ROWS);
+    for (properties, has_masks) in [("mask-output=none", false), ("mask-output=objects", true)] {
+        let infer = format!("trtpreprocess ! trtinfer model-file={model} interval=3");
+        let mut line = Line::parse(&format!("{infer} ! trtnms draw-labels=false {properties}"));
+        let drawn: Vec<Vec<u8>> = (0..6)
+            .map(|frame| {
+                let buffer = line.push(grey(SIDE * SIDE * 3));
+                assert_eq!(found(&buffer).len(), 2);
+                for region in buffer.iter_meta::<VideoRegionOfInterestMeta>() {
+                    let is_held = region.param("detection").unwrap().get::<bool>("held").is_ok();
+                    assert_eq!((is_held, region.param("mask").is_some()), (frame % 3 != 0, has_masks));
+                }
+                buffer.map_readable().unwrap().to_vec()
+            })
+            .collect();
+        let at = (24 * SIDE + 24) as usize * 3;
+        assert_ne!(drawn[0][at..at + 3], [GREY; 3], "the left half of the cat");
+        assert!(drawn.iter().all(|picture| *picture == drawn[0]), "{properties}");
+        // Frames that hold nothing show nothing.
+        let mut line = Line::parse(&format!("{infer} ! trtnms hold-detections=false {properties}"));
+        line.push(grey(SIDE * SIDE * 3));
+        let buffer = line.push(grey(SIDE * SIDE * 3));
+        assert!(buffer.map_readable().unwrap().iter().all(|&sample| sample == GREY), "{properties}");
+    }
+}
+
 #[test]
 fn masks_look_the_same_whoever_draws_them() {
     common::init();
@@ -209,6 +284,8 @@ fn masks_look_the_same_whoever_draws_them() {
             let apart = drawn(format!("{infer} ! trtnms draw=false ! trtoverlay {style}"));
             let boxes = drawn(format!("{infer} ! trtnms draw=false ! trtoverlay {style} mask-alpha=0"));
             assert!(fused == apart && apart != boxes, "{format} {style}");
+            let map = drawn(format!("{infer} ! trtnms draw=false mask-output=map ! trtoverlay {style}"));
+            assert!(fused == map, "{format} {style}");
         }
     }
 }

@@ -132,13 +132,13 @@ fn a_detector_takes_the_smallest_rectangle_for_each_frame() {
 fn only_detection_models_detect() {
     let folder = scratch("session-task");
     let graph = Graph::new().input("images", F32, &["1", "3", "8", "8"]).constant("scores", &[1, 2], &[0.25, 0.75]);
-    let model = graph.metadata("task", "depth").save(&folder.join("depth.onnx"));
+    let model = graph.metadata("task", "caption").save(&folder.join("caption.onnx"));
     let mut session = open(&model);
     let mut scores = [0f32; 2];
     session.run(&[0f32; 192], &mut scores).unwrap();
     assert_eq!(scores, [0.25, 0.75], "any model on pictures runs");
     let error = Detector::new(session, PostprocessOptions::default()).err().unwrap();
-    assert!(error.message().contains("“depth”"), "{error}");
+    assert!(error.message().contains("“caption”"), "{error}");
 }
 
 // ------------------------------------------------------------------ session

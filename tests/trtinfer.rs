@@ -56,7 +56,7 @@ impl Bench {
     fn outputs(&mut self, frame: &[u8]) -> Vec<(String, Vec<f32>)> {
         let payload = self.push(frame);
         let Payload::Output { outputs, .. } = &*payload else { panic!("{payload:?}") };
-        outputs.wait().unwrap().iter().map(|tensor| (tensor.desc().to_string(), values(tensor))).collect()
+        outputs[0].wait().unwrap().iter().map(|tensor| (tensor.desc().to_string(), values(tensor))).collect()
     }
 }
 
@@ -174,7 +174,7 @@ fn an_open_input_takes_the_size_that_is_asked_for() {
         let info = bench.trtinfer().property::<gst::Structure>("model-info");
         assert!(info.get::<&str>("tensor").unwrap().contains(dims), "{info}");
         let payload = bench.push(&frame());
-        let Payload::Output { letterbox, .. } = &*payload else { panic!("{payload:?}") };
+        let letterbox = &payload.pictures().list[0].letterbox;
         assert!(dims.ends_with(&format!("{}x{}", letterbox.tensor_height, letterbox.tensor_width)), "{dims}");
     }
 }
@@ -192,7 +192,7 @@ fn tensor_size(bench: &mut Bench, (width, height): (usize, usize)) -> (u32, u32)
     let stride = (3 * width).next_multiple_of(4);
     let sizes = [0; 2].map(|_| {
         let payload = bench.push(&vec![128; stride * height]);
-        let Payload::Output { letterbox, .. } = &*payload else { panic!("{payload:?}") };
+        let letterbox = &payload.pictures().list[0].letterbox;
         (letterbox.tensor_width, letterbox.tensor_height)
     });
     assert_eq!(sizes[0], sizes[1]);
@@ -284,7 +284,7 @@ fn every_nth_frame_is_inferred() {
     let model = constant_head(&["1", "3", "2", "4"]).save(&scratch("interval").join("head.onnx"));
     let mut bench = Bench::new(&format!("model-file={model} interval=3"), RGB);
     let pattern = |bench: &mut Bench, frames| -> String {
-        let kind = |payload: Arc<Payload>| if matches!(*payload, Payload::Skipped { .. }) { '-' } else { 'x' };
+        let kind = |payload: Arc<Payload>| if matches!(*payload, Payload::Skipped(_)) { '-' } else { 'x' };
         (0..frames).map(|_| kind(bench.push(&frame()))).collect()
     };
     assert_eq!(pattern(&mut bench, 8), "x--x--x-");

@@ -10,6 +10,8 @@ use common::scratch;
 use gst::prelude::*;
 use gst_video::{VideoFormat, VideoInfo, VideoRegionOfInterestMeta};
 use gsttrt::image::frame::PixelFormat;
+use gsttrt::image::geometry;
+use gsttrt::image::masks::Mask;
 
 /// Boxes between pixels that overlap, of several classes.
 const ROWS: [[f32; 6]; 3] =
@@ -271,6 +273,37 @@ fn skeletons_are_those_of_trtnms_in_every_format() {
         let expected = draw("trtnms");
         assert!(draw("trtnms draw=false ! trtoverlay") == expected, "{format}");
         assert!(draw("trtnms draw=false") != expected, "{format}");
+    }
+}
+
+/// A mask that fills a rectangle of a frame of that size.
+fn mask(rect: [u32; 4], size: u32) -> gst::Structure {
+    let [left, top, width, height] = rect;
+    let whole = geometry::Rect { left, top, right: left + width, bottom: top + height };
+    let mask = Mask::of(whole, &vec![true; (width * height) as usize]);
+    let fields = ["mask-x", "mask-y", "mask-width", "mask-height"].into_iter().zip(rect);
+    let builder = gst::Structure::builder("mask").field("frame-width", size).field("frame-height", size);
+    fields
+        .fold(builder, |builder, (name, value)| builder.field(name, value))
+        .field("mask-counts", mask.counts())
+        .build()
+}
+
+#[test]
+fn masks_of_a_scaled_frame_are_drawn_in_place() {
+    common::init();
+    let region = |param: gst::Structure| {
+        drawn(&overlay("draw-labels=false line-width=1").push(with_param("x", (4, 4, 56, 56), param)))
+    };
+    let expected = region(mask([16, 20, 8, 12], 64));
+    assert_eq!(expected.len(), ring((4, 4, 56, 56), 1).len() + 8 * 12);
+    assert_eq!(region(mask([8, 10, 4, 6], 32)), expected);
+    assert_eq!(region(mask([32, 40, 16, 24], 128)), expected);
+    let without = region(mask([0, 0, 0, 0], 64));
+    for (field, value) in [("frame-width", 0), ("frame-width", u32::MAX), ("mask-width", 65), ("mask-x", u32::MAX)] {
+        let mut wrong = mask([16, 20, 8, 12], 64);
+        wrong.set(field, value);
+        assert_eq!(region(wrong.clone()), without, "{wrong}");
     }
 }
 

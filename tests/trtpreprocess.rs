@@ -9,7 +9,7 @@ use common::onnx::{F32, Graph};
 use common::preprocess::*;
 use common::{launch, scratch};
 use gst::prelude::*;
-use gsttrt::gst::meta::tensor::{Payload, TensorMeta};
+use gsttrt::gst::meta::tensor::TensorMeta;
 
 const GREY: f32 = 114.0 / 255.0;
 
@@ -204,7 +204,7 @@ fn any_size_of_frame() {
             let more = if format == "BGR" { "" } else { ",colorimetry=1:4:0:0" };
             let caps = video(format, width, height, more);
             let input = Bench::with_caps("tensor-size=9x9 scale=1 pad-value=0", &caps).tensor(solid(&caps, pixel));
-            let Payload::Input { letterbox, .. } = &*input.0 else { unreachable!() };
+            let letterbox = &input.0.pictures().list[0].letterbox;
             assert_eq!(letterbox.source, (width, height).into());
             for (x, y) in (0..81).map(|i| (i % 9, i / 9)) {
                 let across = (letterbox.x..letterbox.x + letterbox.width).contains(&x);

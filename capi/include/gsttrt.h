@@ -210,6 +210,29 @@ float gst_trt_results_frame_class_confidence (const GstTrtResults *results, size
 /* All fields of a class as JSON. Valid until the results are freed. NULL on errors. */
 const char *gst_trt_results_frame_class_json (const GstTrtResults *results, size_t rank);
 
+/* The map of the frame, row by row, and its width and height; it has the resolution of the model's input, without padding. Models for
+ * semantic segmentation give classes, 65535 where there is none. Models for depth give depths: 0 is the minimum and 65535 the maximum of
+ * gst_trt_results_map_range(). Models with masks and the option mask-output=map give objects: 0 is none, 1 the first. Valid until the
+ * results are freed. NULL if there is no map, and on errors. */
+const uint16_t *gst_trt_results_map (const GstTrtResults *results, uint32_t (*size)[2]);
+
+/* Minimum and maximum of a map of depths; a map of anything else is an error. */
+GstTrtStatus gst_trt_results_map_range (const GstTrtResults *results, float (*range)[2]);
+
+/* All fields of the map but its values as JSON. Valid until the results are freed. NULL if there is no map, and on errors. */
+const char *gst_trt_results_map_json (const GstTrtResults *results);
+
+/* Regions of a map: all pixels of a class or an object. Counted from 0, in the order of their values; a map of depths has none.
+ *
+ * 0 on errors too. */
+size_t gst_trt_results_map_region_count (const GstTrtResults *results);
+
+/* The class's name, or # and its id if it has none. Valid until the results are freed. NULL on errors. */
+const char *gst_trt_results_map_region_label (const GstTrtResults *results, size_t region);
+
+/* The value of its pixels, the id of the class, and the number of pixels. */
+GstTrtStatus gst_trt_results_map_region (const GstTrtResults *results, size_t region, uint32_t (*numbers)[3]);
+
 /* Gives the objects of one stream's frames ids that stay the same from frame to frame, as trttrack does. */
 typedef struct GstTrtTracker GstTrtTracker;
 

@@ -9,6 +9,7 @@ use gsttrt::core::error::Result;
 use gsttrt::image::Candidate;
 use gsttrt::image::keypoints::Keypoints;
 use gsttrt::image::label_text;
+use gsttrt::image::map::{MapKind, MapRegion, PixelMap};
 use gsttrt::image::masks::Mask;
 use gsttrt::image::rotated::{Corners, RotatedBox};
 use gsttrt::postprocess::{Instances, RankedClass, fields};
@@ -37,6 +38,10 @@ pub(crate) struct Results {
     class_labels: Vec<String>,
     /// For each class of the frame, with its fields as JSON.
     frame_classes: Vec<(CString, CString)>,
+    /// The fields of the map of the frame as JSON, if there is one.
+    map_json: Option<CString>,
+    /// The label of each of its regions.
+    region_labels: Vec<CString>,
     /// The id of each object, once a tracker has seen them; 0 is none.
     track_ids: OnceLock<Vec<u64>>,
 }
@@ -58,7 +63,11 @@ impl Results {
             let json = fields::class_json(instances, rank, labels).to_string();
             (c_string(&label_text(labels, found.class)), c_string(&json))
         };
+        let map = instances.frame_map();
+        let region_label = |region: &MapRegion| c_string(&label_text(labels, region.class));
         Results {
+            map_json: map.map(|map| c_string(&fields::map_json(map, labels).to_string())),
+            region_labels: map.map_or(&[][..], |map| map.regions()).iter().map(region_label).collect(),
             labels: instances.boxes.iter().map(label).collect(),
             keypoint_names: names.iter().map(|name| c_string(name)).collect(),
             json: vec![OnceLock::new(); instances.len()],
@@ -83,6 +92,19 @@ impl Results {
         let count = classes.len();
         classes.get(rank).ok_or_else(|| {
             wrong(format!("There is no class {rank} of the frame: there are {count}")).remedy("Count from 0")
+        })
+    }
+
+    /// The map with its values, if these are given.
+    fn map(&self) -> Option<&PixelMap> {
+        self.instances.frame_map().filter(|map| !map.is_hidden)
+    }
+
+    fn region(&self, index: usize) -> Result<&MapRegion> {
+        let regions = self.instances.frame_map().map_or(&[][..], |map| map.regions());
+        let count = regions.len();
+        regions.get(index).ok_or_else(|| {
+            wrong(format!("There is no region {index} of the map: it has {count}")).remedy("Count from 0")
         })
     }
 
@@ -314,4 +336,76 @@ pub extern "C" fn gst_trt_results_frame_class_confidence(results: *const GstTrtR
 pub extern "C" fn gst_trt_results_frame_class_json(results: *const GstTrtResults, rank: usize) -> *const c_char {
     let json = |results: &Results| results.frame_class(rank).map(|_| results.frame_classes[rank].1.as_ptr());
     get(results, json).unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// `size` is NULL or room for two numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_results_map(results: *const GstTrtResults, size: *mut [u32; 2]) -> *const u16 {
+    let map = || {
+        let results = RESULTS.find(results)?;
+        let Some(map) = results.map() else {
+            return Ok(ptr::null());
+        };
+        // SAFETY: `size` is NULL, which `give` refuses, or room for two numbers.
+        unsafe { give("size", size, [map.width(), map.height()]) }?;
+        Ok(map.values().as_ptr())
+    };
+    contained(map).unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// `range` is NULL or room for two numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_results_map_range(results: *const GstTrtResults, range: *mut [f32; 2]) -> c_int {
+    done(contained(|| {
+        let results = RESULTS.find(results)?;
+        let Some(MapKind::Depth { minimum, maximum }) = results.instances.frame_map().map(|map| map.kind()) else {
+            return Err(wrong("There is no map of depths").remedy("Use a model for depth"));
+        };
+        // SAFETY: `range` is NULL, which `give` refuses, or room for two numbers.
+        unsafe { give("range", range, [minimum, maximum]) }
+    }))
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_map_json(results: *const GstTrtResults) -> *const c_char {
+    let json = |results: &Results| Ok(results.map_json.as_ref().map_or(ptr::null(), |json| json.as_ptr()));
+    get(results, json).unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_map_region_count(results: *const GstTrtResults) -> usize {
+    get(results, |results| Ok(results.region_labels.len())).unwrap_or(0)
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_map_region_label(results: *const GstTrtResults, region: usize) -> *const c_char {
+    let label = |results: &Results| results.region(region).map(|_| results.region_labels[region].as_ptr());
+    get(results, label).unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+///
+/// # Safety
+/// `numbers` is NULL or room for three numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gst_trt_results_map_region(
+    results: *const GstTrtResults,
+    region: usize,
+    numbers: *mut [u32; 3],
+) -> c_int {
+    done(contained(|| {
+        let results = RESULTS.find(results)?;
+        let &MapRegion { id, class, pixels } = results.region(region)?;
+        // SAFETY: `numbers` is NULL, which `give` refuses, or room for three numbers.
+        unsafe { give("numbers", numbers, [id.into(), class, pixels]) }
+    }))
 }

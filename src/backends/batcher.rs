@@ -326,11 +326,6 @@ impl Request {
 }
 
 impl PendingOutput {
-    /// What the outputs are computed from.
-    pub(crate) fn picture(&self) -> &Arc<Tensors> {
-        &self.request.picture
-    }
-
     /// Cancels the request. Threads that wait for the outputs are woken.
     pub fn give_up(&self) {
         self.request.lose();

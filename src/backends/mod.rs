@@ -174,6 +174,7 @@ impl From<&'static str> for BackendPreference {
 
 impl BackendPreference {
     /// As the option `backend` spells it.
+    #[doc(hidden)]
     pub fn word(self) -> &'static str {
         match self {
             BackendPreference::Auto => "auto",

@@ -38,6 +38,7 @@ impl DType {
         }
     }
 
+    #[doc(hidden)]
     pub const fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
@@ -106,11 +107,13 @@ impl Dims {
         Dims(SmallVec::from_slice(dims))
     }
 
+    #[doc(hidden)]
     pub fn is_static(&self) -> bool {
         self.0.iter().all(|&dim| dim >= 0)
     }
 
     /// Number of elements; `None` where a dimension is open or the product does not fit.
+    #[doc(hidden)]
     pub fn elements(&self) -> Option<usize> {
         self.0.iter().try_fold(1usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?))
     }

@@ -109,6 +109,7 @@ impl Error {
     }
 
     /// The debug part of a message, if there is one.
+    #[doc(hidden)]
     pub fn debug_text(&self) -> Option<&str> {
         self.debug.as_deref().or((!self.cause.is_empty()).then_some(self.cause.as_str()))
     }

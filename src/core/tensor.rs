@@ -120,6 +120,7 @@ impl Tensor {
     ///
     /// # Panics
     /// If there is no such row.
+    #[doc(hidden)]
     pub fn row(&self, row: usize) -> Tensor {
         let mut desc = self.desc.clone();
         let rows = usize::try_from(std::mem::replace(&mut desc.dims.0[0], 1)).expect("fixed dimensions");

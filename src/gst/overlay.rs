@@ -14,8 +14,9 @@ use crate::image::keypoints::KeypointModel;
 use crate::image::overlay::kernel::OverlayKernel;
 use std::sync::Arc;
 
+use crate::image::map::PixelMap;
 use crate::image::masks::Mask;
-use crate::image::overlay::{Annotation, Overlay, Plan, Sample, Style, annotated_tints, found_tints};
+use crate::image::overlay::{Annotation, MapTint, Overlay, Plan, Sample, Style, annotated_tints, found_tints};
 use crate::postprocess::{Instances, RankedClass};
 
 /// The property of [`Style::labels`]; `blurb` names what is written.
@@ -86,13 +87,15 @@ pub struct OverlayRenderer {
     format: Format,
     host: Overlay,
     gpu: Option<GpuPainter>,
+    /// The colours of maps of that letterbox, which are only on the GPU.
+    planned: Option<(Letterbox, MapTint<'static>)>,
     /// Made when the first frame has to be copied.
     pool: Option<FramePool>,
 }
 
 impl OverlayRenderer {
     pub fn new(format: Format) -> Self {
-        OverlayRenderer { format, host: Overlay::default(), gpu: None, pool: None }
+        OverlayRenderer { format, host: Overlay::default(), gpu: None, planned: None, pool: None }
     }
 
     pub fn size(&self) -> (u32, u32) {
@@ -101,7 +104,7 @@ impl OverlayRenderer {
 
     /// The names of the classes change.
     pub fn labels_change(&mut self) {
-        self.gpu = None;
+        (self.gpu, self.planned) = (None, None);
     }
 
     /// Draws detections, whose classes have those names.
@@ -137,6 +140,32 @@ impl OverlayRenderer {
             format.draw(buffer, |frame| {
                 host.draw(frame, instances.drawn(), keypoints.as_ref(), masks.as_ref(), labels, style);
             })
+        })
+    }
+
+    /// Draws maps, below what is drawn later.
+    ///
+    /// # Errors
+    /// As [`OverlayRenderer::draw`].
+    pub fn draw_maps<'a>(
+        &mut self,
+        frame: &mut gst::Buffer,
+        maps: impl Iterator<Item = &'a PixelMap>,
+        style: &Style,
+    ) -> Result<()> {
+        let target = self.format.target();
+        let tints: Vec<MapTint> = match style.mask_weight() {
+            0 => Vec::new(),
+            _ => maps.filter_map(|map| MapTint::new(map, &target)).collect(),
+        };
+        if tints.is_empty() {
+            return Ok(());
+        }
+        self.change(frame, &[], None, |OverlayRenderer { format, gpu, .. }, buffer| {
+            if let Some(frame) = format.on_gpu(buffer, true)? {
+                return painter_in(gpu, &frame.context, format, &[], None)?.paint_maps(&frame, &tints, style);
+            }
+            format.draw(buffer, |frame| tints.iter().for_each(|tint| tint.lay(frame, style)))
         })
     }
 
@@ -240,6 +269,26 @@ impl OverlayRenderer {
         let frame = format.on_gpu(buffer, true)?.expect("it is in CUDA memory");
         painter_in(gpu, &frame.context, format, labels, keypoints)?.queue(stream, &frame, found, letterbox, style)
     }
+
+    /// The same for a map, which has so many classes; what is known of it is its place and size, and the address of its values. Earlier
+    /// maps are drawn.
+    pub fn queue_map(
+        &mut self,
+        buffer: &gst::BufferRef,
+        stream: &Stream,
+        (map, values): (&PixelMap, u64),
+        classes: u32,
+        (letterbox, style): (&Letterbox, &Style),
+    ) -> Result<()> {
+        let OverlayRenderer { format, gpu, planned, .. } = self;
+        if style.mask_weight() == 0 {
+            return Ok(());
+        }
+        planned.take_if(|(of, _)| of != letterbox);
+        let (_, tint) = planned.get_or_insert_with(|| (*letterbox, MapTint::planned(map, classes, &format.target())));
+        let frame = format.on_gpu(buffer, true)?.expect("it is in CUDA memory");
+        painter_in(gpu, &frame.context, format, &[], None)?.queue_map(stream, &frame, (tint, values), style)
+    }
 }
 
 /// What the keypoints of a frame's objects are.
@@ -320,6 +369,21 @@ impl GpuPainter {
         Ok(())
     }
 
+    fn queue_map(
+        &mut self,
+        stream: &Stream,
+        frame: &GpuFrame,
+        (tint, values): (&MapTint, u64),
+        style: &Style,
+    ) -> Result<()> {
+        frame.order(stream)?;
+        let begin = stream.begin_timing();
+        // SAFETY: as above; the values are written before on this stream, and earlier maps are drawn.
+        unsafe { self.overlay.launch_map(stream, &frame.planes, tint, Some(values), style) }?;
+        stream.end_timing(begin);
+        Ok(())
+    }
+
     /// Paints what the host found on a frame, or on a copy of it, and waits for that.
     fn paint(
         &mut self,
@@ -332,6 +396,16 @@ impl GpuPainter {
         self.wait_for(frame, |overlay, stream| unsafe {
             overlay.launch_tints(stream, &frame.planes, tints, style)?;
             overlay.launch_for(stream, &frame.planes, instances.drawn(), instances.keypoints.as_ref(), style)
+        })
+    }
+
+    /// Paints maps on a frame, or on a copy of it, and waits for that.
+    fn paint_maps(&mut self, frame: &GpuFrame, tints: &[MapTint], style: &Style) -> Result<()> {
+        tints.iter().try_for_each(|tint| {
+            // SAFETY: as above.
+            self.wait_for(frame, |overlay, stream| unsafe {
+                overlay.launch_map(stream, &frame.planes, tint, None, style)
+            })
         })
     }
 

@@ -5,6 +5,7 @@
 //! kernels are compared with this bit for bit. Elements are widened to f32 first, which is exact.
 //! - A row is skipped unless its objectness (where there is one) is at least the least threshold.
 //! - The class is the first of those with the greatest score; NaN is never greatest. Score = objectness × class score.
+//! - The score of a logit is 1 / (1 + exp of minus the logit), in f64 and then rounded to f32.
 //! - Pixels from 0..1: × width of the input for x and width, × height for y and height.
 //! - YOLOX: cx = (x + gx) × stride, w = (exp in f64 of w, rounded to f32) × stride; y and h alike.
 //! - Corners from a centre: half = size × 0.5, then centre − half and centre + half.
@@ -171,14 +172,26 @@ fn viewed(outputs: &[&Tensor], view: &TensorView, row: usize, i: usize) -> f32 {
     number(outputs[view.output], view.first + row * view.row_stride + i * view.column_stride)
 }
 
-fn first_four<T: Element>(row: &[T]) -> [f32; 4] {
-    std::array::from_fn(|i| row[i].to_f32())
+/// The numbers of the box of a row.
+fn four(outputs: &[&Tensor], boxes: &TensorView, row: usize) -> [f32; 4] {
+    std::array::from_fn(|i| viewed(outputs, boxes, row, i))
 }
 
 /// Centre in cells, size as logarithm of cells.
 fn from_cell([gx, gy, stride]: [f32; 3], [x, y, w, h]: [f32; 4]) -> BBox {
     let exp = |value: f32| f64::from(value).exp() as f32;
     BBox::from_center((x + gx) * stride, (y + gy) * stride, exp(w) * stride, exp(h) * stride)
+}
+
+fn sigmoid(logit: f32) -> f32 {
+    (1.0 / (1.0 + (-f64::from(logit)).exp())) as f32
+}
+
+/// A logit below which no score is at least `least`: those above it may have such a score.
+pub(crate) fn least_logit(least: f32) -> f32 {
+    // Near 1 many logits have the same score, and near 0 scores have fewer bits.
+    let least = f64::from(least.min(0.999));
+    if least < 1e-30 { f32::NEG_INFINITY } else { ((least / (1.0 - least)).ln() - 0.01) as f32 }
 }
 
 /// From four numbers of a row to its box. The branch is resolved at compile time where the encoding is a constant.
@@ -227,10 +240,16 @@ fn greater(a: f32, b: f32) -> f32 {
 
 /// Appends the candidates of a head.
 pub(super) fn decode(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
+    let scores = head.view(|column| column.are_scores()).map_or(0, |view| view.output);
     match head.format.kernel() {
-        DecodeKernel::Rows { objectness: true } => float!(outputs[0], values => rows::<true, _>(head, values, sink)),
-        DecodeKernel::Rows { objectness: false } => float!(outputs[0], values => rows::<false, _>(head, values, sink)),
-        DecodeKernel::Columns => float!(outputs[0], values => columns(head, values, sink)),
+        DecodeKernel::Rows { objectness: true } => {
+            float!(outputs[scores], values => rows::<true, _>(head, outputs, values, sink));
+        }
+        DecodeKernel::Rows { objectness: false } => {
+            float!(outputs[scores], values => rows::<false, _>(head, outputs, values, sink));
+        }
+        DecodeKernel::Columns => float!(outputs[scores], values => columns(head, outputs, values, sink)),
+        DecodeKernel::Logits => float!(outputs[scores], values => logits(head, outputs, values, sink)),
         DecodeKernel::Ids if head.format.outputs[0].columns.len() >= ID_COLUMNS.len() => {
             float!(outputs[0], values => rows_with_id(head, values, sink))
         }
@@ -250,9 +269,10 @@ pub(super) fn turn(view: &TensorView, outputs: &[&Tensor], candidates: &mut Vec<
     });
 }
 
-/// `[rows][columns]`: a box, objectness if there is one, and class scores.
-fn rows<const OBJECTNESS: bool, T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
+/// Rows of class scores, with objectness if there is one; the boxes beside them or in an output of their own.
+fn rows<const OBJECTNESS: bool, T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut Sink) {
     let (encoding, grid, least) = (head.format.encoding(), head.grid(), sink.thresholds.least());
+    let boxes = head.view(ID_COLUMNS[0]).expect("a head has boxes");
     let scores = head.range(|column| column == Column::Classes);
     for (at, row) in values.chunks_exact(head.columns).enumerate() {
         let objectness = if OBJECTNESS { row[4].to_f32() } else { 1.0 };
@@ -262,15 +282,31 @@ fn rows<const OBJECTNESS: bool, T: Float>(head: &Head, values: &[T], sink: &mut 
             && let Some((class, score)) = best(&row[scores.clone()], if OBJECTNESS { f32::NEG_INFINITY } else { least })
         {
             let score = if OBJECTNESS { objectness * score } else { score };
-            sink.push(at, box_of(encoding, head, grid, at, first_four(row)), score, class);
+            sink.push(at, box_of(encoding, head, grid, at, four(outputs, &boxes, at)), score, class);
         }
     }
 }
 
-/// `[columns][rows]`: all of x, then all of y, width, height and of each class's scores. The maxima of a block of rows come
-/// first, one class after the other. Only for the few that pass is the class then looked up.
-fn columns<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
+/// Rows of logits. Each class of a row that passes is a candidate.
+fn logits<T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut Sink) {
+    let (encoding, least) = (head.format.encoding(), least_logit(sink.thresholds.least()));
+    let boxes = head.view(ID_COLUMNS[0]).expect("a head has boxes");
+    for (at, row) in values.chunks_exact(head.classes).enumerate() {
+        for (slot, logit) in row.iter().enumerate().filter(|&(slot, _)| Some(slot) != head.background) {
+            let logit = logit.to_f32();
+            if logit >= least {
+                let class = slot - usize::from(head.background.is_some_and(|background| slot > background));
+                sink.push(at, box_of(encoding, head, None, at, four(outputs, &boxes, at)), sigmoid(logit), class);
+            }
+        }
+    }
+}
+
+/// Columns of scores, each of a class; the columns x, y, width and height before them, or the boxes in an output of their own. The
+/// maxima of a block of rows come first, one class after the other. Only for the few that pass is the class then looked up.
+fn columns<T: Float>(head: &Head, outputs: &[&Tensor], values: &[T], sink: &mut Sink) {
     let (encoding, grid, least) = (head.format.encoding(), head.grid(), sink.thresholds.least());
+    let boxes = head.view(ID_COLUMNS[0]).expect("a head has boxes");
     let classes = head.range(|column| column == Column::Classes);
     let (mut buffer, mut maxima) = ([0.0; BLOCK], [0.0; BLOCK]);
     for start in (0..head.rows).step_by(BLOCK) {
@@ -283,12 +319,10 @@ fn columns<T: Float>(head: &Head, values: &[T], sink: &mut Sink) {
             }
         }
         for (row, &score) in (start..).zip(&*maxima).filter(|(_, score)| **score >= least) {
-            let mut column = values[row..].iter().step_by(head.rows);
-            let mut next = || column.next().map_or(f32::NAN, |value| value.to_f32());
-            let numbers = [next(), next(), next(), next()];
+            let mut column = values[row..].iter().step_by(head.rows).skip(classes.start).take(classes.len());
             let wanted = T::narrow(score);
-            if let Some(class) = column.take(classes.len()).position(|value| *value == wanted) {
-                sink.push(row, box_of(encoding, head, grid, row, numbers), score, class);
+            if let Some(class) = column.position(|value| *value == wanted) {
+                sink.push(row, box_of(encoding, head, grid, row, four(outputs, &boxes, row)), score, class);
             }
         }
     }
@@ -313,7 +347,7 @@ fn apart(head: &Head, outputs: &[&Tensor], sink: &mut Sink) {
         head.rows.min(viewed(outputs, &view, 0, 0) as usize) // the cast maps NaN and negative values to 0
     });
     for row in 0..rows {
-        let numbers = std::array::from_fn(|i| viewed(outputs, &boxes, row, i));
+        let numbers = four(outputs, &boxes, row);
         let (score, id) = (viewed(outputs, &scores, row, 0), viewed(outputs, &classes, row, 0));
         sink.push_id(row, box_of(encoding, head, None, row, numbers), score, id - first_class);
     }

@@ -15,6 +15,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     )],
     holds: "left, top, right, bottom in pixels, score, class; boxes repeat",
     input: YOLO,
+    input_note: None,
     needs_nms: true,
     likely: |candidate| {
         let is_dense = matches!(candidate.grid, AnchorGrid::One | AnchorGrid::Three);

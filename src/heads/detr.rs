@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Labels, boxes and scores of transformers by their own exporters.
 
-use super::{BoxEncoding, Column, HeadFormat, ROWS, ROWS_OF_COLUMNS, STRETCH, Task, floats, numbers};
+use super::{BoxEncoding, Column, DEIM_NOTE, HeadFormat, ROWS, ROWS_OF_COLUMNS, STRETCH, Task, floats, numbers};
 
 pub static HEAD: HeadFormat = HeadFormat {
     name: "detr",
@@ -14,6 +14,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     ],
     holds: "boxes are left, top, right, bottom in the units of orig_target_sizes, which must be the input's size",
     input: STRETCH,
+    input_note: Some(DEIM_NOTE),
     needs_nms: false,
     likely: |_| None,
     #[cfg(test)]

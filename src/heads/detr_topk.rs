@@ -15,6 +15,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     )],
     holds: "centre x, centre y, width, height in 0..1, score, class",
     input: STRETCH,
+    input_note: None,
     needs_nms: false,
     likely: |candidate| {
         if !candidate.hints.rtdetr() {

@@ -11,13 +11,14 @@ pub static HEAD: HeadFormat = HeadFormat {
     outputs: &[floats("", ROWS_OF_COLUMNS, &[Column::Box(BoxEncoding::CenterShares), Column::Classes])],
     holds: "centre x, centre y, width, height in 0..1, class scores",
     input: STRETCH,
+    input_note: None,
     needs_nms: false,
     likely: |candidate| match candidate.grid {
         // Releases that write only the best class name their head in the metadata.
         _ if candidate.hints.rtdetr() && candidate.hints.head.is_empty() => Some(Confidence::Sign),
         _ if candidate.hints.rtdetr() => Some(Confidence::Shape),
         _ if candidate.hints.ultralytics || candidate.columns == 6 || candidate.columns >= candidate.rows => None,
-        AnchorGrid::Few => Some(Confidence::Shape),
+        AnchorGrid::Few if candidate.is_alone => Some(Confidence::Shape),
         _ => None,
     },
     #[cfg(test)]

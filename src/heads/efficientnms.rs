@@ -15,6 +15,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     ],
     holds: "boxes are left, top, right, bottom in pixels",
     input: YOLO,
+    input_note: None,
     needs_nms: false,
     likely: |_| None,
     #[cfg(test)]

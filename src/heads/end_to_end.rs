@@ -15,6 +15,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     )],
     holds: "left, top, right, bottom in pixels, score, class; zeros where there are fewer boxes",
     input: YOLO,
+    input_note: None,
     needs_nms: false,
     likely: |candidate| match candidate.grid {
         _ if candidate.hints.rtdetr() => None,

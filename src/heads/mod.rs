@@ -11,23 +11,35 @@
 //! Sources: the exporters and post-processing of each family (Ultralytics, YOLOv5/6/7, YOLOX, RT-DETR, D-FINE, TensorRT's
 //! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo).
 
+mod background;
 pub mod classify;
 mod decode;
 pub mod deepstream_yolo;
+pub mod deepstream_yolo_seg;
+pub mod depth;
 pub mod detr;
+pub mod detr_logits;
 pub mod detr_topk;
 pub mod detr_ultralytics;
 pub mod efficientnms;
 pub mod end_to_end;
+mod exports;
 pub mod obb;
 pub mod obb_end_to_end;
 pub mod pose;
 pub mod pose_end_to_end;
+pub mod pp_yoloe;
+pub mod pp_yoloe_concat;
 mod recognise;
+pub mod rf_detr;
+pub mod rf_detr_seg;
 pub mod segment;
 pub mod segment_end_to_end;
+pub mod semantic;
+pub mod semantic_logits;
 pub mod ssd;
 mod thresholds;
+pub mod yolo_nas;
 pub mod yolov5;
 pub mod yolov8;
 pub mod yolov8_transposed;
@@ -43,10 +55,12 @@ use crate::image::Candidate;
 use crate::image::geometry::ResizeMode;
 use crate::image::keypoints::KeypointShape;
 use crate::image::masks::PrototypeShape;
+use crate::image::masks::maps::MapOver;
 use crate::image::transform::{Chroma, Colors, InputTransform};
 
+pub use background::BackgroundClass;
 use decode::Sink;
-pub(crate) use decode::{ID_COLUMNS, is_count, number};
+pub(crate) use decode::{ID_COLUMNS, is_count, least_logit, number};
 pub(crate) use recognise::check_task;
 use recognise::{Confidence, HeadCandidate};
 pub use recognise::{ModelHints, recognise, recognise_outputs};
@@ -63,15 +77,25 @@ pub static HEADS: &[&HeadFormat] = &[
     &detr::HEAD,
     &detr_ultralytics::HEAD,
     &detr_topk::HEAD,
+    &detr_logits::HEAD,
+    &rf_detr::HEAD,
     &ssd::HEAD,
     &deepstream_yolo::HEAD,
+    &yolo_nas::HEAD,
+    &pp_yoloe::HEAD,
+    &pp_yoloe_concat::HEAD,
     &pose::HEAD,
     &pose_end_to_end::HEAD,
     &obb::HEAD,
     &obb_end_to_end::HEAD,
     &segment::HEAD,
     &segment_end_to_end::HEAD,
+    &rf_detr_seg::HEAD,
+    &deepstream_yolo_seg::HEAD,
     &classify::HEAD,
+    &semantic::HEAD,
+    &semantic_logits::HEAD,
+    &depth::HEAD,
 ];
 
 /// Everything about a head.
@@ -86,6 +110,9 @@ pub struct HeadFormat {
     pub holds: &'static str,
     /// How the input of such models is prepared, unless the model or the user sets something else.
     pub input: InputTransform,
+    /// What users may have to set where the file does not contain how its input is normalised; `None` where all models of the
+    /// layout want the same.
+    pub input_note: Option<&'static str>,
     /// Whether the boxes still repeat each other.
     pub needs_nms: bool,
     /// The evidence for this head where the outputs fit. Used only for heads with one output; names decide the others.
@@ -106,6 +133,10 @@ pub enum Task {
     Segment,
     /// Classes of the whole frame.
     Classify,
+    /// A class for each pixel.
+    Semantic,
+    /// A depth for each pixel.
+    Depth,
 }
 
 /// How boxes that repeat a better one are recognised.
@@ -137,6 +168,8 @@ pub enum ElementClass {
     Float,
     /// Those, and integers: counts and class ids.
     Any,
+    /// u8, i32 or i64: class ids.
+    Integer,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,9 +181,11 @@ pub enum Dim {
     Columns,
     /// Prototypes of masks, as many as a row has coefficients.
     Prototypes,
-    /// Of a prototype.
+    /// Of a prototype, or of a map.
     Height,
     Width,
+    /// Always 1, and may be left out.
+    One,
 }
 
 /// What some elements of a row mean.
@@ -161,6 +196,12 @@ pub enum Column {
     Objectness,
     /// A score for each class.
     Classes,
+    /// The logit of a score for each class and, in some models, for the background. A row is an object of each class whose score
+    /// passes: DETR's descendants take the best of all pairs of row and class.
+    Logits {
+        /// Whether models usually have a background.
+        has_background: bool,
+    },
     /// The score of the one class that the row names.
     Score,
     /// The class that the row names; class 0 is called `first`.
@@ -173,8 +214,12 @@ pub enum Column {
     Angle,
     /// The weight of each prototype in the mask.
     Coefficients,
+    /// A map of the mask, in an output of its own with height and width.
+    Mask(MapOver),
     /// How many rows count; one number for all of them.
     Count,
+    /// Greater further away, or nearer: models differ.
+    Depth,
 }
 
 /// How four numbers of a row encode its box; `BoxEncoding` in `kernels/decode.cu`.
@@ -199,6 +244,8 @@ pub enum DecodeKernel {
     Rows { objectness: bool },
     /// `[columns][rows]` with a score for each class.
     Columns,
+    /// Rows with a logit for each class, of which several may pass.
+    Logits,
     /// Rows that name their class.
     Ids,
 }
@@ -229,10 +276,23 @@ const YOLO: InputTransform = InputTransform {
 /// RGB in 0..1 without regard to aspect ratio, for transformers.
 const STRETCH: InputTransform = InputTransform { fit: ResizeMode::Stretch, ..YOLO };
 
+/// The same, normalised as pictures of ImageNet are.
+const IMAGENET: InputTransform = InputTransform { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225], ..STRETCH };
+
+/// Notes that heads share.
+const DEIM_NOTE: &str = "For DEIMv2 with DINOv3 (S, M, L, X), set mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on trtpreprocess; \
+                         RT-DETR, D-FINE, DEIM and the smaller DEIMv2 need neither";
+const PP_YOLOE_NOTE: &str = "For PP-YOLOE without the plus, set mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on trtpreprocess; \
+                             PP-YOLOE+ needs neither";
+const MAP_NOTE: &str = "For models that were trained with the normalisation of ImageNet, unless their graph does it, set \
+                        mean=0.485,0.456,0.406 std=0.229,0.224,0.225 on trtpreprocess";
+
 const ROWS_OF_COLUMNS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Columns];
 const COLUMNS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Columns, Dim::Rows];
 const ROWS: &[Dim] = &[Dim::Batch, Dim::Rows];
 const CLASSES_ONLY: &[Dim] = &[Dim::Batch, Dim::Columns];
+const MAP: &[Dim] = &[Dim::Batch, Dim::One, Dim::Height, Dim::Width];
+const MAPS_OF_ROWS: &[Dim] = &[Dim::Batch, Dim::Rows, Dim::Height, Dim::Width];
 /// Masks are sums of these, each weighted by a coefficient.
 const PROTOTYPES: OutputSpec = floats("", &[Dim::Batch, Dim::Prototypes, Dim::Height, Dim::Width], &[]);
 
@@ -252,6 +312,8 @@ impl Task {
             Task::Obb => "obb",
             Task::Segment => "segment",
             Task::Classify => "classify",
+            Task::Semantic => "semantic",
+            Task::Depth => "depth",
         }
     }
 }
@@ -275,14 +337,20 @@ impl HeadFormat {
     }
 
     pub fn kernel(&self) -> DecodeKernel {
-        let has = |column| self.outputs.iter().any(|output| output.columns.contains(&column));
-        if !has(Column::Classes) {
-            DecodeKernel::Ids
-        } else if self.outputs[0].dims == COLUMNS_OF_ROWS {
-            DecodeKernel::Columns
-        } else {
-            DecodeKernel::Rows { objectness: has(Column::Objectness) }
+        let with = |column| self.outputs.iter().find(|output| output.columns.contains(&column));
+        match with(Column::Classes) {
+            Some(scores) if scores.dims == COLUMNS_OF_ROWS => DecodeKernel::Columns,
+            Some(_) => DecodeKernel::Rows { objectness: with(Column::Objectness).is_some() },
+            None if self.usual_background().is_some() => DecodeKernel::Logits,
+            None => DecodeKernel::Ids,
         }
+    }
+
+    /// Whether its models usually have a logit for the background; `None` where rows have no logits.
+    pub(crate) fn usual_background(&self) -> Option<bool> {
+        let usual =
+            |column: &Column| if let Column::Logits { has_background } = column { Some(*has_background) } else { None };
+        self.outputs.iter().flat_map(|output| output.columns).find_map(usual)
     }
 
     /// Whether its objects have masks, which are sums of prototypes.
@@ -290,9 +358,25 @@ impl HeadFormat {
         self.outputs.iter().any(OutputSpec::is_prototypes)
     }
 
+    /// What its maps of masks cover, if each row has one.
+    pub fn maps(&self) -> Option<MapOver> {
+        let over = |column: &Column| if let Column::Mask(over) = column { Some(*over) } else { None };
+        self.outputs.iter().flat_map(|output| output.columns).find_map(over)
+    }
+
     /// Whether it gives classes of the whole frame, and no boxes.
     pub fn is_classifier(&self) -> bool {
         self.task == Task::Classify
+    }
+
+    /// Whether it gives a value for each pixel, and no boxes.
+    pub fn is_map(&self) -> bool {
+        matches!(self.task, Task::Semantic | Task::Depth)
+    }
+
+    /// Whether it gives boxes.
+    pub fn has_boxes(&self) -> bool {
+        !self.is_classifier() && !self.is_map()
     }
 
     /// Whether its boxes are rotated.
@@ -349,12 +433,17 @@ impl std::fmt::Display for HeadFormat {
 
 impl std::fmt::Display for OutputSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = if self.class == ElementClass::Float { "f32 or f16" } else { "numbers" };
+        let kind = match self.class {
+            ElementClass::Float => "f32 or f16",
+            ElementClass::Any => "numbers",
+            ElementClass::Integer => "u8, i32 or i64",
+        };
         let fixed: usize = self.columns.iter().filter_map(|column| column.width(&ColumnSizes::default())).sum();
         let counted = |wanted, text: &'static str| self.columns.contains(&wanted).then(|| text.to_string());
         let columns = [(fixed > 0).then(|| fixed.to_string())]
             .into_iter()
             .chain([counted(Column::Classes, "classes"), counted(Column::Keypoints, "keypoints")])
+            .chain([self.columns.iter().any(|column| column.are_logits()).then(|| "classes".into())])
             .chain([counted(Column::Coefficients, "coefficients")])
             .flatten()
             .collect::<Vec<_>>()
@@ -367,6 +456,7 @@ impl std::fmt::Display for OutputSpec {
                 Dim::Prototypes => "coefficients",
                 Dim::Height => "H",
                 Dim::Width => "W",
+                Dim::One => "1",
             })
             .collect();
         let space = if self.name.is_empty() { "" } else { " " };
@@ -377,6 +467,16 @@ impl std::fmt::Display for OutputSpec {
 impl OutputSpec {
     fn is_prototypes(&self) -> bool {
         self.dims.contains(&Dim::Prototypes)
+    }
+
+    /// Its dimensions, if it has so many.
+    fn dims_of(&self, count: usize) -> impl Iterator<Item = Dim> + Clone {
+        self.dims.iter().copied().filter(move |&dim| dim != Dim::One || count >= self.dims.len())
+    }
+
+    /// Whether it is prototypes, or a map for each row.
+    fn has_masks(&self) -> bool {
+        self.dims.contains(&Dim::Height) && (self.is_prototypes() || self.dims.contains(&Dim::Rows))
     }
 }
 
@@ -390,12 +490,27 @@ struct ColumnSizes {
 }
 
 impl Column {
+    fn are_logits(self) -> bool {
+        matches!(self, Column::Logits { .. })
+    }
+
+    /// One for each class.
+    pub(crate) fn are_scores(self) -> bool {
+        self == Column::Classes || self.are_logits()
+    }
+
     /// Elements of a row; `None` where that is not known.
     fn width(self, sizes: &ColumnSizes) -> Option<usize> {
         match self {
             Column::Box(_) => Some(4),
-            Column::Objectness | Column::Score | Column::ClassId { .. } | Column::Angle | Column::Count => Some(1),
-            Column::Classes => Some(sizes.classes),
+            Column::Objectness
+            | Column::Score
+            | Column::ClassId { .. }
+            | Column::Angle
+            | Column::Count
+            | Column::Depth => Some(1),
+            Column::Mask(_) => Some(0),
+            Column::Classes | Column::Logits { .. } => Some(sizes.classes),
             Column::Keypoints => sizes.keypoints.map(|shape| shape.numbers()),
             Column::Coefficients => sizes.coefficients,
         }
@@ -409,15 +524,24 @@ pub(crate) struct Head {
     pub rows: usize,
     /// Elements of a row of the last output that has several.
     pub columns: usize,
-    /// Class scores of a row, where it has them.
+    /// Class scores of a row, where it has them; logits with that of the background.
     pub classes: usize,
+    /// Which of the logits is the background's.
+    pub background: Option<usize>,
     pub keypoints: Option<KeypointShape>,
+    /// Number and size of the prototypes or maps of its masks.
     pub prototypes: Option<PrototypeShape>,
     /// Width and height of the model's input.
     pub input: (u32, u32),
 }
 
 impl Head {
+    /// The maximum number of candidates.
+    pub fn candidates(&self) -> usize {
+        let of_row = if self.format.kernel() == DecodeKernel::Logits { self.classes } else { 1 };
+        self.rows * of_row
+    }
+
     /// Where the columns lie for which `is_it` is true.
     pub fn view(&self, is_it: impl Fn(Column) -> bool) -> Option<TensorView> {
         self.format.outputs.iter().enumerate().find_map(|(output, spec)| {
@@ -445,6 +569,23 @@ impl Head {
     }
 }
 
+/// The tensor that masks are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaskSource {
+    pub shape: PrototypeShape,
+    /// Its index among the picked outputs.
+    pub output: usize,
+    pub parts: MaskParts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaskParts {
+    /// Sums of prototypes; where the coefficients of a row lie.
+    Prototypes(TensorView),
+    /// A map for each row.
+    Maps(MapOver),
+}
+
 /// Reads candidates from a model's outputs.
 pub struct Decoder {
     /// Which outputs are read, and what they were when this was made.
@@ -469,7 +610,7 @@ impl Decoder {
             Error::new(ErrorKind::Settings, format!("The layout {format} needs the size of the model's input"))
                 .remedy("Export the model with a fixed input size, or set input-size")
         };
-        let prototypes = format.outputs.iter().position(OutputSpec::is_prototypes).map(|place| {
+        let prototypes = format.outputs.iter().position(OutputSpec::has_masks).map(|place| {
             let [count, height, width] = [1, 2, 3].map(|at| outputs[place].1.dims[at] as usize);
             PrototypeShape { count, width, height }
         });
@@ -478,12 +619,13 @@ impl Decoder {
             prototypes,
             // Classes of the frame are one row.
             rows: usize::try_from(found.rows).unwrap_or(1),
-            columns: found.columns as usize,
-            classes: found.classes.unwrap_or(0),
+            columns: usize::try_from(found.columns).unwrap_or(0),
+            classes: found.classes.map_or(0, |classes| classes + usize::from(found.background.is_some())),
+            background: found.background,
             keypoints: hints.keypoints.as_ref().map(|keypoints| keypoints.shape),
             input: hints.input.ok_or_else(unknown)?,
         };
-        if !format.is_classifier() && format.encoding() == BoxEncoding::CenterCells && head.grid().is_none() {
+        if format.has_boxes() && format.encoding() == BoxEncoding::CenterCells && head.grid().is_none() {
             let (width, height) = head.input;
             let what = format!("{} rows are no YOLOX grid over an input of {width}x{height}", head.rows);
             return Err(Error::new(ErrorKind::Settings, what)
@@ -506,9 +648,26 @@ impl Decoder {
         self.classes
     }
 
+    /// Which logit of a row is the background's.
+    pub(crate) fn background(&self) -> Option<usize> {
+        self.head.background
+    }
+
+    /// The maximum number of objects: one for each row.
+    pub fn rows(&self) -> usize {
+        self.head.rows
+    }
+
     /// Whether the boxes still repeat each other.
     pub fn needs_nms(&self) -> bool {
         self.format().needs_nms
+    }
+
+    /// Planes, width and height of a map.
+    pub fn map_shape(&self) -> Option<[usize; 3]> {
+        let dims = self.format().is_map().then(|| &self.first_output().dims)?;
+        let (&[height, width], before) = (dims.last_chunk()?, dims.get(1..dims.len() - 2)?);
+        Some([before.first().copied().unwrap_or(1), width, height].map(|side| side as usize))
     }
 
     /// Where the angles of rotated boxes lie.
@@ -521,15 +680,20 @@ impl Decoder {
         Some((self.head.keypoints?, self.head.view(|column| column == Column::Keypoints)?))
     }
 
-    /// The prototypes of masks, their index among the picked outputs, and where the coefficients of a row lie.
-    pub fn prototypes(&self) -> Option<(PrototypeShape, usize, TensorView)> {
-        let place = self.format().outputs.iter().position(OutputSpec::is_prototypes)?;
-        Some((self.head.prototypes?, place, self.head.view(|column| column == Column::Coefficients)?))
+    /// What masks are made of.
+    pub fn masks(&self) -> Option<MaskSource> {
+        let output = self.format().outputs.iter().position(OutputSpec::has_masks)?;
+        let coefficients = self.head.view(|column| column == Column::Coefficients);
+        let parts = match (self.format().maps(), coefficients) {
+            (Some(over), _) => MaskParts::Maps(over),
+            (None, coefficients) => MaskParts::Prototypes(coefficients?),
+        };
+        Some(MaskSource { shape: self.head.prototypes?, output, parts })
     }
 
     /// Where the numbers of a row lie that are read for the boxes that are kept.
     pub fn gathered(&self) -> Option<TensorView> {
-        self.keypoints().map(|(_, view)| view).or(self.prototypes().map(|(_, _, view)| view))
+        self.keypoints().map(|(_, view)| view).or_else(|| self.head.view(|column| column == Column::Coefficients))
     }
 
     /// Appends the candidates of the batch's first item whose score reaches the threshold of their class.
@@ -543,7 +707,7 @@ impl Decoder {
     /// [`ErrorKind::WrongType`] where an output is not what [`Decoder::new`] was shown.
     pub fn decode(&self, outputs: &[Tensor], thresholds: &Thresholds, out: &mut Vec<Candidate>) -> Result<()> {
         let read = self.pick(outputs)?;
-        if self.format().is_classifier() {
+        if !self.format().has_boxes() {
             return Ok(());
         }
         let before = out.len();

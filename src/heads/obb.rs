@@ -11,6 +11,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     outputs: &[floats("", COLUMNS_OF_ROWS, &[Column::Box(BoxEncoding::Center), Column::Classes, Column::Angle])],
     holds: "centre x, centre y, width, height in pixels, class scores, and the angle in radians",
     input: YOLO,
+    input_note: None,
     needs_nms: true,
     // Only the task distinguishes an angle from the score of one more class.
     likely: |candidate| match candidate.grid {

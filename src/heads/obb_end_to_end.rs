@@ -15,6 +15,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     )],
     holds: "centre x, centre y, width, height in pixels, score, class, and the angle in radians; zeros where there are fewer boxes",
     input: YOLO,
+    input_note: None,
     needs_nms: false,
     likely: |candidate| match candidate.grid {
         _ if candidate.hints.task != Task::Obb.name() => None,

@@ -11,6 +11,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     outputs: &[floats("", COLUMNS_OF_ROWS, &[Column::Box(BoxEncoding::Center), Column::Classes, Column::Keypoints])],
     holds: "centre x, centre y, width, height in pixels, class scores, and x, y and visibility of each keypoint of kpt_shape",
     input: YOLO,
+    input_note: None,
     needs_nms: true,
     likely: |candidate| match candidate.grid {
         AnchorGrid::One | AnchorGrid::Unknown => Some(Confidence::Sign),

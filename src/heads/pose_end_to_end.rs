@@ -16,6 +16,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     holds: "left, top, right, bottom in pixels, score, class, and x, y and visibility of each keypoint of kpt_shape; zeros where \
             there are fewer boxes",
     input: YOLO,
+    input_note: None,
     needs_nms: false,
     likely: |candidate| match candidate.grid {
         _ if candidate.hints.end_to_end => Some(Confidence::Sign),

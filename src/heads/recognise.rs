@@ -7,8 +7,9 @@
 
 use smallvec::SmallVec;
 
+use super::background::BackgroundClass;
 use super::decode::rows_per_cell;
-use super::{Column, ColumnSizes, Dim, ElementClass, HEADS, HeadFormat, OutputSpec};
+use super::{Column, ColumnSizes, Dim, ElementClass, HEADS, HeadFormat, OutputSpec, exports};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Dims, TensorDesc, list};
 use crate::image::keypoints::KeypointModel;
@@ -33,6 +34,10 @@ pub struct ModelHints {
     pub task: String,
     /// Of models that find keypoints.
     pub keypoints: Option<KeypointModel>,
+    /// Its graph samples feature maps at points between pixels, as deformable attention does.
+    pub samples_points: bool,
+    /// Which logit is the background's, for heads with logits.
+    pub background: BackgroundClass,
 }
 
 impl ModelHints {
@@ -51,7 +56,22 @@ pub(super) struct HeadCandidate<'a> {
     pub rows: i64,
     /// Elements of a row.
     pub columns: i64,
+    pub output: &'a TensorDesc,
     pub hints: &'a ModelHints,
+}
+
+impl HeadCandidate<'_> {
+    /// Pixels of the model's input for one of a map, across and down, where that is a whole number and the same.
+    pub fn pixels_of_map(&self) -> Option<i64> {
+        let &[height, width] = self.output.dims.last_chunk()?;
+        let (input_width, input_height) = self.hints.input?;
+        let (input_width, input_height) = (i64::from(input_width), i64::from(input_height));
+        let pixels = input_width.checked_div(width)?;
+        (pixels > 0
+            && width.checked_mul(pixels) == Some(input_width)
+            && height.checked_mul(pixels) == Some(input_height))
+        .then_some(pixels)
+    }
 }
 
 /// The number of rows for each cell of a grid over the input.
@@ -84,6 +104,8 @@ pub(super) struct HeadMatch {
     pub columns: i64,
     /// `None` for heads that name class ids.
     pub classes: Option<usize>,
+    /// Which of the logits of a row is not of a class.
+    pub background: Option<usize>,
     /// The prototypes of masks, where there are some.
     pub coefficients: Option<usize>,
     confidence: Confidence,
@@ -144,23 +166,32 @@ pub(super) fn find(
     hints: &ModelHints,
 ) -> Result<HeadMatch> {
     check_task(&hints.task)?;
-    let found = match choice {
+    let mut found = match choice {
         Some(format) => forced(format, outputs, hints)?,
         None => guessed(outputs, hints)?,
     };
+    if let (Some(slots), Some(is_usual)) = (found.classes, found.format.usual_background()) {
+        found.background = hints.background.slot(slots, hints.classes, is_usual)?;
+        found.classes = Some(slots - usize::from(found.background.is_some()));
+    }
     match (found.classes, hints.classes) {
         (Some(classes), Some(labels)) if classes != labels => {
-            let (output, format) = (&outputs[found.outputs[0]], found.format);
+            let format = found.format;
+            let scores =
+                format.outputs.iter().position(|output| output.columns.iter().any(|column| column.are_scores()));
+            let output = &outputs[found.outputs[scores.unwrap_or(0)]];
             let classes = counted(classes, "class", "classes");
             let beside = found.coefficients.filter(|_| format.has_prototypes());
             let beside = beside.map(|count| counted(count, "mask coefficient", "mask coefficients"));
+            let beside = beside.or(found.background.map(|_| "the background".into()));
             let beside = beside.map_or(String::new(), |counted| format!(" beside {counted}"));
             let labels = counted(labels, "label", "labels");
             let what = format!("Output {output} has {classes}{beside} as {format}, against {labels}");
-            Err(Error::new(ErrorKind::Settings, what).remedy(
-                "Set layout=auto on trtnms, or the layout that the model has, and use the label file that belongs to the model, \
-                 one line for each class",
-            ))
+            let background = format.usual_background().map_or("", |_| "background-class on trtnms if it has one, and ");
+            Err(Error::new(ErrorKind::Settings, what).remedy(format!(
+                "Set layout=auto on trtnms, or the layout that the model has, {background}use the label file that belongs to \
+                 the model, one line for each class",
+            )))
         }
         _ => Ok(found),
     }
@@ -174,7 +205,7 @@ fn forced(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHint
     }
     let named = || named(format, outputs, hints);
     let in_order = || fit(format, outputs, hints, (0..format.outputs.len()).collect());
-    let any = || placements(format, outputs).find_map(|indices| fit(format, outputs, hints, indices));
+    let any = || placements(format, outputs).into_iter().find_map(|indices| fit(format, outputs, hints, indices));
     let found = if is_found_by_shape(format) { any() } else { named().or_else(in_order) };
     found.ok_or_else(|| {
         Error::new(ErrorKind::Settings, format!("The model's outputs do not fit layout={format}"))
@@ -218,26 +249,30 @@ fn prototypes_of(format: &HeadFormat, outputs: &[TensorDesc]) -> String {
     }
 }
 
-/// Whether the outputs of a head need no names: it has one, or prototypes of masks beside it.
+/// Whether the outputs of a head need no names: it has one, or another of other dimensions beside it.
 fn is_found_by_shape(format: &HeadFormat) -> bool {
-    format.outputs.len() == 1 || format.has_prototypes()
+    format.outputs.iter().all(|output| output.name.is_empty())
 }
 
-/// Which outputs may be those of a head that is found by their shape, the last first.
-fn placements(format: &HeadFormat, outputs: &[TensorDesc]) -> impl Iterator<Item = SmallVec<[usize; 4]>> {
-    let (has_prototypes, four) = (format.has_prototypes(), with_four_dims(outputs));
-    (0..outputs.len()).rev().flat_map(move |i| {
-        let beside =
-            four.clone().filter(move |&at| has_prototypes && at != i).map(move |at| [i, at].into_iter().collect());
-        let alone = (!has_prototypes).then(|| [i].into_iter().collect());
-        beside.chain(alone)
-    })
+/// Which outputs may be those of a head that is found by their shape. Of those alone the last comes first; of boxes with scores
+/// in another output, first those that are called boxes, then in the order of the model.
+fn placements(format: &HeadFormat, outputs: &[TensorDesc]) -> Vec<SmallVec<[usize; 4]>> {
+    let mut firsts: Vec<usize> = (0..outputs.len()).rev().collect();
+    if format.outputs.len() > 1 && !format.has_prototypes() {
+        firsts.sort_by_key(|&i| (!outputs[i].name.contains("box"), i));
+    }
+    let others = |i: usize| (0..outputs.len()).filter(move |&at| at != i);
+    match format.outputs.len() {
+        1 => firsts.into_iter().map(|i| [i].into_iter().collect()).collect(),
+        _ => firsts.into_iter().flat_map(|i| others(i).map(move |at| [i, at].into_iter().collect())).collect(),
+    }
 }
 
 fn guessed(outputs: &[TensorDesc], hints: &ModelHints) -> Result<HeadMatch> {
     let heads = || is_for(&hints.task);
-    let by_name = heads().filter(|head| !is_found_by_shape(head)).find_map(|head| named(head, outputs, hints));
-    if let Some(found) = by_name {
+    let by_name = heads().filter(|head| !is_found_by_shape(head)).filter_map(|head| named(head, outputs, hints));
+    // One head may be another with masks beside it.
+    if let Some(found) = by_name.max_by_key(|found| found.outputs.len()) {
         return Ok(found);
     }
     let mut found: Vec<HeadMatch> =
@@ -268,16 +303,19 @@ fn named(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints
 /// A head that needs no names, if it fits and there is evidence for it. Of two alike the last is taken: YOLOv9's auxiliary
 /// head comes first.
 fn by_shape(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHints) -> Option<HeadMatch> {
-    placements(format, outputs).find_map(|indices| {
+    placements(format, outputs).into_iter().find_map(|indices| {
         let index = indices[0];
         let mut found = fit(format, outputs, hints, indices)?;
         let desc = &outputs[index];
         // Boxes and scores in separate outputs, for the same rows: this is one half of another head.
-        let halved = outputs.iter().any(|other| {
-            matches!(other.dims.len(), 2 | 3) && other.dims != desc.dims && other.dims[1..].contains(&found.rows)
+        let halved = outputs.iter().enumerate().any(|(at, other)| {
+            !found.outputs.contains(&at)
+                && matches!(other.dims.len(), 2 | 3)
+                && other.dims != desc.dims
+                && other.dims[1..].contains(&found.rows)
         });
         // Also where other dimensions are dynamic, the channels are not.
-        if halved || found.columns == Dims::DYNAMIC {
+        if halved || found.columns == Dims::DYNAMIC && format.outputs[0].dims.contains(&Dim::Columns) {
             return None;
         }
         let grid = match (hints.input, u64::try_from(found.rows)) {
@@ -297,6 +335,7 @@ fn by_shape(format: &'static HeadFormat, outputs: &[TensorDesc], hints: &ModelHi
             grid,
             rows,
             columns,
+            output: desc,
             hints,
         })?;
         Some(found)
@@ -320,35 +359,47 @@ fn fit(
     for (output, &index) in format.outputs.iter().zip(&indices) {
         let desc = outputs.get(index)?;
         let is_number = match desc.dtype {
-            DType::F32 | DType::F16 => true,
-            DType::U8 | DType::I32 | DType::I64 => output.class == ElementClass::Any,
+            DType::F32 | DType::F16 => output.class != ElementClass::Integer,
+            DType::U8 | DType::I32 | DType::I64 => output.class != ElementClass::Float,
             DType::I8 | DType::Bool => false,
         };
-        let (dims, beyond) = desc.dims.split_at_checked(output.dims.len())?;
-        if !is_number || beyond.iter().any(|&dim| dim != 1) {
+        let wanted = output.dims_of(desc.dims.len());
+        let (dims, beyond) = desc.dims.split_at_checked(wanted.clone().count())?;
+        if !is_number || beyond.iter().any(|&dim| dim != 1) || format.is_map() && !beyond.is_empty() {
             return None;
         }
         // Elements of a row besides the scores of the classes.
         let mut widths = output.columns.iter().map(|column| column.width(&sizes));
         let others = widths.try_fold(0i64, |sum, width| sum.checked_add(i64::try_from(width?).ok()?))?;
-        let has_classes = output.columns.contains(&Column::Classes);
-        for (wanted, &dim) in output.dims.iter().zip(dims) {
+        let has_classes = output.columns.iter().any(|column| column.are_scores());
+        for (wanted, &dim) in wanted.zip(dims) {
             let known = dim != Dims::DYNAMIC;
-            match *wanted {
+            match wanted {
                 _ if dim == 0 => return None,
+                Dim::One if dim != 1 => return None,
                 Dim::Rows if known && rows != Dims::DYNAMIC && dim != rows => return None,
                 Dim::Rows if known => rows = dim,
                 Dim::Columns if known && has_classes && dim <= others => return None,
                 Dim::Columns if known && !has_classes && dim != others => return None,
                 Dim::Columns if known && has_classes => classes = Some((dim - others) as usize),
-                Dim::Batch | Dim::Rows | Dim::Columns | Dim::Prototypes | Dim::Height | Dim::Width => {}
+                Dim::Batch | Dim::Rows | Dim::Columns | Dim::Prototypes | Dim::Height | Dim::Width | Dim::One => {}
             }
-            if *wanted == Dim::Columns {
+            if wanted == Dim::Columns {
                 columns = dim;
             }
         }
     }
-    Some(HeadMatch { format, outputs: indices, rows, columns, classes, coefficients, confidence: Confidence::Sign })
+    let background = None;
+    Some(HeadMatch {
+        format,
+        outputs: indices,
+        rows,
+        columns,
+        classes,
+        background,
+        coefficients,
+        confidence: Confidence::Sign,
+    })
 }
 
 fn unknown(outputs: &[TensorDesc], hints: &ModelHints) -> Error {
@@ -359,8 +410,11 @@ fn unknown(outputs: &[TensorDesc], hints: &ModelHints) -> Error {
     let prototypes =
         is_for(&hints.task).map(|format| prototypes_of(format, outputs)).filter(|_| !hints.task.is_empty());
     let beside = format!("{input}{keypoints}{}", prototypes.max().unwrap_or_default());
-    Error::new(ErrorKind::Model, format!("No layout fits the model's outputs {}{beside}", list(outputs)))
-        .remedy(format!("If it has one of these, set it as layout on trtnms: {}", join(layouts, "or")))
+    let remedy = exports::remedy(outputs).map_or_else(
+        || format!("If it has one of these, set it as layout on trtnms: {}", join(layouts, "or")),
+        str::to_string,
+    );
+    Error::new(ErrorKind::Model, format!("No layout fits the model's outputs {}{beside}", list(outputs))).remedy(remedy)
 }
 
 fn ambiguous(found: &[HeadMatch], outputs: &[TensorDesc], hints: &ModelHints) -> Error {

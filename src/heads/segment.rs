@@ -14,6 +14,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     ],
     holds: "centre x, centre y, width, height in pixels, class scores and mask coefficients; the prototypes of masks",
     input: YOLO,
+    input_note: None,
     needs_nms: true,
     likely: |candidate| match candidate.grid {
         AnchorGrid::One | AnchorGrid::Unknown => Some(Confidence::Sign),

@@ -20,6 +20,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     holds: "left, top, right, bottom in pixels, score, class and mask coefficients, zeros where there are fewer boxes; the \
             prototypes of masks",
     input: YOLO,
+    input_note: None,
     needs_nms: false,
     likely: |candidate| match candidate.grid {
         _ if candidate.hints.end_to_end => Some(Confidence::Sign),

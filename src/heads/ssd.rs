@@ -16,6 +16,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     ],
     holds: "boxes are top, left, bottom, right in 0..1; classes count from 1, so the first label is class 1",
     input: InputTransform { scale: 1.0, ..STRETCH },
+    input_note: None,
     needs_nms: false,
     likely: |_| None,
     #[cfg(test)]

@@ -222,6 +222,48 @@ fn what_is_no_box_is_left_out() {
 }
 
 #[test]
+fn logits_of_all_kinds() {
+    // A query with logits at the ends of what floats hold, of which NaN is none.
+    let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1000.0, -1000.0, 0.0, -0.0, 3f32.ln()];
+    let tensors = [
+        Tensor::from_slice("dets", &[1, 1, 4], &[0.5f32, 0.5, 0.5, 0.5]),
+        Tensor::from_slice("labels", &[1, 1, 8], &values),
+    ];
+    let found = |background, thresholds: &Thresholds| -> Vec<(u32, f32)> {
+        let hints = ModelHints { background, ..small() };
+        let found = decoded(&rf_detr::HEAD, &tensors, &hints, thresholds);
+        found.iter().map(|found| (found.class, found.score)).collect()
+    };
+    let least = Thresholds::uniform(0.25);
+    let all = [(1, 1.0), (3, 1.0), (5, 0.5), (6, 0.5), (7, 0.75)];
+    assert_eq!(found(BackgroundClass::None, &least), all);
+    assert_eq!(found(BackgroundClass::Last, &least), all[..4]);
+    assert_eq!(found(BackgroundClass::First, &least), all.map(|(class, score)| (class - 1, score)));
+    assert_eq!(found(BackgroundClass::None, &Thresholds::uniform(1.0)), all[..2]);
+    assert_eq!(found(BackgroundClass::None, &Thresholds::uniform(0.0)).len(), 7, "all but NaN");
+    assert_eq!(found(BackgroundClass::None, &Thresholds::only(&[5], 0.5)), [(5, 0.5)]);
+}
+
+/// Scores that reach a threshold are never skipped for their logits.
+#[test]
+fn logits_below_the_least_have_lower_scores() {
+    for least in [0.0f32, 1e-45, 1e-38, 1e-30, 1e-7, 0.25, 0.5, 0.75, 0.99, 0.999, 0.999_999_94, 1.0] {
+        let logits = (-2000..2000).map(|i| i as f32 * 0.05).chain([decode::least_logit(least).next_down()]);
+        let tensors = |logit: f32| {
+            [
+                Tensor::from_slice("a", &[1, 1, 4], &[0.5f32, 0.5, 0.5, 0.5]),
+                Tensor::from_slice("b", &[1, 1, 1], &[logit]),
+            ]
+        };
+        for logit in logits {
+            let score = (1.0 / (1.0 + (-f64::from(logit)).exp())) as f32;
+            let found = decoded(&detr_logits::HEAD, &tensors(logit), &small(), &Thresholds::uniform(least));
+            assert_eq!(found.len(), usize::from(score >= least), "{logit} {least}");
+        }
+    }
+}
+
+#[test]
 fn counts_are_clamped() {
     for (count, wanted) in [(99i32, 2), (2, 2), (0, 0), (-1, 0), (i32::MIN, 0)] {
         let tensors = [
@@ -298,6 +340,11 @@ fn segment_model(classes: usize, end_to_end: bool) -> ModelHints {
 
 fn labelled(classes: usize, size: u32) -> ModelHints {
     ModelHints { classes: Some(classes), ..at(size) }
+}
+
+/// Of models with deformable attention.
+fn sampling(hints: ModelHints) -> ModelHints {
+    ModelHints { samples_points: true, ..hints }
 }
 
 #[test]
@@ -399,6 +446,25 @@ fn models_are_recognised() {
             ModelHints::default(),
         ),
         (&detr::HEAD, &["labels i64 1x300", "boxes f32 1x300x4", "scores f32 1x300"], at(640)),
+        (&rf_detr::HEAD, &["dets f32 1x300x4", "labels f32 1x300x91"], at(384)),
+        (&rf_detr::HEAD, &["dets f32 1x300x4", "labels f32 1x300x91"], labelled(90, 384)),
+        (&rf_detr::HEAD, &["dets f32 ?x300x4", "labels f32 ?x300x4"], labelled(4, 384)),
+        (&rf_detr_seg::HEAD, &["dets f32 1x100x4", "labels f32 1x100x91", "masks f32 1x100x78x78"], at(312)),
+        (
+            &deepstream_yolo_seg::HEAD,
+            &["boxes f32 ?x100x4", "scores f32 ?x100x1", "classes f32 ?x100x1", "masks f32 ?x100x160x160"],
+            at(640),
+        ),
+        (&yolo_nas::HEAD, &["904 f32 1x8400x4", "913 f32 1x8400x80"], at(640)),
+        (&yolo_nas::HEAD, &["913 f32 1x8400x4", "904 f32 1x8400x4"], labelled(4, 640)),
+        (&pp_yoloe::HEAD, &["tmp_16 f32 1x8400x4", "concat_14.tmp_0 f32 1x80x8400"], at(640)),
+        (&pp_yoloe::HEAD, &["concat_14.tmp_0 f32 ?x80x8400", "tmp_16 f32 ?x8400x4"], labelled(80, 640)),
+        (&pp_yoloe_concat::HEAD, &["concat_15.tmp_0 f32 1x8400x84"], labelled(80, 640)),
+        (&pp_yoloe_concat::HEAD, &["fetch_name_0 f32 1x8400x6"], at(640)),
+        (&detr_logits::HEAD, &["pred_logits f32 1x300x80", "pred_boxes f32 1x300x4"], sampling(at(640))),
+        (&detr_logits::HEAD, &["logits f32 ?x300x4", "pred_boxes f32 ?x300x4"], sampling(labelled(4, 640))),
+        (&detr_logits::HEAD, &["904 f32 1x300x4", "913 f32 1x300x80"], sampling(at(640))),
+        (&detr_logits::HEAD, &["logits f32 ?x?x80", "pred_boxes f32 ?x?x4"], sampling(at(320))), // D-FINE's queries are open
         (
             &ssd::HEAD,
             &[
@@ -455,8 +521,8 @@ fn models_that_are_not_recognised() {
         (&["output0 f32 1x84x8400"], labelled(91, 640), "has 80 classes as yolov8, against 91 labels."),
         (
             &["output0 f32 1x1000"],
-            task("depth"),
-            "Its task is “depth”, and only “detect”, “pose”, “obb”, “segment” and “classify” are supported.",
+            task("caption"),
+            "Its task is “caption”, and only “detect”, “pose”, “obb”, “segment”, “classify”, “semantic” and “depth” are supported.",
         ),
         (&[], at(640), "No layout fits"),
         (
@@ -469,11 +535,37 @@ fn models_that_are_not_recognised() {
         (&["output0 f32 1x84x8000"], at(640), "No layout fits"), // no such grid
         (&["output0 f32 1x8000x6"], at(640), "No layout fits"),
         (&["output0 f32 1x25200x85"], at(320), "No layout fits"),
-        // Boxes and scores in separate outputs, which no head here reads: Hugging Face's DETR, RF-DETR, YOLO-NAS, MMDetection.
-        (&["logits f32 1x300x80", "pred_boxes f32 1x300x4"], at(640), "No layout fits"),
-        (&["dets f32 1x300x4", "labels f32 1x300x91"], at(560), "No layout fits"),
-        (&["904 f32 1x8400x4", "913 f32 1x8400x80"], at(640), "No layout fits"),
+        // Boxes and scores in separate outputs, which no head here reads: Hugging Face's DETR, MMDetection.
+        (
+            &["logits f32 1x100x92", "pred_boxes f32 1x100x4"],
+            at(640),
+            "pred_boxes f32 1x100x4 for an input of 640x640. For RT-DETR, D-FINE, DEIM and DEIMv2 set layout=detr-logits on trtnms; \
+             the scores of DETR and YOLOS are a softmax, which is not supported.",
+        ),
+        (&["graph2_flat_predictions f32 ?x7"], at(640), "Export YOLO-NAS with postprocessing=False."),
         (&["dets f32 1x100x5", "labels i64 1x100"], at(640), "No layout fits"),
+        // Boxes and scores of different numbers of rows, of the wrong width, and as chosen by Paddle's own suppression.
+        (&["904 f32 1x8400x4", "913 f32 1x8000x80"], at(640), "No layout fits"),
+        (&["904 f32 1x8400x5", "913 f32 1x8400x80"], at(640), "No layout fits"),
+        (
+            &["multiclass_nms3_0.tmp_0 f32 ?x6", "multiclass_nms3_0.tmp_2 i32 1"],
+            at(640),
+            "export the model with exclude_nms=True.",
+        ),
+        // RF-DETR with boxes of another width, fewer of them than logits, and other labels.
+        (&["dets f32 1x300x5", "labels f32 1x300x91"], at(560), "No layout fits"),
+        (&["dets f32 1x200x4", "labels f32 1x300x91"], at(560), "No layout fits"),
+        (
+            &["dets f32 1x300x4", "labels f32 1x300x91"],
+            labelled(80, 560),
+            "Output labels f32 1x300x91 has 90 classes beside the background as rf-detr, against 80 labels. Set layout=auto on \
+             trtnms, or the layout that the model has, background-class on trtnms",
+        ),
+        (
+            &["dets f32 1x300x4", "labels f32 1x300x1"],
+            ModelHints { background: BackgroundClass::Last, ..at(560) },
+            "background-class=last leaves no class of 1 logit a row. Set background-class=none on trtnms.",
+        ),
         // Keypoints that the outputs have no room for, or that no metadata describe.
         (&["output0 f32 1x56x2100"], pose_model(20, 3, false), "with kpt_shape [20, 3] in the model's metadata."),
         (&["output0 f32 1x56x2100"], pose_model(10, 3, false), "has 22 classes as pose, against 1 label."),
@@ -593,7 +685,9 @@ fn keypoints_lie_behind_the_classes() {
 #[test]
 fn coefficients_lie_behind_the_classes() {
     let view = |outputs: &[&str], hints: &ModelHints| {
-        Decoder::new(None, &model(outputs), hints).unwrap().prototypes().unwrap()
+        let masks = Decoder::new(None, &model(outputs), hints).unwrap().masks().unwrap();
+        let MaskParts::Prototypes(view) = masks.parts else { panic!("{masks:?}") };
+        (masks.shape, masks.output, view)
     };
     let outputs = ["output1 f32 1x32x80x96", "output0 f32 1x34x2100"];
     assert!(Decoder::new(None, &model(&outputs), &segment_model(80, false)).is_err());

@@ -11,6 +11,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     outputs: &[floats("", ROWS_OF_COLUMNS, &[Column::Box(BoxEncoding::Center), Column::Classes])],
     holds: "centre x, centre y, width, height in pixels, class scores",
     input: YOLO,
+    input_note: None,
     needs_nms: true,
     likely: |candidate| match candidate.grid {
         _ if candidate.hints.ultralytics => None,

@@ -17,6 +17,7 @@ pub static HEAD: HeadFormat = HeadFormat {
     )],
     holds: "centre x, centre y, log width, log height in grid cells, objectness, class scores",
     input: InputTransform { colors: Colors::Bgr, fit: ResizeMode::LetterboxTopLeft, scale: 1.0, ..YOLO },
+    input_note: None,
     needs_nms: true,
     likely: |candidate| {
         let is_it = candidate.grid == AnchorGrid::One && candidate.name == "output" && !candidate.hints.ultralytics;

@@ -26,13 +26,15 @@ pub struct DeviceMasks {
     pub places: u64,
     /// Their pixels.
     pub bits: u64,
+    /// A pixel of the model's input is as wide and high as 2 to the power of this of theirs.
+    pub detail: u32,
 }
 
 /// The position of a mask: 32 bytes, the same for kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct MaskPlace {
-    /// In pixels of the model's input.
+    /// In pixels of the model's input, or of the masks' detail.
     pub rect: Rect,
     /// The index of its first word. Its rows are whole words, the left pixel in the lowest bit.
     pub first: u64,

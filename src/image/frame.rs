@@ -37,6 +37,7 @@ impl PixelFormat {
         PixelFormat::Gray8,
     ];
 
+    #[doc(hidden)]
     pub const fn name(self) -> &'static str {
         match self {
             PixelFormat::Nv12 => "NV12",
@@ -155,6 +156,7 @@ pub struct Frame<'a> {
 impl Frame<'_> {
     /// # Errors
     /// `WrongType`, if it is not of this format and size, or if a plane is missing or shorter than its stride requires.
+    #[doc(hidden)]
     pub fn check(&self, format: PixelFormat, width: usize, height: usize) -> Result<()> {
         let wrong = |cause: String| Err(Error::new(ErrorKind::WrongType, "Cannot read the frame").cause(cause));
         if (self.format, self.width, self.height) != (format, width, height) {

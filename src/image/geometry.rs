@@ -68,10 +68,12 @@ impl BBox {
         self.y2 - self.y1
     }
 
+    #[doc(hidden)]
     pub fn center(&self) -> (f32, f32) {
         ((self.x1 + self.x2) * 0.5, (self.y1 + self.y2) * 0.5)
     }
 
+    #[doc(hidden)]
     pub fn area(&self) -> f32 {
         self.width() * self.height()
     }
@@ -168,6 +170,21 @@ impl Letterbox {
         };
         let whole = (width, height);
         Letterbox { source, place: source.into(), tensor_width, tensor_height, x, y, width, height, whole }
+    }
+
+    /// The same for a tensor that is as wide and high as 2 to the power of `detail` of this one.
+    pub(crate) fn finer(&self, detail: u32) -> Self {
+        let finer = |length: u32| length << detail;
+        Letterbox {
+            tensor_width: finer(self.tensor_width),
+            tensor_height: finer(self.tensor_height),
+            x: finer(self.x),
+            y: finer(self.y),
+            width: finer(self.width),
+            height: finer(self.height),
+            whole: (finer(self.whole.0), finer(self.whole.1)),
+            ..*self
+        }
     }
 
     /// The middle of `source`, scaled so that its shorter edge is `shortest_edge` pixels, or so that it just covers the tensor where

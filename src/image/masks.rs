@@ -3,17 +3,21 @@
 //!
 //! A model gives prototypes, maps that all objects share, and for each object a coefficient per prototype. Its mask is where the
 //! weighted sum of the prototypes is above 0, scaled to the size of the model's input by bilinear interpolation, and cut to the
-//! object's box: a pixel belongs to the box if its left upper corner does.
+//! object's box: a pixel belongs to the box if its left upper corner does. Other models give a map for each row ([`maps`]).
 //!
 //! Arithmetic is f32, each operation rounded once in the order written here, and never a fused multiply-add.
 
-use half::f16;
+mod union;
+
 use half::slice::HalfFloatSliceExt;
 
 #[cfg(feature = "gstreamer")]
 use gst::glib;
 
+pub(crate) mod maps;
+
 use super::Candidate;
+use super::bilinear::{Between, Extent, Floats};
 use super::detections::MaskPlace;
 use super::geometry::{BBox, Letterbox, Rect};
 use crate::core::tensor::Tensor;
@@ -33,30 +37,13 @@ pub struct Prototypes<'a> {
     values: Floats<'a>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Floats<'a> {
-    Full(&'a [f32]),
-    Half(&'a [f16]),
-}
-
 impl<'a> Prototypes<'a> {
     /// `None` for a tensor that is not in host memory, or does not hold so many floats.
     pub fn new(shape: PrototypeShape, tensor: &'a Tensor) -> Option<Self> {
-        let values = match tensor.as_slice() {
-            Some(values) => Floats::Full(values),
-            None => Floats::Half(tensor.as_slice()?),
-        };
-        Prototypes::of(shape, values)
-    }
-
-    fn of(shape: PrototypeShape, values: Floats<'a>) -> Option<Self> {
+        let values = Floats::of(tensor)?;
         let PrototypeShape { count, width, height } = shape;
         let wanted = count.checked_mul(width)?.checked_mul(height)?;
-        let have = match values {
-            Floats::Full(values) => values.len(),
-            Floats::Half(values) => values.len(),
-        };
-        (wanted > 0 && have >= wanted).then_some(Prototypes { shape, values })
+        (wanted > 0 && values.len() >= wanted).then_some(Prototypes { shape, values })
     }
 
     /// Adds a part of a row of one prototype, times a factor.
@@ -81,30 +68,14 @@ impl<'a> Prototypes<'a> {
     }
 }
 
-/// The two samples of a line of length `from` between which a sample of a line of length `to` lies, and the weights of both.
-#[derive(Clone, Copy, Debug)]
-struct Between {
-    samples: [usize; 2],
-    weights: [f32; 2],
-}
-
-impl Between {
-    fn new(at: u32, from: usize, to: u32) -> Self {
-        let place = ((at as f32 + 0.5) * (from as f32 / to as f32) - 0.5).max(0.0);
-        let first = (place as usize).min(from - 1);
-        let second = place - first as f32;
-        Between { samples: [first, (first + 1).min(from - 1)], weights: [1.0 - second, second] }
-    }
-}
-
 /// The masks of a frame's objects. They keep the resolution of the model's input, and are scaled to the frame where they are read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Masks {
     places: Vec<Place>,
     /// The pixels of all masks: rows of whole words, the left pixel in the lowest bit.
     bits: Vec<u32>,
-    /// Where the model's input lies on the frame, once that is known.
-    letterbox: Option<Letterbox>,
+    /// A pixel of the model's input is as wide and high as 2 to the power of this of theirs.
+    detail: u32,
     /// Whether they are only drawn.
     pub(crate) is_hidden: bool,
 }
@@ -118,23 +89,30 @@ pub enum MaskOutput {
     #[default]
     #[cfg_attr(feature = "gstreamer", enum_value(name = "The mask of each object, with the object", nick = "objects"))]
     Objects,
+    #[cfg_attr(
+        feature = "gstreamer",
+        enum_value(name = "One map of the frame, with the number of an object for each pixel", nick = "map")
+    )]
+    Map,
 }
 
 /// The position of a mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Place {
-    /// In pixels of the model's input.
+    /// In pixels of the model's input, or of that detail.
     rect: Rect,
     /// The index of its first word.
     first: usize,
     is_empty: bool,
+    /// Where the model's input lies on the frame, once that is known.
+    letterbox: Option<Letterbox>,
 }
 
 impl Masks {
     pub fn clear(&mut self) {
         self.places.clear();
         self.bits.clear();
-        self.letterbox = None;
+        self.detail = 0;
     }
 
     /// Appends the masks of objects with boxes in pixels of a model's input of that size. `coefficients` are those of the first object,
@@ -142,22 +120,32 @@ impl Masks {
     pub fn find(&mut self, prototypes: &Prototypes, coefficients: &[f32], objects: &[Candidate], input: (u32, u32)) {
         let mut scratch = Scratch::default();
         for (object, coefficients) in objects.iter().zip(coefficients.chunks_exact(prototypes.shape.count)) {
-            let rect = pixels_of(&object.bbox, input);
-            let first = self.bits.len();
-            if !rect.is_empty() {
-                self.bits.resize(first + words(rect.width()) * rect.height() as usize, 0);
-                scratch.sum(prototypes, coefficients, rect, input);
-                scratch.scale(rect, &mut self.bits[first..]);
-            }
-            let is_empty = self.bits[first..].iter().all(|&word| word == 0);
-            self.places.push(Place { rect, first, is_empty });
+            let (rect, extents) = (pixels_of(&object.bbox, input), [input.0, input.1].map(Extent::whole));
+            self.add(&mut scratch, rect, 0.0, |scratch| {
+                scratch.sum(prototypes, coefficients.iter().copied().enumerate(), rect, extents);
+            });
         }
+    }
+
+    /// Appends a mask: where the sums that `sum` computes for the rectangle are above `level`.
+    fn add(&mut self, scratch: &mut Scratch, rect: Rect, level: f32, sum: impl FnOnce(&mut Scratch)) {
+        let first = self.bits.len();
+        if !rect.is_empty() {
+            self.bits.resize(first + words(rect.width()) * rect.height() as usize, 0);
+            sum(scratch);
+            scratch.scale(rect, level, &mut self.bits[first..]);
+        }
+        let is_empty = self.bits[first..].iter().all(|&word| word == 0);
+        self.places.push(Place { rect, first, is_empty, letterbox: None });
     }
 
     /// Takes over the masks that a GPU found: the rectangle of each, the index of its first word, and whether any pixel is set; and
     /// their words, if these are on the host already.
-    pub(crate) fn adopt(&mut self, places: impl Iterator<Item = (Rect, usize, bool)>, bits: &[u32]) {
-        self.places.extend(places.map(|(rect, first, is_seen)| Place { rect, first, is_empty: !is_seen }));
+    pub(crate) fn adopt(&mut self, places: impl Iterator<Item = (Rect, usize, bool)>, bits: &[u32], detail: u32) {
+        self.detail = detail;
+        let place =
+            |(rect, first, is_seen): (Rect, usize, bool)| Place { rect, first, is_empty: !is_seen, letterbox: None };
+        self.places.extend(places.map(place));
         self.bits.extend_from_slice(bits);
     }
 
@@ -181,6 +169,25 @@ impl Masks {
         (self.places.iter().map(place).collect(), &self.bits)
     }
 
+    /// Calls `found` for each row and range of an object's pixels in a part of the model's input.
+    pub(crate) fn runs(&self, object: usize, part: Rect, mut found: impl FnMut(u32, [u32; 2])) {
+        let Place { rect, first, .. } = self.places[object];
+        let Some(bits) = self.bits.get(first..).filter(|_| !rect.is_empty()) else { return };
+        // Finer masks are read where the middle of each of the input's pixels is.
+        let (size, middle) = (1 << self.detail, (1 << self.detail) / 2);
+        let first_of = |at: u32| (at + size - 1 - middle) / size;
+        let rows = first_of(rect.top).max(part.top)..first_of(rect.bottom).min(part.bottom);
+        for y in rows {
+            let row = (y * size + middle - rect.top) as usize * words(rect.width());
+            for run in runs(&bits[row..][..words(rect.width())], rect.width()) {
+                let [start, end] = run.map(|at| first_of(rect.left + at).clamp(part.left, part.right));
+                if start < end {
+                    found(y, [start, end]);
+                }
+            }
+        }
+    }
+
     /// Whether no pixel belongs to the object.
     pub fn is_empty(&self, object: usize) -> bool {
         self.places[object].is_empty
@@ -194,38 +201,46 @@ impl Masks {
     /// Keeps the first `kept` masks, and sets their letterbox.
     pub fn map_to_frame(&mut self, kept: usize, letterbox: &Letterbox) {
         self.places.truncate(kept);
-        self.letterbox = Some(*letterbox);
+        let letterbox = letterbox.finer(self.detail);
+        self.places.iter_mut().for_each(|place| place.letterbox = Some(letterbox));
     }
 
     /// The mask of an object on the frame.
     pub fn on_frame(&self, object: usize) -> Mask {
-        let Place { rect, first, .. } = self.places[object];
-        let Some(letterbox) = &self.letterbox else { return Mask::default() };
+        let Place { rect, first, letterbox, .. } = &self.places[object];
+        let (rect, first) = (*rect, *first);
+        let Some(letterbox) = letterbox else { return Mask::default() };
         let edges = |from: u32, to: u32, edge: fn(&Letterbox, u32) -> u32| -> Vec<u32> {
             (from..=to).map(|at| edge(letterbox, at)).collect()
         };
         let columns = edges(rect.left, rect.right, column_edge);
         let rows = edges(rect.top, rect.bottom, row_edge);
-        let on_frame =
-            Rect { left: columns[0], top: rows[0], right: columns[columns.len() - 1], bottom: rows[rows.len() - 1] };
-        let mut mask = Mask::new(on_frame);
-        let (stride, from_stride) = (words(on_frame.width()), words(rect.width()));
         // There are no words if the host did not want them.
-        let Some(bits) = self.bits.get(first..).filter(|bits| !bits.is_empty()) else { return mask };
-        for (row, edges) in rows.windows(2).enumerate() {
-            let copies = (edges[0] - on_frame.top) as usize..(edges[1] - on_frame.top) as usize;
-            if copies.is_empty() {
-                continue;
-            }
-            let to = &mut mask.bits[copies.start * stride..copies.end * stride];
-            let (to, rest) = to.split_at_mut(stride);
-            for [start, end] in runs(&bits[row * from_stride..][..from_stride], rect.width()) {
-                fill(to, [start, end].map(|at| columns[at as usize] - on_frame.left));
-            }
-            rest.chunks_exact_mut(stride.max(1)).for_each(|copy| copy.copy_from_slice(to));
-        }
-        mask
+        project(rect, self.bits.get(first..).unwrap_or_default(), &columns, &rows)
     }
+}
+
+/// The mask of which a column lies between two of `columns`, and a row between two of `rows`; without words it is empty.
+fn project(rect: Rect, bits: &[u32], columns: &[u32], rows: &[u32]) -> Mask {
+    let to = Rect { left: columns[0], top: rows[0], right: columns[columns.len() - 1], bottom: rows[rows.len() - 1] };
+    let mut mask = Mask::new(to);
+    let (stride, from_stride) = (words(to.width()), words(rect.width()));
+    if bits.is_empty() {
+        return mask;
+    }
+    for (row, edges) in rows.windows(2).enumerate() {
+        let copies = (edges[0] - to.top) as usize..(edges[1] - to.top) as usize;
+        if copies.is_empty() {
+            continue;
+        }
+        let line = &mut mask.bits[copies.start * stride..copies.end * stride];
+        let (line, rest) = line.split_at_mut(stride);
+        for [start, end] in runs(&bits[row * from_stride..][..from_stride], rect.width()) {
+            fill(line, [start, end].map(|at| columns[at as usize] - to.left));
+        }
+        rest.chunks_exact_mut(stride.max(1)).for_each(|copy| copy.copy_from_slice(line));
+    }
+    mask
 }
 
 /// The pixels of a picture of that size whose upper left corners are in a box.
@@ -252,6 +267,19 @@ fn edge(at: u32, scale: f32, first: f32, last: f32) -> u32 {
     let first_middle = |place: f32| (place - 0.5).ceil().max(0.0) as u32;
     first_middle(at as f32 * scale + first).clamp(first_middle(first), first_middle(last).max(first_middle(first)))
 }
+
+/// For each pixel of a line of the frame that of the masks that covers it, or `NEVER`; `edge` is one of the two above.
+pub(crate) fn covering(size: u32, inside: std::ops::Range<u32>, edge: impl Fn(u32) -> u32) -> Vec<u32> {
+    let mut table = vec![NEVER; size as usize];
+    for at in inside {
+        let [start, end] = [at, at + 1].map(|at| edge(at).min(size) as usize);
+        table[start..end].fill(at);
+    }
+    table
+}
+
+/// In a table of [`covering`]: no mask covers that pixel.
+pub(crate) const NEVER: u32 = u32::MAX;
 
 /// The words of a row of that many pixels.
 pub(crate) fn words(width: u32) -> usize {
@@ -304,20 +332,26 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Sums the prototypes where a rectangle of the model's input needs them.
-    fn sum(&mut self, prototypes: &Prototypes, coefficients: &[f32], rect: Rect, input: (u32, u32)) {
+    /// Sums prototypes, each times its coefficient, where a rectangle of pixels needs them.
+    fn sum(
+        &mut self,
+        prototypes: &Prototypes,
+        coefficients: impl Iterator<Item = (usize, f32)> + Clone,
+        rect: Rect,
+        [across, down]: [Extent; 2],
+    ) {
         let PrototypeShape { width, height, .. } = prototypes.shape;
         self.columns.clear();
-        self.columns.extend((rect.left..rect.right).map(|at| Between::new(at, width, input.0)));
+        self.columns.extend((rect.left..rect.right).map(|at| Between::new(at, width, across)));
         self.rows.clear();
-        self.rows.extend((rect.top..rect.bottom).map(|at| Between::new(at, height, input.1)));
+        self.rows.extend((rect.top..rect.bottom).map(|at| Between::new(at, height, down)));
         let span = |between: &[Between]| (between[0].samples[0], between[between.len() - 1].samples[1]);
         let ((left, right), (top, bottom)) = (span(&self.columns), span(&self.rows));
         let wide = right + 1 - left;
         self.sums.clear();
         self.sums.resize(wide * (bottom + 1 - top), 0.0);
         for (y, sums) in (top..).zip(self.sums.chunks_exact_mut(wide)) {
-            for (prototype, &coefficient) in coefficients.iter().enumerate() {
+            for (prototype, coefficient) in coefficients.clone() {
                 prototypes.add_row((prototype, y), left, coefficient, sums);
             }
         }
@@ -329,8 +363,8 @@ impl Scratch {
         }
     }
 
-    /// Scales the sums to the rectangle, and sets the pixels above 0.
-    fn scale(&self, rect: Rect, bits: &mut [u32]) {
+    /// Scales the sums to the rectangle, and sets the pixels above `level`.
+    fn scale(&self, rect: Rect, level: f32, bits: &mut [u32]) {
         for (bits, row) in bits.chunks_exact_mut(words(rect.width())).zip(&self.rows) {
             let [upper, lower] = row.samples.map(|at| &self.sums[at..]);
             for (at, column) in self.columns.iter().enumerate() {
@@ -338,7 +372,7 @@ impl Scratch {
                 let [a, b] = column.weights;
                 let (above, below) = (a * upper[left] + b * upper[right], a * lower[left] + b * lower[right]);
                 let value = row.weights[0] * above + row.weights[1] * below;
-                bits[at / 32] |= u32::from(value > 0.0) << (at % 32);
+                bits[at / 32] |= u32::from(value > level) << (at % 32);
             }
         }
     }
@@ -373,6 +407,18 @@ impl Mask {
     #[doc(hidden)]
     pub fn rect(&self) -> Rect {
         self.rect
+    }
+
+    /// The mask of a picture of size `from`, where that picture fills `place` on a frame of size `to`.
+    #[doc(hidden)]
+    pub fn placed(&self, from: (u32, u32), place: &BBox, to: (u32, u32)) -> Self {
+        let Rect { left, top, right, bottom } = self.rect;
+        let edges = |[first, last]: [u32; 2], scale: f32, place: [f32; 2], end: u32| -> Vec<u32> {
+            (first..=last).map(|at| edge(at, scale, place[0], place[1]).min(end)).collect()
+        };
+        let columns = edges([left, right], place.width() / from.0 as f32, [place.x1, place.x2], to.0);
+        let rows = edges([top, bottom], place.height() / from.1 as f32, [place.y1, place.y2], to.1);
+        project(self.rect, &self.bits, &columns, &rows)
     }
 
     /// Whether a pixel of the frame belongs to the object.

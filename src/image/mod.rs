@@ -5,15 +5,19 @@
 //! back to the frame, and [`overlay`] draws them. Host code and kernel of one thing lie side by side, and their results are
 //! equal in every bit.
 
+pub mod bilinear;
 pub mod detections;
 pub mod device;
 pub mod frame;
 pub mod geometry;
 pub mod keypoints;
+pub mod map;
 pub mod masks;
 pub mod overlay;
 pub mod preprocess;
+pub mod region_list;
 pub mod rotated;
+pub mod slices;
 pub mod transform;
 
 use std::borrow::Cow;

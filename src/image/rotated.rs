@@ -59,6 +59,7 @@ impl RotatedBox {
     }
 
     /// The smallest upright box around it.
+    #[doc(hidden)]
     pub fn hull(&self) -> BBox {
         hull(&self.corners())
     }

@@ -125,6 +125,7 @@ impl Colors {
     #[doc(hidden)]
     pub const ALL: [Colors; 3] = [Colors::Rgb, Colors::Bgr, Colors::Gray];
 
+    #[doc(hidden)]
     pub const fn name(self) -> &'static str {
         match self {
             Colors::Rgb => "rgb",
@@ -146,6 +147,7 @@ impl Chroma {
     #[doc(hidden)]
     pub const ALL: [Chroma; 2] = [Chroma::Nearest, Chroma::Sited];
 
+    #[doc(hidden)]
     pub const fn name(self) -> &'static str {
         match self {
             Chroma::Nearest => "nearest",
@@ -166,6 +168,7 @@ impl TensorLayout {
         }
     }
 
+    #[doc(hidden)]
     pub const fn name(self) -> &'static str {
         match self {
             TensorLayout::Nchw => "nchw",
@@ -179,6 +182,7 @@ impl ResizeMode {
     pub const ALL: [ResizeMode; 4] =
         [ResizeMode::Letterbox, ResizeMode::LetterboxTopLeft, ResizeMode::Stretch, ResizeMode::CenterCrop];
 
+    #[doc(hidden)]
     pub const fn name(self) -> &'static str {
         match self {
             ResizeMode::Letterbox => "letterbox",

@@ -20,7 +20,7 @@ use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::files;
 use crate::core::tensor::{self, DType, Dims, Element, Tensor, TensorDesc};
-use crate::heads::{self, HeadFormat, ModelHints};
+use crate::heads::{self, BackgroundClass, HeadFormat, ModelHints};
 use crate::image::keypoints::{KeypointModel, KeypointShape};
 use crate::image::transform::{Colors, InputSpec, InputTransform, TensorLayout};
 pub use file::{FileContents, ModelFile};
@@ -172,6 +172,8 @@ impl ModelInfo {
             head: text("head"),
             task: self.task.clone().unwrap_or_default(),
             keypoints: self.keypoints.clone(),
+            samples_points: self.operators.contains("GridSample"),
+            background: BackgroundClass::Auto,
         }
     }
 

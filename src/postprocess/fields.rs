@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::Instances;
 use crate::image::label_text;
+use crate::image::map::{MapKind, MapRegion, PixelMap};
 
 /// Writes the fields of an object somewhere.
 pub trait FieldVisitor {
@@ -27,6 +28,9 @@ pub fn visit(instances: &Instances, object: usize, labels: &[String], visitor: &
     visitor.number("y", bbox.y1);
     visitor.number("w", bbox.width());
     visitor.number("h", bbox.height());
+    // Without a region there is no id.
+    let parent = instances.parents.as_ref().and_then(|parents| u32::try_from(parents[object]).ok());
+    parent.into_iter().for_each(|parent| visitor.integer("parent", parent));
     visit_rotation(instances, object, visitor);
     visit_keypoints(instances, object, visitor);
     visit_mask(instances, object, visitor);
@@ -71,6 +75,53 @@ pub fn visit_mask(instances: &Instances, object: usize, visitor: &mut impl Field
         visitor.integer("mask-height", rect.height());
         visitor.text("mask-counts", &mask.counts());
     }
+}
+
+/// All fields of the map of the frame but its regions and pixels: `kind` (`classes`, `depth` or `objects`), `map-width` and
+/// `map-height` in pixels of the map, the box on the frame that it fills as `x`, `y`, `w` and `h`, and of depths `minimum` and `maximum`.
+pub fn visit_map(map: &PixelMap, visitor: &mut impl FieldVisitor) {
+    visitor.text(
+        "kind",
+        match map.kind() {
+            MapKind::Classes => "classes",
+            MapKind::Depth { .. } => "depth",
+            MapKind::Objects => "objects",
+        },
+    );
+    visitor.integer("map-width", map.width());
+    visitor.integer("map-height", map.height());
+    let place = map.place();
+    visitor.number("x", place.x1);
+    visitor.number("y", place.y1);
+    visitor.number("w", place.width());
+    visitor.number("h", place.height());
+    if let MapKind::Depth { minimum, maximum } = map.kind() {
+        visitor.number("minimum", minimum);
+        visitor.number("maximum", maximum);
+    }
+}
+
+/// All fields of a region of a map: `id`, the value of its pixels, `label`, `class-id`, and `share`, that of the map's pixels.
+pub fn visit_region(map: &PixelMap, region: &MapRegion, labels: &[String], visitor: &mut impl FieldVisitor) {
+    visitor.integer("id", region.id.into());
+    visitor.text("label", &label_text(labels, region.class));
+    visitor.integer("class-id", region.class);
+    visitor.number("share", map.share(region));
+}
+
+/// The fields of the map of the frame as JSON, with `regions` where it is not of depths.
+pub fn map_json(map: &PixelMap, labels: &[String]) -> Value {
+    let mut fields = Map::new();
+    visit_map(map, &mut fields);
+    if !matches!(map.kind(), MapKind::Depth { .. }) {
+        let region = |region: &MapRegion| {
+            let mut fields = Map::new();
+            visit_region(map, region, labels, &mut fields);
+            Value::Object(fields)
+        };
+        fields.insert("regions".into(), map.regions().iter().map(region).collect());
+    }
+    Value::Object(fields)
 }
 
 /// The fields of an object as JSON.

@@ -14,9 +14,10 @@ use crate::core::cuda::ptx;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::core::tensor::DType;
-use crate::heads::Decoder;
+use crate::heads::{Decoder, MaskParts, MaskSource};
 use crate::image::detections::{DeviceMasks, MaskPlace};
 use crate::image::geometry::Rect;
+use crate::image::masks::maps::MapOver;
 use crate::image::masks::{Masks, PrototypeShape, words};
 
 static MASKS: &CStr = ptx(concat!(include_str!("../../kernels/ptx/masks.ptx"), "\0"));
@@ -30,6 +31,15 @@ const GIVE_THREADS: u32 = 256;
 const GIVE_BLOCKS: u32 = 64;
 /// The header before the entries: how many words all masks have.
 const HEADER: usize = 32;
+
+/// `Parts` in the kernel.
+fn code(parts: &MaskParts) -> u32 {
+    match parts {
+        MaskParts::Prototypes(_) => 0,
+        MaskParts::Maps(MapOver::Input) => 1,
+        MaskParts::Maps(MapOver::Box) => 2,
+    }
+}
 
 /// Of `masks.cu`.
 #[repr(C)]
@@ -49,7 +59,7 @@ pub(super) struct MaskParams {
     height: u32,
     input: [u32; 2],
     limit: u32,
-    unused: u32,
+    parts: u32,
 }
 
 const _: () = assert!(size_of::<MaskParams>() == 96);
@@ -57,8 +67,10 @@ const _: () = assert!(size_of::<MaskParams>() == 96);
 /// Owns the memory for it; nothing is allocated from frame to frame.
 pub(super) struct DeviceMaskFinder {
     functions: [Function; 3],
-    /// The index of the prototypes among the outputs of the head.
+    /// The index of the prototypes or maps among the outputs of the head.
     pub output: usize,
+    /// See [`Letterbox::finer`](crate::image::geometry::Letterbox::finer).
+    detail: u32,
     params: MaskParams,
     /// How many words all masks have, then their entries ([`MaskPlace`]).
     places: DeviceBlock,
@@ -77,8 +89,10 @@ impl DeviceMaskFinder {
         found: u64,
         limit: usize,
     ) -> Result<Option<Self>> {
-        let Some((PrototypeShape { count, width, height }, output, _)) = decoder.prototypes() else { return Ok(None) };
+        let Some(MaskSource { shape, output, parts }) = decoder.masks() else { return Ok(None) };
+        let PrototypeShape { count, width, height } = shape;
         let (input_width, input_height) = decoder.head().input;
+        let detail = if let MaskParts::Maps(over) = parts { over.detail(decoder.head().input) } else { 0 };
         let is_half = decoder.dtypes().nth(output) == Some(DType::F16);
         let params = MaskParams {
             found,
@@ -86,7 +100,8 @@ impl DeviceMaskFinder {
             count: count as u32,
             width: width as u32,
             height: height as u32,
-            input: [input_width, input_height],
+            input: [input_width << detail, input_height << detail],
+            parts: code(&parts),
             ..MaskParams::default()
         };
         let module = context.module(MASKS)?;
@@ -97,6 +112,7 @@ impl DeviceMaskFinder {
                 module.function("give_masks")?,
             ],
             output,
+            detail,
             params,
             places: pool.take(places_bytes(limit))?,
             bits: pool.take(bits_bytes(&params, limit)?)?,
@@ -105,7 +121,7 @@ impl DeviceMaskFinder {
         }))
     }
 
-    /// For the next launch: where prototypes and coefficients are, how many boxes may be kept, and whether the host wants masks.
+    /// For the next launch: where prototypes or maps are, and coefficients or 0, how many boxes may be kept, and whether the host wants masks.
     /// Earlier launches are done.
     pub fn prepare(
         &mut self,
@@ -157,7 +173,7 @@ impl DeviceMaskFinder {
 
     /// Where the masks are in GPU memory.
     pub fn found(&self) -> DeviceMasks {
-        DeviceMasks { places: self.params.places, bits: self.params.bits }
+        DeviceMasks { places: self.params.places, bits: self.params.bits, detail: self.detail }
     }
 
     /// Those of so many boxes, once the work is done; their pixels, if the host wanted them.
@@ -168,7 +184,7 @@ impl DeviceMaskFinder {
             _ => &[],
         };
         counters::downloaded(size_of_val(places) + size_of_val(bits));
-        to.adopt(places.iter().map(|place| (place.rect, place.first as usize, place.is_seen != 0)), bits);
+        to.adopt(places.iter().map(|place| (place.rect, place.first as usize, place.is_seen != 0)), bits, self.detail);
     }
 
     /// Copies the pixels of so many masks, which the host did not want before, and waits for the copy.

@@ -6,7 +6,9 @@
 mod classes;
 mod classify;
 pub mod fields;
+mod map;
 mod masks;
+mod merge;
 mod processor;
 mod refine;
 mod results;
@@ -14,6 +16,7 @@ pub mod suppress;
 
 pub(crate) use classes::read_labels;
 pub use classify::{ClassScores, RankedClass};
+pub use merge::{MergeMethod, MergeMetric, MergeOptions};
 pub use processor::{PostprocessOptions, Postprocessor};
 pub use refine::gather;
 pub use results::Instances;

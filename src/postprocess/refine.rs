@@ -12,9 +12,9 @@ use crate::core::cuda::ptx;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::core::tensor::{DType, Tensor};
-use crate::heads::{Decoder, TensorView, number};
+use crate::heads::{Decoder, MaskParts, MaskSource, TensorView, number};
 use crate::image::Candidate;
-use crate::image::masks::{Masks, PrototypeShape, Prototypes};
+use crate::image::masks::{Masks, Prototypes};
 
 static GATHER: &CStr = ptx(concat!(include_str!("../../kernels/ptx/gather.ptx"), "\0"));
 
@@ -33,11 +33,7 @@ pub fn gather(view: &TensorView, tensor: &Tensor, kept: &[Candidate], to: &mut V
 
 /// Finds the masks of the kept objects on the host; [`super::masks`] does on a GPU.
 pub(super) struct MaskFinder {
-    shape: PrototypeShape,
-    /// The index of the prototypes among the outputs of the head.
-    place: usize,
-    /// Where the coefficients of a row lie.
-    coefficients: TensorView,
+    source: MaskSource,
     /// Width and height of the model's input.
     input: (u32, u32),
     /// Those of the objects of a frame.
@@ -47,8 +43,7 @@ pub(super) struct MaskFinder {
 impl MaskFinder {
     /// `None` for heads without masks.
     pub fn new(decoder: &Decoder, input: (u32, u32)) -> Option<Self> {
-        let (shape, place, coefficients) = decoder.prototypes()?;
-        Some(MaskFinder { shape, place, coefficients, input, gathered: Vec::new() })
+        Some(MaskFinder { source: decoder.masks()?, input, gathered: Vec::new() })
     }
 
     /// Appends the masks of these objects; `outputs` are what the decoder picked, in host memory.
@@ -56,13 +51,17 @@ impl MaskFinder {
         if kept.is_empty() {
             return Ok(());
         }
-        let (tensor, view) = (outputs[self.place], &self.coefficients);
-        self.gathered.clear();
-        gather(view, outputs[view.output], kept, &mut self.gathered);
-        let prototypes = Prototypes::new(self.shape, tensor).ok_or_else(|| {
-            Error::new(ErrorKind::WrongType, format!("Prototypes of masks cannot be read from {}", tensor.desc()))
-        })?;
-        to.find(&prototypes, &self.gathered, kept, self.input);
+        let tensor = outputs[self.source.output];
+        let prototypes = Prototypes::new(self.source.shape, tensor)
+            .ok_or_else(|| Error::new(ErrorKind::WrongType, format!("Masks cannot be read from {}", tensor.desc())))?;
+        match &self.source.parts {
+            MaskParts::Prototypes(view) => {
+                self.gathered.clear();
+                gather(view, outputs[view.output], kept, &mut self.gathered);
+                to.find(&prototypes, &self.gathered, kept, self.input);
+            }
+            MaskParts::Maps(over) => to.find_maps(*over, &prototypes, kept, self.input),
+        }
         Ok(())
     }
 }

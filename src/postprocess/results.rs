@@ -5,6 +5,7 @@ use super::RankedClass;
 use crate::image::Candidate;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
+use crate::image::map::PixelMap;
 use crate::image::masks::{Mask, Masks};
 use crate::image::rotated::RotatedBox;
 
@@ -18,8 +19,13 @@ pub struct Instances {
     pub rotated: Option<Vec<Candidate>>,
     pub keypoints: Option<Keypoints>,
     pub masks: Option<Masks>,
+    /// Of models that look at objects of another model: the ids of the regions of those.
+    pub parents: Option<Vec<i32>>,
     /// Of classifiers: the best classes of the whole frame, the most probable first. They find no boxes.
     pub classes: Option<Vec<RankedClass>>,
+    /// A value for each pixel: of models for semantic segmentation or depth, which find no boxes, and of those with masks where one
+    /// map of all objects is wanted.
+    pub map: Option<PixelMap>,
 }
 
 impl Instances {
@@ -45,11 +51,49 @@ impl Instances {
         if let Some(classes) = &mut self.classes {
             classes.clear();
         }
+        if let Some(map) = &mut self.map {
+            map.clear();
+        }
+        self.parents = None;
+    }
+
+    /// Appends the objects of another region of the frame, found by the same model.
+    pub(super) fn append(&mut self, other: &Instances) {
+        self.boxes.extend_from_slice(&other.boxes);
+        if let (Some(rotated), Some(others)) = (&mut self.rotated, &other.rotated) {
+            rotated.extend_from_slice(others);
+        }
+        if let (Some(keypoints), Some(others)) = (&mut self.keypoints, &other.keypoints) {
+            keypoints.values.extend_from_slice(&others.values);
+        }
+        if let (Some(masks), Some(others)) = (&mut self.masks, &other.masks) {
+            masks.append(others);
+        }
+    }
+
+    /// Keeps these objects, in this order.
+    pub(super) fn select(&mut self, objects: &[u32]) {
+        let of = |all: &[Candidate]| objects.iter().map(|&object| all[object as usize]).collect();
+        self.boxes = of(&self.boxes);
+        if let Some(rotated) = &mut self.rotated {
+            *rotated = of(rotated);
+        }
+        if let Some(keypoints) = &mut self.keypoints {
+            keypoints.values = objects.iter().flat_map(|&object| keypoints.of(object as usize)).copied().collect();
+        }
+        if let Some(masks) = &mut self.masks {
+            masks.select(objects);
+        }
     }
 
     /// Classes of the whole frame; none where the model finds objects.
     pub fn frame_classes(&self) -> &[RankedClass] {
         self.classes.as_deref().unwrap_or_default()
+    }
+
+    /// The map of the frame, if there is one and it has a pixel.
+    pub fn frame_map(&self) -> Option<&PixelMap> {
+        self.map.as_ref().filter(|map| map.width() > 0)
     }
 
     /// The objects on the frame with the boxes that are drawn: rotated ones where there are such.

@@ -11,6 +11,7 @@ use crate::core::tensor::Tensors;
 use crate::image::device::DevicePlanes;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
 use crate::image::geometry::{BBox, Letterbox};
+use crate::image::map::PixelMap;
 use crate::image::masks::Mask;
 use crate::image::preprocess::{MAX_SIDE, Preprocessor};
 use crate::image::rotated::RotatedBox;
@@ -257,6 +258,12 @@ impl Detector {
             confidence: found.score,
         };
         processor.instances().frame_classes().iter().map(class).collect()
+    }
+
+    /// The map of the last frame, if the model gives a class or a depth for each pixel, or if the option `mask-output=map` asks
+    /// for the objects of pixels.
+    pub fn map(&self) -> Option<&PixelMap> {
+        self.postprocessor.as_ref()?.instances().frame_map().filter(|map| !map.is_hidden)
     }
 
     fn preprocessor(&mut self, source: Source) -> Result<&mut Preprocessor> {

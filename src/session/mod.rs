@@ -24,8 +24,11 @@ use crate::image::transform::InputSpec;
 pub use crate::backends::options::Options;
 pub use crate::backends::{BackendPreference, LoadContext, LoadEvent};
 pub use crate::core::cuda::driver::{Fence, GpuStatus};
+#[doc(hidden)]
+pub use crate::heads::BackgroundClass;
 pub use crate::image::geometry::ResizeMode;
 pub use crate::image::keypoints::{KeypointModel, KeypointShape};
+pub use crate::image::map::{MapKind, MapRegion, PixelMap};
 pub use crate::image::preprocess::device::Upload;
 pub use crate::image::transform::{Chroma, Colors, InputTransform};
 pub use crate::model::ModelInfo;

@@ -5,14 +5,14 @@ use super::{PostprocessOptions, SessionOptions};
 use crate::backends::options::{OptionValue, boolean, number, one_of, path};
 use crate::backends::{self, PREFERENCE};
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::heads::HeadFormat;
+use crate::heads::{BackgroundClass, HeadFormat};
 use crate::image::masks::MaskOutput;
 use crate::image::preprocess::device::Upload;
 use crate::image::transform::{Chroma, parse_input_size, parse_triple};
 use crate::postprocess::ClassScores;
 
 /// The options of trtinfer, trtpreprocess and trtnms. Those of backends are declared there.
-const OWN: [&str; 19] = [
+const OWN: [&str; 20] = [
     "backend",
     "input-size",
     "cuda-device-id",
@@ -32,6 +32,7 @@ const OWN: [&str; 19] = [
     "mask-output",
     "top-k",
     "class-scores",
+    "background-class",
 ];
 
 /// The names of all options.
@@ -97,12 +98,16 @@ fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name:
         "max-detections" => postprocess.max_detections = number(name, value, 1, 65536)?,
         "class-agnostic" => postprocess.class_agnostic = boolean(name, value)?,
         "mask-output" => {
-            postprocess.mask_output =
-                one_of(name, value, &["none", "objects"], &[MaskOutput::None, MaskOutput::Objects])?
+            let all = [MaskOutput::None, MaskOutput::Objects, MaskOutput::Map];
+            postprocess.mask_output = one_of(name, value, &["none", "objects", "map"], &all)?
         }
         "top-k" => postprocess.top_k = number(name, value, 1, 65536)?,
         "class-scores" => {
             postprocess.class_scores = one_of(name, value, &ClassScores::ALL.map(ClassScores::name), &ClassScores::ALL)?
+        }
+        "background-class" => {
+            let names = BackgroundClass::ALL.map(BackgroundClass::name);
+            postprocess.background_class = one_of(name, value, &names, &BackgroundClass::ALL)?
         }
         _ => {
             let (_, option) = backends::all_options().find(|(_, option)| option.name == name).ok_or_else(|| {
@@ -134,7 +139,7 @@ mod tests {
     fn each_option_shows() {
         let own = [
             "cpu", "64x32", "1", "sited", "0.5", "1,2,4", "256", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b",
-            "0.6", "7", "true", "none", "3", "logits",
+            "0.6", "7", "true", "none", "3", "logits", "last",
         ];
         let of_backends = ["/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off"];
         let values = || own.into_iter().chain(of_backends);
@@ -164,12 +169,13 @@ mod tests {
             ("max-detections=0", "from 1 to 65536"),
             ("cuda-device-id=-1", "from 0"),
             ("class-agnostic=yes", "true, false"),
-            ("mask-output=all", "none, objects"),
+            ("mask-output=all", "none, objects, map"),
             ("top-k=0", "from 1 to 65536"),
             ("mean=1,2", "0.485,0.456,0.406"),
             ("std=0", "cannot be 0"),
             ("shortest-edge=-1", "from 0 to 16384"),
             ("class-scores=softmax", "auto, probabilities, logits"),
+            ("background-class=0", "auto, none, first, last"),
             ("layout=cubist", "no layout “cubist”"),
             ("input-size=64", "input-size=64"),
             ("chroma-sampling=left", "nearest, sited"),

@@ -13,6 +13,7 @@
 
 pub mod assignment;
 pub mod bytetrack;
+mod history;
 pub mod iou;
 pub mod kalman;
 pub mod ocsort;
@@ -20,6 +21,7 @@ pub mod options;
 pub mod overlap;
 
 use bytetrack::ByteTrack;
+pub use history::History;
 use iou::IouTracker;
 use kalman::BoxState;
 use ocsort::OcSort;

@@ -9,6 +9,7 @@ use gst::{Caps, PadDirection};
 use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
+use smallvec::SmallVec;
 
 use super::opening::{self, ModelSlot, OpeningTicket};
 use super::settings::Settings;
@@ -24,7 +25,7 @@ use crate::gst::batch_pool;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::log;
-use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::meta::tensor::{Payload, Picture, TensorMeta};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video;
@@ -196,31 +197,31 @@ impl TrtInfer {
             let is_inferred = TensorMeta::outputs(buffer).is_some();
             return Err(if is_inferred { messages::inferred_before() } else { messages::missing_tensor() }.into());
         };
-        let Payload::Input { tensors, origin, letterbox, transform, original } = &*payload else {
-            unreachable!("it is an input")
-        };
-        let tensor = &tensors[0];
-
-        self.fit(&tensor.desc().dims, &mut running);
-        self.follow(tensor, &mut running)?;
+        let pictures = payload.pictures();
+        let tensor = pictures.list.first().map(|picture| &picture.tensors[0]);
+        if let Some(tensor) = tensor {
+            self.fit(&tensor.desc().dims, &mut running);
+            self.follow(tensor, &mut running)?;
+        }
         let StartedModel { model, handle, published, .. } = self.session().ok_or(Interrupted::Flushing)?;
-        let (interval, measure) = {
+        let (interval, measure, is_shared) = {
             let settings = self.settings.lock().unwrap();
-            (settings.interval, settings.measure)
+            (settings.interval, settings.measure, !settings.shared_model.is_empty())
         };
         let passed = running.passed.map_or(interval, |passed| passed + 1);
         if passed < interval {
             running.passed = Some(passed);
             self.stats.skip();
-            TensorMeta::set(buffer, Arc::new(Payload::Skipped { input: tensors.clone() }));
+            TensorMeta::set(buffer, Arc::new(Payload::Skipped(pictures.clone())));
             return Ok(());
         }
         running.passed = Some(0);
 
         let wanted = model.plan.model().image_input();
-        let (mut dims, desc) = (wanted.dims.clone(), tensor.desc());
+        let mut dims = wanted.dims.clone();
         dims.0[0] = 1;
-        if desc.dtype != wanted.dtype || !desc.dims.fits(&dims) {
+        if let Some(desc) = tensor.map(Tensor::desc).filter(|desc| desc.dtype != wanted.dtype || !desc.dims.fits(&dims))
+        {
             return Err(messages::misfit(desc, wanted).into());
         }
 
@@ -232,8 +233,13 @@ impl TrtInfer {
             batcher.measure();
         }
         let stage = Span::begin(false); // batches are measured, in the thread that runs them
-        let outputs = batcher.join(handle.stream(), tensors.clone(), &running.usage)?;
+        let join = |picture: &Picture| batcher.join(handle.stream(), picture.tensors.clone(), &running.usage);
+        let outputs = pictures.list.iter().map(join).collect::<Result<SmallVec<[_; 1]>>>()?;
+        if outputs.len() > 1 && !is_shared {
+            batcher.finish(handle.stream()); // the regions of a frame are a batch; no other stream fills it
+        }
         if let Some(published) = &published {
+            let [outputs] = &outputs[..] else { return Err(messages::published_regions(outputs.len()).into()) };
             published.attach(buffer, outputs.wait()?)?;
         }
         let took = self.stats.add(stage, 0);
@@ -243,9 +249,8 @@ impl TrtInfer {
             self.obj().post_warning(&messages::starved());
         }
 
-        let (origin, letterbox, transform) = (*origin, *letterbox, *transform);
-        let (model, original) = (model.plan.model().clone(), original.clone());
-        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, origin, letterbox, transform, model, original }));
+        let (pictures, model) = (pictures.clone(), model.plan.model().clone());
+        TensorMeta::set(buffer, Arc::new(Payload::Output { outputs, pictures, model }));
         Ok(())
     }
 

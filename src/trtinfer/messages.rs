@@ -51,6 +51,16 @@ pub fn inferred_before() -> Error {
         .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …, once each for a model")
 }
 
+/// Outputs of regions cannot be published: nothing would say where in the frame they belong.
+pub fn published_regions(regions: usize) -> Error {
+    Error::new(
+        ErrorKind::Settings,
+        format!("tensor-meta needs one tensor of the whole frame, and this frame has {regions}"),
+    )
+    .cause("trtpreprocess makes tensors of slices or regions")
+    .remedy("Set tensor-meta=false, or leave slices, slice-size and regions of trtpreprocess unset")
+}
+
 pub fn misfit(tensor: &TensorDesc, wanted: &TensorDesc) -> Error {
     Error::new(ErrorKind::WrongType, "The tensor does not fit the model")
         .cause(format!("it is {tensor}, and the model wants {wanted}"))

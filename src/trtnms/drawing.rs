@@ -28,9 +28,10 @@ pub fn find(
     frame: &gst::Buffer,
     style: Option<&Style>,
 ) -> Result<Painted> {
-    // Painting there takes boxes of the whole frame.
+    // Painting there takes boxes of the whole frame, or a map.
     let is_whole = letterbox.place == Rect::from(renderer.size()).into();
-    let context = shared_context(frame, tensors)?.filter(|_| is_whole && !postprocessor.is_classifier());
+    let can_paint = is_whole && postprocessor.has_boxes() || postprocessor.has_map();
+    let context = shared_context(frame, tensors)?.filter(|_| can_paint);
     let (Some(context), Some(style)) = (context, style) else {
         return postprocessor.find(tensors, letterbox).map(|()| Painted::No);
     };
@@ -42,9 +43,18 @@ pub fn find(
             // nothing is queued.
             copy = Some(unsafe { renderer.queue_copy(frame, &context, &stream) }?);
         }
+        let target = copy.as_ref().unwrap_or(frame);
+        if let Some(values) = postprocessor.queue_map(tensors, letterbox, &stream)? {
+            let classes = postprocessor.map_classes();
+            if let Some(map) = postprocessor.instances().frame_map() {
+                renderer.queue_map(target, &stream, (map, values), classes, (letterbox, style))?;
+            }
+            stream.record()?.wait()?;
+            postprocessor.finish_map();
+            return Ok(());
+        }
         let found = postprocessor.queue(tensors, &stream)?;
         let keypoints = keypoint_model(postprocessor.instances());
-        let target = copy.as_ref().unwrap_or(frame);
         renderer.queue(target, &postprocessor.labels, keypoints, &stream, found, letterbox, style)?;
         postprocessor.finish(letterbox)
     };
@@ -52,7 +62,7 @@ pub fn find(
         let _ = stream.synchronize(); // no work on frames may be queued when they go back to their pools
         return Err(error);
     }
-    let copy = copy.filter(|_| !postprocessor.instances().is_empty());
+    let copy = copy.filter(|_| !postprocessor.instances().is_empty() || postprocessor.has_map());
     Ok(copy.map_or(Painted::InPlace, Painted::OnCopy))
 }
 

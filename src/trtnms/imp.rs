@@ -10,8 +10,10 @@ use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
+use smallvec::SmallVec;
 
 use super::drawing::{self, Painted};
+use super::objects::ObjectClasses;
 use crate::backends::Interrupted;
 use crate::backends::batcher::PendingOutput;
 use crate::core::counters::{Span, Stats};
@@ -20,9 +22,9 @@ use crate::core::tensor::{Tensor, Tensors};
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
-use crate::gst::meta::detection;
 use crate::gst::meta::picture::Way;
-use crate::gst::meta::tensor::{Payload, TensorMeta};
+use crate::gst::meta::tensor::{ObjectRegions, Payload, Picture, RegionKind, TensorMeta};
+use crate::gst::meta::{detection, read, track};
 use crate::gst::overlay::{
     OverlayRenderer, draw_labels_property, is_drawable, line_width_property, mask_alpha_property, set_shared,
     shared_value,
@@ -32,6 +34,7 @@ use crate::gst::stats;
 use crate::gst::video;
 use crate::heads::{self, HeadFormat};
 use crate::image::geometry::Letterbox;
+use crate::image::map::MapKind;
 use crate::image::overlay::Style;
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;
@@ -86,6 +89,8 @@ struct NmsState {
     frames: u64,
     /// Whether the finder has detections of a frame of these caps and this segment.
     can_hold: bool,
+    /// Of objects of another model.
+    object_classes: ObjectClasses,
 }
 
 /// Lock order: settings before state; settings are copied, and never locked while a frame is handled.
@@ -141,7 +146,6 @@ impl TrtNms {
         }
         let style = settings.draw.then_some(settings.style);
         let stage = Span::begin(settings.measure);
-        let number = state.frames;
         state.frames += 1;
         let payload = TensorMeta::outputs(&frame).ok_or_else(|| match TensorMeta::input(&frame) {
             Some(_) => not_inferred(),
@@ -149,6 +153,11 @@ impl TrtNms {
         })?;
         if settings.draw {
             TensorMeta::wait_for_readers(&frame, Some(&payload));
+        }
+        if let RegionKind::Objects(objects) = &payload.pictures().regions {
+            let found = self.find_in_objects(state, &settings, &payload, objects, &mut frame)?;
+            self.stats.add(stage, found);
+            return Ok(frame);
         }
         let painted = self.find(state, &settings, &payload, &frame)?;
         let is_held = painted.is_none();
@@ -162,12 +171,18 @@ impl TrtNms {
             postprocessor.fetch_masks()?;
         }
         let (instances, labels, size) = (postprocessor.instances(), &postprocessor.labels, renderer.size());
+        let number = state.frames - 1;
         gst::trace!(CAT, imp = self, "frame {number}: {} objects", instances.len());
         match (painted, style) {
             (Some(Painted::OnCopy(copy)), _) => frame = copy,
             (None | Some(Painted::No), Some(style))
-                if !instances.is_empty() || !instances.frame_classes().is_empty() =>
+                if !instances.is_empty()
+                    || !instances.frame_classes().is_empty()
+                    || instances.frame_map().is_some() =>
             {
+                // A map of objects shows what their masks show.
+                let map = instances.frame_map().filter(|map| map.kind() != MapKind::Objects);
+                renderer.draw_maps(&mut frame, map.into_iter(), &style)?;
                 renderer.draw(&mut frame, instances, labels, &style)?;
             }
             _ => {}
@@ -176,11 +191,7 @@ impl TrtNms {
         TensorMeta::remove(buffer, &payload);
         detection::attach(buffer, instances, labels, names, size, is_held);
         if settings.post_messages {
-            let segment = self.obj().segment();
-            let stream_time =
-                segment.downcast_ref::<gst::ClockTime>().and_then(|time| time.to_stream_time(buffer.pts()));
-            let content = detection::message(stream_time, number, size, instances, labels, is_held);
-            let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
+            self.post(detection::message(self.stream_time(buffer), number, size, instances, labels, is_held));
         }
         if !is_held {
             self.stats.add(stage, instances.len());
@@ -197,32 +208,119 @@ impl TrtNms {
         payload: &Arc<Payload>,
         frame: &gst::Buffer,
     ) -> Result<Option<Painted>, Interrupted> {
-        let Payload::Output { outputs, origin, letterbox, transform, model, .. } = &**payload else {
+        let Payload::Output { pictures, .. } = &**payload else {
             self.stats.skip();
             return Ok(None);
         };
-        let letterbox = state.way.follow(self.obj().sink_pad(), state.renderer.size(), origin, letterbox)?;
-        let tensors = self.outputs(payload, outputs)?;
-        if let Some(memory) = tensors.first().and_then(Tensor::device) {
+        let found = self.prepare_outputs(state, settings, payload)?;
+        let NmsState { postprocessor, renderer, .. } = state;
+        let ([(first, letterbox), ..], Some(postprocessor)) = (&found[..], postprocessor) else { return Ok(None) };
+        let style = settings.draw.then_some(settings.style);
+        let painted = match &pictures.regions {
+            RegionKind::Frame => drawing::find(renderer, postprocessor, first, letterbox, frame, style.as_ref())?,
+            _ => {
+                postprocessor.find_in_regions(found.iter().map(|(tensors, letterbox)| (*tensors, letterbox)))?;
+                Painted::No
+            }
+        };
+        state.can_hold = true;
+        Ok(Some(painted))
+    }
+
+    /// Finds what the model has found in objects of another model, attaches and posts it, and returns how many objects that is.
+    fn find_in_objects(
+        &self,
+        state: &mut NmsState,
+        settings: &NmsSettings,
+        payload: &Arc<Payload>,
+        objects: &ObjectRegions,
+        frame: &mut gst::Buffer,
+    ) -> Result<usize, Interrupted> {
+        let found = self.prepare_outputs(state, settings, payload)?;
+        let (number, NmsState { postprocessor, names, renderer, object_classes, .. }) = (state.frames - 1, state);
+        let size = renderer.size();
+        let mut pictures = found.iter().map(|(tensors, letterbox)| (*tensors, letterbox));
+        let (mut count, mut content) = (0, None);
+        match postprocessor {
+            None => TensorMeta::remove(frame.make_mut(), payload),
+            Some(classifier) if classifier.is_classifier() => {
+                object_classes.find(classifier, pictures.by_ref())?;
+                let name = classifier.model().path.file_stem().unwrap_or_default().to_string_lossy();
+                let buffer = frame.make_mut();
+                TensorMeta::remove(buffer, payload);
+                count = object_classes.attach(buffer, objects, &classifier.labels, &name);
+            }
+            Some(detector) => {
+                let ids: Vec<i32> =
+                    frame.iter_meta::<gst_video::VideoRegionOfInterestMeta>().map(|meta| meta.id()).collect();
+                let parent = |picture: usize| {
+                    let object = objects.list.iter().find(|object| object.picture == Some(picture));
+                    object.and_then(|object| ids.get(object.region?).copied()).unwrap_or(detection::NO_PARENT)
+                };
+                let pictures = pictures.by_ref().enumerate();
+                detector.find_in_objects(pictures.map(|(i, (tensors, letterbox))| (tensors, letterbox, parent(i))))?;
+                let (instances, labels) = (detector.instances(), &detector.labels);
+                if settings.draw && !instances.is_empty() {
+                    renderer.draw(frame, instances, labels, &settings.style)?;
+                }
+                let buffer = frame.make_mut();
+                TensorMeta::remove(buffer, payload);
+                detection::attach(buffer, instances, labels, names, size, false);
+                count = instances.len();
+                let stream_time = self.stream_time(buffer);
+                content = Some(detection::message(stream_time, number, size, instances, labels, false));
+            }
+        }
+        if settings.post_messages {
+            self.post(content.unwrap_or_else(|| {
+                let annotations = read::objects(frame, size).annotations;
+                track::message(self.stream_time(frame), number, size, &annotations, false)
+            }));
+        }
+        Ok(count)
+    }
+
+    fn stream_time(&self, buffer: &gst::BufferRef) -> Option<gst::ClockTime> {
+        self.obj().segment().downcast_ref::<gst::ClockTime>()?.to_stream_time(buffer.pts())
+    }
+
+    fn post(&self, content: gst::Structure) {
+        let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
+    }
+
+    /// The outputs of each picture with its place in the frame, once they are there, and the postprocessor for them. None if trtinfer
+    /// skipped the frame.
+    fn prepare_outputs<'a>(
+        &self,
+        state: &mut NmsState,
+        settings: &NmsSettings,
+        payload: &'a Arc<Payload>,
+    ) -> Result<SmallVec<[(&'a Tensors, Letterbox); 1]>, Interrupted> {
+        let Payload::Output { outputs, pictures, model } = &**payload else { return Ok(SmallVec::new()) };
+        let (size, origin) = (state.renderer.size(), &pictures.origin);
+        state.way.follow(self.obj().sink_pad(), size, origin)?;
+        let prepare = |(outputs, picture): (&'a PendingOutput, &Picture)| {
+            Ok((self.outputs(payload, outputs)?, picture.letterbox.scaled(origin.size, size)))
+        };
+        let found = outputs.iter().zip(&pictures.list).map(prepare);
+        let found = found.collect::<Result<SmallVec<[(&'a Tensors, Letterbox); 1]>, Interrupted>>()?;
+        let Some(&(first, letterbox)) = found.first() else { return Ok(found) };
+        if let Some(memory) = first.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         }
         let NmsState { postprocessor, names, renderer, .. } = state;
         let options = settings.options.clone();
-        let postprocessor = match postprocessor {
-            Some(postprocessor) if postprocessor.matches(model, tensors, &letterbox) => {
-                self.adjust(postprocessor, options);
-                postprocessor
+        match postprocessor {
+            Some(postprocessor) if postprocessor.matches(model, first, &letterbox) => {
+                self.adjust(postprocessor, options)
             }
             other => {
                 *names = detection::LabelQuarks::default();
                 renderer.labels_change();
-                other.insert(self.postprocessor(options, model, tensors, &letterbox, transform)?)
+                *other = Some(self.postprocessor(options, model, first, &letterbox, &pictures.transform)?);
             }
-        };
-        let style = settings.draw.then_some(settings.style);
-        let painted = drawing::find(renderer, postprocessor, tensors, &letterbox, frame, style.as_ref())?;
-        state.can_hold = true;
-        Ok(Some(painted))
+        }
+        Ok(found)
     }
 
     fn postprocessor(
@@ -244,9 +342,7 @@ impl TrtNms {
                 format!("The names of classes are those in {}, not those in {}", path.display(), model.path.display());
             self.obj().post_info(&Error::new(ErrorKind::Settings, note));
         }
-        if let Some(hint) = postprocessor.input_hint(transform) {
-            self.obj().post_info(&hint);
-        }
+        postprocessor.hints(transform).for_each(|hint| self.obj().post_info(&hint));
         if let Some(usual) = postprocessor.transform_mismatch(transform) {
             let warning = Error::new(
                 ErrorKind::WrongType,
@@ -294,7 +390,7 @@ impl TrtNms {
             && let Awaited::Outputs(payload) = std::mem::replace(&mut *self.awaited.lock().unwrap(), Awaited::Stop)
             && let Payload::Output { outputs, .. } = &*payload
         {
-            outputs.give_up();
+            outputs.iter().for_each(PendingOutput::give_up);
         }
     }
 }
@@ -303,7 +399,7 @@ impl TrtNms {
 fn take_back(frame: &mut gst::Buffer) -> Option<gst::Buffer> {
     let frame = frame.get_mut().filter(|frame| !is_drawable(frame))?;
     match &*TensorMeta::outputs(frame)? {
-        Payload::Output { original: Some(original), .. } => original.take_back(frame),
+        Payload::Output { pictures, .. } => pictures.original.as_ref()?.take_back(frame),
         _ => None,
     }
 }
@@ -378,6 +474,24 @@ impl Properties for TrtNms {
                 .default_value(default.options.class_agnostic)
                 .mutable_playing()
                 .build(),
+            glib::ParamSpecEnum::builder_with_default("merge", default.options.merge.method)
+                .nick("Merge")
+                .blurb("What becomes of an object that several slices have found, of all but the best one")
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("merge-metric", default.options.merge.metric)
+                .nick("Merge metric")
+                .blurb("How the overlap of boxes of different slices is measured")
+                .mutable_playing()
+                .build(),
+            glib::ParamSpecFloat::builder("merge-threshold")
+                .nick("Merge threshold")
+                .blurb("Overlap from which on boxes of a class, found in different slices, are one object")
+                .minimum(0.0)
+                .maximum(1.0)
+                .default_value(default.options.merge.threshold)
+                .mutable_playing()
+                .build(),
             glib::ParamSpecEnum::builder_with_default("mask-output", default.options.mask_output)
                 .nick("Mask output")
                 .blurb("What metas and messages contain of the masks of segmentation models")
@@ -395,6 +509,11 @@ impl Properties for TrtNms {
                 .nick("Class scores")
                 .blurb("What the output of a classifier holds")
                 .mutable_playing()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("background-class", default.options.background_class)
+                .nick("Background class")
+                .blurb("Which of a row's logits is the background's, for models of the DETR family whose file does not contain it")
+                .mutable_ready()
                 .build(),
             glib::ParamSpecBoolean::builder("draw")
                 .nick("Draw")
@@ -439,9 +558,13 @@ impl Properties for TrtNms {
             "iou-threshold" => options.iou_threshold = value.get().expect("checked by GObject"),
             "max-detections" => options.max_detections = value.get().expect("checked by GObject"),
             "class-agnostic" => options.class_agnostic = value.get().expect("checked by GObject"),
+            "merge" => options.merge.method = value.get().expect("checked by GObject"),
+            "merge-metric" => options.merge.metric = value.get().expect("checked by GObject"),
+            "merge-threshold" => options.merge.threshold = value.get().expect("checked by GObject"),
             "mask-output" => options.mask_output = value.get().expect("checked by GObject"),
             "top-k" => options.top_k = value.get().expect("checked by GObject"),
             "class-scores" => options.class_scores = value.get().expect("checked by GObject"),
+            "background-class" => options.background_class = value.get().expect("checked by GObject"),
             "draw" => *draw = value.get().expect("checked by GObject"),
             "hold-detections" => *hold_detections = value.get().expect("checked by GObject"),
             "post-messages" => *post_messages = value.get().expect("checked by GObject"),
@@ -468,9 +591,13 @@ impl Properties for TrtNms {
             "iou-threshold" => options.iou_threshold.to_value(),
             "max-detections" => options.max_detections.to_value(),
             "class-agnostic" => options.class_agnostic.to_value(),
+            "merge" => options.merge.method.to_value(),
+            "merge-metric" => options.merge.metric.to_value(),
+            "merge-threshold" => options.merge.threshold.to_value(),
             "mask-output" => options.mask_output.to_value(),
             "top-k" => options.top_k.to_value(),
             "class-scores" => options.class_scores.to_value(),
+            "background-class" => options.background_class.to_value(),
             "draw" => draw.to_value(),
             "hold-detections" => hold_detections.to_value(),
             "post-messages" => post_messages.to_value(),
@@ -532,7 +659,15 @@ impl BaseTransformImpl for TrtNms {
         let (postprocessor, frames) = state.take().map_or((None, 0), |old| (old.postprocessor, old.frames));
         let (names, renderer) = (detection::LabelQuarks::default(), OverlayRenderer::new(format));
         let way = Way::default();
-        *state = Some(NmsState { postprocessor, names, renderer, way, frames, can_hold: false });
+        *state = Some(NmsState {
+            postprocessor,
+            names,
+            renderer,
+            way,
+            frames,
+            can_hold: false,
+            object_classes: ObjectClasses::default(),
+        });
         Ok(())
     }
 

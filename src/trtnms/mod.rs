@@ -29,6 +29,7 @@
 
 mod drawing;
 mod imp;
+mod objects;
 
 use gst::glib;
 use gst::prelude::*;

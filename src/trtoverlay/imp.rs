@@ -15,6 +15,7 @@ use crate::core::error::Result;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
+use crate::gst::meta::map::maps;
 use crate::gst::meta::read::annotations;
 use crate::gst::meta::tensor::TensorMeta;
 use crate::gst::overlay::{
@@ -24,6 +25,7 @@ use crate::gst::overlay::{
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::video;
+use crate::image::map::PixelMap;
 use crate::image::overlay::{Annotation, Style};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
@@ -71,12 +73,17 @@ impl TrtOverlay {
         renderer: &mut OverlayRenderer,
         frame: &mut gst::Buffer,
         annotations: &[Annotation],
+        maps: &[PixelMap],
         settings: &OverlaySettings,
     ) -> Result<()> {
         if let Some(context) = context_of(frame)? {
             self.cuda.follow(&context, settings.cuda_device_id)?;
         }
         TensorMeta::wait_for_readers(frame, None);
+        renderer.draw_maps(frame, maps.iter(), &settings.style)?;
+        if annotations.is_empty() {
+            return Ok(());
+        }
         renderer.annotate(frame, annotations, &settings.style)
     }
 }
@@ -190,10 +197,10 @@ impl BaseTransformImpl for TrtOverlay {
         let mut state = self.state.lock().unwrap();
         let OverlayState { renderer, has_warned } = state.as_mut().ok_or(gst::FlowError::NotNegotiated)?;
         let stage = Span::begin(settings.measure);
-        let annotations = annotations(&frame, renderer.size());
+        let (annotations, maps) = (annotations(&frame, renderer.size()), maps(&frame, renderer.size()));
         renderer.follow(&annotations, settings.trail_length, settings.draw_ids);
-        if !annotations.is_empty()
-            && let Err(error) = self.draw(renderer, &mut frame, &annotations, &settings)
+        if !(annotations.is_empty() && maps.is_empty())
+            && let Err(error) = self.draw(renderer, &mut frame, &annotations, &maps, &settings)
             && !std::mem::replace(has_warned, true)
         {
             self.obj().post_warning(&error.and_remedy("Frames that cannot be drawn on pass as they are"));

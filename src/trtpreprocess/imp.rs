@@ -8,23 +8,27 @@ use gst::subclass::prelude::*;
 use gst::{Caps, PadDirection};
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
+use smallvec::SmallVec;
 
-use super::settings::{Overrides, PreprocessSettings};
-use super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};
+use super::objects::{ObjectSelection, ObjectSelector};
+use super::settings::{Overrides, Parts, PreprocessSettings};
+use super::{ChromaSampling, Regions, Resize, TensorColors, TensorOrder, TensorType};
 use crate::core::counters::{Span, Stats};
 use crate::core::cuda::driver::Context;
 use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::tensor::Tensors;
 use crate::gst::batch_pool;
 use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::held_frame::HeldFrames;
-use crate::gst::meta::picture;
-use crate::gst::meta::tensor::{Origin, Payload, TensorMeta};
+use crate::gst::meta::tensor::{Origin, Payload, Picture, Pictures, RegionKind, TensorMeta};
+use crate::gst::meta::{picture, read};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video::{self, Format};
+use crate::image::geometry::Rect;
 use crate::image::preprocess::Preprocessor;
 use crate::image::transform::InputSpec;
 
@@ -36,6 +40,10 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 struct PreprocessState {
     format: Format,
     spec: InputSpec,
+    parts: Parts,
+    /// Those that are the same in each frame.
+    fixed: Option<Vec<Rect>>,
+    selector: ObjectSelector,
     /// That of a GPU is made with the first frame, in its context.
     preprocessor: Option<Preprocessor>,
 }
@@ -45,6 +53,19 @@ impl PreprocessState {
         self.spec.device == Device::Cuda
     }
 }
+
+/// Of objects as regions.
+#[derive(Debug, Default)]
+struct ObjectCounts {
+    frames: u64,
+    objects: u64,
+    /// Objects that were too many.
+    left_out: u64,
+    has_warned: bool,
+}
+
+/// After so many frames without an object it is likely that there is no first model.
+const FRAMES_WITHOUT: u64 = 100;
 
 /// No two of these are locked at a time.
 #[derive(Default)]
@@ -59,6 +80,7 @@ pub struct TrtPreprocess {
     originals: Mutex<HeldFrames>,
     cuda: CudaContextSlot,
     stats: Stats,
+    counts: Mutex<ObjectCounts>,
     /// What was last said about caps. Upstream tries caps again with each event and frame, and once is enough.
     complaint: Mutex<Option<String>>,
 }
@@ -71,7 +93,14 @@ impl TrtPreprocess {
     /// The tensor to name in the source's caps: what downstream asks for, else what the properties say by themselves. If
     /// they do not say enough, set_caps() complains.
     fn tensor(&self, caps: &Caps) -> Option<String> {
-        let peer = self.obj().static_pad("src")?.peer_query_caps(Some(caps));
+        // A model that takes tensors of several sizes is asked for the one of a part.
+        let mut asked = caps.clone();
+        if let (Some(overrides), Ok(info)) = (self.overrides(), gst_video::VideoInfo::from_caps(caps)) {
+            let (width, height) = overrides.parts.size((info.width(), info.height()));
+            asked.make_mut().set("width", width as i32);
+            asked.make_mut().set("height", height as i32);
+        }
+        let peer = self.obj().static_pad("src")?.peer_query_caps(Some(&asked));
         let wanted = peer.iter().find_map(|structure| structure.get::<String>(video::TENSOR_FIELD).ok());
         wanted.or_else(|| Some(self.overrides().unwrap_or_default().apply(None, device_of(caps)).ok()?.to_string()))
     }
@@ -79,7 +108,9 @@ impl TrtPreprocess {
     fn configure(&self, incaps: &Caps, outcaps: &Caps) -> Result<PreprocessState> {
         let format = Format::from_caps(incaps)?;
         let wanted = video::tensor_of(outcaps)?;
-        let spec = self.overrides().unwrap_or_default().apply(wanted.as_ref(), device_of(incaps))?;
+        let overrides = self.overrides().unwrap_or_default();
+        let spec = overrides.apply(wanted.as_ref(), device_of(incaps))?;
+        let fixed = overrides.parts.fixed(format.size())?;
         // Refuses what cannot be made, wherever that is.
         let on_host = Preprocessor::new(None, format.pixels, size_of_frames(&format), format.color, &spec)?;
         let preprocessor = match (spec.device == Device::Cuda, video::is_cuda(incaps)) {
@@ -87,7 +118,14 @@ impl TrtPreprocess {
             (false, true) => return Err(cuda_for_the_cpu()),
             (false, false) => Some(on_host),
         };
-        Ok(PreprocessState { format, spec, preprocessor })
+        Ok(PreprocessState {
+            format,
+            spec,
+            parts: overrides.parts,
+            fixed,
+            selector: ObjectSelector::default(),
+            preprocessor,
+        })
     }
 
     fn preprocessor(&self, context: Option<&Context>, format: &Format, spec: &InputSpec) -> Result<Preprocessor> {
@@ -102,26 +140,90 @@ impl TrtPreprocess {
     }
 
     fn payload(&self, state: &mut PreprocessState, buffer: &mut gst::BufferRef) -> Result<Payload> {
+        let size = state.format.size();
+        let origin = Origin { element: self.obj().as_ptr().addr(), size };
+        let selected = match &state.parts {
+            Parts::Objects(options) => Some(state.selector.select(&read::objects(buffer, size), size, options)),
+            _ => None,
+        };
+        if let Some(ObjectSelection { objects, sources, left_out }) = &selected {
+            self.note_objects(objects.list.len() + left_out, *left_out);
+            if sources.is_empty() {
+                let regions = RegionKind::Objects(selected.map(|selected| selected.objects).unwrap_or_default());
+                let (list, transform) = (SmallVec::new(), state.spec.transform);
+                let original = self.originals.lock().unwrap().of(buffer);
+                return Ok(Payload::Input(Arc::new(Pictures { list, regions, origin, transform, original })));
+            }
+        }
         let context = if state.is_on_gpu() { Some(self.context_for(buffer)?) } else { None };
-        let PreprocessState { format, spec, preprocessor } = state;
+        let PreprocessState { format, spec, fixed, preprocessor, .. } = state;
         let preprocessor = match preprocessor.take().filter(|preprocessor| preprocessor.context() == context.as_ref()) {
             Some(made) => preprocessor.insert(made),
             None => preprocessor.insert(self.preprocessor(context.as_ref(), format, spec)?),
         };
         let on_gpu = if let Preprocessor::Device(_) = preprocessor { format.on_gpu(buffer, false)? } else { None };
-        let tensors = match (on_gpu, &mut *preprocessor) {
+        let sources = selected.as_ref().map(|selected| &selected.sources[..]).or(fixed.as_deref());
+        let tensors: SmallVec<[Tensors; 1]> = match (on_gpu, &mut *preprocessor) {
             (Some(frame), Preprocessor::Device(device)) => {
                 frame.order(device.stream())?;
                 // SAFETY: `Format` checked the planes against their memory, and the buffer keeps it until its TensorMeta is
                 // freed, which waits for the fence.
-                unsafe { device.of_gpu(&frame.planes) }?
+                unsafe {
+                    match sources {
+                        Some(sources) => device.regions_of_gpu(&frame.planes, sources)?.into(),
+                        None => [device.of_gpu(&frame.planes)?].into_iter().collect(),
+                    }
+                }
             }
-            (_, preprocessor) => format.read(buffer, |frame| preprocessor.of_host(frame))?,
+            (_, preprocessor) => format.read(buffer, |frame| match sources {
+                Some(sources) => Ok(preprocessor.regions_of_host(frame, sources)?.into()),
+                None => Ok([preprocessor.of_host(frame)?].into_iter().collect()),
+            })?,
         };
-        let letterbox = *preprocessor.letterbox();
+        let letterbox = |index: usize| sources.map_or(*preprocessor.letterbox(), |all| spec.letterbox(all[index]));
+        let picture = |(index, tensors)| Picture { tensors: Arc::new(tensors), letterbox: letterbox(index) };
+        let list = tensors.into_iter().enumerate().map(picture).collect();
+        let is_whole = sources.is_none();
+        let regions = match selected {
+            Some(ObjectSelection { objects, .. }) => RegionKind::Objects(objects),
+            None if is_whole => RegionKind::Frame,
+            None => RegionKind::Slices,
+        };
         let original = self.originals.lock().unwrap().of(buffer);
-        let origin = Origin { element: self.obj().as_ptr().addr(), size: format.size() };
-        Ok(Payload::Input { tensors: Arc::new(tensors), origin, letterbox, transform: spec.transform, original })
+        Ok(Payload::Input(Arc::new(Pictures { list, regions, origin, transform: spec.transform, original })))
+    }
+
+    /// Counts the objects of a frame, and those of them that were too many.
+    fn note_objects(&self, objects: usize, left_out: usize) {
+        let mut counts = self.counts.lock().unwrap();
+        counts.frames += 1;
+        counts.objects += objects as u64;
+        counts.left_out += left_out as u64;
+        if counts.frames == FRAMES_WITHOUT {
+            drop(counts);
+            self.warn_without_objects();
+        }
+    }
+
+    /// Warns once where no frame so far had an object, and no trtnms before this would attach any.
+    fn warn_without_objects(&self) {
+        let mut counts = self.counts.lock().unwrap();
+        if counts.objects > 0 || counts.frames == 0 || std::mem::replace(&mut counts.has_warned, true) {
+            return;
+        }
+        drop(counts);
+        let mut pad = self.obj().static_pad("sink");
+        while let Some(element) = pad.and_then(|pad| pad.peer()?.parent_element()) {
+            if element.type_().name() == "GstTrtNms" {
+                return;
+            }
+            pad = element.static_pad("sink");
+        }
+        self.obj().post_warning(
+            &Error::new(ErrorKind::Settings, "trtpreprocess regions=objects has seen no objects")
+                .cause("there is no trtnms before it, whose model would find them")
+                .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! trtpreprocess regions=objects ! trtinfer ! trtnms ! …"),
+        );
     }
 
     /// The context of the frame's memory, else the pipeline's.
@@ -252,6 +354,75 @@ impl Properties for TrtPreprocess {
                 .blurb("Width and height of the tensor like 640x640 (unset = as the model wants it)")
                 .mutable_ready()
                 .build(),
+            glib::ParamSpecString::builder("slices")
+                .nick("Slices")
+                .blurb("Columns and rows of slices like 3x2: each is a tensor of its own, so that small objects of large frames are found (unset = the frame is not sliced)")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("slice-size")
+                .nick("Slice size")
+                .blurb("Width and height of slices like 640x640, in place of slices: as many as cover the frame (unset = the frame is not sliced)")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecFloat::builder("slice-overlap")
+                .nick("Slice overlap")
+                .blurb("Part of a slice's width and height that it has in common with the next one, below 1")
+                .minimum(0.0)
+                .maximum(f32::MAX)
+                .default_value(default.slice_overlap)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecBoolean::builder("slice-frame")
+                .nick("Slice frame")
+                .blurb("With slices: the whole frame is a tensor too, for large objects")
+                .default_value(default.slice_frame)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecEnum::builder_with_default("regions", default.regions)
+                .nick("Regions")
+                .blurb("Which parts of a frame become tensors")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("region-list")
+                .nick("Region list")
+                .blurb("With regions=list: left, top, right and bottom of each rectangle, in pixels or in parts of the frame, like 0,0,640,360;0.5,0.5,1,1")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecString::builder("object-classes")
+                .nick("Object classes")
+                .blurb("With regions=objects: names or ids of the classes to look at, like person,car (unset = all)")
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecUInt::builder("min-object-size")
+                .nick("Minimum object size")
+                .blurb("With regions=objects: minimum width and height of objects in pixels of the frame")
+                .minimum(1)
+                .maximum(16384)
+                .default_value(default.min_object_size)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecFloat::builder("object-padding")
+                .nick("Object padding")
+                .blurb("With regions=objects: part of the box's width and height to add on each side")
+                .minimum(0.0)
+                .maximum(4.0)
+                .default_value(default.object_padding)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecUInt::builder("max-objects")
+                .nick("Maximum objects")
+                .blurb("With regions=objects: maximum objects of a frame to look at, the largest first; stats count those left out")
+                .minimum(1)
+                .maximum(65536)
+                .default_value(default.max_objects)
+                .mutable_ready()
+                .build(),
+            glib::ParamSpecUInt::builder("reclassify-interval")
+                .nick("Reclassify interval")
+                .blurb("With regions=objects: look at objects with ids (trttrack) in each n-th frame, and when their boxes have grown by a fifth; their classes are kept in between (0 = once, 1 = each frame)")
+                .default_value(default.reclassify_interval)
+                .mutable_ready()
+                .build(),
             glib::ParamSpecEnum::builder_with_default("upload", default.upload)
                 .nick("Upload")
                 .blurb("How frames in system memory come to the GPU")
@@ -278,6 +449,17 @@ impl Properties for TrtPreprocess {
             "tensor-order" => settings.order = value.get::<TensorOrder>().expect("checked by GObject"),
             "tensor-type" => settings.dtype = value.get::<TensorType>().expect("checked by GObject"),
             "tensor-size" => settings.size = text(),
+            "slices" => settings.slices = text(),
+            "slice-size" => settings.slice_size = text(),
+            "slice-overlap" => settings.slice_overlap = value.get().expect("checked by GObject"),
+            "slice-frame" => settings.slice_frame = value.get().expect("checked by GObject"),
+            "regions" => settings.regions = value.get::<Regions>().expect("checked by GObject"),
+            "region-list" => settings.region_list = text(),
+            "object-classes" => settings.object_classes = text(),
+            "min-object-size" => settings.min_object_size = value.get().expect("checked by GObject"),
+            "object-padding" => settings.object_padding = value.get().expect("checked by GObject"),
+            "max-objects" => settings.max_objects = value.get().expect("checked by GObject"),
+            "reclassify-interval" => settings.reclassify_interval = value.get().expect("checked by GObject"),
             "measure" => settings.measure = value.get().expect("checked by GObject"),
             "upload" => settings.upload = value.get().expect("checked by GObject"),
             "cuda-device-id" => settings.cuda_device_id = value.get().expect("checked by GObject"),
@@ -288,7 +470,9 @@ impl Properties for TrtPreprocess {
     fn get(&self, name: &str) -> glib::Value {
         if name == "stats" {
             let totals = self.stats.read();
-            return stats::structure(&totals, [("frames", totals.done)]).to_value();
+            let ObjectCounts { objects, left_out, .. } = *self.counts.lock().unwrap();
+            let counts = [("frames", totals.done), ("objects", objects), ("left-out", left_out)];
+            return stats::structure(&totals, counts).to_value();
         }
         let settings = self.settings.lock().unwrap();
         let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
@@ -304,6 +488,17 @@ impl Properties for TrtPreprocess {
             "tensor-order" => settings.order.to_value(),
             "tensor-type" => settings.dtype.to_value(),
             "tensor-size" => text(&settings.size),
+            "slices" => text(&settings.slices),
+            "slice-size" => text(&settings.slice_size),
+            "slice-overlap" => settings.slice_overlap.to_value(),
+            "slice-frame" => settings.slice_frame.to_value(),
+            "regions" => settings.regions.to_value(),
+            "region-list" => text(&settings.region_list),
+            "object-classes" => text(&settings.object_classes),
+            "min-object-size" => settings.min_object_size.to_value(),
+            "object-padding" => settings.object_padding.to_value(),
+            "max-objects" => settings.max_objects.to_value(),
+            "reclassify-interval" => settings.reclassify_interval.to_value(),
             "measure" => settings.measure.to_value(),
             "upload" => settings.upload.to_value(),
             "cuda-device-id" => settings.cuda_device_id.to_value(),
@@ -348,6 +543,13 @@ impl BaseTransformImpl for TrtPreprocess {
             }
         }
         self.answer(direction, query)
+    }
+
+    fn sink_event(&self, event: gst::Event) -> bool {
+        if event.type_() == gst::EventType::Eos {
+            self.warn_without_objects();
+        }
+        self.parent_sink_event(event)
     }
 
     /// Answers trtnms with the position of its points in the picture here.
@@ -423,6 +625,7 @@ impl BaseTransformImpl for TrtPreprocess {
         let overrides = self.settings.lock().unwrap().read().map_err(|error| error_message(&error))?;
         *self.overrides.lock().unwrap() = Some(overrides);
         self.stats.reset();
+        *self.counts.lock().unwrap() = ObjectCounts::default();
         *self.complaint.lock().unwrap() = None;
         Ok(())
     }

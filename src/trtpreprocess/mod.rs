@@ -10,6 +10,7 @@
 //! ```
 
 mod imp;
+mod objects;
 mod settings;
 
 use gst::glib;
@@ -83,6 +84,19 @@ auto_enum! {
         F16 "f16" "16-bit float"
         U8 "u8" "Unsigned byte"
     }
+}
+
+/// Which parts of a frame become tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[enum_type(name = "GstTrtRegions")]
+pub enum Regions {
+    #[default]
+    #[enum_value(name = "The whole frame, or slices of it", nick = "frame")]
+    Frame,
+    #[enum_value(name = "Objects of a first model", nick = "objects")]
+    Objects,
+    #[enum_value(name = "The rectangles of region-list", nick = "list")]
+    List,
 }
 
 /// Which chroma goes with a luma sample of NV12, P010_10LE and I420.

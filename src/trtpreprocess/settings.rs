@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The properties of trtpreprocess. Those that are unset, which is the default, are the model's.
 
-use super::{ChromaSampling, Resize, TensorColors, TensorOrder, TensorType};
+use super::objects::ObjectOptions;
+use super::{ChromaSampling, Regions, Resize, TensorColors, TensorOrder, TensorType};
 use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, TensorDesc};
-use crate::image::geometry::ResizeMode;
+use crate::image::geometry::{Rect, ResizeMode};
 use crate::image::preprocess::device::Upload;
+use crate::image::region_list::RegionList;
+use crate::image::slices::{Division, Slices};
 use crate::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout, parse_size, parse_triple};
 
 /// What the user typed.
@@ -26,6 +29,18 @@ pub struct PreprocessSettings {
     pub order: TensorOrder,
     pub dtype: TensorType,
     pub size: String,
+    /// Columns and rows like 3x2.
+    pub slices: String,
+    pub slice_size: String,
+    pub slice_overlap: f32,
+    pub slice_frame: bool,
+    pub regions: Regions,
+    pub region_list: String,
+    pub object_classes: String,
+    pub min_object_size: u32,
+    pub object_padding: f32,
+    pub max_objects: u32,
+    pub reclassify_interval: u32,
     pub upload: Upload,
     /// -1 follows the pipeline.
     pub cuda_device_id: i32,
@@ -47,6 +62,41 @@ pub struct Overrides {
     order: Option<TensorLayout>,
     dtype: Option<DType>,
     size: Option<(u32, u32)>,
+    pub parts: Parts,
+}
+
+/// Which parts of a frame become tensors.
+#[derive(Clone, Debug, Default)]
+pub enum Parts {
+    #[default]
+    Frame,
+    Slices(Slices),
+    List(RegionList),
+    Objects(ObjectOptions),
+}
+
+impl Parts {
+    /// The size of a part of a frame of that width and height; of objects, which have any, the shape is a square.
+    pub fn size(&self, frame: (u32, u32)) -> (u32, u32) {
+        match self {
+            Parts::Frame => frame,
+            Parts::Slices(slices) => slices.size(frame),
+            Parts::List(list) => {
+                let first = list.of(frame).ok().and_then(|list| Some((list.first()?.width(), list.first()?.height())));
+                first.unwrap_or(frame)
+            }
+            Parts::Objects(_) => (frame.0, frame.0),
+        }
+    }
+
+    /// The parts that are the same in each frame of that size; `None` for the whole frame and for objects.
+    pub fn fixed(&self, frame: (u32, u32)) -> Result<Option<Vec<Rect>>> {
+        match self {
+            Parts::Frame | Parts::Objects(_) => Ok(None),
+            Parts::Slices(slices) => slices.of(frame).map(Some),
+            Parts::List(list) => list.of(frame).map(Some),
+        }
+    }
 }
 
 impl Default for PreprocessSettings {
@@ -63,6 +113,17 @@ impl Default for PreprocessSettings {
             order: TensorOrder::Auto,
             dtype: TensorType::Auto,
             size: String::new(),
+            slices: String::new(),
+            slice_size: String::new(),
+            slice_overlap: 0.2,
+            slice_frame: true,
+            regions: Regions::Frame,
+            region_list: String::new(),
+            object_classes: String::new(),
+            min_object_size: 16,
+            object_padding: 0.0,
+            max_objects: 300,
+            reclassify_interval: 1,
             upload: Upload::Auto,
             cuda_device_id: -1,
             measure: false,
@@ -88,7 +149,50 @@ impl PreprocessSettings {
             order: self.order.into(),
             dtype: self.dtype.into(),
             size: parse_size("tensor-size", &self.size)?,
+            parts: self.parts()?,
         })
+    }
+
+    fn parts(&self) -> Result<Parts> {
+        let slices = self.slices()?;
+        if slices.is_some() && self.regions != Regions::Frame {
+            return Err(Error::new(ErrorKind::Settings, "Slices are parts of the whole frame")
+                .cause("regions is objects or list")
+                .remedy("Set regions=frame, or leave slices and slice-size unset"));
+        }
+        Ok(match self.regions {
+            Regions::Frame => slices.map_or(Parts::Frame, Parts::Slices),
+            Regions::List => Parts::List(RegionList::parse(&self.region_list)?),
+            Regions::Objects => {
+                let classes = self.object_classes.split(',').map(str::trim).filter(|class| !class.is_empty());
+                Parts::Objects(ObjectOptions {
+                    classes: classes.map(String::from).collect(),
+                    min_size: self.min_object_size,
+                    padding: self.object_padding,
+                    limit: self.max_objects as usize,
+                    interval: self.reclassify_interval,
+                })
+            }
+        })
+    }
+
+    fn slices(&self) -> Result<Option<Slices>> {
+        let division = match (parse_size("slices", &self.slices)?, parse_size("slice-size", &self.slice_size)?) {
+            (None, None) => return Ok(None),
+            (Some((columns, rows)), None) => Division::Count(columns, rows),
+            (None, Some((width, height))) => Division::Size(width, height),
+            (Some(_), Some(_)) => {
+                return Err(Error::new(ErrorKind::Settings, "slices and slice-size exclude each other")
+                    .remedy("Set slices to how many there are to be, or slice-size to how large they are to be"));
+            }
+        };
+        let overlap = self.slice_overlap;
+        if !(0.0..1.0).contains(&overlap) {
+            let what = format!("slice-overlap={overlap} leaves no distance between slices");
+            return Err(Error::new(ErrorKind::Settings, what)
+                .remedy("Set it to a part of a slice from 0 to below 1, such as 0.2"));
+        }
+        Ok(Some(Slices { division, overlap, with_frame: self.slice_frame }))
     }
 }
 
@@ -165,9 +269,7 @@ mod tests {
             order: TensorOrder::Nhwc,
             dtype: TensorType::F16,
             size: "128x96".into(),
-            upload: Upload::Auto,
-            cuda_device_id: -1,
-            measure: false,
+            ..PreprocessSettings::default()
         };
         let spec = all.read().unwrap().apply(Some(&wanted), Device::Host).unwrap();
         assert_eq!(
@@ -195,6 +297,13 @@ mod tests {
             PreprocessSettings { mean: "a".into(), ..PreprocessSettings::default() },
             PreprocessSettings { std: "0".into(), ..PreprocessSettings::default() },
             PreprocessSettings { std: "1,2".into(), ..PreprocessSettings::default() },
+            PreprocessSettings { regions: Regions::List, ..PreprocessSettings::default() },
+            PreprocessSettings { regions: Regions::Objects, slices: "3x2".into(), ..PreprocessSettings::default() },
+            PreprocessSettings { slices: "3".into(), ..PreprocessSettings::default() },
+            PreprocessSettings { slices: "0x2".into(), ..PreprocessSettings::default() },
+            PreprocessSettings { slices: "3x2".into(), slice_overlap: 1.0, ..PreprocessSettings::default() },
+            PreprocessSettings { slices: "3x2".into(), slice_overlap: f32::NAN, ..PreprocessSettings::default() },
+            PreprocessSettings { slices: "3x2".into(), slice_size: "64x64".into(), ..PreprocessSettings::default() },
         ] {
             assert_eq!(settings.read().unwrap_err().kind(), ErrorKind::Settings, "{settings:?}");
         }

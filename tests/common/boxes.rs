@@ -5,7 +5,7 @@
 use gst::prelude::*;
 use gst_video::VideoRegionOfInterestMeta;
 
-use super::onnx::{F32, Graph};
+use super::onnx::{F32, Graph, I64, int, ints};
 
 /// Side of the input of [`model`], in pixels.
 pub const SIDE: u32 = 64;
@@ -23,6 +23,26 @@ pub fn graph(output: &str, rows: &[[f32; 6]]) -> Graph {
         &[1, rows.len() as i64, 6],
         rows.as_flattened(),
     )
+}
+
+/// A classifier (bright, dark) of pictures of 16x16, for batches of that many.
+pub fn classifier(folder: &std::path::Path, batch: &str) -> String {
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    Graph::new()
+        .input("images", F32, &[batch, "3", "16", "16"])
+        .weight("factor", F32, &[1, 2], floats(&[8.0, -8.0]))
+        .weight("addend", F32, &[1, 2], floats(&[-4.0, 4.0]))
+        .weight("rows", I64, &[2], [-1i64, 1].iter().flat_map(|dim| dim.to_le_bytes()).collect())
+        .node("ReduceMean", &["images"], &["mean"], vec![ints("axes", &[1, 2, 3]), int("keepdims", 0)])
+        .node("Reshape", &["mean", "rows"], &["column"], vec![])
+        .node("Mul", &["column", "factor"], &["scaled"], vec![])
+        .node("Add", &["scaled", "addend"], &["logits"], vec![])
+        .node("Softmax", &["logits"], &["output0"], vec![int("axis", 1)])
+        .output("output0", F32, &[batch, "2"])
+        .metadata("author", "Ultralytics")
+        .metadata("task", "classify")
+        .metadata("names", "{0: 'bright', 1: 'dark'}")
+        .save(&folder.join("kind.onnx"))
 }
 
 /// An object of a GstVideoRegionOfInterestMeta.

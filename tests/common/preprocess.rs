@@ -75,8 +75,8 @@ pub fn input(buffer: &gst::BufferRef) -> Input {
 
 impl Input {
     pub fn tensor(&self) -> &Tensor {
-        let Payload::Input { tensors, .. } = &*self.0 else { panic!("{:?}", self.0) };
-        &tensors[0]
+        assert!(matches!(*self.0, Payload::Input(_)), "{:?}", self.0);
+        &self.0.pictures().list[0].tensors[0]
     }
 
     pub fn desc(&self) -> String {

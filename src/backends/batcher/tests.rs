@@ -207,7 +207,7 @@ fn a_finished_frame_owns_its_tensors() {
                 for _ in 0..2000 {
                     let ticket = join(batcher, stream, 1.0);
                     outcome(&ticket).unwrap();
-                    let kept = [Arc::strong_count(&ticket.request), Arc::strong_count(ticket.picture())];
+                    let kept = [Arc::strong_count(&ticket.request), Arc::strong_count(&ticket.request.picture)];
                     assert_eq!(kept, [1, 1]);
                 }
             });

@@ -43,6 +43,7 @@ impl MemoryKind {
     pub const ALL: [MemoryKind; 5] =
         [MemoryKind::Host, MemoryKind::Pinned, MemoryKind::Mapped, MemoryKind::Device, MemoryKind::Unified];
 
+    #[doc(hidden)]
     pub fn name(self) -> &'static str {
         match self {
             MemoryKind::Host => "host",

@@ -143,6 +143,7 @@ impl Pool {
         Pool { kind, context: Some(context.clone()), limits, shelves: Arc::default() }
     }
 
+    #[doc(hidden)]
     pub fn kind(&self) -> MemoryKind {
         self.kind
     }

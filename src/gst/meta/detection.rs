@@ -86,7 +86,7 @@ pub fn attach(
         }
         let mut meta = add_region(buffer, names.of(labels, detection.class), pixels(detection, size));
         meta.set_id(taken.unwrap_or(0) + object as i32);
-        meta.set_parent_id(NO_PARENT);
+        meta.set_parent_id(instances.parents.as_ref().map_or(NO_PARENT, |parents| parents[object]));
         meta.add_param(params);
         if let Some(params) = keypoints(instances, object, size) {
             meta.add_param(params);
@@ -99,6 +99,7 @@ pub fn attach(
         }
     }
     super::classification::attach(buffer, instances, labels, is_held);
+    super::map::attach(buffer, instances, labels, size, is_held);
     #[cfg(feature = "v1_24")]
     attach_analytics(buffer, instances, labels, names, size);
 }
@@ -149,7 +150,7 @@ fn add_region(
 }
 
 /// No id: 0 is one.
-const NO_PARENT: i32 = -1;
+pub const NO_PARENT: i32 = -1;
 
 #[cfg(feature = "v1_24")]
 fn attach_analytics(
@@ -192,6 +193,10 @@ fn attach_analytics(
         }
         #[cfg(not(feature = "v1_30"))]
         let _ = (detected, object);
+    }
+    #[cfg(feature = "v1_26")]
+    if let Some(map) = instances.frame_map() {
+        let _ = super::segmentation::add_map(&mut relations, map, |class| names.of(labels, class));
     }
     let classes = instances.frame_classes();
     if !classes.is_empty() {
@@ -285,6 +290,9 @@ pub fn message(
     }
     if !instances.frame_classes().is_empty() {
         content.set("classes", gst::Array::new(super::classification::structures(instances, labels)));
+    }
+    if let Some(map) = instances.frame_map() {
+        content.set("map", super::map::structure(map, labels));
     }
     content
 }

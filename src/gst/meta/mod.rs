@@ -2,9 +2,12 @@
 //! What our elements attach to buffers: tensors for each other, detections for all elements. And the copying of metas where a
 //! frame continues in another buffer.
 
+pub mod attributes;
 pub mod classification;
 pub mod detection;
+mod gray;
 pub mod gst_tensor;
+pub mod map;
 pub(crate) mod picture;
 pub mod read;
 #[cfg(any(feature = "v1_26", test))]

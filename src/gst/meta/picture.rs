@@ -19,7 +19,6 @@ use gst_video::VideoInfo;
 
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::gst::meta::tensor::Origin;
-use crate::image::geometry::Letterbox;
 
 type Point = (f64, f64);
 /// Width and height.
@@ -92,26 +91,24 @@ struct Seen {
 }
 
 impl Way {
-    /// The letterbox for the picture of that size that arrives at `pad`. `letterbox` is that of the picture that its tensor was
-    /// made from.
+    /// Checks that the picture of that size that arrives at `pad` is the one that its tensors were made from, scaled at most.
     ///
     /// # Errors
     /// `Negotiation`, where the picture was not only scaled in between; `WrongType`, where it is another one.
-    pub fn follow(&mut self, pad: &gst::Pad, size: Size, origin: &Origin, letterbox: &Letterbox) -> Result<Letterbox> {
+    pub fn follow(&mut self, pad: &gst::Pad, size: Size, origin: &Origin) -> Result<()> {
         let &Origin { element, size: made_of } = origin;
         if size == made_of && is_plain(pad, element) {
-            return Ok(*letterbox);
+            return Ok(());
         }
         let (steps, are_all) = steps(pad, element);
         // From 1.28 on these keep the tensors of the frames that they get.
         if let Some(step) = steps.iter().find(|step| step.element.is::<gst_base::Aggregator>()) {
             return Err(another(&step.element));
         }
-        let scaled = letterbox.scaled(made_of, size);
         let [Some(first), Some(second)] = points(size).map(|point| send(pad, element, point)) else {
             // The pads are flushing, or frames take another path than events.
             let is_known = self.last.as_ref().is_some_and(|seen| (seen.origin, seen.size) == (*origin, size));
-            return if size == made_of || is_known { Ok(scaled) } else { Err(unknown(made_of, size)) };
+            return if size == made_of || is_known { Ok(()) } else { Err(unknown(made_of, size)) };
         };
         let seen = Seen { origin: *origin, size, arrived: [first, second] };
         if self.last.as_ref() != Some(&seen) {
@@ -124,7 +121,7 @@ impl Way {
             }
             self.last = Some(seen);
         }
-        Ok(scaled)
+        Ok(())
     }
 }
 

@@ -2,7 +2,8 @@
 //! The objects of a frame in its metas, attached by any element.
 //!
 //! Read are GstVideoRegionOfInterestMeta, with the parameters `detection` and `object_id` as trtnms and DL Streamer write them and
-//! `keypoints`, `rotation` and `mask` as trtnms does, and with GStreamer 1.24 the objects of GstAnalyticsRelationMeta with their trackings.
+//! `keypoints`, `rotation` and `mask` as trtnms does, and with GStreamer 1.24 the objects of GstAnalyticsRelationMeta with their trackings,
+//! from 1.26 on with their segmentations.
 //! An object in both is one.
 
 use std::borrow::Cow;
@@ -77,6 +78,7 @@ fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> (
         // If the region was moved, it is not known where they are now.
         of_frame: false,
         keypoints: meta.param("keypoints").filter(|_| is_in_place).and_then(|param| keypoints(param, size)),
+        attributes: super::attributes::read(meta),
         mask: meta.param("mask").filter(|_| is_in_place).and_then(|param| mask(param, size)).map(Arc::new),
     };
     (annotation, found_at)
@@ -92,16 +94,21 @@ fn keypoints(param: &gst::StructureRef, size: (u32, u32)) -> Option<ObjectKeypoi
     (shape.numbers() == values.len()).then(|| ObjectKeypoints { shape, values: values.into() })
 }
 
-/// The mask of a region of a frame of that size; `None` where the parameter is not as trtnms writes it, or of a frame of another size.
+/// The mask of a region on a frame of that size; `None` where the parameter is not as trtnms writes it, or of a frame that is very much
+/// greater.
 fn mask(param: &gst::StructureRef, size: (u32, u32)) -> Option<Mask> {
+    const MAX_SCALE: u32 = 16;
     let number = |field| param.get::<u32>(field).ok();
-    if (number("frame-width")?, number("frame-height")?) != size {
+    let from = (number("frame-width")?, number("frame-height")?);
+    let is_near = |from: u32, to: u32| from > 0 && from / MAX_SCALE <= to;
+    if !is_near(from.0, size.0) || !is_near(from.1, size.1) {
         return None;
     }
     let (left, top) = (number("mask-x")?, number("mask-y")?);
     let (right, bottom) = (left.checked_add(number("mask-width")?)?, top.checked_add(number("mask-height")?)?);
-    let rect = Some(Rect { left, top, right, bottom }).filter(|_| right <= size.0 && bottom <= size.1)?;
-    Mask::from_counts(rect, param.get("mask-counts").ok()?)
+    let rect = Some(Rect { left, top, right, bottom }).filter(|_| right <= from.0 && bottom <= from.1)?;
+    let mask = Mask::from_counts(rect, param.get("mask-counts").ok()?)?;
+    Some(if from == size { mask } else { mask.placed(from, &Rect::from(size).into(), size) })
 }
 
 /// The scales, horizontal and vertical, from the frame of a parameter to a frame of that size.
@@ -203,6 +210,10 @@ mod analytics {
                 let confidence = Some(place.loc_conf_lvl).filter(|confidence| confidence.is_finite());
                 let mut trackings = meta.iter_direct_related::<AnalyticsTrackingMtd>(found.id(), RelTypes::RELATE_TO);
                 let track_id = trackings.find_map(|tracking| track_id(&meta, tracking.id()));
+                #[cfg(feature = "v1_26")]
+                let mask = super::super::segmentation::mask_of(&meta, found.id(), size).map(std::sync::Arc::new);
+                #[cfg(not(feature = "v1_26"))]
+                let mask = None;
                 let is_same = |annotation: &Annotation, found_at: BBox| {
                     annotation.label == label && (are_near(annotation.bbox, rect) || are_near(found_at, rect))
                 };
@@ -215,6 +226,7 @@ mod analytics {
                     annotation.confidence = annotation.confidence.or(confidence);
                     if are_near(annotation.bbox, rect) {
                         annotation.corners = annotation.corners.or(corners);
+                        annotation.mask = annotation.mask.take().or(mask);
                     }
                     annotation.track_id = track_id.or(annotation.track_id);
                     continue;
@@ -229,7 +241,8 @@ mod analytics {
                     track_id,
                     of_frame: false,
                     keypoints: None,
-                    mask: None,
+                    attributes: Vec::new(),
+                    mask,
                 });
             }
         }
@@ -239,6 +252,9 @@ mod analytics {
     pub fn with_classes(mut known: Vec<Annotation<'static>>, buffer: &gst::BufferRef) -> Vec<Annotation<'static>> {
         let labels: Vec<_> = known.iter().map(|annotation| annotation.label.clone()).collect();
         for meta in buffer.iter_meta::<AnalyticsRelationMeta>() {
+            #[cfg(feature = "v1_26")]
+            let mut of_objects = super::super::segmentation::classifications(&meta);
+            #[cfg(not(feature = "v1_26"))]
             let mut of_objects = Vec::new();
             for object in meta.iter::<AnalyticsODMtd>() {
                 for relation in [RelTypes::CONTAIN, RelTypes::RELATE_TO] {

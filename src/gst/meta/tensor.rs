@@ -13,9 +13,10 @@
 //! not the frame.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
+use smallvec::SmallVec;
 
 use crate::backends::batcher::PendingOutput;
 use crate::core::tensor::Tensors;
@@ -33,53 +34,103 @@ pub struct Origin {
     pub size: (u32, u32),
 }
 
+/// What a trtpreprocess made of a frame for one model.
+#[derive(Debug)]
+pub struct Pictures {
+    /// One of the whole frame, or one of each region.
+    pub list: SmallVec<[Picture; 1]>,
+    pub regions: RegionKind,
+    pub origin: Origin,
+    pub transform: InputTransform,
+    pub original: Option<HeldFrame>,
+}
+
+/// Which regions of a frame the pictures show.
+#[derive(Debug)]
+pub enum RegionKind {
+    /// The whole frame, in one picture.
+    Frame,
+    /// Parts of the frame whose objects are merged.
+    Slices,
+    /// Objects of another model.
+    Objects(ObjectRegions),
+}
+
+/// The objects of a frame that a second model looks at, or has looked at.
+#[derive(Debug, Default)]
+pub struct ObjectRegions {
+    pub list: Vec<ObjectRegion>,
+    pub unknown: UnknownObjects,
+}
+
+/// An object of another model.
+#[derive(Clone, Debug)]
+pub struct ObjectRegion {
+    /// The index of its GstVideoRegionOfInterestMeta among those of the frame.
+    pub region: Option<usize>,
+    /// The index of its GstAnalyticsRelationMeta, and its id in it.
+    #[cfg(feature = "v1_24")]
+    pub analytics: Option<(usize, u32)>,
+    pub track_id: Option<u64>,
+    /// The index of its picture; `None` if the results of an earlier frame hold.
+    pub picture: Option<usize>,
+}
+
+/// Ids of objects whose results trtnms does not have, as their frames were dropped on the way. trtpreprocess looks at them again.
+#[derive(Clone, Debug, Default)]
+pub struct UnknownObjects(Arc<Mutex<Vec<u64>>>);
+
+impl UnknownObjects {
+    pub fn report(&self, id: u64) {
+        self.0.lock().unwrap().push(id);
+    }
+
+    /// Those that were reported since the last call.
+    pub fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+/// The tensor made of a region of a frame.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// One.
+    pub tensors: Arc<Tensors>,
+    pub letterbox: Letterbox,
+}
+
 /// What is attached to a frame.
 #[derive(Debug)]
 pub enum Payload {
-    /// The model's input, one tensor, from trtpreprocess.
-    Input {
-        tensors: Arc<Tensors>,
-        origin: Origin,
-        letterbox: Letterbox,
-        transform: InputTransform,
-        original: Option<HeldFrame>,
-    },
-    /// The model's outputs, from trtinfer, or the item of a batch where they will be computed.
-    Output {
-        outputs: PendingOutput,
-        origin: Origin,
-        letterbox: Letterbox,
-        transform: InputTransform,
-        model: Arc<ModelInfo>,
-        original: Option<HeldFrame>,
-    },
+    /// The model's input, from trtpreprocess.
+    Input(Arc<Pictures>),
+    /// The model's outputs for each of the pictures, from trtinfer, or the items of batches where they will be computed.
+    Output { outputs: SmallVec<[PendingOutput; 1]>, pictures: Arc<Pictures>, model: Arc<ModelInfo> },
     /// A frame that trtinfer skipped because of its `interval`, with the tensors that the GPU may still be writing.
-    Skipped { input: Arc<Tensors> },
+    Skipped(Arc<Pictures>),
 }
 
 impl Payload {
     fn is_input(&self) -> bool {
-        matches!(self, Payload::Input { .. })
+        matches!(self, Payload::Input(_))
     }
 
     /// Whether the other is obsolete once this one is attached.
     fn replaces(&self, other: &Payload) -> bool {
-        self.is_input() && other.is_input() || Arc::ptr_eq(self.picture(), other.picture())
+        self.is_input() && other.is_input() || Arc::ptr_eq(self.pictures(), other.pictures())
     }
 
-    /// The tensors made from the frame.
-    fn picture(&self) -> &Arc<Tensors> {
+    /// What was made of the frame.
+    pub fn pictures(&self) -> &Arc<Pictures> {
         match self {
-            Payload::Input { tensors, .. } => tensors,
-            Payload::Output { outputs, .. } => outputs.picture(),
-            Payload::Skipped { input } => input,
+            Payload::Input(pictures) | Payload::Skipped(pictures) | Payload::Output { pictures, .. } => pictures,
         }
     }
 
     /// Waits until the GPU no longer reads the frame.
     fn wait_for_frame(&self) {
         // A failure of the GPU is an error where the results are read, and after one it reads nothing any more.
-        let _ = self.picture().wait();
+        self.pictures().list.iter().for_each(|picture| drop(picture.tensors.wait()));
         #[cfg(test)]
         tests::WAITS.with(|waits| waits.set(waits.get() + 1));
     }
@@ -101,7 +152,7 @@ impl TensorMeta {
         let Some(mut meta) = buffer.meta_mut::<TensorMeta>() else { return imp::add(buffer, payload) };
         let payloads = &mut meta.0.payloads;
         let replaced = payloads.iter().position(|old| payload.replaces(old)).map(|old| payloads.remove(old));
-        if let Some(replaced) = replaced.filter(|old| !Arc::ptr_eq(old.picture(), payload.picture())) {
+        if let Some(replaced) = replaced.filter(|old| !Arc::ptr_eq(old.pictures(), payload.pictures())) {
             replaced.wait_for_frame();
         }
         payloads.push(payload);
@@ -294,13 +345,15 @@ mod tests {
     }
 
     fn payload() -> Arc<Payload> {
-        Arc::new(Payload::Input {
-            tensors: Arc::new(Tensors::new(vec![Tensor::from_slice("images", &[1], &[1.0f32])], None, None)),
+        let tensors = Arc::new(Tensors::new(vec![Tensor::from_slice("images", &[1], &[1.0f32])], None, None));
+        let letterbox = Letterbox::new((4, 2), (8, 8), ResizeMode::Letterbox);
+        Arc::new(Payload::Input(Arc::new(Pictures {
+            list: [Picture { tensors, letterbox }].into_iter().collect(),
+            regions: RegionKind::Frame,
             origin: Origin { element: 0, size: (4, 2) },
-            letterbox: Letterbox::new((4, 2), (8, 8), ResizeMode::Letterbox),
             transform: InputTransform::default(),
             original: None,
-        })
+        })))
     }
 
     #[test]
@@ -322,7 +375,7 @@ mod tests {
     }
 
     fn skipped(input: &Arc<Payload>) -> Arc<Payload> {
-        Arc::new(Payload::Skipped { input: input.picture().clone() })
+        Arc::new(Payload::Skipped(input.pictures().clone()))
     }
 
     /// Those on the buffer, in their order.
@@ -457,14 +510,14 @@ mod tests {
             }
         }
         let input = payload();
-        let Payload::Input { origin, letterbox, transform, .. } = *input else { unreachable!() };
-        let held = input.picture().clone();
+        let pictures = input.pictures().clone();
+        let held = pictures.list[0].tensors.clone();
         let batcher = Arc::new(Batcher::new(Box::new(Idle), 2, Duration::from_secs(600)).unwrap());
-        let outputs = batcher.join(7, held.clone(), &Arc::default()).unwrap();
+        let outputs = [batcher.join(7, held.clone(), &Arc::default()).unwrap()].into_iter().collect();
         let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx");
         let model = Arc::new(ModelInfo::read(Path::new(shapes)).unwrap());
         let mut buffer = with_memory();
-        let output = Payload::Output { outputs, origin, letterbox, transform, model, original: None };
+        let output = Payload::Output { outputs, pictures, model };
         TensorMeta::set(buffer.get_mut().unwrap(), Arc::new(output));
         batcher.leave(7);
         assert_eq!(waits(), 0);

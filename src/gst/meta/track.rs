@@ -176,6 +176,9 @@ pub fn message(
         if let Some(id) = annotation.track_id {
             fields.0.set("track-id", id);
         }
+        if !annotation.attributes.is_empty() {
+            fields.0.set("attributes", super::attributes::structures(&annotation.attributes));
+        }
         fields.0
     });
     let mut content = gst::Structure::builder("trt-detections")

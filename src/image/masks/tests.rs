@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
+use half::f16;
+
 use super::*;
 use crate::image::geometry::ResizeMode;
 use proptest::prelude::*;
@@ -174,7 +176,8 @@ proptest! {
         let shape = PrototypeShape { count: 1, width: 8, height: 8 };
         let mut masks = Masks::default();
         masks.find(&Prototypes::new(shape, &tensor).unwrap(), &[1.0], &[object([0.0, 0.0, 99.0, 99.0])], (side, side));
-        let input = Masks { letterbox: Some(Letterbox::new((side, side), (side, side), fit)), ..masks.clone() };
+        let mut input = masks.clone();
+        input.map_to_frame(1, &Letterbox::new((side, side), (side, side), fit));
         let input = input.on_frame(0);
         masks.map_to_frame(1, &letterbox);
         let found = masks.on_frame(0);
@@ -193,4 +196,21 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_mask_is_scaled_with_its_picture() {
+    let rect = |left, top, right, bottom| Rect { left, top, right, bottom };
+    let mask = Mask::of(rect(1, 1, 3, 3), &[true, false, false, true]);
+    let whole = |width, height| BBox::from(Rect::from((width, height)));
+    assert_eq!(mask.placed((4, 4), &whole(4, 4), (4, 4)), mask);
+    let double = mask.placed((4, 4), &whole(8, 8), (8, 8));
+    assert_eq!((double.rect(), double.area()), (rect(2, 2, 6, 6), 8));
+    assert!(double.contains(2, 3) && double.contains(5, 4) && !double.contains(4, 3));
+    let half = double.placed((8, 8), &whole(4, 4), (4, 4));
+    assert_eq!(half, mask);
+    // On a box that reaches beyond the frame.
+    let moved = mask.placed((4, 4), &BBox::new(-2.0, 6.0, 6.0, 14.0), (8, 9));
+    assert_eq!((moved.rect(), moved.area()), (rect(0, 8, 4, 9), 2));
+    assert_eq!(Mask::default().placed((1, 1), &whole(4, 4), (4, 4)).area(), 0);
 }

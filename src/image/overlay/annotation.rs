@@ -29,8 +29,19 @@ pub struct Annotation<'a> {
     /// In pixels of the frame.
     pub keypoints: Option<ObjectKeypoints<'a>>,
     pub mask: Option<Arc<Mask>>,
+    /// What classifiers of objects have found.
+    pub attributes: Vec<Attribute>,
     /// It is a class of the whole frame: it has no box, and is written in the upper left corner.
     pub of_frame: bool,
+}
+
+/// A class of an object, of a model that looks at objects.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attribute {
+    pub label: String,
+    pub class: Option<u32>,
+    /// 0..1
+    pub confidence: Option<f32>,
 }
 
 impl<'a> Annotation<'a> {
@@ -45,6 +56,7 @@ impl<'a> Annotation<'a> {
             track_id: None,
             keypoints: None,
             mask: None,
+            attributes: Vec::new(),
             of_frame: true,
         }
     }
@@ -67,6 +79,9 @@ impl Annotation<'_> {
             // NaN becomes 0.
             let percent = (confidence.clamp(0.0, 1.0) * 100.0).round() as u8;
             write!(text, "{}{percent}%", separator(text)).expect("a String takes any text");
+        }
+        for attribute in &self.attributes {
+            write!(text, "{}{}", separator(text), attribute.label).expect("a String takes any text");
         }
         if let Some(track_id) = self.track_id.filter(|_| with_id) {
             write!(text, "{}#{track_id}", separator(text)).expect("a String takes any text");
@@ -98,6 +113,7 @@ mod tests {
             track_id: None,
             keypoints: None,
             mask: None,
+            attributes: Vec::new(),
             of_frame: false,
         }
     }
@@ -119,6 +135,15 @@ mod tests {
             Annotation { confidence, track_id, ..annotation(label, class) }.describe(&mut text, false);
             assert_eq!(text, expected.split('#').next().filter(|_| track_id.is_some()).unwrap_or(expected).trim_end());
         }
+    }
+
+    #[test]
+    fn attributes_follow_the_label() {
+        let attribute = |label: &str| Attribute { label: label.into(), class: None, confidence: Some(0.5) };
+        let attributes = vec![attribute("red"), attribute("round")];
+        let mut text = String::new();
+        Annotation { attributes, track_id: Some(7), ..annotation("disc", None) }.describe(&mut text, true);
+        assert_eq!(text, "disc red round #7");
     }
 
     #[test]

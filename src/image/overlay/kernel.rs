@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Boxes and labels on a frame, in place: `kernels/plan.cu`, `kernels/overlay.cu`, `kernels/strokes.cu` and `kernels/tint.cu`. The
-//! reference implementation is the rest of [`overlay`](crate::image::overlay).
+//! Boxes and labels on a frame, in place: `kernels/plan.cu`, `kernels/overlay.cu`, `kernels/strokes.cu`, `kernels/tint.cu`
+//! and `kernels/map_tint.cu`. The reference implementation is the rest of [`overlay`](crate::image::overlay).
 //!
 //! Detections need not be on the host: marks are planned on the GPU too, so that painting is queued behind NMS.
 
+mod maps;
 mod strokes;
 mod tints;
 
@@ -28,7 +29,8 @@ use crate::image::frame::PixelFormat;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::{KeypointModel, Keypoints};
 use crate::image::masks::Mask;
-use crate::image::overlay::{Font, Mark, Plan, Sample, Stroke, Style, Target};
+use crate::image::overlay::{Font, MapTint, Mark, Plan, Sample, Stroke, Style, Target};
+use maps::Maps;
 use strokes::{Outlines, Planned, Skeletons};
 use tints::{PlannedMarks, Tints};
 
@@ -70,6 +72,7 @@ pub struct OverlayKernel {
     outlines: Outlines,
     skeletons: Option<Skeletons>,
     tints: Tints,
+    maps: Maps,
 }
 
 /// `Parameters` of `plan.cu`.
@@ -202,6 +205,7 @@ impl OverlayKernel {
         Ok(OverlayKernel {
             outlines: Outlines::new(context)?,
             tints: Tints::new(context, target, name)?,
+            maps: Maps::new(context, target, name)?,
             skeletons: keypoints.map(|model| Skeletons::new(context, &pool, model)).transpose()?,
             plan: context.module(PLAN)?.function("plan_marks")?,
             plan_rotated: context.module(PLAN)?.function("plan_rotated_marks")?,
@@ -266,7 +270,14 @@ impl OverlayKernel {
             stream.launch(if found.are_rotated { &self.plan_rotated } else { &self.plan }, launch, &plan)?;
             if let (Some(masks), Some(letterbox), weight @ 1..) = (found.masks, letterbox, style.mask_weight()) {
                 let marks = PlannedMarks { count: plan.count, marks: plan.marks, limit: plan.limit };
-                self.tints.queue(stream, &self.pool, planes, masks, &marks, (letterbox, weight))?;
+                self.tints.queue(
+                    stream,
+                    &self.pool,
+                    planes,
+                    masks,
+                    &marks,
+                    (&letterbox.finer(masks.detail), weight),
+                )?;
             }
             let outlines = match found.are_rotated {
                 true => Some(self.outlines.plan(stream, &self.pool, &plan)?),
@@ -418,6 +429,28 @@ impl OverlayKernel {
         let tints = tints.iter().map(|(mask, paper)| (&**mask, *paper));
         // SAFETY: the planes have the rows of a frame, and earlier launches are done: this function requires both.
         unsafe { self.tints.launch(stream, &self.pool, planes, tints, style.mask_weight()) }
+    }
+
+    /// Queues mixing a map into a frame, below all that is painted later. Its values are on the host, or lie at `values` in GPU memory.
+    ///
+    /// # Errors
+    /// As [`OverlayKernel::launch`].
+    ///
+    /// # Safety
+    /// As [`OverlayKernel::launch_for`]; what lies at `values` is written before on the same stream.
+    pub unsafe fn launch_map(
+        &mut self,
+        stream: &Stream,
+        planes: &[DevicePlane],
+        tint: &MapTint,
+        values: Option<u64>,
+        style: &Style,
+    ) -> Result<()> {
+        let Target { format, width, height, .. } = self.target;
+        check_planes(planes, format, width as usize, height as usize)?;
+        // SAFETY: the planes have the rows of a frame, earlier launches are done, and the values are there: this function requires
+        // all of it.
+        unsafe { self.maps.launch(stream, &self.pool, planes, (tint, values, style.mask_weight())) }
     }
 
     /// Memory that the GPU can read, with those bytes at its beginning.

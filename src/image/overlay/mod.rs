@@ -6,7 +6,8 @@
 //! The CUDA kernels take the same two steps and give the same bits. That is simple because **no mark reads the frame: every
 //! sample takes the value of the last mark that touches it**, in any order of computation.
 //!
-//! Masks are the exception ([`tint`]): below all marks they are mixed with the frame, each sample once.
+//! Masks are the exception ([`tint`]): below all marks they are mixed with the frame, each sample once. Below them are maps
+//! ([`MapTint`]).
 //!
 //! The order is: outlines from the weakest detection to the strongest, those of rotated boxes likewise ([`Stroke`]s), then
 //! skeletons ([`Stroke`]s too), then tags. So strong boxes lie on weak ones, and no outline ever crosses a text.
@@ -15,6 +16,7 @@ mod annotation;
 mod color;
 mod font;
 pub mod kernel;
+mod map;
 mod paint;
 mod plan;
 mod strokes;
@@ -23,9 +25,10 @@ mod tests;
 mod tint;
 mod trails;
 
-pub use annotation::Annotation;
+pub use annotation::{Annotation, Attribute};
 pub use color::{Sample, class_color};
 pub use font::Font;
+pub use map::MapTint;
 pub use paint::paint;
 pub use plan::{Mark, Plan, Target};
 pub use strokes::Stroke;

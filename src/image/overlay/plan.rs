@@ -123,6 +123,7 @@ impl Overlay {
             track_id: None,
             keypoints: keypoints.map(|keypoints| keypoints.object(object)),
             mask: None,
+            attributes: Vec::new(),
             of_frame: false,
         };
         self.plan_annotations(target, detections.iter().enumerate().map(annotation), style)

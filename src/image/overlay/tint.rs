@@ -42,7 +42,7 @@ impl Tint {
                 take(bits, [start, end], |run| mix_pixels(frame, y, run, paper, weight));
                 let (y, run) = (y / 2, [start / 2, end.div_ceil(2)]);
                 let words = words(width.div_ceil(2));
-                if matches!(frame.format, PixelFormat::Nv12 | PixelFormat::P010 | PixelFormat::I420) && start < end {
+                if is_subsampled(frame.format) && start < end {
                     let bits = &mut self.chroma[y as usize * words..][..words];
                     take(bits, run, |run| mix_chroma(frame, y, run, paper, weight));
                 }
@@ -70,7 +70,12 @@ fn take(bits: &mut [u32], [start, end]: [u32; 2], mut found: impl FnMut([u32; 2]
     }
 }
 
-fn mix_pixels(frame: &mut FrameMut, y: u32, run: [u32; 2], &[a, b, c, d]: &Sample, weight: u32) {
+/// Whether a sample of chroma is that of four pixels.
+pub(super) fn is_subsampled(format: PixelFormat) -> bool {
+    matches!(format, PixelFormat::Nv12 | PixelFormat::P010 | PixelFormat::I420)
+}
+
+pub(super) fn mix_pixels(frame: &mut FrameMut, y: u32, run: [u32; 2], &[a, b, c, d]: &Sample, weight: u32) {
     let plane = &mut frame.planes[0];
     match frame.format {
         PixelFormat::P010 => mix_wide(plane, y, run, [a], weight),
@@ -82,7 +87,7 @@ fn mix_pixels(frame: &mut FrameMut, y: u32, run: [u32; 2], &[a, b, c, d]: &Sampl
     }
 }
 
-fn mix_chroma(frame: &mut FrameMut, y: u32, run: [u32; 2], &[_, u, v, _]: &Sample, weight: u32) {
+pub(super) fn mix_chroma(frame: &mut FrameMut, y: u32, run: [u32; 2], &[_, u, v, _]: &Sample, weight: u32) {
     match (frame.format, &mut frame.planes[1..]) {
         (PixelFormat::P010, [plane]) => mix_wide(plane, y, run, [u, v], weight),
         (PixelFormat::Nv12, [plane]) => mix(plane, y, run, [u, v], weight),

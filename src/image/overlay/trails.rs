@@ -69,6 +69,7 @@ mod tests {
             track_id: Some(id),
             keypoints: None,
             mask: None,
+            attributes: Vec::new(),
             of_frame: false,
         }
     }

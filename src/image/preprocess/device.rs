@@ -5,13 +5,15 @@
 use gst::glib;
 
 use super::kernel::PreprocessKernel;
-use crate::core::cuda::driver::{Context, Stream, StreamRole, WaitHistory};
+use super::region_kernel::RegionKernel;
+use super::regions::ByRegion;
+use crate::core::cuda::driver::{Context, Fence, Stream, StreamRole, WaitHistory};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{BatchPool, DeviceBlock, DevicePool};
-use crate::core::tensor::{Tensor, TensorDesc, Tensors};
+use crate::core::tensor::{Tensor, Tensors};
 use crate::image::device::{DevicePlane, DevicePlanes};
 use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
-use crate::image::geometry::Letterbox;
+use crate::image::geometry::{Letterbox, Rect};
 use crate::image::transform::InputSpec;
 
 /// How frames in host memory come to the kernel.
@@ -30,6 +32,13 @@ pub enum Upload {
     Mapped,
 }
 
+/// What makes the tensors of parts of frames.
+enum RegionMaker {
+    InOneLaunch(Box<RegionKernel>),
+    /// With tables, which are other ones for each part.
+    OneByOne(ByRegion<PreprocessKernel>),
+}
+
 /// Planes begin at multiples of this in an upload.
 const ALIGN: usize = 256;
 
@@ -45,6 +54,8 @@ pub struct DevicePreprocessor {
     // Drop order: the stream first, which waits for the work that uses the rest.
     stream: Stream,
     kernel: PreprocessKernel,
+    /// For parts of frames, made with the first ones.
+    regions: Option<RegionMaker>,
     /// Where tensors are made.
     slots: BatchPool,
     pool: DevicePool,
@@ -55,7 +66,8 @@ pub struct DevicePreprocessor {
     history: WaitHistory,
     /// Where frames from the host go. One will do: the next copy into it is queued behind the kernel that reads it.
     upload: Option<DeviceBlock>,
-    desc: TensorDesc,
+    spec: InputSpec,
+    color: Colorimetry,
     pixels: PixelFormat,
     size: (usize, usize),
 }
@@ -82,7 +94,9 @@ impl DevicePreprocessor {
             shares_memory: context.reads_host_memory_well()?,
             history: WaitHistory::default(),
             upload: None,
-            desc: spec.desc.clone(),
+            regions: None,
+            spec: spec.clone(),
+            color,
             pixels,
             size,
         })
@@ -124,13 +138,34 @@ impl DevicePreprocessor {
     /// `WrongType`, if the frame is not of the format and size given to [`DevicePreprocessor::new`], or is to be read in place and the GPU does not
     /// see it; `Run`, where the GPU fails.
     pub fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
+        // SAFETY: `bring_and_make` passes the planes of such a frame, which stay until the kernel has read them.
+        self.bring_and_make(frame, |this, planes| unsafe { this.of_gpu(planes) })
+    }
+
+    /// The same for parts of the frame, each with a tensor of its own and all with one fence.
+    ///
+    /// # Errors
+    /// As [`DevicePreprocessor::of_host`]; `Negotiation`, where a part is empty or not in the frame.
+    pub fn regions_of_host(&mut self, frame: &Frame, sources: &[Rect]) -> Result<Vec<Tensors>> {
+        if sources.is_empty() {
+            return Ok(Vec::new());
+        }
+        // SAFETY: as above.
+        self.bring_and_make(frame, |this, planes| unsafe { this.regions_of_gpu(planes, sources) })
+    }
+
+    /// Makes tensors of a frame in host memory, whose bytes are read when this returns.
+    fn bring_and_make<T: AsTensors>(
+        &mut self,
+        frame: &Frame,
+        make: impl FnOnce(&mut Self, &[DevicePlane]) -> Result<T>,
+    ) -> Result<T> {
         frame.check(self.pixels, self.size.0, self.size.1)?;
         if self.how != Upload::Copy
             && let Some(planes) = self.seen(frame)?
         {
-            // SAFETY: the frame was checked, and is there until the kernel has read it, which is waited for.
-            let made = unsafe { self.of_gpu(&planes) }?;
-            made.ready().map_or(Ok(()), |read| read.wait_again(&mut self.history))?;
+            let made = make(self, &planes)?;
+            made.fence().map_or(Ok(()), |read| read.wait_again(&mut self.history))?;
             return Ok(made);
         }
         let queued = self.stream.queuing();
@@ -138,8 +173,8 @@ impl DevicePreprocessor {
         let planes = self.bring(frame)?;
         self.stream.end_timing(begin);
         let brought = queued.record_awaited(&self.history)?;
-        // SAFETY: they are copies of the frame's, which was checked, in `upload`, which stays with the stream.
-        let made = unsafe { self.of_gpu(&planes) };
+        // They are copies of the frame's, which was checked, in `upload`, which stays with the stream.
+        let made = make(self, &planes);
         // The frame's owner may write to it after this, and a copy out of pinned memory is not done when queued.
         brought.wait_again(&mut self.history)?;
         made
@@ -157,7 +192,47 @@ impl DevicePreprocessor {
         unsafe { self.kernel.launch(&self.stream, planes, block.address()) }?;
         self.stream.end_timing(begin);
         let ready = queued.record()?;
-        Ok(Tensors::new(vec![Tensor::on_device(self.desc.clone(), block)], Some(ready), None))
+        Ok(Tensors::new(vec![Tensor::on_device(self.spec.desc.clone(), block)], Some(ready), None))
+    }
+
+    /// The same for parts of the frame, each with a tensor of its own and all with one fence.
+    ///
+    /// # Safety
+    /// As for [`DevicePreprocessor::of_gpu`].
+    ///
+    /// # Errors
+    /// As [`DevicePreprocessor::of_gpu`]; `Negotiation`, where a part is empty or not in the frame.
+    pub unsafe fn regions_of_gpu(&mut self, planes: &[DevicePlane], sources: &[Rect]) -> Result<Vec<Tensors>> {
+        let blocks = sources.iter().map(|_| self.slots.take()).collect::<Result<Vec<_>>>()?;
+        let DevicePreprocessor { stream, regions, spec, color, pixels, size, .. } = self;
+        let (context, pixels, size, color) = (stream.context(), *pixels, *size, *color);
+        let regions = match regions {
+            Some(regions) => regions,
+            none => none.insert(match RegionKernel::new(context, pixels, size, color, spec)? {
+                Some(kernel) => RegionMaker::InOneLaunch(Box::new(kernel)),
+                None => RegionMaker::OneByOne(ByRegion::default()),
+            }),
+        };
+        let queued = stream.queuing();
+        let begin = stream.begin_timing();
+        let tensors = sources.iter().copied().zip(blocks.iter().map(DeviceBlock::address));
+        match regions {
+            // SAFETY: the planes by the caller's promise; each block has the tensor's size, and returns to the pool after the fence.
+            RegionMaker::InOneLaunch(kernel) => unsafe { kernel.launch(stream, planes, tensors) }?,
+            RegionMaker::OneByOne(kernels) => {
+                for (index, (source, tensor)) in tensors.enumerate() {
+                    let make = || PreprocessKernel::of_region(context, pixels, size, source, color, spec);
+                    let kernel = kernels.of(index, source, make)?;
+                    // SAFETY: as above.
+                    unsafe { kernel.launch(stream, planes, tensor) }?;
+                }
+            }
+        }
+        stream.end_timing(begin);
+        let ready = queued.record()?;
+        let tensors =
+            |block| Tensors::new(vec![Tensor::on_device(spec.desc.clone(), block)], Some(ready.clone()), None);
+        Ok(blocks.into_iter().map(tensors).collect())
     }
 
     /// The device addresses of a frame's planes in host memory; `None` where the GPU cannot access them, and need not.
@@ -210,6 +285,23 @@ impl DevicePreprocessor {
             Ok(DevicePlane { address: to, stride: plane.stride })
         };
         frame.planes.iter().zip(offsets).map(upload).collect()
+    }
+}
+
+/// What a call makes of a frame, behind one fence.
+trait AsTensors {
+    fn fence(&self) -> Option<&Fence>;
+}
+
+impl AsTensors for Tensors {
+    fn fence(&self) -> Option<&Fence> {
+        self.ready()
+    }
+}
+
+impl AsTensors for Vec<Tensors> {
+    fn fence(&self) -> Option<&Fence> {
+        self.first()?.ready()
     }
 }
 

@@ -310,7 +310,7 @@ fn check_size(what: &str, width: usize, height: usize) -> Result<()> {
         .remedy(format!("Use sides between 1 and {MAX_SIDE}")))
 }
 
-fn check_source(source: &Rect, width: usize, height: usize) -> Result<()> {
+pub(super) fn check_source(source: &Rect, width: usize, height: usize) -> Result<()> {
     let Rect { left, top, right, bottom } = *source;
     if !source.is_empty() && right as usize <= width && bottom as usize <= height {
         return Ok(());

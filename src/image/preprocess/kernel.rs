@@ -30,8 +30,8 @@ pub const MAX_BATCH: usize = 8;
 
 /// Threads of a block, and the pixels of a row of the scaled frame that each makes, as in the kernel; with antialiasing it makes
 /// one.
-const THREADS: (u32, u32) = (32, 4);
-const COLUMNS: u32 = 2;
+pub(super) const THREADS: (u32, u32) = (32, 4);
+pub(super) const COLUMNS: u32 = 2;
 
 /// Turns frames of one format and size into one kind of tensor. Built once per caps; holds the tables on the GPU.
 pub struct PreprocessKernel {
@@ -93,10 +93,11 @@ struct Tables {
     bytes_read: (usize, usize),
 }
 
-/// `PreprocessParams` of the kernel.
+/// `Parameters` of the kernel.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct PreprocessParams {
+    conversion: Conversion,
     frames: [FrameView; MAX_BATCH],
     columns: u64,
     rows: u64,
@@ -104,6 +105,12 @@ struct PreprocessParams {
     top: u32,
     width: u32,
     height: u32,
+}
+
+/// `Conversion` of the kernels.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Conversion {
     tensor_width: u32,
     tensor_height: u32,
     first_step: u32,
@@ -122,7 +129,48 @@ struct PreprocessParams {
 
 const _: () = assert!(size_of::<Taps>() == 32);
 const _: () = assert!(size_of::<FrameView>() == 48 && size_of::<Position>() == 16);
-const _: () = assert!(size_of::<PreprocessParams>() == MAX_BATCH * 48 + 128);
+const _: () = assert!(size_of::<Conversion>() == 92 && size_of::<PreprocessParams>() == MAX_BATCH * 48 + 128);
+
+impl Conversion {
+    /// As the reference implementation does it, with the bytes from a sample to the next in plane 0 and in the others.
+    pub(super) fn new(
+        reference: &Reference,
+        spec: &InputSpec,
+        [first_step, others_step]: [u32; 2],
+        first_alone: bool,
+    ) -> Self {
+        let (letterbox, colors) = (&reference.letterbox, spec.transform.colors);
+        let matrix = match reference.convert {
+            Convert::Rgb | Convert::RgbToGray => None,
+            Convert::YuvToRgb(matrix) | Convert::Luma(matrix) => Some(matrix),
+        };
+        let samples_reversed = reference.format.rgb_offsets() == Some([2, 1, 0]);
+        // What one of gray repeats in three channels.
+        let channel = |c: usize| reference.channels.get(c).unwrap_or(&reference.channels[0]);
+        Conversion {
+            tensor_width: letterbox.tensor_width,
+            tensor_height: letterbox.tensor_height,
+            first_step,
+            others_step,
+            first_alone: first_alone.into(),
+            to_gray: matches!(reference.convert, Convert::RgbToGray).into(),
+            reversed: (samples_reversed != (colors == Colors::Bgr)).into(),
+            channels: reference.channels.len() as u32,
+            interleaved: (reference.order == TensorLayout::Nhwc).into(),
+            dtype: match reference.dtype {
+                DType::F16 => 1,
+                DType::U8 => 2,
+                _ => 0,
+            },
+            matrix: matrix.map_or([0.0; 6], |YuvToRgb { black, gain, r_cr, g_cb, g_cr, b_cb }| {
+                [black, gain, r_cr, g_cb, g_cr, b_cb]
+            }),
+            factor: [0, 1, 2].map(|c| channel(c).factor),
+            addend: [0, 1, 2].map(|c| channel(c).addend),
+            pad: spec.transform.pad.into(),
+        }
+    }
+}
 
 impl PreprocessKernel {
     /// For frames of `size`, width and height, and tensors of `spec`. `color` matters to YUV and gray formats.
@@ -152,7 +200,7 @@ impl PreprocessKernel {
         spec: &InputSpec,
     ) -> Result<PreprocessKernel> {
         let reference = Reference::of_region(format, size, source, color, spec)?;
-        let (letterbox, colors) = (reference.letterbox, spec.transform.colors);
+        let letterbox = reference.letterbox;
         let (tables, module, columns) = match &reference.samplers {
             Samplers::Bilinear(samplers) => (bilinear(samplers), PREPROCESS, COLUMNS),
             Samplers::Antialiased(samplers) => (antialiased(samplers), ANTIALIAS, 1),
@@ -160,14 +208,9 @@ impl PreprocessKernel {
         let mut block = DevicePool::new(context).take(tables.bytes.len())?;
         block.write(&tables.bytes)?;
 
-        let matrix = match reference.convert {
-            Convert::Rgb | Convert::RgbToGray => None,
-            Convert::YuvToRgb(matrix) | Convert::Luma(matrix) => Some(matrix),
-        };
-        let samples_reversed = format.rgb_offsets() == Some([2, 1, 0]);
-        // What one of gray repeats in three channels.
-        let channel = |c: usize| reference.channels.get(c).unwrap_or(&reference.channels[0]);
+        let steps = [tables.first_step, tables.others_step];
         let parameters = PreprocessParams {
+            conversion: Conversion::new(&reference, spec, steps, tables.first_alone),
             frames: [FrameView::default(); MAX_BATCH],
             columns: block.address(),
             rows: block.address() + tables.rows as u64,
@@ -175,52 +218,26 @@ impl PreprocessKernel {
             top: letterbox.y,
             width: letterbox.width,
             height: letterbox.height,
-            tensor_width: letterbox.tensor_width,
-            tensor_height: letterbox.tensor_height,
-            first_step: tables.first_step,
-            others_step: tables.others_step,
-            first_alone: tables.first_alone.into(),
-            to_gray: matches!(reference.convert, Convert::RgbToGray).into(),
-            reversed: (samples_reversed != (colors == Colors::Bgr)).into(),
-            channels: reference.channels.len() as u32,
-            interleaved: (reference.order == TensorLayout::Nhwc).into(),
-            dtype: match reference.dtype {
-                DType::F16 => 1,
-                DType::U8 => 2,
-                _ => 0,
-            },
-            matrix: matrix.map_or([0.0; 6], |YuvToRgb { black, gain, r_cr, g_cb, g_cr, b_cb }| {
-                [black, gain, r_cr, g_cb, g_cr, b_cb]
-            }),
-            factor: [0, 1, 2].map(|c| channel(c).factor),
-            addend: [0, 1, 2].map(|c| channel(c).addend),
-            pad: spec.transform.pad.into(),
         };
 
-        let (name, one_by_one) = match &reference.samplers {
-            Samplers::Bilinear(samplers) => match (format, &samplers[..]) {
-                (PixelFormat::P010, [_]) => ("preprocess_luma16", None),
-                (PixelFormat::P010, _) => ("preprocess_p010", Some("preprocess_planes16")),
-                (PixelFormat::Nv12, [_, _]) => ("preprocess_nv12", Some("preprocess_planes8")),
-                (_, [_, _, _]) => ("preprocess_planes8", None),
-                (_, [pixels]) if pixels.offsets.len() == 3 => ("preprocess_rgb", None),
-                _ => ("preprocess_luma8", None),
-            },
+        let (samples, one_by_one) = match &reference.samplers {
+            Samplers::Bilinear(samplers) => samples_of(format, samplers),
             Samplers::Antialiased(samplers) => match (format, &samplers[..]) {
-                (PixelFormat::P010, [_]) => ("antialias_luma16", None),
-                (PixelFormat::P010, _) => ("antialias_pairs16", None),
-                (PixelFormat::Nv12, [_, _]) => ("antialias_pairs8", None),
-                (_, [_, _, _]) => ("antialias_planes8", None),
-                (_, [pixels]) if pixels.offsets.len() == 3 => ("antialias_rgb", None),
-                _ => ("antialias_luma8", None),
+                (PixelFormat::P010, [_]) => ("luma16", None),
+                (PixelFormat::P010, _) => ("pairs16", None),
+                (PixelFormat::Nv12, [_, _]) => ("pairs8", None),
+                (_, [_, _, _]) => ("planes8", None),
+                (_, [pixels]) if pixels.offsets.len() == 3 => ("rgb", None),
+                _ => ("luma8", None),
             },
         };
+        let kernel = if columns == 1 { "antialias" } else { "preprocess" };
         let module = context.module(module)?;
         Ok(PreprocessKernel {
             bytes_read: tables.bytes_read,
-            function: module.function(name)?,
+            function: module.function(&format!("{kernel}_{samples}"))?,
             columns,
-            one_by_one: one_by_one.map(|name| module.function(name)).transpose()?,
+            one_by_one: one_by_one.map(|samples| module.function(&format!("{kernel}_{samples}"))).transpose()?,
             parameters,
             format,
             size,
@@ -265,13 +282,13 @@ impl PreprocessKernel {
         for frames in frames.chunks(MAX_BATCH) {
             let mut parameters = self.parameters;
             let one_by_one =
-                self.one_by_one.as_ref().filter(|_| !frames.iter().all(|(planes, _)| self.has_pairs(planes)));
+                self.one_by_one.as_ref().filter(|_| !frames.iter().all(|(planes, _)| has_pairs(self.format, planes)));
             for (view, (planes, tensor)) in parameters.frames.iter_mut().zip(frames) {
                 *view = self.view(planes, *tensor)?;
             }
             let function = one_by_one.unwrap_or(&self.function);
             let grid = (
-                parameters.tensor_width.div_ceil(THREADS.0 * self.columns),
+                parameters.conversion.tensor_width.div_ceil(THREADS.0 * self.columns),
                 parameters.height.div_ceil(THREADS.1),
                 frames.len() as u32,
             );
@@ -283,30 +300,49 @@ impl PreprocessKernel {
         Ok(())
     }
 
-    /// Whether every pair of chroma lies where it can be read as one.
-    fn has_pairs(&self, planes: &[DevicePlane]) -> bool {
-        let pair = 2 * self.format.pixel_bytes();
-        let is_aligned = |plane: &DevicePlane| (plane.address | plane.stride as u64).is_multiple_of(pair as u64);
-        planes.get(1).is_some_and(is_aligned)
-    }
-
     fn view(&self, planes: &[DevicePlane], tensor: u64) -> Result<FrameView> {
-        let Letterbox { tensor_width, .. } = self.letterbox;
         check_planes(planes, self.format, self.size.0, self.size.1)?;
-        let [first, second] = [0, 1].map(|i| planes.get(i).copied().unwrap_or_default());
-        // Reading chroma one by one takes the second samples of pairs for a plane of their own; other kernels do not look there.
-        let offset = self.format.pixel_bytes() as u64;
-        let behind = DevicePlane { address: second.address + offset, ..second };
-        let all = [first, second, planes.get(2).copied().unwrap_or(behind)];
+        let all = three_planes(self.format, planes);
         Ok(FrameView {
             planes: all.map(|plane| plane.address),
             tensor,
             strides: all.map(|plane| plane.stride as u32),
-            together: (tensor_width.is_multiple_of(COLUMNS)
-                && tensor.is_multiple_of(u64::from(COLUMNS) * self.element as u64))
-            .into(),
+            together: are_together(&self.letterbox, tensor, self.element).into(),
         })
     }
+}
+
+/// The samples that a kernel reads, by the name of its entry; and those of the one for chroma in pairs that are not aligned to both
+/// samples.
+pub(super) fn samples_of(format: PixelFormat, samplers: &[Sampler]) -> (&'static str, Option<&'static str>) {
+    match (format, samplers) {
+        (PixelFormat::P010, [_]) => ("luma16", None),
+        (PixelFormat::P010, _) => ("p010", Some("planes16")),
+        (PixelFormat::Nv12, [_, _]) => ("nv12", Some("planes8")),
+        (_, [_, _, _]) => ("planes8", None),
+        (_, [pixels]) if pixels.offsets.len() == 3 => ("rgb", None),
+        _ => ("luma8", None),
+    }
+}
+
+/// Whether every pair of chroma lies where it can be read as one.
+pub(super) fn has_pairs(format: PixelFormat, planes: &[DevicePlane]) -> bool {
+    let pair = 2 * format.pixel_bytes();
+    let is_aligned = |plane: &DevicePlane| (plane.address | plane.stride as u64).is_multiple_of(pair as u64);
+    planes.get(1).is_some_and(is_aligned)
+}
+
+/// The planes as kernels take them. Reading chroma one by one takes the second samples of pairs for a plane of their own; other
+/// kernels do not look there.
+pub(super) fn three_planes(format: PixelFormat, planes: &[DevicePlane]) -> [DevicePlane; 3] {
+    let [first, second] = [0, 1].map(|i| planes.get(i).copied().unwrap_or_default());
+    let behind = DevicePlane { address: second.address + format.pixel_bytes() as u64, ..second };
+    [first, second, planes.get(2).copied().unwrap_or(behind)]
+}
+
+/// Whether the columns of a thread can be written at once, into a tensor at that address with elements of that many bytes.
+pub(super) fn are_together(letterbox: &Letterbox, tensor: u64, element: usize) -> bool {
+    letterbox.tensor_width.is_multiple_of(COLUMNS) && tensor.is_multiple_of(u64::from(COLUMNS) * element as u64)
 }
 
 fn bytes_read(sampler: &Sampler) -> (usize, usize) {
@@ -366,7 +402,7 @@ fn antialiased(samplers: &[AntialiasSampler]) -> Tables {
 }
 
 /// Bytes from a sample to the next in its row; 0 where there is only one.
-fn step(sampler: &Sampler) -> u32 {
+pub(super) fn step(sampler: &Sampler) -> u32 {
     if sampler.row_bytes > sampler.pixel { sampler.pixel as u32 } else { 0 }
 }
 

@@ -6,6 +6,8 @@ pub mod color;
 pub mod device;
 pub mod host;
 pub mod kernel;
+pub mod region_kernel;
+mod regions;
 pub(crate) mod sampler;
 
 use crate::core::cuda::driver::Context;
@@ -13,15 +15,23 @@ use crate::core::error::Result;
 use crate::core::memory::Pool;
 use crate::core::tensor::{Tensor, TensorDesc, Tensors};
 use crate::image::frame::{Colorimetry, Frame, PixelFormat};
-use crate::image::geometry::Letterbox;
+use crate::image::geometry::{Letterbox, Rect};
 use crate::image::transform::InputSpec;
 use device::DevicePreprocessor;
 pub use host::{HostPreprocessor, MAX_SIDE};
+use regions::ByRegion;
 
 /// Makes tensors of frames of one kind, on the host or the GPU as the model needs them.
 pub enum Preprocessor {
-    Host { preprocess: Box<HostPreprocessor>, desc: TensorDesc, pool: Pool },
+    Host { preprocess: Box<HostPreprocessor>, regions: Box<HostRegions>, desc: TensorDesc, pool: Pool },
     Device(Box<DevicePreprocessor>),
+}
+
+/// Makes the tensors of parts of a frame on the host.
+pub struct HostRegions {
+    color: Colorimetry,
+    spec: InputSpec,
+    of: ByRegion<HostPreprocessor>,
 }
 
 impl Preprocessor {
@@ -42,7 +52,8 @@ impl Preprocessor {
             }
             None => {
                 let preprocess = Box::new(HostPreprocessor::new(pixels, size.0, size.1, color, spec)?);
-                Preprocessor::Host { preprocess, desc: spec.desc.clone(), pool: Pool::default() }
+                let regions = Box::new(HostRegions { color, spec: spec.clone(), of: ByRegion::default() });
+                Preprocessor::Host { preprocess, regions, desc: spec.desc.clone(), pool: Pool::default() }
             }
         })
     }
@@ -61,11 +72,32 @@ impl Preprocessor {
     /// As [`HostPreprocessor::run`] and [`DevicePreprocessor::of_host`].
     pub fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
         match self {
-            Preprocessor::Host { preprocess, desc, pool } => {
+            Preprocessor::Host { preprocess, desc, pool, .. } => {
                 let tensor = Tensor::fill(pool, desc.clone(), |bytes| preprocess.run(frame, bytes))?;
                 Ok(Tensors::new(vec![tensor], None, None))
             }
             Preprocessor::Device(device) => device.of_host(frame),
+        }
+    }
+
+    /// The tensors of parts of such a frame.
+    ///
+    /// # Errors
+    /// As [`Preprocessor::of_host`]; `Negotiation`, where a part is empty or not in the frame.
+    pub fn regions_of_host(&mut self, frame: &Frame, sources: &[Rect]) -> Result<Vec<Tensors>> {
+        match self {
+            Preprocessor::Host { preprocess, regions, desc, pool } => {
+                let HostRegions { color, spec, of } = &mut **regions;
+                let (format, size) = (preprocess.format, preprocess.size);
+                let tensor = |(index, &source): (usize, &Rect)| {
+                    let make = || HostPreprocessor::of_region(format, size, source, *color, spec);
+                    let preprocess = of.of(index, source, make)?;
+                    let tensor = Tensor::fill(pool, desc.clone(), |bytes| preprocess.run(frame, bytes))?;
+                    Ok(Tensors::new(vec![tensor], None, None))
+                };
+                sources.iter().enumerate().map(tensor).collect()
+            }
+            Preprocessor::Device(device) => device.regions_of_host(frame, sources),
         }
     }
 

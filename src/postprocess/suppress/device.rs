@@ -19,7 +19,9 @@ use crate::core::cuda::graph::{KernelNode, LaunchList};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::core::tensor::{DType, Tensor};
-use crate::heads::{BoxEncoding, DecodeKernel, Decoder, ID_COLUMNS, Suppress, TensorView, Thresholds, is_count};
+use crate::heads::{
+    BoxEncoding, Column, DecodeKernel, Decoder, ID_COLUMNS, Suppress, TensorView, Thresholds, is_count, least_logit,
+};
 use crate::image::Candidate;
 use crate::image::detections::{DeviceDetections, HEADER, found_size};
 use crate::image::masks::Masks;
@@ -108,7 +110,7 @@ struct DecodeSource {
     dtype: u32,
     first: u32,
     stride: u32,
-    unused: u32,
+    step: u32,
 }
 
 #[repr(C)]
@@ -138,8 +140,10 @@ struct DecodeParams {
     beyond: f32,
     least: f32,
     rows: u32,
-    columns: u32,
+    capacity: u32,
     classes: u32,
+    background: u32,
+    least_logit: f32,
     encoding: u32,
     objectness: u32,
     lanes_log2: u32,
@@ -147,6 +151,7 @@ struct DecodeParams {
     width: f32,
     height: f32,
     levels: [GridLevel; 4],
+    unused: [u32; 2],
 }
 
 #[repr(C)]
@@ -165,6 +170,8 @@ struct NmsParams {
     limit: u32,
     agnostic: u32,
     threshold: f32,
+    of_row: u32,
+    unused: u32,
 }
 
 /// For rotated boxes. Kernels for upright ones take its first part.
@@ -176,8 +183,8 @@ struct RotatedParams {
     gaussians: u64,
 }
 
-const _: () = assert!(size_of::<DecodeParams>() == 232 && size_of::<NmsParams>() == 120);
-const _: () = assert!(size_of::<RotatedParams>() == 152);
+const _: () = assert!(size_of::<DecodeParams>() == 248 && size_of::<NmsParams>() == 128);
+const _: () = assert!(size_of::<RotatedParams>() == 160);
 /// A [`super::rotated::Gaussian`] with its class and angle.
 const GAUSSIAN: usize = 32;
 const _: () = assert!(size_of::<Candidate>() == 32);
@@ -196,17 +203,18 @@ impl DeviceDecoder {
         let kernel = format.kernel();
         let objectness = kernel == DecodeKernel::Rows { objectness: true };
         let dtypes: Vec<DType> = decoder.dtypes().collect();
-        let suffix = if dtypes[0] == DType::F16 { "f16" } else { "f32" };
         // Rows with many scores are read by several threads.
         let lanes = (head.classes / 8).next_power_of_two().min(32);
         let [boxes, scores, classes] = ID_COLUMNS.map(|is_it| head.view(is_it));
+        let dense = [boxes, head.view(Column::are_scores), None, None];
+        let suffix = match dense[1] {
+            Some(view) if dtypes[view.output] == DType::F16 => "f16",
+            _ => "f32",
+        };
         let (name, views, threads_per_row, threads) = match kernel {
-            DecodeKernel::Rows { .. } => {
-                (format!("decode_rows_{suffix}"), [boxes, None, None, None], lanes, DECODE_THREADS)
-            }
-            DecodeKernel::Columns => {
-                (format!("decode_columns_{suffix}"), [boxes, None, None, None], SLICES, SLICES * 32)
-            }
+            DecodeKernel::Rows { .. } => (format!("decode_rows_{suffix}"), dense, lanes, DECODE_THREADS),
+            DecodeKernel::Columns => (format!("decode_columns_{suffix}"), dense, SLICES, SLICES * 32),
+            DecodeKernel::Logits => (format!("decode_logits_{suffix}"), dense, head.classes, DECODE_THREADS),
             DecodeKernel::Ids => {
                 ("decode_ids".to_string(), [boxes, scores, classes, head.view(is_count)], 1, DECODE_THREADS)
             }
@@ -217,9 +225,9 @@ impl DeviceDecoder {
             threads,
         };
 
-        let angles = decoder.angles();
-        let window = head.rows.min(WINDOW);
-        let blocks = head.rows.div_ceil(RANKED).min(MAX_BLOCKS);
+        let (angles, capacity) = (decoder.angles(), head.candidates());
+        let window = capacity.min(WINDOW);
+        let blocks = capacity.div_ceil(RANKED).min(MAX_BLOCKS);
         let words = (window.div_ceil(4) * window.div_ceil(64)).div_ceil(FILLED).min(MAX_BLOCKS);
         let (module, rank, suppress) = match (&angles, format.suppress()) {
             (None, Suppress::None) => (NMS, "rank_detections", None),
@@ -240,17 +248,18 @@ impl DeviceDecoder {
         };
         let counters = room(COUNTERS.len());
         let mut candidates =
-            || CandidateArrays { keys: room(head.rows * 8), boxes: room(head.rows * 16), classes: room(head.rows * 4) };
+            || CandidateArrays { keys: room(capacity * 8), boxes: room(capacity * 16), classes: room(capacity * 4) };
         let from = candidates();
-        let mut nms_params = NmsParams { from, capacity: head.rows as u32, ..NmsParams::default() };
+        let of_row = (capacity / head.rows) as u32;
+        let mut nms_params = NmsParams { from, capacity: capacity as u32, of_row, ..NmsParams::default() };
         if suppress.is_some() {
             nms_params.sorted = candidates();
-            nms_params.kept = room(head.rows * 4);
+            nms_params.kept = room(capacity * 4);
         }
         if format.suppress() == Suppress::Iou {
             nms_params.matrix = room(matrix_bytes(window));
         }
-        let gaussians = if angles.is_some() { room(head.rows * GAUSSIAN) } else { 0 };
+        let gaussians = if angles.is_some() { room(capacity * GAUSSIAN) } else { 0 };
         nms_params.found = room(found_size(head.rows));
         let pool = DevicePool::new(context);
         let scratch = pool.take(bytes)?;
@@ -268,8 +277,12 @@ impl DeviceDecoder {
         let mut decode_params = DecodeParams {
             to: nms_params.from,
             rows: head.rows as u32,
-            columns: head.columns as u32,
-            classes: decoder.class_limit().try_into().unwrap_or(u32::MAX),
+            capacity: capacity as u32,
+            classes: match format.kernel() {
+                DecodeKernel::Ids => decoder.class_limit().try_into().unwrap_or(u32::MAX),
+                _ => head.classes as u32,
+            },
+            background: head.background.map_or(u32::MAX, |slot| slot as u32),
             encoding: format.encoding() as u32,
             objectness: objectness.into(),
             lanes_log2: lanes.ilog2(),
@@ -279,10 +292,11 @@ impl DeviceDecoder {
             ..DecodeParams::default()
         };
         let source = |view: &Option<TensorView>| match *view {
-            Some(TensorView { output, first, row_stride, .. }) => DecodeSource {
+            Some(TensorView { output, first, row_stride, column_stride, .. }) => DecodeSource {
                 dtype: code(dtypes[output]),
                 first: first as u32,
                 stride: row_stride as u32,
+                step: column_stride as u32,
                 ..DecodeSource::default()
             },
             None => DecodeSource::default(),
@@ -348,7 +362,7 @@ impl DeviceDecoder {
         nms: &Nms,
     ) -> Result<()> {
         self.finish()?;
-        let rows = self.params.nms.capacity as usize;
+        let rows = self.decode_params.rows as usize;
         let limit = nms.max_detections.min(rows);
         if self.results.bytes() < found_size(limit) {
             self.results = Mapped::new(stream.context(), found_size(limit))?;
@@ -364,10 +378,11 @@ impl DeviceDecoder {
         if let Some(gather) = &mut self.gather {
             let data = address(outputs[gather.view.output], stream.context())?;
             gather.prepare(stream.context(), &self.pool, data, limit)?;
-            if let Some(masks) = &mut self.masks {
-                let sources = [address(outputs[masks.output], stream.context())?, gather.address()];
-                masks.prepare(stream.context(), &self.pool, sources, limit, self.wants_masks)?;
-            }
+        }
+        if let Some(masks) = &mut self.masks {
+            let coefficients = self.gather.as_ref().map_or(0, DeviceGather::address);
+            let sources = [address(outputs[masks.output], stream.context())?, coefficients];
+            masks.prepare(stream.context(), &self.pool, sources, limit, self.wants_masks)?;
         }
         // Before anything is enqueued: if that fails, the next call or the drop waits for the work that was.
         self.pending = Some(stream.clone());
@@ -533,6 +548,7 @@ impl DeviceDecoder {
         self.decode_params.listed = thresholds.per_class().len() as u32;
         self.decode_params.beyond = thresholds.beyond();
         self.decode_params.least = thresholds.least();
+        self.decode_params.least_logit = least_logit(thresholds.least());
         self.thresholds = Some(table);
         Ok(())
     }
@@ -543,7 +559,7 @@ impl DeviceDecoder {
         // SAFETY: the scratch memory starts with the counters, and has as much room for the detections.
         unsafe {
             stream.clear(self.scratch.address(), COUNTERS.len())?;
-            stream.clear(self.params.nms.found, found_size(self.params.nms.capacity as usize))
+            stream.clear(self.params.nms.found, found_size(self.decode_params.rows as usize))
         }
     }
 }

@@ -14,13 +14,11 @@ use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::image::detections::DeviceMasks;
 use crate::image::device::DevicePlane;
 use crate::image::geometry::{Letterbox, Rect};
-use crate::image::masks::{Mask, column_edge, row_edge};
+use crate::image::masks::{Mask, column_edge, covering, row_edge};
 use crate::image::overlay::{Sample, Target};
 
 static TINT: &CStr = ptx(concat!(include_str!("../../../../kernels/ptx/tint.ptx"), "\0"));
 
-/// In the tables: no column or row of the masks.
-const NEVER: u32 = u32::MAX;
 /// The header before the tints that the host planned: their count.
 const HEADER: usize = 16;
 
@@ -206,8 +204,8 @@ impl Tints {
             let Target { width, height, .. } = self.target;
             let [columns, rows] = match letterbox {
                 Some(letterbox) => [
-                    table(width, letterbox.x..letterbox.x + letterbox.width, |at| column_edge(letterbox, at)),
-                    table(height, letterbox.y..letterbox.y + letterbox.height, |at| row_edge(letterbox, at)),
+                    covering(width, letterbox.x..letterbox.x + letterbox.width, |at| column_edge(letterbox, at)),
+                    covering(height, letterbox.y..letterbox.y + letterbox.height, |at| row_edge(letterbox, at)),
                 ],
                 None => [(0..width).collect(), (0..height).collect()],
             };
@@ -218,14 +216,4 @@ impl Tints {
         }
         Ok(self.tables.as_ref().expect("just put there").1.address())
     }
-}
-
-/// For each pixel of a line of the frame that of the masks that covers it.
-fn table(size: u32, inside: std::ops::Range<u32>, edge: impl Fn(u32) -> u32) -> Vec<u32> {
-    let mut table = vec![NEVER; size as usize];
-    for at in inside {
-        let [start, end] = [at, at + 1].map(|at| edge(at).min(size) as usize);
-        table[start..end].fill(at);
-    }
-    table
 }

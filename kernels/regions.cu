@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MPL-2.0
+// regions: rectangles of one frame -> tensors, all in one launch: slices, or crops of objects.
+//   in    planes of a frame, as for preprocess
+//   out   a tensor for each rectangle, as of preprocess
+//   grid  as of preprocess for the highest of the scaled rectangles; blockIdx.z is the rectangle
+//   math  equal to the reference implementation for each rectangle, bit by bit. Positions are computed here and not read from
+//         tables, which would be other ones for each rectangle: they are quotients of whole numbers, and so exact
+//   launched by src/image/preprocess/regions.rs, which mirrors Parameters
+#include "bilinear.cuh"
+
+inline constexpr uint32_t MAX_REGIONS = 64;
+
+struct Region {
+    uint8_t *tensor;
+    uint32_t source_left, source_top, source_width, source_height;
+    uint32_t left, top, width, height; // of the scaled rectangle in the tensor
+    uint32_t together;                 // as of Frame
+    uint32_t unused;
+};
+
+// How chroma belongs to pixels along an axis; the numbers of `Between` are its `c`.
+enum class Siting : uint32_t { InCommon, OnFirst, Between };
+
+struct Parameters : Conversion {
+    uint32_t samples;         // of a row of plane 0
+    uint32_t other_samples;   // of a row of the other planes
+    Siting siting_x, siting_y;
+    uint32_t strides[3];
+    const uint8_t *planes[3];
+    Region regions[MAX_REGIONS];
+};
+
+struct Along {
+    uint32_t near;
+    float weight;
+};
+
+// `i` of `scaled` positions over `length` pixels from `start` on, of which `pixels` have a sample; `lead` is 1 where that lies
+// between the pixels or on the only one, in halves of a pixel for each of them.
+__device__ inline Along along(uint32_t i, uint32_t start, uint32_t length, uint32_t scaled, uint32_t pixels, uint32_t lead) {
+    const uint32_t den = 2 * pixels * scaled, first = start / pixels, last = (start + length - 1) / pixels;
+    const uint32_t middle = (2 * i + 1) * length + 2 * start * scaled, before = lead * scaled;
+    const uint32_t from_first = middle > before ? middle - before : 0;
+    const uint32_t num = max(from_first, first * den);
+    const uint32_t near = num / den;
+    if (near >= last) return {last, 0.0f};
+    return {near, float(num - near * den) / float(den)};
+}
+
+__device__ inline Along along(uint32_t i, uint32_t start, uint32_t length, uint32_t scaled, Siting siting, const Along &full) {
+    switch (siting) {
+        case Siting::InCommon: return {full.near / 2, full.near % 2 == 0 ? 0.0f : full.weight};
+        case Siting::OnFirst: return along(i, start, length, scaled, 2, 1);
+        case Siting::Between: return along(i, start, length, scaled, 2, 2);
+    }
+    return full;
+}
+
+// A column's pair must lie in the row: at the last sample it begins one before, and the second counts all.
+__device__ inline Along in_row(Along column, uint32_t samples, uint32_t step) {
+    if (column.near > 0 && column.near == samples - 1) column = {column.near - 1, 1.0f};
+    return {column.near * step, column.weight};
+}
+
+struct RegionPlace {
+    const Parameters &p;
+    const Region &region;
+    uint32_t left, top, width, height;
+
+    __device__ inline Position column(uint32_t i) const {
+        const Along full = along(i, region.source_left, region.source_width, width, 1, 1);
+        const Along others = along(i, region.source_left, region.source_width, width, p.siting_x, full);
+        const Along first = in_row(full, p.samples, p.first_step);
+        const Along chroma = in_row(others, p.other_samples, p.others_step);
+        return {first.near, first.weight, chroma.near, chroma.weight};
+    }
+    __device__ inline Position row(uint32_t i) const {
+        const Along full = along(i, region.source_top, region.source_height, height, 1, 1);
+        const Along others = along(i, region.source_top, region.source_height, height, p.siting_y, full);
+        return {full.near, full.weight, others.near, others.weight};
+    }
+};
+
+template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES = 0>
+__device__ inline void preprocess_region(const Parameters &p) {
+    const Region &region = p.regions[blockIdx.z];
+    const Frame frame = {{p.planes[0], p.planes[1], p.planes[2]},
+                         region.tensor,
+                         {p.strides[0], p.strides[1], p.strides[2]},
+                         region.together};
+    const RegionPlace place = {p, region, region.left, region.top, region.width, region.height};
+    preprocess<Sample, FIRST, OTHERS, PLANES>(p, frame, place);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) regions_nv12(const __grid_constant__ Parameters p) {
+    preprocess_region<uint8_t, 1, 2, 1>(p);
+}
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) regions_p010(const __grid_constant__ Parameters p) {
+    preprocess_region<uint16_t, 1, 2, 1>(p);
+}
+// I420, and NV12 and P010 whose pairs of samples are not aligned.
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) regions_planes8(const __grid_constant__ Parameters p) {
+    preprocess_region<uint8_t, 1, 1, 2>(p);
+}
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) regions_planes16(const __grid_constant__ Parameters p) {
+    preprocess_region<uint16_t, 1, 1, 2>(p);
+}
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) regions_rgb(const __grid_constant__ Parameters p) {
+    preprocess_region<uint8_t, 3>(p);
+}
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) regions_luma8(const __grid_constant__ Parameters p) {
+    preprocess_region<uint8_t, 1>(p);
+}
+extern "C" __global__ void __launch_bounds__(THREADS_X *THREADS_Y) regions_luma16(const __grid_constant__ Parameters p) {
+    preprocess_region<uint16_t, 1>(p);
+}

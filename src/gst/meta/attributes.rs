@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Attributes of objects: what classifiers of objects have found, in the objects' metas.
+//!
+//! A parameter [`NAME`] of the region for each classifier, with `label`, `label_id` and `confidence` of the best class as DL
+//! Streamer writes and reads it, the `model`, `held` where the result is that of an earlier frame, and an array `classes` of all that it
+//! gave. With GStreamer 1.24 (feature `v1_24`) also a GstAnalyticsClsMtd that the object contains.
+
+use gst_video::VideoRegionOfInterestMeta;
+
+use super::structure::Fields;
+use crate::gst::meta::tensor::ObjectRegion;
+use crate::image::label_text;
+use crate::image::overlay::Attribute;
+use crate::postprocess::RankedClass;
+use crate::postprocess::fields::FieldVisitor;
+
+/// The name of the parameter.
+pub const NAME: &str = "classification";
+
+/// Attaches the classes of an object, the best first. Nothing is attached where its meta is gone, or there are none.
+pub fn attach(
+    buffer: &mut gst::BufferRef,
+    object: &ObjectRegion,
+    classes: &[RankedClass],
+    labels: &[String],
+    model: &str,
+    is_held: bool,
+) {
+    let Some(best) = classes.first() else { return };
+    let of_class = |found: &RankedClass| {
+        let mut fields = Fields(gst::Structure::new_empty("class"));
+        fields.text("label", &label_text(labels, found.class));
+        fields.integer("class-id", found.class);
+        fields.number("confidence", found.score);
+        fields.0
+    };
+    let region = object.region.and_then(|index| buffer.iter_meta_mut::<VideoRegionOfInterestMeta>().nth(index));
+    if let Some(mut region) = region {
+        let mut params = gst::Structure::builder(NAME)
+            .field("label", &*label_text(labels, best.class))
+            .field("label_id", best.class as i32)
+            .field("confidence", f64::from(best.score))
+            .field("model", model)
+            .field("classes", gst::Array::new(classes.iter().map(of_class)))
+            .build();
+        if is_held {
+            params.set("held", true);
+        }
+        region.add_param(params);
+    }
+    #[cfg(feature = "v1_24")]
+    attach_analytics(buffer, object, classes, labels);
+}
+
+#[cfg(feature = "v1_24")]
+fn attach_analytics(buffer: &mut gst::BufferRef, object: &ObjectRegion, classes: &[RankedClass], labels: &[String]) {
+    use gst_analytics::prelude::*;
+    use gst_analytics::{AnalyticsRelationMeta, RelTypes};
+
+    let Some((0, detected)) = object.analytics else { return };
+    let Some(mut relations) = buffer.meta_mut::<AnalyticsRelationMeta>() else { return };
+    let quark = |found: &RankedClass| gst::glib::Quark::from_str(&*label_text(labels, found.class));
+    let (levels, quarks): (Vec<f32>, Vec<_>) = classes.iter().map(|found| (found.score, quark(found))).unzip();
+    // Both fail only without memory.
+    if let Ok(id) = relations.add_cls_mtd(&levels, &quarks).map(|classes| classes.id()) {
+        let _ = relations.set_relation(RelTypes::CONTAIN, detected, id);
+    }
+}
+
+/// The attributes of a region, also those of other elements that write them as DL Streamer does.
+pub fn read(meta: &gst::MetaRef<VideoRegionOfInterestMeta>) -> Vec<Attribute> {
+    let attribute = |param: &gst::StructureRef| {
+        let is_one = param.name() != "detection" && param.has_field("label_id");
+        let label = param.get::<String>("label").ok().filter(|_| is_one)?;
+        let confidence = param.get::<f64>("confidence").ok().map(|value| value as f32);
+        let class = param.get::<i32>("label_id").ok().and_then(|id| id.try_into().ok());
+        Some(Attribute { label, class, confidence: confidence.filter(|value| value.is_finite()) })
+    };
+    meta.params().filter_map(attribute).collect()
+}
+
+/// As in messages.
+pub fn structures(attributes: &[Attribute]) -> gst::Array {
+    let structure = |attribute: &Attribute| {
+        let mut fields = Fields(gst::Structure::new_empty("attribute"));
+        fields.text("label", &attribute.label);
+        attribute.class.into_iter().for_each(|class| fields.integer("class-id", class));
+        attribute.confidence.into_iter().for_each(|confidence| fields.number("confidence", confidence));
+        fields.0
+    };
+    gst::Array::new(attributes.iter().map(structure))
+}

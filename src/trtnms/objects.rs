@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What a classifier has found in the objects of a first model.
+
+use crate::core::error::Result;
+use crate::core::tensor::Tensors;
+use crate::gst::meta::attributes;
+use crate::gst::meta::tensor::ObjectRegions;
+use crate::image::geometry::Letterbox;
+use crate::postprocess::{Postprocessor, RankedClass};
+use crate::track::History;
+
+/// The classes of objects, those with ids also for frames in which they are not looked at.
+#[derive(Debug, Default)]
+pub struct ObjectClasses {
+    known: History<Vec<RankedClass>>,
+    /// Of the pictures of a frame.
+    found: Vec<Vec<RankedClass>>,
+}
+
+impl ObjectClasses {
+    /// Classifies the pictures of a frame.
+    ///
+    /// # Errors
+    /// As [`Postprocessor::find`].
+    pub fn find<'a>(
+        &mut self,
+        postprocessor: &mut Postprocessor,
+        pictures: impl Iterator<Item = (&'a Tensors, &'a Letterbox)>,
+    ) -> Result<()> {
+        self.found.clear();
+        for (tensors, letterbox) in pictures {
+            postprocessor.find(tensors, letterbox)?;
+            self.found.push(postprocessor.instances().frame_classes().to_vec());
+        }
+        Ok(())
+    }
+
+    /// Attaches the classes of all objects to their metas, and returns how many have some.
+    pub fn attach(
+        &mut self,
+        buffer: &mut gst::BufferRef,
+        objects: &ObjectRegions,
+        labels: &[String],
+        model: &str,
+    ) -> usize {
+        let ObjectClasses { known, found } = self;
+        known.advance();
+        let mut count = 0;
+        for object in &objects.list {
+            let now = object.picture.and_then(|picture| found.get(picture));
+            let is_held = now.is_none();
+            if let (Some(classes), Some(id)) = (now, object.track_id) {
+                known.insert(id, classes.clone());
+            }
+            let classes = now.or_else(|| known.of(object.track_id?));
+            let Some(classes) = classes else {
+                object.track_id.into_iter().for_each(|id| objects.unknown.report(id));
+                continue;
+            };
+            attributes::attach(buffer, object, classes, labels, model, is_held);
+            count += 1;
+        }
+        found.clear();
+        count
+    }
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Which objects of a frame become tensors of a second model.
+
+use crate::gst::meta::read::MetaObjects;
+use crate::gst::meta::tensor::{ObjectRegion, ObjectRegions, UnknownObjects};
+use crate::image::geometry::{BBox, Rect};
+use crate::image::overlay::Annotation;
+use crate::track::History;
+
+/// The settings for objects as regions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObjectOptions {
+    /// Names or ids of classes; all if it is empty.
+    pub classes: Vec<String>,
+    /// Minimum width and height in pixels of the frame.
+    pub min_size: u32,
+    /// Part of the box's width and height that is added on each side.
+    pub padding: f32,
+    /// Maximum number of objects of a frame.
+    pub limit: usize,
+    /// 1: each frame. 0: once for each id. Otherwise each so many frames.
+    pub interval: u32,
+}
+
+/// Selects the objects of one stream.
+#[derive(Debug, Default)]
+pub struct ObjectSelector {
+    /// When an object was last looked at, and how large its box was then.
+    looked_at: History<(u64, f32)>,
+    /// Those whose results were lost.
+    unknown: UnknownObjects,
+}
+
+/// The objects of a frame.
+#[derive(Debug, Default)]
+pub struct ObjectSelection {
+    pub objects: ObjectRegions,
+    /// The rectangles that become tensors.
+    pub sources: Vec<Rect>,
+    /// How many were too many.
+    pub left_out: usize,
+}
+
+/// A box that has grown by this factor in area is looked at again.
+const GROWN: f32 = 1.2;
+
+impl ObjectSelector {
+    /// The objects of a frame of that size that are wanted, and those of them that are looked at now: the largest first. Boxes that
+    /// are no boxes, and parts of boxes outside the frame, are left out.
+    pub fn select(&mut self, found: &MetaObjects, size: (u32, u32), options: &ObjectOptions) -> ObjectSelection {
+        self.looked_at.advance();
+        self.unknown.take().into_iter().for_each(|id| self.looked_at.forget(id));
+        let now = self.looked_at.frame();
+        let frame: BBox = Rect::from(size).into();
+        let smallest = options.min_size.max(1) as f32;
+        let is_large = |bbox: &BBox| bbox.width() >= smallest && bbox.height() >= smallest;
+        let mut wanted: Vec<(usize, BBox)> = (found.annotations.iter().enumerate())
+            .filter(|(_, annotation)| annotation.bbox.is_valid() && options.wants(annotation))
+            .map(|(number, annotation)| (number, annotation.bbox.clip(&frame)))
+            .filter(|(_, bbox)| is_large(bbox))
+            .collect();
+        wanted.sort_by(|(a, first), (b, second)| second.area().total_cmp(&first.area()).then(a.cmp(b)));
+        let mut selection = ObjectSelection::default();
+        selection.objects.unknown = self.unknown.clone();
+        for (number, bbox) in wanted {
+            let track_id = found.annotations[number].track_id;
+            let is_known = options.interval != 1
+                && track_id.and_then(|id| self.looked_at.of(id)).is_some_and(|&(frame, area)| {
+                    let is_recent = options.interval == 0 || now - frame < u64::from(options.interval);
+                    is_recent && bbox.area() <= area * GROWN
+                });
+            let mut picture = None;
+            if !is_known {
+                if selection.sources.len() == options.limit {
+                    selection.left_out += 1;
+                    continue;
+                }
+                picture = Some(selection.sources.len());
+                selection.sources.push(padded(&bbox, options.padding, &frame));
+                track_id.into_iter().for_each(|id| self.looked_at.insert(id, (now, bbox.area())));
+            }
+            selection.objects.list.push(ObjectRegion {
+                region: (number < found.regions).then_some(number),
+                #[cfg(feature = "v1_24")]
+                analytics: found.analytics[number],
+                track_id,
+                picture,
+            });
+        }
+        selection
+    }
+}
+
+impl ObjectOptions {
+    fn wants(&self, annotation: &Annotation) -> bool {
+        let is_it = |name: &String| {
+            *name == annotation.label || name.parse().ok().is_some_and(|id: u32| annotation.class == Some(id))
+        };
+        self.classes.is_empty() || self.classes.iter().any(is_it)
+    }
+}
+
+/// Whole pixels that cover the box with its padding, in the frame.
+fn padded(bbox: &BBox, padding: f32, frame: &BBox) -> Rect {
+    let (across, down) = (bbox.width() * padding, bbox.height() * padding);
+    let BBox { x1, y1, x2, y2 } =
+        BBox::new(bbox.x1 - across, bbox.y1 - down, bbox.x2 + across, bbox.y2 + down).clip(frame);
+    Rect { left: x1.floor() as u32, top: y1.floor() as u32, right: x2.ceil() as u32, bottom: y2.ceil() as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object([x1, y1, x2, y2]: [f32; 4], label: &'static str, track_id: Option<u64>) -> Annotation<'static> {
+        let bbox = BBox::new(x1, y1, x2, y2);
+        Annotation { bbox, class: Some(7), track_id, of_frame: false, ..Annotation::of_frame(label.into()) }
+    }
+
+    fn objects(annotations: Vec<Annotation<'static>>) -> MetaObjects {
+        let regions = annotations.len();
+        MetaObjects {
+            regions,
+            #[cfg(feature = "v1_24")]
+            analytics: vec![None; regions],
+            annotations,
+        }
+    }
+
+    fn options() -> ObjectOptions {
+        ObjectOptions { min_size: 16, limit: 300, interval: 1, ..ObjectOptions::default() }
+    }
+
+    fn sources(found: &MetaObjects, options: &ObjectOptions) -> Vec<[u32; 4]> {
+        let selection = ObjectSelector::default().select(found, (640, 480), options);
+        let edges = |rect: &Rect| [rect.left, rect.top, rect.right, rect.bottom];
+        selection.sources.iter().map(edges).collect()
+    }
+
+    #[test]
+    fn each_option_shows() {
+        let found = objects(vec![
+            object([10.5, 20.5, 40.5, 50.5], "disc", None),
+            object([100.0, 100.0, 200.0, 200.0], "box", None),
+            object([300.0, 300.0, 308.0, 400.0], "disc", None),
+            object([620.0, 400.0, 700.0, 500.0], "disc", None),
+        ]);
+        let [small, large, thin, outer] =
+            [[10, 20, 41, 51], [100, 100, 200, 200], [300, 300, 308, 400], [620, 400, 640, 480]];
+        let named = |classes: &[&str]| classes.iter().map(|class| class.to_string()).collect();
+        for (options, wanted) in [
+            (options(), vec![large, outer, small]),
+            (ObjectOptions { classes: named(&["disc"]), ..options() }, vec![outer, small]),
+            (ObjectOptions { classes: named(&["box", "7"]), ..options() }, vec![large, outer, small]),
+            (ObjectOptions { classes: named(&["cat"]), ..options() }, vec![]),
+            (ObjectOptions { min_size: 8, ..options() }, vec![large, outer, small, thin]),
+            (ObjectOptions { min_size: 21, ..options() }, vec![large, small]),
+            (ObjectOptions { limit: 1, ..options() }, vec![large]),
+            (ObjectOptions { padding: 0.5, min_size: 30, ..options() }, vec![[50, 50, 250, 250], [0, 5, 56, 66]]),
+        ] {
+            assert_eq!(sources(&found, &options), wanted, "{options:?}");
+        }
+        let few = ObjectOptions { limit: 1, ..options() };
+        assert_eq!(ObjectSelector::default().select(&found, (640, 480), &few).left_out, 2);
+    }
+
+    /// Metas of other elements may hold anything.
+    #[test]
+    fn what_is_no_box_is_left_out() {
+        let (nan, far) = (f32::NAN, f32::INFINITY);
+        for edges in [
+            [nan, 0.0, 100.0, 100.0],
+            [0.0, 0.0, nan, nan],
+            [50.0, 50.0, 10.0, 100.0],
+            [-far, 0.0, far, 100.0],
+            [700.0, 500.0, 900.0, 900.0],
+            [-300.0, -300.0, -100.0, -100.0],
+            [5.0, 5.0, 5.0, 5.0],
+        ] {
+            assert_eq!(sources(&objects(vec![object(edges, "", None)]), &options()), [[0; 4]; 0], "{edges:?}");
+        }
+        let one = ObjectOptions { min_size: 1, ..options() };
+        assert_eq!(sources(&objects(vec![object([9.0, 9.0, 10.0, 10.0], "", None)]), &one), [[9, 9, 10, 10]]);
+        let huge = objects(vec![object([-1e9, -1e9, 1e9, 1e9], "", None)]);
+        assert_eq!(sources(&huge, &options()), [[0, 0, 640, 480]]);
+    }
+
+    #[test]
+    fn objects_with_ids_are_looked_at_again_when_it_is_time() {
+        let at = |side: f32| objects(vec![object([100.0, 100.0, 100.0 + side, 100.0 + side], "", Some(3))]);
+        let looked = |interval: u32, sides: &[f32]| {
+            let (mut selector, options) = (ObjectSelector::default(), ObjectOptions { interval, ..options() });
+            let look = |&side: &f32| selector.select(&at(side), (640, 480), &options).objects.list[0].picture.is_some();
+            sides.iter().map(look).collect::<Vec<_>>()
+        };
+        assert_eq!(looked(1, &[50.0; 4]), [true; 4]);
+        assert_eq!(looked(0, &[50.0; 4]), [true, false, false, false]);
+        assert_eq!(looked(2, &[50.0; 5]), [true, false, true, false, true]);
+        // From 2500 pixels to 2916, which is less than a fifth more, then to 3136, then smaller.
+        assert_eq!(looked(0, &[50.0, 54.0, 56.0, 50.0]), [true, false, true, false]);
+        let (mut selector, once) = (ObjectSelector::default(), ObjectOptions { interval: 0, ..options() });
+        let mut look = || selector.select(&at(50.0), (640, 480), &once).objects;
+        assert!(look().list[0].picture.is_some());
+        let held = look();
+        assert!(held.list[0].picture.is_none());
+        held.unknown.report(3);
+        assert!(look().list[0].picture.is_some(), "its result was lost");
+        // Without an id nothing is known of it.
+        let mut selector = ObjectSelector::default();
+        let once = ObjectOptions { interval: 0, ..options() };
+        for _ in 0..2 {
+            let found = objects(vec![object([100.0, 100.0, 150.0, 150.0], "", None)]);
+            assert_eq!(selector.select(&found, (640, 480), &once).sources.len(), 1);
+        }
+    }
+}
