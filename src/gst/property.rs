@@ -8,9 +8,12 @@ use gst::prelude::*;
 /// A property, and how it is read from and written to settings of the type `S`.
 pub struct Property<S> {
     spec: glib::ParamSpec,
-    get: Box<dyn Fn(&S) -> glib::Value + Send + Sync>,
-    set: Box<dyn Fn(&mut S, &glib::Value) + Send + Sync>,
+    get: Read<S>,
+    set: Write<S>,
 }
+
+type Read<S> = Box<dyn Fn(&S) -> glib::Value + Send + Sync>;
+type Write<S> = Box<dyn Fn(&mut S, &glib::Value) + Send + Sync>;
 
 const CHECKED: &str = "GObject has checked the type";
 

@@ -20,7 +20,7 @@ use gst::glib;
 pub(crate) mod maps;
 
 pub(crate) use bits::words;
-use bits::{fill, is_set, runs};
+use bits::{fill, runs};
 pub use mask::Mask;
 
 use super::Candidate;
