@@ -109,6 +109,15 @@ impl LoadRequest {
         if self.opened.takes(&spec, self.batch) { spec } else { size(largest) }
     }
 
+    /// Whether that is the tensor that the model wants, for frames of some size.
+    pub fn wants(&self, tensor: &InputSpec) -> bool {
+        let (_, height, width) = tensor.chw();
+        match self.adaptive {
+            Some(_) => self.spec.resized((width as u32, height as u32)) == *tensor,
+            None => self.spec == *tensor,
+        }
+    }
+
     /// Whether it is loaded for a size that is known with the frames only.
     pub fn waits_for_frames(&self) -> bool {
         self.adaptive.is_some() && !self.backend.takes_any_size()

@@ -10,11 +10,11 @@ use gst::prelude::*;
 
 use crate::backends::options::{self, Choice, OptionKind, OptionSpec, OptionValue};
 
-/// The property that an option becomes; it may be set until READY.
+/// The property that an option becomes. Set while a model runs, it counts for the next one.
 pub fn property(option: &OptionSpec) -> glib::ParamSpec {
     macro_rules! build {
         ($builder:expr) => {
-            $builder.nick(option.nick).blurb(option.blurb).mutable_ready().build()
+            $builder.nick(option.nick).blurb(option.blurb).mutable_playing().build()
         };
     }
     match &option.kind {
@@ -28,7 +28,7 @@ pub fn property(option: &OptionSpec) -> glib::ParamSpec {
         OptionKind::Path => build!(glib::ParamSpecString::builder(option.name)),
         OptionKind::Choice { type_name, choices } => {
             let [name, nick, blurb] = [option.name, option.nick, option.blurb].map(c_text);
-            let flags = glib::ParamFlags::READWRITE | gst::PARAM_FLAG_MUTABLE_READY;
+            let flags = glib::ParamFlags::READWRITE | gst::PARAM_FLAG_MUTABLE_PLAYING;
             // SAFETY: the texts are copied; the type is an enumeration that has the value 0.
             unsafe {
                 from_glib_none(gobject_ffi::g_param_spec_enum(

@@ -157,6 +157,14 @@ impl ModelInfo {
         &self.inputs[self.image]
     }
 
+    /// What the model wants of a picture's tensor, where that one does not fit.
+    pub(crate) fn misfit(&self, tensor: &TensorDesc) -> Option<&TensorDesc> {
+        let wanted = self.image_input();
+        let mut dims = wanted.dims.clone();
+        dims.0[0] = 1;
+        (tensor.dtype != wanted.dtype || !tensor.dims.fits(&dims)).then_some(wanted)
+    }
+
     /// What helps to recognise the head.
     #[doc(hidden)]
     pub fn hints(&self, input: (u32, u32)) -> ModelHints {

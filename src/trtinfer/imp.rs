@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
+mod takeover;
+
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use gst_base::subclass::prelude::*;
 use smallvec::SmallVec;
 
 use super::opening::{self, ModelSlot, OpeningTicket};
+use super::replacing::Replacement;
 use super::settings::Settings;
 use super::sharing::{self, SharedModel};
 use super::started::{Beginning, StartedModel};
@@ -19,6 +22,7 @@ use super::{loading, messages};
 use crate::backends::batcher::{Batcher, Counts, Usage};
 use crate::backends::{Backend, Interrupted};
 use crate::core::counters::{Span, Stats};
+use crate::core::cuda::driver::Context;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{Dims, Tensor};
 use crate::gst::batch_pool;
@@ -38,12 +42,12 @@ const RUN_LIMIT: Duration = Duration::from_secs(5);
 
 /// What the streaming thread works with.
 #[derive(Default)]
-struct Running {
-    batcher: Option<Arc<Batcher>>,
+pub struct Running {
+    pub batcher: Option<Arc<Batcher>>,
     /// Frames since the last one that was inferred.
     passed: Option<u32>,
     /// Whether the warning that batches do not fill was posted.
-    told_of_batches: bool,
+    pub told_of_batches: bool,
     /// Whether outputs of this element are read by an element behind it.
     usage: Arc<Usage>,
     /// Whether the warning that tensors are copied from one CUDA context to another was posted.
@@ -57,6 +61,12 @@ pub struct TrtInfer {
     cuda: CudaContextSlot,
     pub(super) session: ModelSlot,
     running: Mutex<Running>,
+    /// The model that is to take the place of this one, while it is loaded.
+    replacement: Mutex<Option<Replacement>>,
+    /// The model that takes over with the first caps for its tensors, which upstream was asked for.
+    offered: Mutex<Option<Arc<SharedModel>>>,
+    /// Width and height of the frames that tensors were last asked for.
+    frame: Mutex<Option<(u32, u32)>>,
     stats: Stats,
 }
 
@@ -64,6 +74,11 @@ impl TrtInfer {
     /// What was read of the model, if that is done.
     fn session(&self) -> Option<StartedModel> {
         self.session.get()
+    }
+
+    /// The CUDA context that the pipeline has.
+    pub(super) fn context(&self) -> Result<Context> {
+        self.cuda.ensure(&*self.obj(), self.settings.lock().unwrap().cuda_device_id)
     }
 
     /// The model is read: says what there is to say about it.
@@ -77,6 +92,23 @@ impl TrtInfer {
         self.refuse_what_has_no_effect(plan.backend)?;
         if let Some(warning) = session.published.as_ref().and_then(|published| published.warning()) {
             self.obj().post_warning(&warning);
+        }
+        Ok(())
+    }
+
+    /// Reads the model where that is quick; else begins to.
+    fn open_model(&self, settings: &Settings) -> Result<()> {
+        let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
+        match StartedModel::begin(settings, cuda)? {
+            Beginning::Open(session) => {
+                self.share_context(&session.model, settings);
+                self.announce(&session)?;
+                self.session.put(session.clone());
+                self.proceed(&session);
+            }
+            Beginning::Unread(model) => {
+                opening::open(&self.obj(), model, self.session.begin()).inspect_err(|_| drop(self.session.take()))?;
+            }
         }
         Ok(())
     }
@@ -217,10 +249,8 @@ impl TrtInfer {
         }
         running.passed = Some(0);
 
-        let wanted = model.plan.model().image_input();
-        let mut dims = wanted.dims.clone();
-        dims.0[0] = 1;
-        if let Some(desc) = tensor.map(Tensor::desc).filter(|desc| desc.dtype != wanted.dtype || !desc.dims.fits(&dims))
+        if let Some(desc) = tensor.map(Tensor::desc)
+            && let Some(wanted) = model.plan.model().misfit(desc)
         {
             return Err(messages::misfit(desc, wanted).into());
         }
@@ -294,6 +324,9 @@ impl Properties for TrtInfer {
 
     fn set(&self, name: &str, value: &glib::Value) {
         self.settings.lock().unwrap().set(name, value);
+        if name == "model-file" && self.session.is_started() {
+            self.replace_model();
+        }
     }
 
     fn get(&self, name: &str) -> glib::Value {
@@ -340,23 +373,8 @@ impl BaseTransformImpl for TrtInfer {
     fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
         log::take_over();
         let settings = self.settings.lock().unwrap().clone();
-        let cuda = || self.cuda.ensure(&*self.obj(), settings.cuda_device_id);
-        let begun = StartedModel::begin(&settings, cuda).map_err(|error| error_message(&error))?;
+        self.open_model(&settings).map_err(|error| error_message(&error))?;
         self.stats.reset();
-        match begun {
-            Beginning::Open(session) => {
-                self.share_context(&session.model, &settings);
-                self.announce(&session).map_err(|error| error_message(&error))?;
-                self.session.put(session.clone());
-                self.proceed(&session);
-            }
-            Beginning::Unread(model) => {
-                opening::open(&self.obj(), model, self.session.begin()).map_err(|error| {
-                    self.session.take();
-                    error_message(&error)
-                })?;
-            }
-        }
         // Upstream may have negotiated with another model, of another input size.
         self.obj().reconfigure_sink();
         Ok(())
@@ -367,6 +385,7 @@ impl BaseTransformImpl for TrtInfer {
         let _ = self.session.wait(); // without a model, the first frame says why
         let tensor = video::tensor_of(incaps).map_err(|error| gst::loggable_error!(CAT, "{error}"))?;
         if let Some(tensor) = tensor {
+            self.take_over_for(&tensor);
             self.fit(&tensor.desc.dims, &mut self.running.lock().unwrap());
             self.session.replace(|session| Some(StartedModel { tensor: Arc::new(tensor), ..session.clone() }));
         }
@@ -374,6 +393,8 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
+        *self.replacement.lock().unwrap() = None;
+        *self.offered.lock().unwrap() = None;
         let running = std::mem::take(&mut *self.running.lock().unwrap());
         if let Some(session) = self.session.take() {
             session.handle.leave();
@@ -388,8 +409,8 @@ impl BaseTransformImpl for TrtInfer {
 
     fn query(&self, direction: PadDirection, query: &mut gst::QueryRef) -> bool {
         let session = self.session();
-        let slots = session.as_ref().and_then(|session| session.model.slots.as_ref());
-        if let Some(answered) = batch_pool::answer(query, slots) {
+        let model = session.as_ref().map(|session| self.offered(&session.model));
+        if let Some(answered) = batch_pool::answer(query, model.as_ref().and_then(|model| model.slots.as_ref())) {
             return answered;
         }
         let answered = self.answer(direction, query);
@@ -415,9 +436,11 @@ impl BaseTransformImpl for TrtInfer {
         }
         let caps = match session {
             Ok(Some(StartedModel { model, .. })) if direction == PadDirection::Src => {
-                let plan = &model.plan;
+                let plan = &self.offered(&model).plan;
                 video::with_tensor(&caps, filter, |size| {
-                    size.map_or_else(|| plan.spec.clone(), |size| plan.spec_for(size))
+                    let Some(size) = size else { return plan.spec.clone() };
+                    *self.frame.lock().unwrap() = Some(size);
+                    plan.spec_for(size)
                 })
             }
             Ok(Some(StartedModel { published: Some(published), .. })) => published.describe(&caps),
@@ -458,6 +481,7 @@ impl BaseTransformImpl for TrtInfer {
     }
 
     fn transform_ip(&self, buffer: &mut gst::BufferRef) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
+        self.take_over();
         match self.infer(buffer) {
             Ok(()) => Ok(gst::FlowSuccess::Ok),
             Err(Interrupted::Flushing) => Err(gst::FlowError::Flushing),

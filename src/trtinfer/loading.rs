@@ -12,20 +12,23 @@ use super::TrtInfer;
 use super::sharing::SharedModel;
 use crate::backends::batcher::Batcher;
 use crate::backends::{LoadContext, LoadEvent};
-use crate::core::error::{Error, ErrorKind};
+use crate::core::error::{Error, ErrorKind, Result};
 use crate::gst::report::Report;
 
 /// Loads the model in a thread of its own, so that the application stays responsive. It is not one of GStreamer's pool, which
 /// `gst_deinit()` waits for: a model may have constants that take for ever to compute.
 pub fn load(element: &TrtInfer, model: &Arc<SharedModel>, batch_timeout: Duration) {
     let loader = model.loader.clone();
-    let loading = Loading {
-        element: element.downgrade(),
-        name: model.plan.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        posted: Mutex::default(),
-    };
+    let loading = Loading::new(element.downgrade(), model);
     let model = model.clone();
-    let load = move || loading.run(&model, batch_timeout);
+    let load = move || match loading.run(&model, batch_timeout) {
+        Ok(true) => loading.complete(),
+        Ok(false) => {}
+        Err(error) => {
+            loading.with_element(|element| element.post_error(&error));
+            model.loader.finish(Err(error));
+        }
+    };
     if let Err(error) = thread::Builder::new().name("trt-load".into()).spawn(load) {
         let error = Error::new(ErrorKind::Library, "There is no thread to load the model in").cause(error);
         element.post_error(&error);
@@ -33,19 +36,27 @@ pub fn load(element: &TrtInfer, model: &Arc<SharedModel>, batch_timeout: Duratio
     }
 }
 
-struct Loading {
+/// A model on its way, and the element that tells of it.
+pub struct Loading {
     element: glib::WeakRef<TrtInfer>,
     /// Of the file.
     name: String,
     /// The last step that was posted.
     posted: Mutex<String>,
+    begun: Instant,
 }
 
 impl Loading {
-    fn run(&self, model: &SharedModel, batch_timeout: Duration) {
+    pub fn new(element: glib::WeakRef<TrtInfer>, model: &SharedModel) -> Self {
+        let name = model.plan.model().path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Loading { element, name, posted: Mutex::default(), begun: Instant::now() }
+    }
+
+    /// Loads the model, and hands it to the threads that wait for it; false if it is not wanted any more. A failure is for the caller to
+    /// hand on.
+    pub fn run(&self, model: &SharedModel, batch_timeout: Duration) -> Result<bool> {
         let (SharedModel { plan, loader, slots, contexts, .. }, name) = (model, &self.name);
         self.progress(gst::ProgressType::Start, &format!("Loading {name} for the {} backend", plan.backend.name()));
-        let begun = Instant::now();
         let report = |event: LoadEvent<'_>| self.report(event);
         let loading =
             LoadContext { report: &report, cancelled: loader.cancelled(), slots: slots.as_ref(), contexts: *contexts };
@@ -53,17 +64,18 @@ impl Loading {
             plan.load(&loading).and_then(|model| Batcher::new(model, plan.batch, batch_timeout).map(Arc::new));
         if loader.is_cancelled() {
             self.progress(gst::ProgressType::Canceled, &format!("Loading {name} was cancelled"));
-            return;
+            return Ok(false);
         }
-        match &outcome {
-            Ok(_) => self
-                .progress(gst::ProgressType::Complete, &format!("Loaded {name} in {} ms", begun.elapsed().as_millis())),
-            Err(error) => {
-                self.progress(gst::ProgressType::Error, &format!("Loading {name} failed"));
-                self.with_element(|element| element.post_error(error));
-            }
-        }
-        loader.finish(outcome);
+        let batcher =
+            outcome.inspect_err(|_| self.progress(gst::ProgressType::Error, &format!("Loading {name} failed")))?;
+        loader.finish(Ok(batcher));
+        Ok(true)
+    }
+
+    /// The model is where the next frame finds it.
+    pub fn complete(&self) {
+        let text = format!("Loaded {} in {} ms", self.name, self.begun.elapsed().as_millis());
+        self.progress(gst::ProgressType::Complete, &text);
     }
 
     fn report(&self, event: LoadEvent<'_>) {
@@ -89,7 +101,7 @@ impl Loading {
     }
 
     /// Holds the element only for a moment, so that a load without end does not keep it.
-    fn with_element(&self, report: impl FnOnce(&TrtInfer)) {
+    pub fn with_element(&self, report: impl FnOnce(&TrtInfer)) {
         if let Some(element) = self.element.upgrade() {
             report(&element);
         }

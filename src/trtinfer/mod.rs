@@ -9,6 +9,8 @@
 //! (building an engine, preparing to run it) is done beside too, with `progress` messages on the bus, and the first frame waits for
 //! it.
 //!
+//! `model-file` may be set at any time: the other model is loaded beside and takes over between two frames.
+//!
 //! ```text
 //! gst-launch-1.0 videotestsrc ! trtpreprocess ! trtinfer model-file=yolo11n.onnx interval=2 ! trtnms ! videoconvert ! autovideosink
 //! ```
@@ -17,6 +19,7 @@ mod imp;
 mod loading;
 mod messages;
 mod opening;
+mod replacing;
 mod settings;
 mod sharing;
 mod started;

@@ -92,6 +92,7 @@ impl ModelSlot {
     /// The model is there.
     pub fn put(&self, model: StartedModel) {
         *self.state.lock().unwrap() = SlotState { model: SlotModel::Open(model), ..SlotState::default() };
+        self.changed.notify_all();
     }
 
     /// Hands in what reading the model came to; false, where it is not wanted any more.

@@ -57,14 +57,14 @@ pub fn properties() -> Vec<glib::ParamSpec> {
     let mut properties = vec![
             glib::ParamSpecString::builder("model-file")
                 .nick("Model file")
-                .blurb("ONNX file or TensorRT engine of the model. Engines contain code: use only trusted ones")
-                .mutable_ready()
+                .blurb("ONNX file or TensorRT engine of the model. Set while playing, it is loaded beside, with the properties that were set before, and takes over between two frames. Engines contain code: use only trusted ones")
+                .mutable_playing()
                 .build(),
             options::property(&PREFERENCE),
             glib::ParamSpecString::builder("input-size")
                 .nick("Input size")
                 .blurb("Width and height like 640x640, for models that leave them open; auto takes the smallest rectangle that frames need within the size in the file, or that size with shared-model (unset = auto)")
-                .mutable_ready()
+                .mutable_playing()
                 .build(),
             glib::ParamSpecUInt::builder("batch-size")
                 .nick("Batch size")
@@ -72,14 +72,14 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .minimum(1)
                 .maximum(1024)
                 .default_value(default.batch_size)
-                .mutable_ready()
+                .mutable_playing()
                 .build(),
             glib::ParamSpecUInt::builder("batch-timeout")
                 .nick("Batch timeout")
                 .blurb("Maximum microseconds that a frame waits for others to fill its batch")
                 .maximum(10_000_000)
                 .default_value(default.batch_timeout)
-                .mutable_ready()
+                .mutable_playing()
                 .build(),
             glib::ParamSpecString::builder("shared-model")
                 .nick("Shared model")
@@ -145,6 +145,12 @@ impl Settings {
             let (mine, theirs) = (text(self, name), text(other, name));
             (mine != theirs).then_some((name, mine, theirs))
         })
+    }
+
+    /// Takes over what belongs to the model, from an element that shares it.
+    pub fn follow(&mut self, other: &Settings) {
+        let Settings { interval, measure, tensor_meta, .. } = *self;
+        *self = Settings { interval, measure, tensor_meta, ..other.clone() };
     }
 
     /// Takes over a property, whose type and range GObject has checked.

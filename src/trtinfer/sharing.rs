@@ -2,7 +2,7 @@
 //! Models that elements share: those with the same `shared-model`, anywhere in the process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::settings::Settings;
 use crate::backends::loader::{ModelHandle, ModelLoader};
@@ -19,6 +19,28 @@ pub struct SharedModel {
     /// As for [`LoadContext`].
     pub contexts: usize,
     loading: AtomicBool,
+    successor: OnceLock<Arc<Successor>>,
+}
+
+/// A loaded model that takes the place of another.
+pub struct Successor {
+    pub model: Arc<SharedModel>,
+    /// With which it was loaded.
+    pub settings: Settings,
+    /// Keeps it loaded until each element that has the former model has come to it.
+    _handle: ModelHandle,
+    announced: AtomicBool,
+}
+
+impl Successor {
+    pub fn new(model: Arc<SharedModel>, settings: Settings, handle: ModelHandle) -> Self {
+        Successor { model, settings, _handle: handle, announced: AtomicBool::new(false) }
+    }
+
+    /// Whether the caller is the one to report where it runs.
+    pub fn begin_announcing(&self) -> bool {
+        !self.announced.swap(true, Ordering::Relaxed)
+    }
 }
 
 struct Shared {
@@ -36,13 +58,48 @@ impl SharedModel {
             let bytes = plan.spec.desc.bytes().expect("the specification has fixed dimensions");
             BatchPool::new(cuda, bytes, plan.batch)
         });
-        SharedModel { plan, slots, loader: Arc::default(), contexts: 1, loading: AtomicBool::new(false) }
+        SharedModel {
+            plan,
+            slots,
+            loader: Arc::default(),
+            contexts: 1,
+            loading: AtomicBool::new(false),
+            successor: OnceLock::new(),
+        }
     }
 
     /// Of all that name it.
     fn shared(plan: LoadRequest) -> Self {
         let contexts = if plan.batch == 1 { LoadContext::SHARED_CONTEXTS } else { 1 };
         SharedModel { contexts, ..SharedModel::new(plan) }
+    }
+
+    /// One that is to take the place of this one.
+    pub fn another(&self, plan: LoadRequest, settings: &Settings) -> Self {
+        let another = if settings.shared_model.is_empty() { SharedModel::new(plan) } else { SharedModel::shared(plan) };
+        // Tensors that are made already lie in these.
+        let slots = self.slots.clone().filter(|slots| another.slots.as_ref().is_some_and(|new| new.is_like(slots)));
+        SharedModel { slots: slots.or(another.slots), ..another }
+    }
+
+    /// The same model made anew has the same successor.
+    pub fn inherit(self, former: &SharedModel) -> Self {
+        SharedModel { successor: former.successor.clone(), ..self }
+    }
+
+    /// The model that is to take the place of this one, else this one.
+    pub fn latest(&self) -> &SharedModel {
+        self.successor().map_or(self, |successor| &successor.model)
+    }
+
+    /// The model that is to take the place of this one.
+    pub fn successor(&self) -> Option<&Arc<Successor>> {
+        self.successors().last()
+    }
+
+    /// It, after those that were to do so before.
+    pub fn successors(&self) -> impl Iterator<Item = &Arc<Successor>> {
+        std::iter::successors(self.successor.get(), |successor| successor.model.successor.get())
     }
 
     /// Whether the caller is the one to load it. This need not be the element that read it, which may have stopped since.
@@ -104,6 +161,18 @@ pub fn join_or_open(settings: &Settings, open: impl FnOnce() -> Result<LoadReque
     all.retain(|shared| shared.model.strong_count() > 0 && !shared.settings.names_the_same(settings));
     all.push(Shared { settings: settings.clone(), model: Arc::downgrade(&joined.0) });
     Ok(joined)
+}
+
+/// Lets a loaded model take the place of another: each element that has the former one comes to it with its next frame, and those that
+/// join later have it from the start.
+pub fn succeed(former: &SharedModel, successor: Successor) {
+    let mut all = SHARED.lock().unwrap();
+    let last = former.successor().map_or(former, |successor| &successor.model);
+    if let Some(shared) = all.iter_mut().find(|shared| std::ptr::eq(shared.model.as_ptr(), last)) {
+        *shared = Shared { settings: successor.settings.clone(), model: Arc::downgrade(&successor.model) };
+    }
+    let taken = last.successor.set(Arc::new(successor));
+    debug_assert!(taken.is_ok(), "the last one has none, and the list is locked");
 }
 
 /// What an element locks while it reads a model that takes long to read: others that are to share it wait, each in a thread of its own,

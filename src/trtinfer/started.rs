@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::messages;
 use super::settings::Settings;
-use super::sharing::{self, Joined, SharedModel};
+use super::sharing::{self, Joined, SharedModel, Successor};
 use crate::backends::loader::ModelHandle;
 use crate::backends::{LoadRequest, Placement};
 use crate::core::cuda::driver::Context;
@@ -47,15 +47,25 @@ pub struct UnreadModel {
 }
 
 impl UnreadModel {
+    /// Decides where the model runs. `cuda` is asked for a context where a backend on a GPU is to run it.
+    pub fn new(settings: &Settings, cuda: impl FnOnce() -> Result<Context>) -> Result<Self> {
+        let path = settings.model_file.as_deref().ok_or_else(messages::no_model)?;
+        let size = parse_input_size(&settings.input_size)?;
+        let placement = Placement::new(path, settings.backend, settings.options.clone(), cuda)?;
+        Ok(UnreadModel { settings: settings.clone(), size, placement })
+    }
+
     /// Reads the description.
-    fn read(self) -> Result<StartedModel> {
+    pub fn describe(self) -> Result<LoadRequest> {
         let UnreadModel { settings, size, placement } = self;
-        let open = || {
-            let plan = placement.describe(size, settings.batch_size as usize)?;
-            // Frames of several streams are batched, so their tensors have one size whatever the frames have.
-            Ok(if settings.shared_model.is_empty() { plan } else { plan.with_one_size() })
-        };
-        StartedModel::joined(&settings, sharing::join_or_open(&settings, open)?)
+        let plan = placement.describe(size, settings.batch_size as usize)?;
+        // Frames of several streams are batched, so their tensors have one size whatever the frames have.
+        Ok(if settings.shared_model.is_empty() { plan } else { plan.with_one_size() })
+    }
+
+    fn read(self) -> Result<StartedModel> {
+        let settings = self.settings.clone();
+        StartedModel::joined(&settings, sharing::join_or_open(&settings, || self.describe())?)
     }
 
     /// Reads the description, unless another element that shares the model does so first; nothing, where it is not wanted any more once
@@ -71,14 +81,15 @@ impl StartedModel {
     /// Decides where the model runs, and reads its description where that is quick. `cuda` is asked for a context where a backend on a
     /// GPU is to run it.
     pub fn begin(settings: &Settings, cuda: impl FnOnce() -> Result<Context>) -> Result<Beginning> {
-        let path = settings.model_file.as_deref().ok_or_else(messages::no_model)?;
-        let size = parse_input_size(&settings.input_size)?;
+        if settings.model_file.is_none() {
+            return Err(messages::no_model());
+        }
+        parse_input_size(&settings.input_size)?;
         if let Some(joined) = sharing::join(settings)? {
             return StartedModel::joined(settings, joined).map(Beginning::Open);
         }
-        let placement = Placement::new(path, settings.backend, settings.options.clone(), cuda)?;
-        let takes_long = placement.loads_to_describe();
-        let model = UnreadModel { settings: settings.clone(), size, placement };
+        let model = UnreadModel::new(settings, cuda)?;
+        let takes_long = model.placement.loads_to_describe();
         if takes_long { Ok(Beginning::Unread(model)) } else { model.read().map(Beginning::Open) }
     }
 
@@ -115,9 +126,16 @@ impl StartedModel {
         Some(StartedModel { is_reader: true, waits: false, ..self.of(plan.for_tensor(spec)) })
     }
 
+    /// The model that takes the place of this one, for such tensors.
+    pub fn succeeded(by: &Successor, settings: &Settings, tensor: Arc<InputSpec>) -> Result<Self> {
+        let handle = ModelHandle::take(&by.model.loader).expect("its successor keeps it loaded");
+        let joined = StartedModel::joined(settings, (by.model.clone(), handle, by.begin_announcing()))?;
+        Ok(StartedModel { waits: false, tensor, ..joined })
+    }
+
     /// The same with a model of this element alone.
     fn of(&self, plan: LoadRequest) -> Self {
-        let model = Arc::new(SharedModel::new(plan));
+        let model = Arc::new(SharedModel::new(plan).inherit(&self.model));
         let handle = ModelHandle::take(&model.loader).expect("it is new");
         StartedModel { model, handle: Arc::new(handle), ..self.clone() }
     }

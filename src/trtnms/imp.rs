@@ -263,17 +263,20 @@ impl TrtNms {
         };
         let found = outputs.iter().zip(&pictures.list).map(prepare);
         let found = found.collect::<Result<SmallVec<[(&'a Tensors, Letterbox); 1]>, Interrupted>>()?;
+        if state.postprocessor.as_ref().is_some_and(|postprocessor| !std::ptr::eq(postprocessor.model(), &**model)) {
+            state.object_classes = ObjectClasses::default(); // those of another model
+        }
         let Some(&(first, letterbox)) = found.first() else { return Ok(found) };
         if let Some(memory) = first.first().and_then(Tensor::device) {
             self.cuda.follow(memory.context(), settings.cuda_device_id)?;
         }
         let NmsState { postprocessor, names, renderer, .. } = state;
-        let options = settings.options.clone();
         match postprocessor {
             Some(postprocessor) if postprocessor.matches(model, first, &letterbox) => {
-                self.adjust(postprocessor, options)
+                self.adjust(postprocessor, settings.options.clone().with_head_of(postprocessor.options()));
             }
             other => {
+                let options = settings.options_for_model()?;
                 *names = detection::LabelQuarks::default();
                 renderer.labels_change();
                 *other = Some(self.postprocessor(options, model, first, &letterbox, &pictures.transform)?);
@@ -322,8 +325,9 @@ impl TrtNms {
         }
         let Err(error) = postprocessor.adjust(options.clone()) else { return };
         let mut settings = self.settings.lock().unwrap();
-        if settings.options == options {
-            settings.options = postprocessor.options().clone();
+        let wanted = settings.options.clone();
+        if wanted.clone().with_head_of(&options) == options {
+            settings.options = postprocessor.options().clone().with_head_of(&wanted);
         }
         drop(settings);
         self.obj().post_warning(&error.and_remedy("The settings stay as they were"));
@@ -403,7 +407,7 @@ impl BaseTransformImpl for TrtNms {
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         self.stats.reset();
         *self.awaited.lock().unwrap() = Awaited::Nothing;
-        self.settings.lock().unwrap().prepare().map_err(|error| error_message(&error))
+        self.settings.lock().unwrap().options_for_model().map(drop).map_err(|error| error_message(&error))
     }
 
     fn stop(&self) -> Result<(), gst::ErrorMessage> {

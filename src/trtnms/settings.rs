@@ -20,7 +20,7 @@ const AUTO: &str = "auto";
 /// The user's settings.
 #[derive(Clone)]
 pub struct NmsSettings {
-    /// The name of a head, or `auto`. Looked up when the element starts.
+    /// The name of a head, or `auto`. Looked up with the first frame of a model.
     pub layout: String,
     pub options: PostprocessOptions,
     pub draw: bool,
@@ -50,12 +50,15 @@ impl Default for NmsSettings {
 }
 
 impl NmsSettings {
-    /// Looks up the head, and checks what can be checked without a model.
-    pub fn prepare(&mut self) -> Result<(), Error> {
+    /// The options for a model's first frame, with what can be checked without the model.
+    ///
+    /// # Errors
+    /// `Settings`, where there is no such head, and where the labels cannot be read.
+    pub fn options_for_model(&self) -> Result<PostprocessOptions, Error> {
         let layout = Some(self.layout.as_str()).filter(|name| !name.is_empty() && *name != AUTO);
-        self.options.layout = layout.map(HeadFormat::of_name).transpose()?;
         // The labels are read again with the model, whose classes they must match.
-        self.options.label_file.as_deref().map_or(Ok(()), |path| read_labels(path).map(drop))
+        self.options.label_file.as_deref().map_or(Ok(()), |path| read_labels(path).map(drop))?;
+        Ok(PostprocessOptions { layout: layout.map(HeadFormat::of_name).transpose()?, ..self.options.clone() })
     }
 }
 
@@ -70,7 +73,7 @@ pub static PROPERTIES: LazyLock<PropertyTable<NmsSettings>> = LazyLock::new(|| {
                     heads::names().join(", ")
                 ))
                 .default_value(AUTO)
-                .mutable_ready()
+                .mutable_playing()
                 .build(),
             layout
         ),
@@ -78,7 +81,7 @@ pub static PROPERTIES: LazyLock<PropertyTable<NmsSettings>> = LazyLock::new(|| {
             glib::ParamSpecString::builder("label-file")
                 .nick("Label file")
                 .blurb("UTF-8 text with one class name a line (unset = names from the model file)")
-                .mutable_ready()
+                .mutable_playing()
                 .build(),
             options.label_file
         ),
@@ -198,7 +201,7 @@ pub static PROPERTIES: LazyLock<PropertyTable<NmsSettings>> = LazyLock::new(|| {
             glib::ParamSpecEnum::builder_with_default("background-class", default.options.background_class)
                 .nick("Background class")
                 .blurb("Which of a row's logits is the background's, for models of the DETR family whose file does not contain it")
-                .mutable_ready()
+                .mutable_playing()
                 .build(),
             options.background_class
         ),

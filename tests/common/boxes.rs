@@ -154,6 +154,38 @@ impl Line {
         self.harness.find_element(factory).unwrap()
     }
 
+    /// The element of that name in a line of several.
+    pub fn by_name(&mut self, name: &str) -> gst::Element {
+        let bin = self.harness.element().unwrap().downcast::<gst::Bin>().unwrap();
+        bin.by_name(name).unwrap()
+    }
+
+    /// Waits until that model has been loaded, and gives the texts of all progress messages until then.
+    #[track_caller]
+    pub fn wait_for_model(&self, path: &str) -> Vec<String> {
+        let name = path.rsplit('/').next().unwrap();
+        let mut texts = Vec::new();
+        loop {
+            let message = self.bus.timed_pop_filtered(gst::ClockTime::from_seconds(60), &[gst::MessageType::Progress]);
+            let message = message.unwrap_or_else(|| panic!("it never comes: {texts:?}, {:?}", self.said()));
+            let gst::MessageView::Progress(progress) = message.view() else { unreachable!("filtered") };
+            texts.push(progress.structure().unwrap().get::<String>("text").unwrap());
+            if progress.type_() == gst::ProgressType::Complete && texts.last().unwrap().contains(name) {
+                return texts;
+            }
+        }
+    }
+
+    /// Waits for a warning.
+    #[track_caller]
+    pub fn wait_for_warning(&self) -> String {
+        let message = self.bus.timed_pop_filtered(gst::ClockTime::from_seconds(60), &[gst::MessageType::Warning]);
+        match message.expect("it never comes").view() {
+            gst::MessageView::Warning(warning) => warning.error().to_string(),
+            _ => unreachable!("filtered"),
+        }
+    }
+
     /// Errors and warnings since the last call.
     pub fn said(&self) -> Vec<String> {
         let pop = || self.bus.pop_filtered(&[gst::MessageType::Error, gst::MessageType::Warning]);

@@ -107,6 +107,11 @@ impl BatchPool {
         self.bytes
     }
 
+    /// Whether the slots of both are of one GPU and size, and as many lie in a row.
+    pub fn is_like(&self, other: &BatchPool) -> bool {
+        (self.context(), self.bytes, self.count) == (other.context(), other.bytes, other.count)
+    }
+
     /// The next slot.
     ///
     /// # Errors

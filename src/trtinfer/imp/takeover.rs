@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MPL-2.0
+//! How an element comes to another model between two frames.
+
+use std::sync::Arc;
+
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use gst_base::prelude::*;
+
+use super::super::replacing::{self, ReplaceRequest};
+use super::super::sharing::{self, SharedModel, Successor};
+use super::super::started::StartedModel;
+use super::TrtInfer;
+use crate::core::error::Error;
+use crate::gst::report::Report;
+use crate::image::transform::InputSpec;
+
+impl TrtInfer {
+    /// `model-file` was set: loads the model beside. If the first one is not even read, its place is taken at once.
+    pub fn replace_model(&self) {
+        let settings = self.settings.lock().unwrap().clone();
+        let Some(session) = self.session() else {
+            // The one that is being read is not wanted any more.
+            if let Err(error) = self.open_model(&settings) {
+                self.obj().post_error(&error);
+            }
+            return;
+        };
+        let (former, frame) = (session.model.clone(), *self.frame.lock().unwrap());
+        let request = ReplaceRequest { settings, former, frame };
+        match replacing::begin(&self.obj(), request) {
+            // Another one that is being loaded is given up.
+            Ok(replacement) => drop(self.replacement.lock().unwrap().replace(replacement)),
+            Err(error) => self.obj().post_warning(&error.and_remedy("The model in use stays")),
+        }
+    }
+
+    /// The model is loaded.
+    pub fn hand_over(&self, successor: Successor) {
+        // The one in use may be another than at first: for frames of another size, or in another CUDA context.
+        if let Some(session) = self.session() {
+            sharing::succeed(&session.model, successor);
+        }
+    }
+
+    /// The model cannot be loaded.
+    pub fn keep_former(&self, request: &ReplaceRequest, error: &Error) {
+        let Some(session) = self.session() else { return };
+        let former = session.model.latest().plan.model().path.clone();
+        let remedy = format!("{} stays in use", former.display());
+        let mut settings = self.settings.lock().unwrap();
+        if settings.model_file == request.settings.model_file {
+            settings.model_file = Some(former);
+        }
+        drop(settings);
+        self.obj().post_warning(&error.clone().and_remedy(&remedy));
+        self.obj().notify("model-file");
+    }
+
+    /// Between two frames: comes to the model that has been loaded meanwhile. If it wants other tensors, upstream is asked for them; until
+    /// caps for them are here, nothing else is asked for, since frames of both kinds may be on their way.
+    pub(super) fn take_over(&self) {
+        let Some(session) = self.session() else { return };
+        let Some(successor) = session.model.successor() else { return };
+        let mut offered = self.offered.lock().unwrap();
+        if offered.is_some() {
+            return;
+        }
+        let (plan, frame) = (&successor.model.plan, *self.frame.lock().unwrap());
+        if *session.tensor == frame.map_or_else(|| plan.spec.clone(), |frame| plan.spec_for(frame)) {
+            drop(offered);
+            self.come_to(&session, successor, session.tensor.clone());
+        } else {
+            *offered = Some(successor.model.clone());
+            drop(offered);
+            self.obj().reconfigure_sink();
+        }
+    }
+
+    /// Frames come with such tensors from now on: comes to the model for which upstream was asked for them.
+    pub(super) fn take_over_for(&self, tensor: &InputSpec) {
+        let Some(session) = self.session() else { return };
+        let Some(offered) = self.offered.lock().unwrap().take_if(|model| model.plan.wants(tensor)) else { return };
+        if let Some(successor) = session.model.successors().find(|successor| Arc::ptr_eq(&successor.model, &offered)) {
+            self.come_to(&session, successor, Arc::new(tensor.clone()));
+        }
+    }
+
+    /// The model that upstream makes tensors for.
+    pub(super) fn offered(&self, model: &Arc<SharedModel>) -> Arc<SharedModel> {
+        self.offered.lock().unwrap().as_ref().unwrap_or(model).clone()
+    }
+
+    fn come_to(&self, session: &StartedModel, successor: &Successor, tensor: Arc<InputSpec>) {
+        let mut running = self.running.lock().unwrap();
+        let mut settings = self.settings.lock().unwrap();
+        settings.follow(&successor.settings);
+        let next = StartedModel::succeeded(successor, &settings, tensor);
+        drop(settings);
+        let next = match next {
+            Ok(next) => next,
+            Err(error) => {
+                drop(running);
+                self.obj().post_error(&error);
+                return;
+            }
+        };
+        // Frames that wait for others to fill their batch have all that will come.
+        if let Some(batcher) = running.batcher.take() {
+            batcher.finish(session.handle.stream());
+        }
+        running.told_of_batches = false;
+        self.session.replace(|_| Some(next.clone()));
+        session.handle.leave();
+        drop(running);
+        if let Err(error) = self.announce(&next) {
+            self.obj().post_warning(&error);
+        }
+        ["model-file", "model-info"].iter().for_each(|name| self.obj().notify(name));
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Another model takes the place of the one in use, while frames pass.
+//!
+//! It is read and loaded in a thread of its own. Once it is loaded, each element that has the former one comes to it between two frames:
+//! at once where both want the same tensors, else with the first caps for its tensors, which upstream is asked for. A model that cannot
+//! be loaded changes nothing.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use gst::glib;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+
+use super::loading::Loading;
+use super::settings::Settings;
+use super::sharing::{SharedModel, Successor};
+use super::started::UnreadModel;
+use super::{TrtInfer, messages};
+use crate::backends::LoadRequest;
+use crate::backends::loader::ModelHandle;
+use crate::core::cuda::driver::Context;
+use crate::core::error::{Error, ErrorKind, Result};
+
+/// The model on its way: once it is read, its handle. Without this, nothing comes of it.
+pub type Replacement = Arc<Mutex<Option<ModelHandle>>>;
+
+/// What is to take the place of a model.
+pub struct ReplaceRequest {
+    /// Of the element, with the new model.
+    pub settings: Settings,
+    /// The model in use.
+    pub former: Arc<SharedModel>,
+    /// Width and height of the frames that tensors were last asked for.
+    pub frame: Option<(u32, u32)>,
+}
+
+/// Begins to load another model.
+///
+/// # Errors
+/// `Library`, where there is no thread.
+pub fn begin(element: &TrtInfer, request: ReplaceRequest) -> Result<Replacement> {
+    let replacement = Replacement::default();
+    let (wanted, element) = (Arc::downgrade(&replacement), element.downgrade());
+    let work = move || {
+        let outcome = request.plan(&element).and_then(|plan| {
+            let model = Arc::new(request.former.another(plan, &request.settings));
+            let handle = ModelHandle::take(&model.loader).expect("it is new");
+            // Held only for a moment: the element may give it up while the model is loaded.
+            let Some(replacement) = wanted.upgrade() else { return Ok(None) };
+            *replacement.lock().unwrap() = Some(handle);
+            drop(replacement);
+            model.begin_loading();
+            let batch_timeout = Duration::from_micros(request.settings.batch_timeout.into());
+            let loading = Loading::new(element.clone(), &model);
+            Ok(loading.run(&model, batch_timeout)?.then_some((model, loading)))
+        });
+        let Some(handle) = wanted.upgrade().map(|replacement| replacement.lock().unwrap().take()) else { return };
+        let Some(element) = element.upgrade() else { return };
+        match outcome {
+            Ok(Some((model, loading))) => {
+                let handle = handle.expect("only this thread takes it");
+                element.imp().hand_over(Successor::new(model, request.settings, handle));
+                loading.complete();
+            }
+            Ok(None) => {}
+            Err(error) => element.imp().keep_former(&request, &error),
+        }
+    };
+    let spawned = thread::Builder::new().name("trt-replace".into()).spawn(work);
+    let failed = |error| Error::new(ErrorKind::Library, "There is no thread to load the model in").cause(error);
+    spawned.map(|_| replacement).map_err(failed)
+}
+
+impl ReplaceRequest {
+    /// Reads the description, and checks what can be checked before the model is loaded.
+    fn plan(&self, element: &glib::WeakRef<TrtInfer>) -> Result<LoadRequest> {
+        let gone = || Error::new(ErrorKind::Library, "The element is gone");
+        let cuda = || -> Result<Context> {
+            let in_use = self.former.plan.cuda.clone();
+            in_use.map_or_else(|| element.upgrade().ok_or_else(gone)?.imp().context(), Ok)
+        };
+        let plan = UnreadModel::new(&self.settings, cuda)?.describe()?;
+        let (names, owners) = self.settings.without_effect(plan.backend);
+        if let Some(option) = self.settings.insists(&names) {
+            return Err(messages::not_heeded(option, &owners, plan.backend));
+        }
+        Ok(match self.frame.filter(|_| plan.waits_for_frames()) {
+            Some(frame) => plan.for_tensor(plan.spec_for(frame)),
+            None => plan,
+        })
+    }
+}
