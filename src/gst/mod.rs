@@ -13,4 +13,5 @@ pub mod options;
 pub mod overlay;
 pub mod report;
 pub mod stats;
+pub mod stream;
 pub mod video;
