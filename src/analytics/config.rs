@@ -21,7 +21,7 @@ pub struct ZoneConfig {
     pub area: ZoneArea,
     /// All that is outside the area.
     pub is_inverse: bool,
-    pub classes: ClassFilter,
+    pub classes: WatchedClasses,
     /// Nanoseconds for which an object must be inside before it has entered.
     pub hysteresis: u64,
     /// Nanoseconds for which an object must be outside before it has left.
@@ -56,7 +56,7 @@ pub struct TripwireConfig {
     /// The line goes on beyond its points.
     pub is_extended: bool,
     pub wanted: WantedDirection,
-    pub classes: ClassFilter,
+    pub classes: WatchedClasses,
     /// Nanoseconds for which an object must not come back before it has crossed.
     pub hysteresis: u64,
     /// The direction in which an object must move.
@@ -80,7 +80,7 @@ pub enum WantedDirection {
 pub struct DirectionConfig {
     pub name: String,
     pub motion: Motion,
-    pub classes: ClassFilter,
+    pub classes: WatchedClasses,
 }
 
 /// The direction from one point to another, and how near to it an object must move.
@@ -102,9 +102,9 @@ pub struct BoundaryLook {
 
 /// Names or ids of classes; empty for all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClassFilter(pub Vec<String>);
+pub struct WatchedClasses(pub Vec<String>);
 
-impl ClassFilter {
+impl WatchedClasses {
     pub fn wants(&self, label: &str, class: Option<u32>) -> bool {
         let is_it = |word: &String| word == label || class.is_some_and(|class| word.parse() == Ok(class));
         self.0.is_empty() || self.0.iter().any(is_it)

@@ -5,9 +5,9 @@ use super::config::AnalyticsConfig;
 use super::geometry::Point;
 use super::rules::{Course, Crowd, CrowdChange, Passage, Visit};
 use super::tally::{ClassTable, CrossingCount, SeenClass, ZoneCount};
-use super::tracks::{EventObject, TrackState, TrackTable};
+use super::tracks::{EventObject, TrackTable, WatchedObject};
 use super::watched::{Heading, Tripwire, Zone, cosine};
-use super::{AnalyticsEvent, EventKind};
+use super::{AnalyticsEvent, AnalyticsEventKind};
 use crate::image::geometry::BBox;
 
 /// The point of an object that is in a zone or not.
@@ -202,7 +202,7 @@ impl Analytics {
 
     fn begin(&mut self, object: &AnalyticsInput, point: Point) -> usize {
         let class = self.enter_class(object);
-        self.tracks.add(TrackState {
+        self.tracks.add(WatchedObject {
             object: EventObject { id: object.id, class, bbox: object.bbox, confidence: object.confidence },
             point,
             course: Course::begin(point, self.now),
@@ -254,7 +254,7 @@ impl Analytics {
             *version += u64::from(change.is_some());
             events.extend(zone.take(number, visit, track, change));
             if let Some(dwell) = visit.dwells(&zone.config) {
-                let kind = EventKind::Dwelled { zone: number };
+                let kind = AnalyticsEventKind::Dwelled { zone: number };
                 let (happened, count) = (*now, zone.current.into());
                 events.push(AnalyticsEvent { kind, happened, count, dwell: Some(dwell), object: Some(track.object) });
             }
@@ -289,7 +289,7 @@ impl Analytics {
         if let Some(happened) = course.head(direction as u16, *now) {
             let counts = &mut headings[direction].counts;
             counts[usize::from(object.class)] += 1;
-            let kind = EventKind::Headed { direction };
+            let kind = AnalyticsEventKind::Headed { direction };
             events.push(AnalyticsEvent {
                 kind,
                 happened,
@@ -337,7 +337,7 @@ impl Analytics {
                 continue;
             }
             tripwire.counts[usize::from(track.object.class)].add(direction);
-            let kind = EventKind::Crossed { tripwire: number, direction };
+            let kind = AnalyticsEventKind::Crossed { tripwire: number, direction };
             let count = tripwire.total().of(direction);
             events.push(AnalyticsEvent { kind, happened, count, dwell: None, object: Some(track.object) });
             *version += 1;
@@ -350,8 +350,10 @@ impl Analytics {
         for (number, zone) in zones.iter_mut().enumerate() {
             let Some(config) = &zone.config.crowd else { continue };
             let (kind, happened, dwell) = match zone.crowd.step(config, zone.current, *now) {
-                Some(CrowdChange::Begun { at }) => (EventKind::Crowded { zone: number }, at, None),
-                Some(CrowdChange::Ended { lasted }) => (EventKind::Uncrowded { zone: number }, *now, Some(lasted)),
+                Some(CrowdChange::Begun { at }) => (AnalyticsEventKind::Crowded { zone: number }, at, None),
+                Some(CrowdChange::Ended { lasted }) => {
+                    (AnalyticsEventKind::Uncrowded { zone: number }, *now, Some(lasted))
+                }
                 None => continue,
             };
             events.push(AnalyticsEvent { kind, happened, count: zone.current.into(), dwell, object: None });
@@ -384,15 +386,15 @@ impl Analytics {
     }
 
     /// The name of the zone, the tripwire or the direction of an event.
-    pub fn name_of(&self, kind: &EventKind) -> &str {
+    pub fn name_of(&self, kind: &AnalyticsEventKind) -> &str {
         match *kind {
-            EventKind::Crossed { tripwire, .. } => &self.tripwires[tripwire].config.name,
-            EventKind::Headed { direction } => &self.headings[direction].config.name,
-            EventKind::Entered { zone }
-            | EventKind::Left { zone }
-            | EventKind::Dwelled { zone }
-            | EventKind::Crowded { zone }
-            | EventKind::Uncrowded { zone } => &self.zones[zone].config.name,
+            AnalyticsEventKind::Crossed { tripwire, .. } => &self.tripwires[tripwire].config.name,
+            AnalyticsEventKind::Headed { direction } => &self.headings[direction].config.name,
+            AnalyticsEventKind::Entered { zone }
+            | AnalyticsEventKind::Left { zone }
+            | AnalyticsEventKind::Dwelled { zone }
+            | AnalyticsEventKind::Crowded { zone }
+            | AnalyticsEventKind::Uncrowded { zone } => &self.zones[zone].config.name,
         }
     }
 

@@ -31,7 +31,7 @@ const DIRECTION: [&str; 4] = ["id", "points", "mode", "classes"];
 pub(super) fn parse(text: &str) -> Result<AnalyticsConfig> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| unusable(format!("it is no JSON: {error}")).remedy("Correct it there"))?;
-    let top = Part { value: &value, path: String::new() }.object(&TOP)?;
+    let top = JsonPart { value: &value, path: String::new() }.object(&TOP)?;
     let frame = match (top.get("frame-width"), top.get("frame-height")) {
         (None, None) => None,
         (Some(width), Some(height)) => Some((width.count(1, 1 << 16)?, height.count(1, 1 << 16)?)),
@@ -48,7 +48,7 @@ pub(super) fn parse(text: &str) -> Result<AnalyticsConfig> {
     })
 }
 
-fn zone(part: &Part) -> Result<ZoneConfig> {
+fn zone(part: &JsonPart) -> Result<ZoneConfig> {
     let object = part.object(&ZONE)?;
     let kind = object.get("type").map_or(Ok("polygon"), |kind| kind.one_of(&["polygon", "circle"]))?;
     let area = match kind {
@@ -86,7 +86,7 @@ fn zone(part: &Part) -> Result<ZoneConfig> {
     })
 }
 
-fn tripwire(part: &Part) -> Result<TripwireConfig> {
+fn tripwire(part: &JsonPart) -> Result<TripwireConfig> {
     let object = part.object(&TRIPWIRE)?;
     let wanted = match object.get("direction") {
         None => WantedDirection::Both,
@@ -108,7 +108,7 @@ fn tripwire(part: &Part) -> Result<TripwireConfig> {
     })
 }
 
-fn direction(part: &Part) -> Result<DirectionConfig> {
+fn direction(part: &JsonPart) -> Result<DirectionConfig> {
     let object = part.object(&DIRECTION)?;
     let mode = object.get("mode").map_or(Ok("balanced"), |mode| mode.one_of(&MODES.map(|(name, _)| name)))?;
     Ok(DirectionConfig {
@@ -119,18 +119,18 @@ fn direction(part: &Part) -> Result<DirectionConfig> {
 }
 
 /// A value, and where it is.
-struct Part<'a> {
+struct JsonPart<'a> {
     value: &'a Value,
     path: String,
 }
 
 /// An object whose keys are all known.
-struct Object<'a> {
+struct JsonObject<'a> {
     map: &'a Map<String, Value>,
     path: String,
 }
 
-impl<'a> Part<'a> {
+impl<'a> JsonPart<'a> {
     fn wrong(&self, wanted: &str) -> crate::core::error::Error {
         let mut value = self.value.to_string();
         if value.chars().count() > 40 {
@@ -140,7 +140,7 @@ impl<'a> Part<'a> {
         unusable(format!("{place} is {value}")).remedy(format!("Write {wanted}"))
     }
 
-    fn object(&self, keys: &[&str]) -> Result<Object<'a>> {
+    fn object(&self, keys: &[&str]) -> Result<JsonObject<'a>> {
         let map = self.value.as_object().ok_or_else(|| self.wrong("an object in braces"))?;
         let place = if self.path.is_empty() { "it".into() } else { self.path.clone() };
         if let Some(unknown) = map.keys().find(|key| !keys.contains(&key.as_str())) {
@@ -150,7 +150,7 @@ impl<'a> Part<'a> {
             };
             return Err(unusable(format!("{place} has the unknown key \"{unknown}\"")).remedy(hint));
         }
-        Ok(Object { map, path: self.path.clone() })
+        Ok(JsonObject { map, path: self.path.clone() })
     }
 
     fn text(&self) -> Result<&'a str> {
@@ -183,9 +183,9 @@ impl<'a> Part<'a> {
         }
     }
 
-    fn list(&self) -> Result<Vec<Part<'a>>> {
+    fn list(&self) -> Result<Vec<JsonPart<'a>>> {
         let values = self.value.as_array().ok_or_else(|| self.wrong("a list in brackets"))?;
-        let part = |(number, value)| Part { value, path: format!("{}[{number}]", self.path) };
+        let part = |(number, value)| JsonPart { value, path: format!("{}[{number}]", self.path) };
         Ok(values.iter().enumerate().map(part).collect())
     }
 
@@ -205,7 +205,7 @@ impl<'a> Part<'a> {
             return Err(unusable(format!("{} has {} points", self.path, points.len()))
                 .remedy(format!("Write {MAX_POINTS} at most")));
         }
-        points.iter().map(Part::point).collect()
+        points.iter().map(JsonPart::point).collect()
     }
 
     fn two_points(&self) -> Result<[[f64; 2]; 2]> {
@@ -215,23 +215,23 @@ impl<'a> Part<'a> {
     }
 }
 
-impl<'a> Object<'a> {
-    fn get(&self, key: &str) -> Option<Part<'a>> {
+impl<'a> JsonObject<'a> {
+    fn get(&self, key: &str) -> Option<JsonPart<'a>> {
         let dot = if self.path.is_empty() { "" } else { "." };
-        self.map.get(key).map(|value| Part { value, path: format!("{}{dot}{key}", self.path) })
+        self.map.get(key).map(|value| JsonPart { value, path: format!("{}{dot}{key}", self.path) })
     }
 
-    fn need(&self, key: &str) -> Result<Part<'a>> {
+    fn need(&self, key: &str) -> Result<JsonPart<'a>> {
         self.get(key)
             .ok_or_else(|| unusable(format!("{} has no {key}", self.path)).remedy(format!("Write {key} there")))
     }
 
-    fn list(&self, key: &str) -> Result<Vec<Part<'a>>> {
+    fn list(&self, key: &str) -> Result<Vec<JsonPart<'a>>> {
         self.get(key).map_or(Ok(Vec::new()), |part| part.list())
     }
 
     fn flag(&self, key: &str, default: bool) -> Result<bool> {
-        let flag = |part: Part| part.value.as_bool().ok_or_else(|| part.wrong("true or false"));
+        let flag = |part: JsonPart| part.value.as_bool().ok_or_else(|| part.wrong("true or false"));
         self.get(key).map_or(Ok(default), flag)
     }
 
@@ -245,18 +245,18 @@ impl<'a> Object<'a> {
     }
 
     /// `["person", 2]`, or `"person,car"`.
-    fn classes(&self) -> Result<ClassFilter> {
-        let Some(part) = self.get("classes") else { return Ok(ClassFilter::default()) };
+    fn classes(&self) -> Result<WatchedClasses> {
+        let Some(part) = self.get("classes") else { return Ok(WatchedClasses::default()) };
         if let Some(text) = part.value.as_str() {
             let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
-            return Ok(ClassFilter(words.map(String::from).collect()));
+            return Ok(WatchedClasses(words.map(String::from).collect()));
         }
-        let word = |part: &Part| match part.value {
+        let word = |part: &JsonPart| match part.value {
             Value::String(label) => Ok(label.clone()),
             Value::Number(id) if id.is_u64() => Ok(id.to_string()),
             _ => Err(part.wrong("the label or the id of a class")),
         };
-        part.list()?.iter().map(word).collect::<Result<_>>().map(ClassFilter)
+        part.list()?.iter().map(word).collect::<Result<_>>().map(WatchedClasses)
     }
 
     fn look(&self) -> Result<BoundaryLook> {

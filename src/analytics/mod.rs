@@ -32,7 +32,7 @@ use geometry::CrossingDirection;
 
 /// What has happened, at a zone, a tripwire or a direction, which is given by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
+pub enum AnalyticsEventKind {
     Crossed {
         tripwire: usize,
         direction: CrossingDirection,
@@ -59,16 +59,16 @@ pub enum EventKind {
     },
 }
 
-impl EventKind {
+impl AnalyticsEventKind {
     pub fn name(&self) -> &'static str {
         match self {
-            EventKind::Crossed { .. } => "crossed",
-            EventKind::Entered { .. } => "entered",
-            EventKind::Left { .. } => "left",
-            EventKind::Dwelled { .. } => "dwelled",
-            EventKind::Crowded { .. } => "crowded",
-            EventKind::Uncrowded { .. } => "uncrowded",
-            EventKind::Headed { .. } => "headed",
+            AnalyticsEventKind::Crossed { .. } => "crossed",
+            AnalyticsEventKind::Entered { .. } => "entered",
+            AnalyticsEventKind::Left { .. } => "left",
+            AnalyticsEventKind::Dwelled { .. } => "dwelled",
+            AnalyticsEventKind::Crowded { .. } => "crowded",
+            AnalyticsEventKind::Uncrowded { .. } => "uncrowded",
+            AnalyticsEventKind::Headed { .. } => "headed",
         }
     }
 }
@@ -76,7 +76,7 @@ impl EventKind {
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AnalyticsEvent {
-    pub kind: EventKind,
+    pub kind: AnalyticsEventKind,
     /// Nanoseconds, like the times of the frames. Most events are known some time after they have happened.
     pub happened: u64,
     /// Of zones the objects inside; of tripwires and directions the objects so far, since the last reset.

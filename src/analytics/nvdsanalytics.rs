@@ -36,12 +36,12 @@ struct Group<'a> {
     kind: &'static str,
     keys: &'static [&'static str],
     stream: Option<u32>,
-    lines: Vec<Line<'a>>,
+    lines: Vec<KeyLine<'a>>,
 }
 
 /// A key with its value.
 #[derive(Clone, Copy)]
-struct Line<'a> {
+struct KeyLine<'a> {
     number: usize,
     key: &'a str,
     value: &'a str,
@@ -106,7 +106,7 @@ fn groups(text: &str) -> Result<Vec<Group<'_>>> {
             || at(number, format!("\"{line}\" is neither a group nor a key")).remedy("Write [group] or key=value");
         let (key, value) = line.split_once('=').ok_or_else(no_key)?;
         let group = groups.last_mut().ok_or_else(|| at(number, "a key stands before the first group".into()))?;
-        let line = Line { number, key: key.trim(), value: value.trim() };
+        let line = KeyLine { number, key: key.trim(), value: value.trim() };
         group.check_key(&line)?;
         group.lines.push(line);
     }
@@ -141,12 +141,12 @@ impl<'a> Group<'a> {
         Err(at(number, format!("the group [{name}] is unknown")).remedy(remedy))
     }
 
-    fn check_key(&self, line: &Line) -> Result<()> {
+    fn check_key(&self, line: &KeyLine) -> Result<()> {
         let is_it = |known: &&str| match known.ends_with('-') {
             true => line.key.starts_with(known),
             false => line.key == *known,
         };
-        if self.keys.iter().any(|known| is_it(known)) {
+        if self.keys.iter().any(is_it) {
             return Ok(());
         }
         let hint = match nearest(line.key, self.keys) {
@@ -158,7 +158,7 @@ impl<'a> Group<'a> {
     }
 
     /// The last line with that key, as in GLib's key files.
-    fn line(&self, key: &str) -> Option<Line<'a>> {
+    fn line(&self, key: &str) -> Option<KeyLine<'a>> {
         self.lines.iter().rev().find(|line| line.key == key).copied()
     }
 
@@ -182,11 +182,11 @@ impl<'a> Group<'a> {
         })
     }
 
-    fn classes(&self) -> Result<ClassFilter> {
-        let Some(line) = self.line("class-id") else { return Ok(ClassFilter::default()) };
+    fn classes(&self) -> Result<WatchedClasses> {
+        let Some(line) = self.line("class-id") else { return Ok(WatchedClasses::default()) };
         let ids = numbers(&line)?;
         let all = ids.contains(&-1.0);
-        Ok(ClassFilter(if all { Vec::new() } else { ids.iter().map(f64::to_string).collect() }))
+        Ok(WatchedClasses(if all { Vec::new() } else { ids.iter().map(f64::to_string).collect() }))
     }
 
     fn mode(&self, default: &'static str) -> Result<f32> {
@@ -200,8 +200,8 @@ impl<'a> Group<'a> {
     }
 
     /// The lines whose keys begin so, by what follows; of two with one label the last counts.
-    fn labelled(&self, prefix: &str) -> Result<Vec<(&'a str, Line<'a>)>> {
-        let mut found: Vec<(&str, Line)> = Vec::new();
+    fn labelled(&self, prefix: &str) -> Result<Vec<(&'a str, KeyLine<'a>)>> {
+        let mut found: Vec<(&str, KeyLine)> = Vec::new();
         for line in &self.lines {
             let Some(label) = line.key.strip_prefix(prefix) else { continue };
             match found.iter_mut().find(|(known, _)| *known == label) {
@@ -235,13 +235,13 @@ impl<'a> Group<'a> {
         }
     }
 
-    fn zones(&self, config: &mut AnalyticsConfig, classes: ClassFilter) -> Result<()> {
+    fn zones(&self, config: &mut AnalyticsConfig, classes: WatchedClasses) -> Result<()> {
         let is_inverse = self.flag("inverse-roi", false)?;
         let crowd = match self.kind {
             "overcrowding-stream-" => {
                 let threshold =
                     self.line("object-threshold").map_or(Ok(1), |_| self.count("object-threshold", u32::MAX))?;
-                let milliseconds = |line: Line| {
+                let milliseconds = |line: KeyLine| {
                     line.value.parse::<u32>().map_err(|_| {
                         at(line.number, format!("time-threshold is \"{}\"", line.value)).remedy("Write milliseconds")
                     })
@@ -268,7 +268,7 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    fn tripwires(&self, config: &mut AnalyticsConfig, classes: ClassFilter) -> Result<()> {
+    fn tripwires(&self, config: &mut AnalyticsConfig, classes: WatchedClasses) -> Result<()> {
         let (is_extended, min_cosine) = (self.flag("extended", true)?, self.mode("loose")?);
         for (label, line) in self.labelled("line-crossing-")? {
             let [from, to, begin, end] = corners(&line, 4, 4)?[..] else { unreachable!("four points") };
@@ -287,7 +287,7 @@ impl<'a> Group<'a> {
     }
 }
 
-fn numbers(line: &Line) -> Result<Vec<f64>> {
+fn numbers(line: &KeyLine) -> Result<Vec<f64>> {
     let words = line.value.split(';').map(str::trim).filter(|word| !word.is_empty());
     let number = |word: &str| word.parse::<i32>().ok().map(f64::from);
     words.map(number).collect::<Option<_>>().ok_or_else(|| {
@@ -296,7 +296,7 @@ fn numbers(line: &Line) -> Result<Vec<f64>> {
 }
 
 /// Points, of which there must be so many.
-fn corners(line: &Line, minimum: usize, maximum: usize) -> Result<Vec<[f64; 2]>> {
+fn corners(line: &KeyLine, minimum: usize, maximum: usize) -> Result<Vec<[f64; 2]>> {
     let numbers = numbers(line)?;
     let (pairs, rest) = numbers.as_chunks::<2>();
     if !rest.is_empty() || !(minimum..=maximum).contains(&pairs.len()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Counts by class.
 
-use super::config::ClassFilter;
+use super::config::WatchedClasses;
 use super::geometry::CrossingDirection;
 
 /// The classes that have been seen.
@@ -48,7 +48,7 @@ impl ClassTable {
 pub struct WantedClasses(Vec<bool>);
 
 impl WantedClasses {
-    pub fn enter(&mut self, filter: &ClassFilter, class: &SeenClass) {
+    pub fn enter(&mut self, filter: &WatchedClasses, class: &SeenClass) {
         self.0.push(filter.wants(&class.label, class.class));
     }
 

@@ -49,7 +49,7 @@ impl Scene {
     /// The names of the events so far, and of their directions.
     fn names(&self) -> Vec<String> {
         let name = |(_, event): &(u64, AnalyticsEvent)| match event.kind {
-            EventKind::Crossed { direction, .. } => format!("{direction:?}"),
+            AnalyticsEventKind::Crossed { direction, .. } => format!("{direction:?}"),
             kind => kind.name().into(),
         };
         self.events.iter().map(name).collect()

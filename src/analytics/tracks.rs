@@ -18,7 +18,7 @@ pub struct EventObject {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TrackState {
+pub(super) struct WatchedObject {
     pub object: EventObject,
     pub point: Point,
     pub course: Course,
@@ -33,7 +33,7 @@ pub(super) struct TrackState {
 #[derive(Debug, Default)]
 pub(super) struct TrackTable {
     by_id: HashMap<u64, usize>,
-    pub tracks: Vec<Option<TrackState>>,
+    pub tracks: Vec<Option<WatchedObject>>,
     free: Vec<usize>,
     visits: Vec<Visit>,
     passages: Vec<Passage>,
@@ -58,7 +58,7 @@ impl TrackTable {
         self.by_id.get(&id).copied()
     }
 
-    pub fn add(&mut self, track: TrackState) -> usize {
+    pub fn add(&mut self, track: WatchedObject) -> usize {
         let place = self.free.pop().unwrap_or_else(|| {
             let place = self.tracks.len();
             self.tracks.push(None);
@@ -84,7 +84,7 @@ impl TrackTable {
     }
 
     /// A track with its states.
-    pub fn parts(&mut self, place: usize) -> Option<(&mut TrackState, &mut [Visit], &mut [Passage])> {
+    pub fn parts(&mut self, place: usize) -> Option<(&mut WatchedObject, &mut [Visit], &mut [Passage])> {
         let track = self.tracks[place].as_mut()?;
         let visits = &mut self.visits[place * self.zones..][..self.zones];
         Some((track, visits, &mut self.passages[place * self.tripwires..][..self.tripwires]))

@@ -5,8 +5,8 @@ use super::config::{AnalyticsConfig, DirectionConfig, TripwireConfig, WantedDire
 use super::geometry::{Area, CrossingDirection, Point, Segment};
 use super::rules::{Crowd, Visit, VisitChange};
 use super::tally::{CrossingCount, WantedClasses, ZoneCount};
-use super::tracks::TrackState;
-use super::{AnalyticsEvent, EventKind};
+use super::tracks::WatchedObject;
+use super::{AnalyticsEvent, AnalyticsEventKind};
 
 /// A zone of the stream, with its counts.
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ impl Zone {
         &mut self,
         number: usize,
         visit: &mut Visit,
-        track: &TrackState,
+        track: &WatchedObject,
         change: Option<VisitChange>,
     ) -> Option<AnalyticsEvent> {
         let (kind, happened, dwell) = match change? {
@@ -123,13 +123,13 @@ impl Zone {
                 let count = &mut self.counts[usize::from(visit.class)];
                 (count.current, count.entered) = (count.current + 1, count.entered + 1);
                 self.current += 1;
-                (EventKind::Entered { zone: number }, at, None)
+                (AnalyticsEventKind::Entered { zone: number }, at, None)
             }
             VisitChange::Left { at, dwell, class } => {
                 let count = &mut self.counts[usize::from(class)];
                 (count.current, count.left) = (count.current - 1, count.left + 1);
                 self.current -= 1;
-                (EventKind::Left { zone: number }, at, Some(dwell))
+                (AnalyticsEventKind::Left { zone: number }, at, Some(dwell))
             }
         };
         Some(AnalyticsEvent { kind, happened, count: self.current.into(), dwell, object: Some(track.object) })
@@ -138,7 +138,7 @@ impl Zone {
 
 impl Tripwire {
     /// Whether an object moves as it must to be counted.
-    pub(super) fn is_along(&self, track: &TrackState) -> bool {
+    pub(super) fn is_along(&self, track: &WatchedObject) -> bool {
         let (Some((vector, _)), Some(config)) = (self.motion, &self.config.motion) else { return true };
         let motion = track.course.motion(track.point, 0.0);
         motion.is_none_or(|motion| cosine(vector, motion) >= config.min_cosine)

@@ -208,7 +208,7 @@ impl ObjectImpl for TrtAnalytics {
     fn set_property(&self, _id: usize, value: &glib::Value, property: &glib::ParamSpec) {
         if may_set(&*self.obj(), property) {
             gst::info!(CAT, imp = self, "{} = {value:?}", property.name());
-            settings::set(&mut self.settings.lock().unwrap(), property.name(), value);
+            settings::PROPERTIES.set(&mut self.settings.lock().unwrap(), property.name(), value);
         }
     }
 
@@ -221,7 +221,7 @@ impl ObjectImpl for TrtAnalytics {
                 let counts = [("frames", totals.done), ("objects", totals.objects), ("events", events)];
                 stats::structure(&totals, counts).to_value()
             }
-            name => settings::get(&self.settings.lock().unwrap(), name),
+            name => settings::PROPERTIES.get(&self.settings.lock().unwrap(), name),
         }
     }
 }

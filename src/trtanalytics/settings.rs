@@ -2,6 +2,7 @@
 //! The user's settings, and their properties.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use gst::glib;
 use gst::prelude::*;
@@ -10,6 +11,7 @@ use super::ObjectPoint;
 use crate::analytics::{AnalyticsConfig, AnalyticsOptions, parse};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::files::read_regular;
+use crate::gst::property::{PropertyTable, property, text_property};
 use crate::gst::stats;
 
 #[derive(Clone, Debug)]
@@ -88,66 +90,67 @@ fn text(name: &str, nick: &str, blurb: &str) -> glib::ParamSpec {
     glib::ParamSpecString::builder(name).nick(nick).blurb(blurb).mutable_ready().build()
 }
 
+/// What can be set.
+pub static PROPERTIES: LazyLock<PropertyTable<AnalyticsSettings>> = LazyLock::new(|| {
+    PropertyTable::new(vec![
+        text_property!(
+            text("config", "Configuration", "Zones, tripwires and directions as JSON (unset = config-file)"),
+            config
+        ),
+        text_property!(
+            text("config-file", "Configuration file", "File with such JSON, or a file for DeepStream's nvdsanalytics"),
+            config_file
+        ),
+        property!(
+            glib::ParamSpecUInt::builder("config-stream")
+                .nick("Stream of the configuration")
+                .blurb("Of a file for nvdsanalytics: the number of the stream whose groups count")
+                .mutable_ready()
+                .build(),
+            config_stream
+        ),
+        property!(
+            glib::ParamSpecEnum::builder::<ObjectPoint>("evaluation-point")
+                .nick("Evaluation point")
+                .blurb("The point of an object that is in a zone or not, and whose path crosses tripwires")
+                .mutable_playing()
+                .build(),
+            evaluation_point
+        ),
+        property!(
+            glib::ParamSpecUInt64::builder("lost-after")
+                .nick("Lost after")
+                .blurb("How long an object may be out of sight before it has left (in nanoseconds)")
+                .default_value(AnalyticsSettings::default().lost_after)
+                .mutable_playing()
+                .build(),
+            lost_after
+        ),
+        property!(
+            flag("draw-zones", "Draw zones", "Attach the zones with their counts to frames, for trtoverlay"),
+            draw_zones
+        ),
+        property!(
+            flag(
+                "draw-tripwires",
+                "Draw tripwires",
+                "Attach the tripwires with their counts to frames, for trtoverlay"
+            ),
+            draw_tripwires
+        ),
+        property!(
+            flag("post-messages", "Post messages", "Post an element message trt-event for each event"),
+            post_messages
+        ),
+    ])
+});
+
 pub fn list() -> Vec<glib::ParamSpec> {
-    let default = AnalyticsSettings::default();
-    vec![
-        text("config", "Configuration", "Zones, tripwires and directions as JSON (unset = config-file)"),
-        text("config-file", "Configuration file", "File with such JSON, or a file for DeepStream's nvdsanalytics"),
-        glib::ParamSpecUInt::builder("config-stream")
-            .nick("Stream of the configuration")
-            .blurb("Of a file for nvdsanalytics: the number of the stream whose groups count")
-            .mutable_ready()
-            .build(),
-        glib::ParamSpecEnum::builder::<ObjectPoint>("evaluation-point")
-            .nick("Evaluation point")
-            .blurb("The point of an object that is in a zone or not, and whose path crosses tripwires")
-            .mutable_playing()
-            .build(),
-        glib::ParamSpecUInt64::builder("lost-after")
-            .nick("Lost after")
-            .blurb("How long an object may be out of sight before it has left (in nanoseconds)")
-            .default_value(default.lost_after)
-            .mutable_playing()
-            .build(),
-        flag("draw-zones", "Draw zones", "Attach the zones with their counts to frames, for trtoverlay"),
-        flag("draw-tripwires", "Draw tripwires", "Attach the tripwires with their counts to frames, for trtoverlay"),
-        flag("post-messages", "Post messages", "Post an element message trt-event for each event"),
-        glib::ParamSpecBoxed::builder::<gst::Structure>("counts")
-            .nick("Counts")
-            .blurb("Objects in each zone and across each tripwire: by class, now and since the start or reset-counts")
-            .read_only()
-            .build(),
-        stats::property("Frames, objects with an id, events, and the time that counting takes"),
-    ]
-}
-
-pub fn set(settings: &mut AnalyticsSettings, name: &str, value: &glib::Value) {
-    const CHECKED: &str = "checked by GObject";
-    let text = || value.get::<Option<String>>().expect(CHECKED).unwrap_or_default();
-    match name {
-        "config" => settings.config = text(),
-        "config-file" => settings.config_file = text(),
-        "config-stream" => settings.config_stream = value.get().expect(CHECKED),
-        "evaluation-point" => settings.evaluation_point = value.get().expect(CHECKED),
-        "lost-after" => settings.lost_after = value.get().expect(CHECKED),
-        "draw-zones" => settings.draw_zones = value.get().expect(CHECKED),
-        "draw-tripwires" => settings.draw_tripwires = value.get().expect(CHECKED),
-        "post-messages" => settings.post_messages = value.get().expect(CHECKED),
-        other => unreachable!("property {other}"),
-    }
-}
-
-pub fn get(settings: &AnalyticsSettings, name: &str) -> glib::Value {
-    let text = |text: &str| (!text.is_empty()).then_some(text).to_value();
-    match name {
-        "config" => text(&settings.config),
-        "config-file" => text(&settings.config_file),
-        "config-stream" => settings.config_stream.to_value(),
-        "evaluation-point" => settings.evaluation_point.to_value(),
-        "lost-after" => settings.lost_after.to_value(),
-        "draw-zones" => settings.draw_zones.to_value(),
-        "draw-tripwires" => settings.draw_tripwires.to_value(),
-        "post-messages" => settings.post_messages.to_value(),
-        other => unreachable!("property {other}"),
-    }
+    let counts = glib::ParamSpecBoxed::builder::<gst::Structure>("counts")
+        .nick("Counts")
+        .blurb("Objects in each zone and across each tripwire: by class, now and since the start or reset-counts")
+        .read_only()
+        .build();
+    let stats = stats::property("Frames, objects with an id, events, and the time that counting takes");
+    PROPERTIES.specs().chain([counts, stats]).collect()
 }

@@ -11,7 +11,7 @@ use gst::meta::CustomMeta;
 
 use super::structure::Fields;
 use crate::analytics::geometry::CrossingDirection;
-use crate::analytics::{Analytics, AnalyticsEvent, EventKind};
+use crate::analytics::{Analytics, AnalyticsEvent, AnalyticsEventKind};
 use crate::gst::stream::StreamFrame;
 use crate::postprocess::fields::FieldVisitor;
 
@@ -61,7 +61,7 @@ pub fn structure(
             .field("count", event.count)
             .build(),
     );
-    if let EventKind::Crossed { direction, .. } = event.kind {
+    if let AnalyticsEventKind::Crossed { direction, .. } = event.kind {
         fields.text("direction", direction_name(direction));
     }
     if let Some(dwell) = event.dwell {

@@ -12,11 +12,11 @@ use gst::meta::CustomMeta;
 use gst_video::VideoRegionOfInterestMeta;
 
 use super::events::direction_name;
-use super::structure::Fields;
+use super::structure::{Fields, scale, scaled_numbers};
 use crate::analytics::config::BoundaryLook;
 use crate::analytics::geometry::{CrossingDirection, Point};
 use crate::analytics::watched::{Tripwire, Zone};
-use crate::analytics::{Analytics, EventKind};
+use crate::analytics::{Analytics, AnalyticsEventKind};
 use crate::image::overlay::Boundary;
 use crate::postprocess::fields::FieldVisitor;
 
@@ -129,7 +129,7 @@ fn state(analytics: &Analytics, number: usize) -> Option<gst::Structure> {
         .iter()
         .filter(|event| event.object.is_some_and(|object| object.id == id))
         .filter_map(|event| match event.kind {
-            EventKind::Crossed { direction, .. } => Some((analytics.name_of(&event.kind), direction)),
+            AnalyticsEventKind::Crossed { direction, .. } => Some((analytics.name_of(&event.kind), direction)),
             _ => None,
         })
         .peekable();
@@ -180,7 +180,7 @@ pub fn notes(param: &gst::StructureRef) -> Vec<String> {
 pub fn boundaries(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Boundary> {
     register();
     let Ok(meta) = CustomMeta::from_buffer(buffer, NAME) else { return Vec::new() };
-    let Some(scale) = super::read::scale(meta.structure(), size) else { return Vec::new() };
+    let Some(scale) = scale(meta.structure(), size) else { return Vec::new() };
     let list = |field: &str| meta.structure().get::<gst::Array>(field).unwrap_or_default();
     let zones = list("zones");
     let tripwires = list("tripwires");
@@ -190,7 +190,7 @@ pub fn boundaries(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<Boundary> {
 
 fn drawn(value: &glib::SendValue, scale: [f32; 2], is_zone: bool) -> Option<Boundary> {
     let fields = value.get::<gst::Structure>().ok()?;
-    let numbers = super::read::scaled_numbers(&fields, "points", &scale)?;
+    let numbers = scaled_numbers(&fields, "points", &scale)?;
     let points = numbers.as_chunks::<2>().0.to_vec();
     let count = |name| fields.get::<u64>(name).ok();
     let current = fields.get::<u32>("current").ok().map(u64::from);
