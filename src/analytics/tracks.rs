@@ -62,6 +62,8 @@ impl TrackTable {
         let place = self.free.pop().unwrap_or_else(|| {
             let place = self.tracks.len();
             self.tracks.push(None);
+            // Half empty, so that ids that come and go never let it grow.
+            self.by_id.reserve(2 * self.tracks.len() - self.by_id.len());
             self.visits.resize((place + 1) * self.zones, Visit::default());
             self.passages.resize((place + 1) * self.tripwires, Passage::default());
             place
