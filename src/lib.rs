@@ -10,12 +10,12 @@
 //!
 //! * `core`: errors, tensors, memory, CUDA.
 //! * `image`: frames, the tensors made of them, and drawing. `model`: the description in a model file.
-//! * `track`: ids of objects that stay the same from frame to frame.
+//! * `track`: ids of objects that stay the same from frame to frame. `analytics`: counts in zones and across lines.
 //! * `heads`: how a model writes its results, one file each. `postprocess`: from a head's rows to objects.
 //! * `backends`: what runs models: TensorRT, or rten on the CPU.
 //! * [`session`]: the whole chain without a pipeline. The crate `gsttrt-capi` is the same for C.
 //! * `gst`: GStreamer's side: metas, memory, contexts, statistics.
-//! * `trtpreprocess`, `trtinfer`, `trtnms`, `trttrack`, `trtoverlay`: the elements, thin: settings, caps, one call per frame.
+//! * `trtpreprocess`, `trtinfer`, `trtnms`, `trttrack`, `trtanalytics`, `trtoverlay`: the elements, thin: settings, caps, one call per frame.
 
 // Some of it is for the elements alone, and some for tests.
 #![cfg_attr(not(all(feature = "gstreamer", feature = "internals")), allow(dead_code, unused_imports))]
@@ -23,6 +23,7 @@
 /// All modules, under the names that the crate itself uses. They are public only to this workspace.
 #[path = ""]
 mod rooms {
+    pub mod analytics;
     pub mod backends;
     pub mod core;
     #[cfg(feature = "gstreamer")]
@@ -33,6 +34,8 @@ mod rooms {
     pub mod postprocess;
     pub mod session;
     pub mod track;
+    #[cfg(feature = "gstreamer")]
+    pub mod trtanalytics;
     #[cfg(feature = "gstreamer")]
     pub mod trtinfer;
     #[cfg(feature = "gstreamer")]

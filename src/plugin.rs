@@ -2,13 +2,14 @@
 //! What GStreamer finds in the library when it loads it as a plugin.
 
 use crate::gst::export;
-use crate::{trtinfer, trtnms, trtoverlay, trtpreprocess, trttrack};
+use crate::{trtanalytics, trtinfer, trtnms, trtoverlay, trtpreprocess, trttrack};
 
 fn register(plugin: &::gst::Plugin) -> Result<(), ::gst::glib::BoolError> {
     trtpreprocess::register(plugin)?;
     trtinfer::register(plugin)?;
     trtnms::register(plugin)?;
     trttrack::register(plugin)?;
+    trtanalytics::register(plugin)?;
     trtoverlay::register(plugin)?;
     export::register();
     Ok(())

@@ -112,7 +112,7 @@ fn the_readme_is_short() {
 fn every_property_is_described() {
     common::init();
     let page = std::fs::read_to_string(path("docs/elements.md")).unwrap();
-    for name in ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtoverlay"] {
+    for name in ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtanalytics", "trtoverlay"] {
         let element = gst::ElementFactory::make(name).build().unwrap();
         let (_, section) = page.split_once(&format!("\n## {name}\n")).unwrap();
         let section = section.split_once("\n## ").unwrap().0;
@@ -134,7 +134,7 @@ fn the_figures_are_those_of_the_file() {
 
 /// The launch lines in the pages, in the documentation of the elements and in the scripts, each with its file.
 fn documented() -> Vec<(String, String)> {
-    let modules = ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtoverlay"]
+    let modules = ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtanalytics", "trtoverlay"]
         .map(|element| path(&format!("src/{element}/mod.rs")).into());
     let mut lines = Vec::new();
     for file in pages().into_iter().chain(modules).chain(files("pipelines", "sh")) {
@@ -154,7 +154,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// What stands for what the reader has, made in that folder: any file and any RTSP camera is the sample clip, any model the one
-/// in tests/models with its labels, any other camera a test picture; any screen and any file to write is a fakesink. Five frames
+/// in tests/models with its labels, any configuration of zones that of the page, any other camera a test picture; any screen and any file to write is a fakesink. Five frames
 /// are enough. Where batches are asked for, the detector takes them.
 ///
 /// `None` where the line is for a GPU: it has elements of nvcodec or CUDA, or an engine.
@@ -194,6 +194,7 @@ fn substituted(line: &str, folder: &Path) -> Option<Vec<String>> {
             }
             ("trtinfer", "model-file") => out.push(format!("model-file={model}")),
             ("trtnms", "label-file") => out.push(format!("label-file={}", labels(folder))),
+            ("trtanalytics", "config-file") => out.push(format!("config-file={}", zones(folder, value))),
             ("trtnms", "classes" | "class-thresholds") => {
                 out.push(format!("{name}={}", value.replace("person", "disc").replace("car", "box")));
             }
@@ -210,6 +211,22 @@ fn batched(folder: &Path) -> String {
 fn labels(folder: &Path) -> String {
     let file = folder.join("labels.txt");
     std::fs::write(&file, "disc\nbox\n").unwrap();
+    file.display().to_string()
+}
+
+/// The configuration of zones that docs/elements.md shows, or a file for DeepStream's nvdsanalytics.
+fn zones(folder: &Path, name: &str) -> String {
+    let text = match name.ends_with(".json") {
+        true => {
+            let page = std::fs::read_to_string(path("docs/elements.md")).unwrap();
+            page[block(&page, "json", 0)].to_string()
+        }
+        false => "[property]\nconfig-width=640\nconfig-height=480\n\
+                  [line-crossing-stream-0]\nenable=1\nline-crossing-Exit=100;100;200;100;150;50;150;300\n"
+            .into(),
+    };
+    let file = folder.join(name);
+    std::fs::write(&file, text).unwrap();
     file.display().to_string()
 }
 

@@ -10,3 +10,4 @@ pub mod error;
 pub(crate) mod files;
 pub mod memory;
 pub mod tensor;
+pub mod words;

@@ -14,4 +14,5 @@ pub mod overlay;
 pub mod property;
 pub mod report;
 pub mod stats;
+pub mod stream;
 pub mod video;

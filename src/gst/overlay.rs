@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use crate::image::map::PixelMap;
 use crate::image::masks::Mask;
-use crate::image::overlay::{Annotation, MapTint, Overlay, Plan, Sample, Style, annotated_tints, found_tints};
+use crate::image::overlay::{
+    Annotation, Boundary, MapTint, Overlay, Plan, Sample, Style, annotated_tints, found_tints,
+};
 use crate::postprocess::{Instances, RankedClass};
 
 /// The property of [`Style::labels`]; `blurb` names what is written.
@@ -143,6 +145,15 @@ impl OverlayRenderer {
     pub fn follow(&mut self, annotations: &[Annotation], trail_length: u32, with_ids: bool) {
         self.host.trails.follow(annotations, trail_length);
         self.host.hides_ids = !with_ids;
+    }
+
+    /// Lets zones and tripwires be drawn with the annotations of the next frame.
+    pub fn bound(&mut self, boundaries: Vec<Boundary>) {
+        self.host.boundaries = boundaries;
+    }
+
+    pub fn has_boundaries(&self) -> bool {
+        !self.host.boundaries.is_empty()
     }
 
     /// What comes next is another part of the stream.

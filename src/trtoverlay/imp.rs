@@ -18,6 +18,7 @@ use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
 use crate::gst::meta::map::maps;
 use crate::gst::meta::read::annotations;
 use crate::gst::meta::tensor::TensorMeta;
+use crate::gst::meta::zones::boundaries;
 use crate::gst::overlay::{
     OverlayRenderer, context_of, draw_labels_property, line_width_property, mask_alpha_property,
 };
@@ -81,7 +82,7 @@ impl TrtOverlay {
         }
         TensorMeta::wait_for_readers(frame, None);
         renderer.draw_maps(frame, maps.iter(), &settings.style)?;
-        if annotations.is_empty() {
+        if annotations.is_empty() && !renderer.has_boundaries() {
             return Ok(());
         }
         renderer.annotate(frame, annotations, &settings.style)
@@ -196,7 +197,8 @@ impl BaseTransformImpl for TrtOverlay {
         let stage = Span::begin(settings.measure);
         let (annotations, maps) = (annotations(&frame, renderer.size()), maps(&frame, renderer.size()));
         renderer.follow(&annotations, settings.trail_length, settings.draw_ids);
-        if !(annotations.is_empty() && maps.is_empty())
+        renderer.bound(boundaries(&frame, renderer.size()));
+        if !(annotations.is_empty() && maps.is_empty() && !renderer.has_boundaries())
             && let Err(error) = self.draw(renderer, &mut frame, &annotations, &maps, &settings)
             && !std::mem::replace(has_warned, true)
         {

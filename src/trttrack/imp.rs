@@ -12,11 +12,11 @@ use gst_base::subclass::prelude::*;
 use super::settings::{self, TrackSettings};
 use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind};
-use crate::gst::element::continues;
 use crate::gst::meta::read::{self, MetaObjects};
 use crate::gst::meta::track::{self, RegionFacts, Tracking};
 use crate::gst::report::{Report, may_set};
 use crate::gst::stats;
+use crate::gst::stream::{VideoStream, any_video_templates};
 use crate::image::geometry::BBox;
 use crate::track::{TrackInput, Tracker};
 
@@ -26,15 +26,8 @@ static CAT: LazyLock<gst::DebugCategory> =
 /// State since start() and set_caps().
 struct TrackingState {
     tracker: Tracker,
-    /// The size of the frames; 0x0 before the first caps.
-    size: (u32, u32),
-    /// Nanoseconds; 0 if the caps have no frame rate.
-    frame_duration: u64,
-    /// The time of the last frame.
-    now: u64,
-    frames: u64,
+    stream: VideoStream,
     has_warned: bool,
-    stream_id: String,
     inputs: Vec<TrackInput>,
     /// Indices of the frame's objects that are followed.
     followed: Vec<usize>,
@@ -56,12 +49,8 @@ impl TrackingState {
     fn new(tracker: Tracker) -> Self {
         TrackingState {
             tracker,
-            size: (0, 0),
-            frame_duration: 0,
-            now: 0,
-            frames: 0,
+            stream: VideoStream::default(),
             has_warned: false,
-            stream_id: String::new(),
             inputs: Vec::new(),
             followed: Vec::new(),
             seen: Vec::new(),
@@ -89,7 +78,7 @@ impl TrackingState {
             None => track::name_of(&objects.annotations[number].label),
         };
         let is_held = |&number: &usize| facts.get(number).is_some_and(|facts| facts.is_held);
-        let (now, frame_duration) = (self.now, self.frame_duration);
+        let VideoStream { now, frame_duration, .. } = self.stream;
         if !followed.is_empty() && followed.iter().all(is_held) {
             let tracked = tracker.predict(&settings.options, now, frame_duration);
             for (place, &number) in followed.iter().enumerate() {
@@ -127,15 +116,10 @@ fn has_id(objects: &MetaObjects, number: usize) -> bool {
 impl TrtTrack {
     fn process(&self, state: &mut TrackingState, settings: &TrackSettings, frame: &mut gst::Buffer) {
         let stage = Span::begin(false);
-        let number = state.frames;
-        state.frames += 1;
-        let segment = self.obj().segment();
-        let segment = segment.downcast_ref::<gst::ClockTime>();
-        let running_time = segment.and_then(|segment| segment.to_running_time(frame.pts()));
-        let guessed = state.now.saturating_add(state.frame_duration);
-        state.now = running_time.map_or(guessed, gst::ClockTime::nseconds);
+        let at = state.stream.advance(&self.obj().segment(), frame.pts());
+        let (number, size) = (at.number, state.stream.size);
 
-        let mut objects = read::objects(frame, state.size);
+        let mut objects = read::objects(frame, size);
         state.facts.clear();
         state.facts.extend(track::region_facts(frame));
         if !state.has_warned && (0..objects.annotations.len()).any(|number| has_id(&objects, number)) {
@@ -145,12 +129,11 @@ impl TrtTrack {
         let is_predicted = state.follow(settings, &objects);
         let count = state.trackings.iter().filter(|tracking| tracking.object.is_some()).count();
         if count > 0 {
-            track::write(frame.make_mut(), &mut objects, &state.trackings, state.size);
+            track::write(frame.make_mut(), &mut objects, &state.trackings, size);
         }
         gst::trace!(CAT, imp = self, "frame {number}: {count} of {} objects", objects.annotations.len());
         if settings.post_messages {
-            let stream_time = segment.and_then(|segment| segment.to_stream_time(frame.pts()));
-            let content = track::message(stream_time, number, state.size, &objects.annotations, is_predicted);
+            let content = track::message(at.stream_time, number, size, &objects.annotations, is_predicted);
             let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
         }
         self.stats.add(stage, count);
@@ -208,12 +191,7 @@ impl ElementImpl for TrtTrack {
     }
 
     fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<[gst::PadTemplate; 2]> = LazyLock::new(|| {
-            let caps = gst::Caps::builder("video/x-raw").any_features().build();
-            [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)].map(|(name, direction)| {
-                gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps).expect("valid template")
-            })
-        });
+        static TEMPLATES: LazyLock<[gst::PadTemplate; 2]> = LazyLock::new(any_video_templates);
         &*TEMPLATES
     }
 }
@@ -245,49 +223,34 @@ impl BaseTransformImpl for TrtTrack {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        if let Some(state) = self.state.lock().unwrap().as_mut() {
-            let is_another = match event.view() {
-                gst::EventView::FlushStop(_) => true,
-                gst::EventView::StreamStart(start) => {
-                    let stream_id = start.stream_id();
-                    std::mem::replace(&mut state.stream_id, stream_id.to_string()) != stream_id
-                }
-                gst::EventView::Segment(segment) => !continues(&self.obj().segment(), segment.segment()),
-                _ => false,
-            };
-            if is_another {
-                state.reset();
-            }
+        if let Some(state) = self.state.lock().unwrap().as_mut()
+            && state.stream.is_cut(&event, &self.obj().segment())
+        {
+            state.reset();
         }
         self.parent_sink_event(event)
     }
 
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
-        let caps = incaps.structure(0).expect("fixed caps have one structure");
-        let side = |name| caps.get::<i32>(name).ok().and_then(|side| u32::try_from(side).ok()).filter(|&side| side > 0);
-        let (Some(width), Some(height)) = (side("width"), side("height")) else {
-            let error = Error::new(ErrorKind::Negotiation, "The caps of the frames have no width and height")
-                .cause(incaps)
-                .remedy("Put a capsfilter with width and height before trttrack");
-            self.obj().post_error(&error);
-            return Err(gst::loggable_error!(CAT, "{error}"));
+        let taken = match self.state.lock().unwrap().as_mut() {
+            Some(state) => state.stream.set_caps(incaps, "trttrack").map(|is_another| {
+                if is_another {
+                    state.reset();
+                }
+            }),
+            None => return Err(gst::loggable_error!(CAT, "caps before the start")),
         };
-        let rate = caps.get::<gst::Fraction>("framerate").ok().filter(|rate| rate.numer() > 0 && rate.denom() > 0);
-        let duration = |rate: gst::Fraction| 1_000_000_000 * rate.denom() as u64 / rate.numer() as u64;
-        let mut state = self.state.lock().unwrap();
-        let state = state.as_mut().ok_or_else(|| gst::loggable_error!(CAT, "caps before the start"))?;
-        state.frame_duration = rate.map_or(0, duration);
-        if std::mem::replace(&mut state.size, (width, height)) != (width, height) {
-            state.reset();
-        }
-        Ok(())
+        taken.map_err(|error| {
+            self.obj().post_error(&error);
+            gst::loggable_error!(CAT, "{error}")
+        })
     }
 
     fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
         let Some(mut frame) = self.take_queued_buffer() else { return Ok(GenerateOutputSuccess::NoOutput) };
         let settings = self.settings.lock().unwrap().clone();
         let mut state = self.state.lock().unwrap();
-        let state = state.as_mut().filter(|state| state.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
+        let state = state.as_mut().filter(|state| state.stream.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
         self.process(state, &settings, &mut frame);
         Ok(GenerateOutputSuccess::Buffer(frame))
     }

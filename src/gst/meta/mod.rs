@@ -5,6 +5,7 @@
 pub mod attributes;
 pub mod classification;
 pub mod detection;
+pub mod events;
 mod gray;
 pub mod gst_tensor;
 pub mod map;
@@ -15,6 +16,7 @@ mod segmentation;
 mod structure;
 pub mod tensor;
 pub mod track;
+pub mod zones;
 
 use std::ops::ControlFlow;
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use gst::glib;
 use gst_video::VideoRegionOfInterestMeta;
 
+use super::structure::{scale, scaled_numbers};
 use crate::image::geometry::{BBox, Rect};
 use crate::image::keypoints::{KeypointShape, ObjectKeypoints};
 use crate::image::masks::Mask;
@@ -79,6 +80,7 @@ fn region(meta: &gst::MetaRef<VideoRegionOfInterestMeta>, size: (u32, u32)) -> (
         of_frame: false,
         keypoints: meta.param("keypoints").filter(|_| is_in_place).and_then(|param| keypoints(param, size)),
         attributes: super::attributes::read(meta),
+        notes: meta.param(super::zones::PARAM).map(super::zones::notes).unwrap_or_default(),
         mask: meta.param("mask").filter(|_| is_in_place).and_then(|param| mask(param, size)).map(Arc::new),
     };
     (annotation, found_at)
@@ -109,19 +111,6 @@ fn mask(param: &gst::StructureRef, size: (u32, u32)) -> Option<Mask> {
     let rect = Some(Rect { left, top, right, bottom }).filter(|_| right <= from.0 && bottom <= from.1)?;
     let mask = Mask::from_counts(rect, param.get("mask-counts").ok()?)?;
     Some(if from == size { mask } else { mask.placed(from, &Rect::from(size).into(), size) })
-}
-
-/// The scales, horizontal and vertical, from the frame of a parameter to a frame of that size.
-fn scale(param: &gst::StructureRef, (width, height): (u32, u32)) -> Option<[f32; 2]> {
-    let side = |field| param.get::<u32>(field).ok().filter(|&side| side > 0);
-    Some([width as f32 / side("frame-width")? as f32, height as f32 / side("frame-height")? as f32])
-}
-
-/// An array of a parameter, whose numbers have these scales in turn.
-fn scaled_numbers(param: &gst::StructureRef, field: &str, scales: &[f32]) -> Option<Vec<f32>> {
-    let array = param.get::<gst::Array>(field).ok()?;
-    let numbers = array.iter().zip(scales.iter().cycle());
-    numbers.map(|(value, scale)| Some(value.get::<f64>().ok()? as f32 * scale)).collect()
 }
 
 /// Left, top, right and bottom of a rectangle whose meta holds left, top, width and height.
@@ -242,6 +231,7 @@ mod analytics {
                     of_frame: false,
                     keypoints: None,
                     attributes: Vec::new(),
+                    notes: Vec::new(),
                     mask,
                 });
             }

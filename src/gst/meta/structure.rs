@@ -35,3 +35,16 @@ impl FieldVisitor for Fields {
         self.0.set(name, gst::Array::new(values));
     }
 }
+
+/// The scales, horizontal and vertical, from the frame of a parameter to a frame of that size.
+pub(super) fn scale(param: &gst::StructureRef, (width, height): (u32, u32)) -> Option<[f32; 2]> {
+    let side = |field| param.get::<u32>(field).ok().filter(|&side| side > 0);
+    Some([width as f32 / side("frame-width")? as f32, height as f32 / side("frame-height")? as f32])
+}
+
+/// An array of a parameter, whose numbers have these scales in turn.
+pub(super) fn scaled_numbers(param: &gst::StructureRef, field: &str, scales: &[f32]) -> Option<Vec<f32>> {
+    let array = param.get::<gst::Array>(field).ok()?;
+    let numbers = array.iter().zip(scales.iter().cycle());
+    numbers.map(|(value, scale)| Some(value.get::<f64>().ok()? as f32 * scale)).collect()
+}

@@ -31,6 +31,8 @@ pub struct Annotation<'a> {
     pub mask: Option<Arc<Mask>>,
     /// What classifiers of objects have found.
     pub attributes: Vec<Attribute>,
+    /// What else is written in its tag, such as the zones that it is in.
+    pub notes: Vec<String>,
     /// It is a class of the whole frame: it has no box, and is written in the upper left corner.
     pub of_frame: bool,
 }
@@ -57,6 +59,7 @@ impl<'a> Annotation<'a> {
             keypoints: None,
             mask: None,
             attributes: Vec::new(),
+            notes: Vec::new(),
             of_frame: true,
         }
     }
@@ -82,6 +85,9 @@ impl Annotation<'_> {
         }
         for attribute in &self.attributes {
             write!(text, "{}{}", separator(text), attribute.label).expect("a String takes any text");
+        }
+        for note in &self.notes {
+            write!(text, "{}{note}", separator(text)).expect("a String takes any text");
         }
         if let Some(track_id) = self.track_id.filter(|_| with_id) {
             write!(text, "{}#{track_id}", separator(text)).expect("a String takes any text");
@@ -114,6 +120,7 @@ mod tests {
             keypoints: None,
             mask: None,
             attributes: Vec::new(),
+            notes: Vec::new(),
             of_frame: false,
         }
     }
@@ -142,8 +149,9 @@ mod tests {
         let attribute = |label: &str| Attribute { label: label.into(), class: None, confidence: Some(0.5) };
         let attributes = vec![attribute("red"), attribute("round")];
         let mut text = String::new();
-        Annotation { attributes, track_id: Some(7), ..annotation("disc", None) }.describe(&mut text, true);
-        assert_eq!(text, "disc red round #7");
+        let notes = vec!["door 4 s".to_string()];
+        Annotation { attributes, notes, track_id: Some(7), ..annotation("disc", None) }.describe(&mut text, true);
+        assert_eq!(text, "disc red round door 4 s #7");
     }
 
     #[test]

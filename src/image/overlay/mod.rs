@@ -9,10 +9,11 @@
 //! Masks are the exception ([`tint`]): below all marks they are mixed with the frame, each sample once. Below them are maps
 //! ([`MapTint`]).
 //!
-//! The order is: outlines from the weakest detection to the strongest, those of rotated boxes likewise ([`Stroke`]s), then
-//! skeletons ([`Stroke`]s too), then tags. So strong boxes lie on weak ones, and no outline ever crosses a text.
+//! The order is: outlines from the weakest detection to the strongest, [`Boundary`]s ([`Stroke`]s), the outlines of rotated boxes
+//! and skeletons (also [`Stroke`]s), then tags. So strong boxes lie on weak ones, and no outline ever crosses a text.
 
 mod annotation;
+mod boundary;
 mod color;
 mod font;
 pub mod kernel;
@@ -26,6 +27,7 @@ mod tint;
 mod trails;
 
 pub use annotation::{Annotation, Attribute};
+pub use boundary::Boundary;
 pub use color::{Sample, class_color};
 pub use font::Font;
 pub use map::MapTint;
@@ -80,6 +82,8 @@ pub struct Overlay {
     font: Option<Font>,
     /// Drawn behind the objects that have one.
     pub trails: Trails,
+    /// Drawn below the strokes of objects.
+    pub boundaries: Vec<Boundary>,
     /// Whether the ids of objects are left out of their tags.
     pub hides_ids: bool,
     tint: Tint,

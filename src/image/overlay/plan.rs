@@ -124,6 +124,7 @@ impl Overlay {
             keypoints: keypoints.map(|keypoints| keypoints.object(object)),
             mask: None,
             attributes: Vec::new(),
+            notes: Vec::new(),
             of_frame: false,
         };
         self.plan_annotations(target, detections.iter().enumerate().map(annotation), style)
@@ -136,11 +137,14 @@ impl Overlay {
         annotations: impl DoubleEndedIterator<Item = Annotation<'a>>,
         style: &Style,
     ) -> Plan<'_> {
-        let Overlay { marks, strokes, text, label, font, trails, hides_ids, .. } = self;
+        let Overlay { marks, strokes, text, label, font, trails, boundaries, hides_ids, .. } = self;
         let font = Font::for_frame(font, target.width, target.height);
         marks.clear();
         strokes.clear();
         text.clear();
+        for boundary in &*boundaries {
+            boundary.plan((marks, strokes, text), font, &target, style);
+        }
         let mut of_frame: SmallVec<[usize; 8]> = SmallVec::new();
         for annotation in annotations.rev() {
             let color = annotation.color();
@@ -220,7 +224,7 @@ pub(super) fn outline(bbox: BBox, target: &Target, style: &Style) -> Option<(Rec
 }
 
 /// Above the box, or in its corner where there is no room; moved left or up to stay in the frame.
-fn tag(outer: &Rect, text_len: u32, font: &Font, target: &Target) -> Rect {
+pub(super) fn tag(outer: &Rect, text_len: u32, font: &Font, target: &Target) -> Rect {
     if text_len == 0 {
         return Rect::default();
     }

@@ -70,6 +70,7 @@ mod tests {
             keypoints: None,
             mask: None,
             attributes: Vec::new(),
+            notes: Vec::new(),
             of_frame: false,
         }
     }

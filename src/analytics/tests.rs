@@ -1,0 +1,709 @@
+// SPDX-License-Identifier: MPL-2.0
+use super::engine::AnalyticsOptions;
+use super::parse::parse;
+use super::*;
+use crate::image::geometry::BBox;
+
+const FRAME: u64 = 33_333_333;
+const SIZE: (u32, u32) = (200, 100);
+
+/// One after another the frames of a stream of 200x100 pixels.
+struct Scene {
+    analytics: Analytics,
+    options: AnalyticsOptions,
+    frames: u64,
+    /// Events so far, with the frame.
+    events: Vec<(u64, AnalyticsEvent)>,
+}
+
+impl Scene {
+    fn new(config: &str) -> Self {
+        let mut analytics = Analytics::new(parse(config, 0).unwrap());
+        assert_eq!(analytics.set_size(SIZE), [""; 0]);
+        Scene { analytics, options: AnalyticsOptions::default(), frames: 0, events: Vec::new() }
+    }
+
+    /// Objects by their ids, and where their lower edges are; they are 10 pixels wide and 20 high.
+    fn push(&mut self, objects: &[(u64, [f32; 2])]) {
+        self.push_of("person", 0, objects);
+    }
+
+    fn push_of(&mut self, label: &str, class: u32, objects: &[(u64, [f32; 2])]) {
+        let input = |&(id, [x, y]): &(u64, [f32; 2])| {
+            let bbox = BBox::new(x - 5.0, y - 20.0, x + 5.0, y);
+            AnalyticsInput { id, bbox, label, class: Some(class), confidence: None }
+        };
+        let events = self.analytics.update(&self.options, objects.iter().map(input), self.frames * FRAME);
+        self.events.extend(events.iter().map(|event| (self.frames, *event)));
+        self.frames += 1;
+    }
+
+    fn hold(&mut self, frames: u64, id: u64, at: [f32; 2]) {
+        (0..frames).for_each(|_| self.push(&[(id, at)]));
+    }
+
+    fn nothing(&mut self, frames: u64) {
+        (0..frames).for_each(|_| self.push(&[]));
+    }
+
+    /// The names of the events so far, and of their directions.
+    fn names(&self) -> Vec<String> {
+        let name = |(_, event): &(u64, AnalyticsEvent)| match event.kind {
+            AnalyticsEventKind::Crossed { direction, .. } => format!("{direction:?}"),
+            kind => kind.name().into(),
+        };
+        self.events.iter().map(name).collect()
+    }
+}
+
+const DOOR: &str = r#"{"tripwires": [{"id": "door", "points": [[100, 20], [100, 80]]}]}"#;
+const ROOM: &str = r#"{"zones": [{"id": "room", "points": [[50, 20], [150, 20], [150, 80], [50, 80]]}]}"#;
+
+// ------------------------------------------------------------------------------------------- tripwires
+
+#[test]
+fn a_crossing_counts_once_it_is_certain() {
+    let mut scene = Scene::new(DOOR);
+    for at in 0..20 {
+        scene.push(&[(1, [80.0 + 2.0 * at as f32, 50.0])]);
+    }
+    assert!(scene.names().is_empty());
+    scene.hold(20, 1, [120.0, 50.0]);
+    assert_eq!(scene.names(), ["Forward"]);
+    let (frame, event) = scene.events[0];
+    assert_eq!(event.happened, 11 * FRAME, "100 is still on the line");
+    assert_eq!(frame, 27, "half a second later");
+    assert_eq!((event.count, event.object.unwrap().id), (1, 1));
+    assert_eq!(scene.analytics.tripwires[0].total().forward, 1);
+}
+
+/// supervision#2598 and #1540: one frame on the other side is no crossing, in neither direction.
+#[test]
+fn flicker_across_a_line_counts_nothing() {
+    let mut scene = Scene::new(DOOR);
+    for at in 0..100 {
+        let x = if at % 10 == 3 { 103.0 } else { 97.0 };
+        scene.push(&[(1, [x, 50.0])]);
+    }
+    scene.nothing(60);
+    assert_eq!(scene.names(), [""; 0]);
+    // An object that stands on the line, and goes on.
+    let mut scene = Scene::new(DOOR);
+    for at in 0..100 {
+        scene.push(&[(1, [100.0 + if at % 3 == 1 { 2.0 } else { -2.0 }, 50.0])]);
+    }
+    scene.hold(30, 1, [110.0, 50.0]);
+    assert_eq!(scene.names(), ["Forward"]);
+}
+
+/// supervision#1838: the corners of the box need not be on one side.
+#[test]
+fn a_box_that_is_wider_than_the_line_crosses_it() {
+    let mut scene = Scene::new(DOOR);
+    for x in [90.0, 95.0, 99.0, 101.0, 104.0, 104.0] {
+        scene.push(&[(1, [x, 50.0])]);
+    }
+    scene.hold(20, 1, [104.0, 50.0]);
+    assert_eq!(scene.names(), ["Forward"]);
+}
+
+#[test]
+fn who_walks_round_the_line_has_not_crossed_it() {
+    let mut scene = Scene::new(DOOR);
+    for x in 0..40 {
+        scene.push(&[(1, [80.0 + x as f32, 90.0])]);
+    }
+    // Back through the door.
+    for x in 0..40 {
+        scene.push(&[(1, [120.0 - x as f32, 60.0])]);
+    }
+    scene.hold(20, 1, [80.0, 60.0]);
+    assert_eq!(scene.names(), ["Backward"]);
+    let mut scene = Scene::new(&DOOR.replace("\"id\"", "\"extended\": true, \"id\""));
+    for x in 0..60 {
+        scene.push(&[(1, [80.0 + x as f32, 90.0])]);
+    }
+    assert_eq!(scene.names(), ["Forward"]);
+}
+
+#[test]
+fn a_crossing_counts_though_it_is_not_seen() {
+    let mut scene = Scene::new(DOOR);
+    scene.hold(5, 1, [80.0, 50.0]);
+    scene.nothing(20);
+    scene.hold(5, 1, [120.0, 50.0]);
+    scene.nothing(30);
+    assert_eq!(scene.names(), ["Forward"], "and its object was lost soon after");
+}
+
+#[test]
+fn each_way_counts_if_it_is_wanted() {
+    for (wanted, expected) in
+        [("both", &["Forward", "Backward"][..]), ("forward", &["Forward"]), ("backward", &["Backward"])]
+    {
+        let mut scene = Scene::new(&DOOR.replace("\"id\"", &format!("\"direction\": \"{wanted}\", \"id\"")));
+        scene.hold(20, 1, [80.0, 50.0]);
+        scene.hold(20, 1, [120.0, 50.0]);
+        scene.hold(20, 1, [80.0, 50.0]);
+        assert_eq!(scene.names(), expected);
+    }
+}
+
+#[test]
+fn the_end_of_the_stream_makes_crossings_certain() {
+    let mut scene = Scene::new(DOOR);
+    scene.hold(5, 1, [80.0, 50.0]);
+    scene.hold(5, 1, [120.0, 50.0]);
+    assert_eq!(scene.names(), [""; 0]);
+    assert_eq!(scene.analytics.finish().len(), 1);
+    assert_eq!(scene.analytics.finish().len(), 0);
+    assert_eq!(scene.analytics.tripwires[0].total().forward, 1);
+}
+
+#[test]
+fn hysteresis_is_configured() {
+    let mut scene = Scene::new(&DOOR.replace("\"id\"", "\"hysteresis\": 0, \"id\""));
+    scene.hold(1, 1, [80.0, 50.0]);
+    scene.hold(1, 1, [120.0, 50.0]);
+    scene.hold(1, 1, [80.0, 50.0]);
+    assert_eq!(scene.names(), ["Forward", "Backward"]);
+}
+
+// ------------------------------------------------------------------------------------------- zones
+
+#[test]
+fn objects_enter_dwell_and_leave() {
+    let mut scene = Scene::new(&ROOM.replace("\"id\"", "\"dwell-time\": 1, \"id\""));
+    scene.hold(10, 1, [40.0, 50.0]);
+    scene.hold(61, 1, [60.0, 50.0]);
+    scene.hold(20, 1, [160.0, 50.0]);
+    assert_eq!(scene.names(), ["entered", "dwelled", "left"]);
+    let events: Vec<_> =
+        scene.events.iter().map(|(frame, event)| (*frame, event.happened / FRAME, event.dwell)).collect();
+    assert_eq!(events[0], (17, 10, None), "after 0.2 s");
+    assert_eq!((events[1].0, events[1].2), (41, Some(31 * FRAME)));
+    assert_eq!(events[2], (86, 70, Some(60 * FRAME)), "after 0.5 s outside; the dwell time is that inside");
+    let total = scene.analytics.zones[0].total();
+    assert_eq!((total.current, total.entered, total.left), (0, 1, 1));
+}
+
+#[test]
+fn flicker_at_the_edge_is_neither_entering_nor_leaving() {
+    let mut scene = Scene::new(ROOM);
+    for at in 0..90 {
+        scene.push(&[(1, [if at % 5 == 0 { 51.0 } else { 49.0 }, 50.0])]);
+    }
+    assert_eq!(scene.names(), [""; 0]);
+    let mut scene = Scene::new(ROOM);
+    for at in 0..90 {
+        scene.push(&[(1, [if at > 20 && at % 5 == 0 { 49.0 } else { 51.0 }, 50.0])]);
+    }
+    assert_eq!(scene.names(), ["entered"]);
+}
+
+#[test]
+fn missing_detections_end_no_visit() {
+    let mut scene = Scene::new(ROOM);
+    for _ in 0..5 {
+        scene.hold(3, 1, [100.0, 50.0]);
+        scene.nothing(25);
+    }
+    assert_eq!(scene.names(), ["entered"]);
+    scene.nothing(10);
+    assert_eq!(scene.names(), ["entered", "left"], "it is lost");
+    let dwell = scene.events[1].1.dwell.unwrap();
+    assert_eq!(dwell, (4 * 28 + 2) * FRAME, "until it was last seen");
+    // The same id again is another visit.
+    scene.hold(10, 1, [100.0, 50.0]);
+    assert_eq!(scene.analytics.zones[0].total().entered, 2);
+}
+
+#[test]
+fn retention_hysteresis_and_loss_are_configured() {
+    let mut scene = Scene::new(&ROOM.replace("\"id\"", "\"hysteresis\": 0, \"object-retention\": 0, \"id\""));
+    scene.hold(1, 1, [100.0, 50.0]);
+    scene.hold(1, 1, [10.0, 50.0]);
+    assert_eq!(scene.names(), ["entered", "left"]);
+    scene.options.lost_after = 0;
+    scene.hold(1, 1, [100.0, 50.0]);
+    scene.nothing(1);
+    assert_eq!(scene.names()[2..], ["entered", "left"]);
+}
+
+#[test]
+fn the_evaluation_point_decides() {
+    for (point, expected) in [(EvaluationPoint::BottomCenter, 0), (EvaluationPoint::Center, 1)] {
+        let mut scene = Scene::new(ROOM);
+        scene.options.evaluation_point = point;
+        scene.hold(10, 1, [100.0, 85.0]);
+        assert_eq!(scene.analytics.zones[0].total().current, expected);
+    }
+}
+
+#[test]
+fn a_zone_may_be_a_circle_or_what_is_outside() {
+    let circle = r#"{"zones": [{"id": "c", "type": "circle", "center": {"x": 100, "y": 50}, "radius": 20}]}"#;
+    for (config, expected) in
+        [(circle.to_string(), [1, 0]), (circle.replace("\"id\"", "\"inverse\": true, \"id\""), [0, 1])]
+    {
+        for (place, expected) in [[115.0, 50.0], [115.0, 66.0]].into_iter().zip(expected) {
+            let mut scene = Scene::new(&config);
+            scene.hold(10, 1, place);
+            assert_eq!(scene.analytics.zones[0].total().current, expected, "{place:?}");
+        }
+    }
+}
+
+#[test]
+fn points_are_pixels_or_parts_of_the_frame() {
+    let parts = r#"{"zones": [{"id": "room", "points": [[0.25, 0.2], [0.75, 0.2], [0.75, 0.8], [0.25, 0.8]]}]}"#;
+    let other = ROOM.replacen('{', r#"{"frame-width": 400, "frame-height": 50, "#, 1);
+    for (config, inside, outside) in [
+        (ROOM, [149.0, 79.0], [151.0, 50.0]),
+        (parts, [149.0, 79.0], [151.0, 50.0]),
+        (&other, [74.0, 90.0], [76.0, 90.0]),
+    ] {
+        for (place, expected) in [(inside, 1), (outside, 0)] {
+            let mut scene = Scene::new(config);
+            scene.hold(10, 1, place);
+            assert_eq!(scene.analytics.zones[0].total().current, expected, "{config} {place:?}");
+        }
+    }
+    let circle = r#"{"zones": [{"id": "c", "type": "circle", "center": [0.5, 0.5], "radius": 0.1}]}"#;
+    let scene = Scene::new(circle);
+    assert_eq!(scene.analytics.zones[0].area, geometry::Area::Ellipse { center: [100.0, 50.0], radii: [20.0; 2] });
+}
+
+#[test]
+fn crowds_need_objects_and_time() {
+    let mut scene = Scene::new(&ROOM.replace("\"id\"", "\"crowd-threshold\": 3, \"crowd-time\": 1, \"id\""));
+    // So many of four are inside.
+    let at = |count: u64| {
+        (1..=4).map(|id| (id, [60.0 + 10.0 * id as f32, if id <= count { 50.0 } else { 95.0 }])).collect::<Vec<_>>()
+    };
+    (0..30).for_each(|_| scene.push(&at(2)));
+    (0..20).for_each(|_| scene.push(&at(3)));
+    (0..60).for_each(|_| scene.push(&at(2)));
+    assert_eq!(scene.names(), ["entered", "entered", "entered", "left"], "too short");
+    (0..60).for_each(|_| scene.push(&at(4)));
+    assert!(scene.analytics.zones[0].is_crowded());
+    (0..60).for_each(|_| scene.push(&at(2)));
+    assert_eq!(scene.names()[4..], ["entered", "entered", "crowded", "left", "left", "uncrowded"]);
+    let crowd = |name: usize| scene.events[name].1;
+    assert_eq!((crowd(6).count, crowd(6).object, crowd(6).dwell), (4, None, None));
+    assert_eq!(crowd(9).count, 2);
+    assert!(crowd(9).dwell.unwrap() > 60 * FRAME);
+}
+
+// ------------------------------------------------------------------------------------------- directions
+
+#[test]
+fn objects_head_in_a_direction() {
+    let config = r#"{"directions": [{"id": "east", "points": [[0, 0], [1, 0]]}, {"id": "south", "points": [[10, 10], [10, 90]]}]}"#;
+    let mut scene = Scene::new(config);
+    for at in 0..60 {
+        scene.push(&[
+            (1, [20.0 + at as f32, 50.0 + 0.2 * at as f32]),
+            (2, [20.0, 50.0 + if at % 2 == 0 { 1.0 } else { -1.0 }]),
+        ]);
+    }
+    assert_eq!(scene.names(), ["headed"], "the other one stands");
+    assert_eq!(scene.analytics.name_of(&scene.events[0].1.kind), "east");
+    assert_eq!(scene.analytics.heading_of(0).unwrap().config.name, "east");
+    assert!(scene.analytics.heading_of(1).is_none());
+    for at in 0..60 {
+        scene.push(&[(1, [80.0, 62.0 + at as f32])]);
+    }
+    assert_eq!(scene.names(), ["headed", "headed"]);
+    assert_eq!(scene.analytics.headings.iter().map(|heading| heading.counts[0]).collect::<Vec<_>>(), [1, 1]);
+}
+
+// ------------------------------------------------------------------------------------------- counts
+
+#[test]
+fn classes_are_counted_apart_and_filtered() {
+    let config = r#"{"zones": [{"id": "all", "points": [[0, 0], [1, 0], [1, 1], [0, 1]]},
+        {"id": "cars", "classes": ["car", 7], "points": [[0, 0], [1, 0], [1, 1], [0, 1]]}],
+        "tripwires": [{"id": "door", "classes": "bus", "points": [[0.5, 0], [0.5, 1]]}]}"#;
+    let mut scene = Scene::new(config);
+    for at in 0..60 {
+        let x = 70.0 + at as f32;
+        for (label, class, id) in [("person", 0, 1), ("car", 2, 2), ("bus", 7, 3)] {
+            let bbox = BBox::new(x - 5.0, 30.0, x + 5.0, 50.0);
+            let now = at * FRAME + id;
+            let input = AnalyticsInput { id, bbox, label, class: Some(class), confidence: None };
+            scene.analytics.update(&scene.options, [input].into_iter(), now);
+        }
+    }
+    let entered =
+        |zone: usize| scene.analytics.zones[zone].counts.iter().map(|count| count.entered).collect::<Vec<_>>();
+    assert_eq!([entered(0), entered(1)], [[1, 1, 1], [0, 1, 1]]);
+    let crossed: Vec<u64> = scene.analytics.tripwires[0].counts.iter().map(|count| count.forward).collect();
+    assert_eq!(crossed, [0, 0, 1]);
+    let labels: Vec<_> = scene.analytics.classes().iter().map(|class| class.label.as_str()).collect();
+    assert_eq!(labels, ["person", "car", "bus"]);
+}
+
+#[test]
+fn counts_begin_at_0_again() {
+    let both = format!("{}, {}", &ROOM[..ROOM.len() - 1], &DOOR[1..]);
+    let mut scene = Scene::new(&both);
+    scene.hold(20, 1, [90.0, 50.0]);
+    scene.hold(20, 1, [110.0, 50.0]);
+    let counts = |scene: &Scene| {
+        let zone = scene.analytics.zones[0].total();
+        (zone.current, zone.entered, scene.analytics.tripwires[0].total().forward)
+    };
+    assert_eq!(counts(&scene), (1, 1, 1));
+    assert!(!scene.analytics.reset_counts(Some("none")));
+    assert!(scene.analytics.reset_counts(Some("door")));
+    assert_eq!(counts(&scene), (1, 1, 0));
+    assert!(scene.analytics.reset_counts(None));
+    assert_eq!(counts(&scene), (1, 0, 0));
+    scene.hold(30, 1, [10.0, 50.0]);
+    assert_eq!(counts(&scene), (0, 0, 0));
+    assert_eq!(scene.analytics.zones[0].total().left, 1);
+}
+
+#[test]
+fn another_part_of_the_stream_begins_with_nobody() {
+    let mut scene = Scene::new(ROOM);
+    scene.hold(20, 1, [100.0, 50.0]);
+    scene.analytics.reset();
+    assert_eq!(scene.analytics.zones[0].total().current, 0);
+    scene.hold(20, 1, [100.0, 50.0]);
+    let total = scene.analytics.zones[0].total();
+    assert_eq!((total.current, total.entered, total.left), (1, 2, 0));
+    // Another size: what is configured in pixels stays there.
+    scene.analytics.set_size((400, 200));
+    scene.hold(20, 1, [100.0, 50.0]);
+    assert_eq!(scene.analytics.zones[0].total().entered, 3);
+    assert_eq!(scene.analytics.set_size((40, 200)), ["room"]);
+}
+
+#[test]
+fn of_two_objects_with_one_id_the_first_counts() {
+    let mut scene = Scene::new(ROOM);
+    for _ in 0..20 {
+        scene.push(&[(1, [100.0, 50.0]), (1, [10.0, 50.0])]);
+    }
+    assert_eq!(scene.names(), ["entered"]);
+    assert_eq!((scene.analytics.zones_of(0).count(), scene.analytics.zones_of(1).count()), (1, 0));
+}
+
+#[test]
+fn boxes_that_are_none_count_nothing() {
+    let mut scene = Scene::new(ROOM);
+    for edges in [[f32::NAN; 4], [f32::INFINITY; 4], [10.0, 10.0, 10.0, 10.0], [20.0, 20.0, 10.0, 10.0]] {
+        let [x1, y1, x2, y2] = edges;
+        for id in 0..5 {
+            let input =
+                AnalyticsInput { id, bbox: BBox::new(x1, y1, x2, y2), label: "", class: None, confidence: None };
+            scene.analytics.update(&scene.options, [input].into_iter(), id);
+        }
+    }
+    assert_eq!(scene.analytics.classes().len(), 0);
+}
+
+#[test]
+fn labels_without_end_are_counted_together() {
+    let mut scene = Scene::new(ROOM);
+    scene.options.lost_after = 0;
+    for id in 0..1000u64 {
+        for _ in 0..8 {
+            scene.push_of(&format!("label {id}"), 0, &[(id, [100.0, 50.0])]);
+        }
+    }
+    assert_eq!(scene.analytics.classes().len(), tally::MAX_CLASSES);
+    assert_eq!(scene.analytics.zones[0].total().entered, 1000);
+}
+
+// ------------------------------------------------------------------------------------------- configurations
+
+/// The text for people where a configuration cannot be used.
+fn refused(text: &str) -> String {
+    let error = parse(text, 0).expect_err(text);
+    assert_eq!(error.kind(), crate::core::error::ErrorKind::Settings, "{text}");
+    let message = error.message();
+    assert!(message.starts_with("The configuration of zones and tripwires cannot be used: "), "{text}: {message}");
+    message
+}
+
+#[test]
+fn a_configuration_has_dl_streamers_words() {
+    let text = r#"{
+        "zones": [
+            {"id": "pathway", "type": "polygon", "points": [{"x": 45, "y": 395}, {"x": 110, "y": 431}, {"x": 445, "y": 323}],
+             "track-dwell-time": false, "object-retention": 1.0, "color": {"r": 255, "g": 0, "b": 1}, "thickness": 3},
+            {"id": "danger", "type": "circle", "center": {"x": 960, "y": 540}, "radius": 150, "hysteresis": 0.1, "dwell-time": 5,
+             "crowd-threshold": 3, "crowd-time": 2.5, "classes": ["person", 2], "inverse": true}
+        ],
+        "tripwires": [{"id": "entrance", "points": [{"x": 960, "y": 0}, {"x": 960, "y": 1080}], "direction": "forward", "extended": true}],
+        "directions": [{"id": "north", "points": [[0, 1], [0, 0]], "mode": "strict"}]
+    }"#;
+    let config = parse(text, 0).unwrap();
+    let [pathway, danger] = &config.zones[..] else { panic!("two zones") };
+    assert_eq!(pathway.look, config::BoundaryLook { color: Some([255, 0, 1]), thickness: 3 });
+    assert_eq!(
+        (pathway.track_dwell_time, pathway.object_retention, pathway.hysteresis),
+        (false, 1_000_000_000, 200_000_000)
+    );
+    assert_eq!((danger.hysteresis, danger.dwell_time), (100_000_000, Some(5_000_000_000)));
+    assert_eq!(danger.crowd, Some(config::CrowdConfig { threshold: 3, time: 2_500_000_000 }));
+    assert_eq!((&danger.classes.0[..], danger.is_inverse), (&["person".to_string(), "2".to_string()][..], true));
+    assert!(
+        danger.classes.wants("x", Some(2))
+            && danger.classes.wants("person", None)
+            && !danger.classes.wants("x", Some(0))
+    );
+    let entrance = &config.tripwires[0];
+    assert_eq!((entrance.wanted, entrance.is_extended), (config::WantedDirection::Forward, true));
+    assert_eq!(config.directions[0].motion.min_cosine, 0.8);
+}
+
+#[test]
+fn a_slip_in_a_configuration_is_named_with_its_place() {
+    for (text, parts) in [
+        ("", &["neither JSON nor"][..]),
+        ("/etc/zones.json", &["neither JSON nor", "config-file"]),
+        ("{", &["no JSON", "line 1"]),
+        ("{}", &["no zones, no tripwires"]),
+        (r#"{"zone": []}"#, &["unknown key \"zone\"", "Write zones"]),
+        (r#"{"zones": {}}"#, &["zones is {}", "a list in brackets"]),
+        (r#"{"zones": [{"id": "a", "pionts": []}]}"#, &["zones[0] has the unknown key \"pionts\"", "Write points"]),
+        (r#"{"zones": [{"id": "a", "colour-of-it": 1}]}"#, &["colour-of-it", "The keys are id, type, points"]),
+        (r#"{"zones": [{"points": [[0,0],[1,0],[1,1]]}]}"#, &["zones[0] has no id"]),
+        (r#"{"zones": [{"id": 7, "points": [[0,0],[1,0],[1,1]]}]}"#, &["zones[0].id is 7", "a text in quotes"]),
+        (r#"{"zones": [{"id": "", "points": [[0,0],[1,0],[1,1]]}]}"#, &["zones[0] has the id \"\""]),
+        (r#"{"zones": [{"id": "a", "points": [[0,0],[1,0]]}]}"#, &["\"a\" has 2 points", "3 to 1024"]),
+        (r#"{"zones": [{"id": "a", "points": [[0,0],[1,1],[2,2]]}]}"#, &["on one line"]),
+        (
+            r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,"b"]]}]}"#,
+            &["zones[0].points[2][1] is \"b\"", "a number"],
+        ),
+        (r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1]]}]}"#, &["zones[0].points[2] is [1]", "a point like"]),
+        (r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],{"x": 1}]}]}"#, &["zones[0].points[2] has no y"]),
+        (
+            r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1e9,1]]}]}"#,
+            &["a point of the zone \"a\"", "parts of the frame"],
+        ),
+        (
+            r#"{"zones": [{"id": "a", "type": "square", "points": []}]}"#,
+            &["zones[0].type is \"square\"", "polygon or circle"],
+        ),
+        (r#"{"zones": [{"id": "a", "type": "circle", "radius": 3}]}"#, &["zones[0] has no center"]),
+        (
+            r#"{"zones": [{"id": "a", "type": "circle", "center": [1,1], "radius": 0}]}"#,
+            &["the radius of the zone \"a\" is 0"],
+        ),
+        (
+            r#"{"zones": [{"id": "a", "type": "circle", "points": []}]}"#,
+            &["has points, which is a key of polygons only"],
+        ),
+        (
+            r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,1]], "hysteresis": -1}]}"#,
+            &["zones[0].hysteresis is -1", "seconds"],
+        ),
+        (
+            r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,1]], "crowd-threshold": 0}]}"#,
+            &["crowd-threshold is 0", "from 1"],
+        ),
+        (
+            r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,1]], "crowd-time": 1}]}"#,
+            &["crowd-time", "beside crowd-threshold"],
+        ),
+        (
+            r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,1]], "classes": [null]}]}"#,
+            &["zones[0].classes[0] is null"],
+        ),
+        (
+            r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,1]], "color": {"r": 256, "g": 0, "b": 0}}]}"#,
+            &["color.r is 256"],
+        ),
+        (
+            r#"{"zones": [{"id": "a", "points": [[0,0],[1,0],[1,1]], "inverse": 1}]}"#,
+            &["inverse is 1", "true or false"],
+        ),
+        (
+            r#"{"tripwires": [{"id": "a", "points": [[0,0]]}]}"#,
+            &["tripwires[0].points has 1 points", "Write two points"],
+        ),
+        (
+            r#"{"tripwires": [{"id": "a", "points": [[3,4],[3,4]]}]}"#,
+            &["both points of the tripwire \"a\" are the same"],
+        ),
+        (
+            r#"{"tripwires": [{"id": "a", "points": [[0,0],[1,1]], "direction": "left"}]}"#,
+            &["both or forward or backward"],
+        ),
+        (
+            r#"{"tripwires": [{"id": "a", "points": [[0,0],[1,1]]}, {"id": "a", "points": [[0,0],[1,1]]}]}"#,
+            &["two of the tripwires have the id \"a\""],
+        ),
+        (
+            r#"{"directions": [{"id": "a", "points": [[0,0],[1,1]], "mode": "exact"}]}"#,
+            &["loose or balanced or strict"],
+        ),
+        (r#"{"frame-width": 100, "zones": []}"#, &["only one of frame-width and frame-height"]),
+        (r#"{"frame-width": 0, "frame-height": 5}"#, &["frame-width is 0"]),
+        ("[property]\n", &["has no config-width"]),
+        ("[propertys]\n", &["line 1", "[propertys] is unknown", "Write [property]"]),
+        ("[property]\nconfig-width=10\nconfig-height=10\n", &["nothing that is enabled for stream 0"]),
+        (
+            "[property]\nconfig-width=10\nconfig-height=10\n[roi-filter-stream-0]\n",
+            &["line 4", "Write [roi-filtering-stream-0]"],
+        ),
+        ("# x\nconfig-width=10\n", &["line 2", "before the first group"]),
+        ("[property]\nconfig-width=10\nconfig-height=ten\n", &["line 3", "config-height is \"ten\""]),
+        (
+            "[property]\nconfig-width=10\nconfig-height=10\n[line-crossing-stream-0]\nenable=1\nline-crossing-a=1;2;3\n",
+            &["line 6", "3 numbers", "4 points"],
+        ),
+        (
+            "[property]\nconfig-width=10\nconfig-height=10\n[line-crossing-stream-0]\nenabled=1\n",
+            &["line 5", "\"enabled\" is unknown", "Write enable"],
+        ),
+        ("[property]\nconfig-width=10\nconfig-height=10\n[overcrowding-stream-0]\nenable=1\n", &["has no roi-"]),
+    ] {
+        let message = refused(text);
+        assert!(parts.iter().all(|part| message.contains(part)), "{text}\n{message}");
+    }
+}
+
+const DEEPSTREAM: &str = "# A file as it is.
+[property]
+enable=1
+config-width=1920
+config-height=1080
+osd-mode=2
+display-font-size=12
+
+[roi-filtering-stream-0]
+enable=1
+roi-RF=295;643;579;634;642;913;56;828
+inverse-roi=0
+class-id=-1
+
+[overcrowding-stream-0]
+enable=1
+roi-RF=295;643;579;634;642;913;56;828;
+object-threshold=3
+time-threshold=2000
+class-id=0;2
+
+[line-crossing-stream-0]
+enable=1
+line-crossing-Exit=789;672;1084;900;851;773;1203;732
+class-id=0
+extended=0
+mode=balanced
+
+[direction-detection-stream-0]
+enable=0
+direction-South=284;840;360;662;
+class-id=0
+
+[direction-detection-stream-2]
+enable=1
+direction-South=284;840;360;662;
+direction-North=1106;622;1312;701;
+";
+
+#[test]
+fn deepstreams_file_is_read_as_it_is() {
+    let config = parse(DEEPSTREAM, 0).unwrap();
+    assert_eq!(config.frame, Some((1920, 1080)));
+    let zones: Vec<_> = config.zones.iter().map(|zone| zone.name.as_str()).collect();
+    assert_eq!(zones, ["RF", "RF crowd"]);
+    assert_eq!(config.zones[1].crowd, Some(config::CrowdConfig { threshold: 3, time: 2_000_000_000 }));
+    assert_eq!(config.zones[1].classes.0, ["0", "2"]);
+    assert!(config.zones[0].classes.0.is_empty() && config.directions.is_empty());
+    let exit = &config.tripwires[0];
+    assert_eq!(exit.points, [[851.0, 773.0], [1203.0, 732.0]]);
+    assert_eq!((exit.wanted, exit.is_extended), (config::WantedDirection::AlongMotion, false));
+    assert_eq!(exit.motion.unwrap().min_cosine, 0.5);
+    assert_eq!(parse(DEEPSTREAM, 2).unwrap().directions.len(), 2);
+    let message = parse(DEEPSTREAM, 1).unwrap_err().message();
+    assert!(message.contains("stream 1") && message.contains("0, 2"), "{message}");
+}
+
+/// Down and to the right counts, the other way does not.
+#[test]
+fn deepstreams_lines_count_along_their_direction() {
+    for (way, mode, expected) in [(1.0, "loose", 1), (-1.0, "loose", 0), (1.0, "strict", 1)] {
+        let text = DEEPSTREAM.replace("mode=balanced", &format!("mode={mode}"));
+        let mut analytics = Analytics::new(parse(&text, 0).unwrap());
+        analytics.set_size((960, 540));
+        for at in -30i32..60 {
+            // On the frame of half the size, along the direction of 295 and 228 pixels.
+            let by = way * at.min(30) as f32 * 3.0;
+            let (x, y) = (514.0 + by * 0.79, 376.0 + by * 0.61);
+            let bbox = BBox::new(x - 10.0, y - 40.0, x + 10.0, y);
+            let input = AnalyticsInput { id: 1, bbox, label: "person", class: Some(0), confidence: None };
+            analytics.update(&AnalyticsOptions::default(), [input].into_iter(), (at + 30) as u64 * FRAME);
+        }
+        let total = analytics.tripwires[0].total();
+        assert_eq!(total.forward + total.backward, expected, "{way} {mode}");
+    }
+    // Across the direction is too far from it for strict.
+    let text = DEEPSTREAM.replace("mode=balanced", "mode=strict");
+    let mut analytics = Analytics::new(parse(&text, 0).unwrap());
+    analytics.set_size((1920, 1080));
+    for at in 0..90 {
+        let (x, y) = (1100.0 - at.min(60) as f32 * 2.0, 700.0 + at.min(60) as f32 * 2.0);
+        let bbox = BBox::new(x - 10.0, y - 40.0, x + 10.0, y);
+        let input = AnalyticsInput { id: 1, bbox, label: "person", class: Some(0), confidence: None };
+        analytics.update(&AnalyticsOptions::default(), [input].into_iter(), at * FRAME);
+    }
+    assert_eq!(analytics.tripwires[0].total(), tally::CrossingCount::default());
+}
+
+/// Cut, doubled and random texts: each is an error of one line or a configuration, and nothing else.
+#[test]
+fn any_text_is_a_configuration_or_an_error() {
+    let seeds = [ROOM, DOOR, DEEPSTREAM];
+    let mut state = 7u64;
+    let mut random = move |limit: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % limit.max(1)
+    };
+    for round in 0..3000 {
+        let seed = seeds[round % seeds.len()];
+        let mut bytes = seed.as_bytes().to_vec();
+        for _ in 0..1 + random(6) {
+            let at = random(bytes.len());
+            match random(5) {
+                0 => bytes.truncate(at),
+                1 => bytes[at] = random(256) as u8,
+                2 => bytes.insert(at, b"[]{}\":;,-=09e\n"[random(14)]),
+                3 => drop(bytes.remove(at)),
+                _ => {
+                    let part = bytes[at..].to_vec();
+                    bytes.extend(part);
+                }
+            }
+            if bytes.is_empty() {
+                bytes.push(b'{');
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        match parse(&text, 0) {
+            Ok(config) => {
+                let mut analytics = Analytics::new(config);
+                analytics.set_size(SIZE);
+                let input = AnalyticsInput {
+                    id: 1,
+                    bbox: BBox::new(90.0, 30.0, 110.0, 50.0),
+                    label: "a",
+                    class: None,
+                    confidence: None,
+                };
+                analytics.update(&AnalyticsOptions::default(), [input].into_iter(), 0);
+            }
+            Err(_) => drop(refused(&text)),
+        }
+    }
+    for depth in [10, 100, 100_000] {
+        refused(&format!("{{\"zones\": {}", "[".repeat(depth)));
+    }
+}
