@@ -2,7 +2,7 @@
 //! What GStreamer finds in the library when it loads it as a plugin.
 
 use crate::gst::export;
-use crate::{trtinfer, trtnms, trtoverlay, trtpreprocess, trttrack};
+use crate::{trtinfer, trtnms, trtoverlay, trtpreprocess, trtpublish, trttrack};
 
 fn register(plugin: &::gst::Plugin) -> Result<(), ::gst::glib::BoolError> {
     trtpreprocess::register(plugin)?;
@@ -10,6 +10,7 @@ fn register(plugin: &::gst::Plugin) -> Result<(), ::gst::glib::BoolError> {
     trtnms::register(plugin)?;
     trttrack::register(plugin)?;
     trtoverlay::register(plugin)?;
+    trtpublish::register(plugin)?;
     export::register();
     Ok(())
 }

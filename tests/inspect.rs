@@ -11,7 +11,7 @@ use std::fmt::Write;
 use gst::glib;
 use gst::prelude::*;
 
-const ELEMENTS: [&str; 5] = ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtoverlay"];
+const ELEMENTS: [&str; 6] = ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtoverlay", "trtpublish"];
 
 fn factories() -> impl Iterator<Item = gst::ElementFactory> {
     common::init();

@@ -11,12 +11,12 @@ use syn::visit::Visit;
 const FLOORS: [&[&str]; 9] = [
     &["core"],
     &["image", "onnx"],
-    &["heads", "track"],
+    &["heads", "track", "publish"],
     &["model"],
     &["postprocess"],
     &["backends"],
     &["session", "gst"],
-    &["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtoverlay"],
+    &["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtoverlay", "trtpublish"],
     &["plugin"],
 ];
 
