@@ -193,6 +193,8 @@ fn substituted(line: &str, folder: &Path) -> Option<Vec<String>> {
                 out.extend(["identity", "eos-after=6", "!", "trtpreprocess"].map(String::from));
             }
             ("trtinfer", "model-file") => out.push(format!("model-file={model}")),
+            ("trtpublish", "location") => out.push(format!("location={}", folder.join("results.jsonl").display())),
+            ("trtpublish", "password-file") => {}
             ("trtnms", "label-file") => out.push(format!("label-file={}", labels(folder))),
             ("trtnms", "classes" | "class-thresholds") => {
                 out.push(format!("{name}={}", value.replace("person", "disc").replace("car", "box")));

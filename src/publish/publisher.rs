@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The thread that sends what is queued: it connects, sends in order, and connects again.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::{Relaxed, SeqCst}};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,7 +45,11 @@ struct Counters {
     /// Taken from the queue, and given up at the end.
     abandoned: AtomicU64,
     is_connected: AtomicBool,
-    /// What is queued is no longer waited for.
+    /// It did not work when it was tried last.
+    is_failing: AtomicBool,
+    /// The end has come: a failure is the last one.
+    is_closing: AtomicBool,
+    /// What is queued is no longer sent.
     is_abandoned: AtomicBool,
 }
 
@@ -124,9 +128,10 @@ impl<R: Send + 'static> Publisher<R> {
         }
     }
 
-    /// The end: what is queued is sent within that time if there is a connection, and dropped if not. Returns the last counts.
+    /// The end: what is queued is sent within that time unless that fails, and then dropped. Returns the last counts.
     pub fn close(&self, wait: Duration) -> PublishCounts {
-        if self.counters.is_connected.load(Relaxed) {
+        self.counters.is_closing.store(true, SeqCst);
+        if !self.counters.is_failing.load(SeqCst) {
             self.queue.set_open(false);
             self.queue.wait_until_empty(wait);
         }
@@ -262,6 +267,11 @@ impl<R> Sender<R> {
 
     /// It is said once until it works again.
     fn failed(&mut self, what: &str, cause: &std::io::Error) {
+        self.counters.is_failing.store(true, SeqCst);
+        if self.counters.is_closing.load(SeqCst) {
+            self.counters.is_abandoned.store(true, Relaxed);
+            self.queue.clear();
+        }
         if self.failing_since.is_some() || self.is_over() {
             return;
         }
@@ -275,7 +285,7 @@ impl<R> Sender<R> {
 
     fn refused(&mut self, count: usize, cause: &std::io::Error) {
         if !std::mem::replace(&mut self.has_refused, true) {
-            let what = format!("{count} messages are refused by");
+            let what = if count == 1 { "A message is refused by".into() } else { format!("{count} messages are refused by") };
             let error = self.error(&what, cause).remedy("They are dropped, and so will be others that are refused");
             (self.notify)(Notice::Refused(error));
         }
@@ -284,6 +294,7 @@ impl<R> Sender<R> {
     /// Something was delivered.
     fn works(&mut self) {
         self.backoff.reset();
+        self.counters.is_failing.store(false, SeqCst);
         if let Some(since) = self.failing_since.take() {
             let what = format!("Messages reach {} again, after {:.1} s", self.shown, since.elapsed().as_secs_f64());
             (self.notify)(Notice::Back(Error::new(ErrorKind::Run, what)));

@@ -36,7 +36,7 @@ fn objects(buffer: &gst::BufferRef, size: (u32, u32)) -> Vec<ObjectRecord> {
         object.rotation = object.annotation.corners.as_ref().map(rotation);
         if let Some(region) = regions.next() {
             object.region = Some(region.id());
-            object.parent = Some(region.parent_id()).filter(|&parent| parent >= 0);
+            object.parent = Some(region.parent_id()).filter(|&parent| parent >= 0 && parent != region.id());
             let is_predicted = region.param("detection").and_then(|param| param.get::<bool>("predicted").ok());
             object.is_predicted = is_predicted.unwrap_or(false);
             // An angle of 0 is one, too.

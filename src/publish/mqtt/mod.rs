@@ -163,7 +163,7 @@ impl Client {
             2 => "the server does not accept the client-id",
             3 => "the server is not available",
             4 => "the server does not accept user and password",
-            5 => "the server does not allow it",
+            5 => "the server does not allow it, or user and password are wrong",
             _ => "the server refuses for an unknown reason",
         };
         Err(io::Error::new(io::ErrorKind::ConnectionRefused, refused))
