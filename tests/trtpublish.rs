@@ -114,7 +114,8 @@ fn frames_are_lines() {
         let clock = line.as_object_mut().unwrap().remove("wall-clock").unwrap();
         assert!(clock.as_str().unwrap().starts_with("20") && clock.as_str().unwrap().ends_with('Z'), "{clock}");
     }
-    let cat = |x: f64| json!({ "label": "cat", "class-id": 5, "confidence": 0.5, "x": x, "y": 48.0, "w": 64.0, "h": 96.0 });
+    let cat =
+        |x: f64| json!({ "label": "cat", "class-id": 5, "confidence": 0.5, "x": x, "y": 48.0, "w": 64.0, "h": 96.0 });
     let mut with_id = cat(100.0);
     with_id["track-id"] = 7.into();
     assert_eq!(
@@ -126,7 +127,10 @@ fn frames_are_lines() {
                     "source-id": "gate", "tags": { "floor": 2 } }),
         ]
     );
-    assert_eq!(["frames", "published", "dropped", "rejected", "queued", "connections"].map(|name| feed.count(name)), [3, 2, 0, 0, 0, 1]);
+    assert_eq!(
+        ["frames", "published", "dropped", "rejected", "queued", "connections"].map(|name| feed.count(name)),
+        [3, 2, 0, 0, 0, 1]
+    );
     assert!(feed.element().property::<gst::Structure>("stats").get::<bool>("connected").unwrap());
 }
 
@@ -188,8 +192,7 @@ fn events_are_published() {
         meta.mut_structure().set("events", gst::List::new([event("gate"), event("door")]));
         buffer
     };
-    let crossed =
-        |name: &str| json!({ "event": "crossed", "name": name, "track-id": 7, "label": "cat", "stream-time": 1_000_000_000 });
+    let crossed = |name: &str| json!({ "event": "crossed", "name": name, "track-id": 7, "label": "cat", "stream-time": 1_000_000_000 });
     for (per, expected) in [
         ("event", vec![json!([crossed("gate")]), json!([crossed("door")])]),
         ("frame", vec![json!([crossed("gate"), crossed("door")])]),
@@ -209,7 +212,9 @@ fn events_are_published() {
 
 #[test]
 fn the_cameras_clock_is_told() {
-    for (reference, timestamp) in [("timestamp/x-ntp", 2_208_988_801_000_000_000u64), ("timestamp/x-unix", 1_000_000_000)] {
+    for (reference, timestamp) in
+        [("timestamp/x-ntp", 2_208_988_801_000_000_000u64), ("timestamp/x-unix", 1_000_000_000)]
+    {
         let path = scratch("publish-ntp").join("out.jsonl");
         let mut feed = Feed::to(&path, "");
         let mut buffer = frame(&[1]);
@@ -232,7 +237,8 @@ fn full_files_are_renamed() {
     feed.end();
     let at = |number: u32| path.with_file_name(format!("out.jsonl.{number}"));
     let files = [at(2), at(1), path.clone()];
-    let numbers: Vec<u64> = files.iter().flat_map(|file| lines(file)).map(|line| line["frame"].as_u64().unwrap()).collect();
+    let numbers: Vec<u64> =
+        files.iter().flat_map(|file| lines(file)).map(|line| line["frame"].as_u64().unwrap()).collect();
     assert!(numbers.ends_with(&[18, 19]) && numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
     assert!(numbers[0] > 0 && !at(3).exists(), "older ones are removed");
     assert!(files.iter().all(|file| file.metadata().unwrap().len() <= 700));
@@ -281,9 +287,14 @@ fn gst_launch(line: &str) -> (String, String) {
 #[test]
 fn standard_output_gets_lines() {
     common::init();
-    let (out, _) = gst_launch("-q videotestsrc num-buffers=3 ! trtpublish location=- add-empty-results=true ! fakesink");
-    let numbers: Vec<Value> =
-        out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {out}"))["frame"].clone()).collect();
+    let (out, _) =
+        gst_launch("-q videotestsrc num-buffers=3 ! trtpublish location=- add-empty-results=true ! fakesink");
+    let numbers: Vec<Value> = out
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {out}"))["frame"].clone()
+        })
+        .collect();
     assert_eq!(numbers, [0, 1, 2]);
 }
 
@@ -298,7 +309,9 @@ fn no_password_is_told() {
         "mqtt://me:hunter2@".into(),
         "mqtt://me:hunter2@host/t?password=hunter2".into(),
     ] {
-        let line = format!("-v videotestsrc num-buffers=3 ! trtpublish location={location} add-empty-results=true flush-timeout=0 ! fakesink");
+        let line = format!(
+            "-v videotestsrc num-buffers=3 ! trtpublish location={location} add-empty-results=true flush-timeout=0 ! fakesink"
+        );
         let (out, log) = gst_launch(&line);
         assert!(log.contains("location ="), "the log is on: {log}");
         for text in [out, log] {
@@ -318,12 +331,14 @@ fn no_password_is_told() {
 fn frames_go_on_without_a_reader() {
     let path = scratch("publish-nobody").join("socket");
     for (drop, kept) in [("oldest", 4..=4), ("newest", 4..=4)] {
-        let mut feed = Feed::new(&format!("location=unix:{} max-queued=4 drop={drop} flush-timeout=1000000", path.display()));
+        let mut feed =
+            Feed::new(&format!("location=unix:{} max-queued=4 drop={drop} flush-timeout=1000000", path.display()));
         (0..20).for_each(|_| feed.objects(&[1]));
         let [queued, dropped] = ["queued", "dropped"].map(|name| feed.count(name));
         assert!(kept.contains(&queued) && queued + dropped == 20, "{drop}: {queued} {dropped}");
         // That there is no connection may be told before the test listens.
-        let told: Vec<_> = feed.line.said().into_iter().filter(|text| text.starts_with("Messages are dropped: 4 wait")).collect();
+        let told: Vec<_> =
+            feed.line.said().into_iter().filter(|text| text.starts_with("Messages are dropped: 4 wait")).collect();
         assert_eq!(told.len(), 1, "it is told once");
         // With the reader there, what waits arrives.
         let listener = UnixListener::bind(&path).unwrap();

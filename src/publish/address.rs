@@ -56,8 +56,9 @@ impl Address {
     /// The location is no address. The error tells what is wrong, without repeating a password.
     pub fn parse(location: &str, schemes: &[&str]) -> Result<Self> {
         if location.is_empty() {
-            return Err(Error::new(ErrorKind::Settings, "location is not set")
-                .remedy("Set location to a file, to - for standard output, or to an address such as mqtt://host/topic"));
+            return Err(Error::new(ErrorKind::Settings, "location is not set").remedy(
+                "Set location to a file, to - for standard output, or to an address such as mqtt://host/topic",
+            ));
         }
         if location.chars().any(char::is_control) {
             return Err(wrong("it has control characters").remedy("Write such characters as %0A"));
@@ -84,7 +85,11 @@ impl Address {
         let scheme = scheme.to_ascii_lowercase();
         if !schemes.contains(&scheme.as_str()) {
             let is_word = scheme.len() <= 20 && scheme.chars().all(|c| c.is_ascii_alphanumeric());
-            let cause = if is_word { format!("nothing is known about {scheme}://") } else { "no known word is before ://".into() };
+            let cause = if is_word {
+                format!("nothing is known about {scheme}://")
+            } else {
+                "no known word is before ://".into()
+            };
             return Err(wrong(cause).remedy(format!(
                 "Use a path, file:, unix:, - or one of {}",
                 schemes.iter().map(|scheme| format!("{scheme}://")).collect::<Vec<_>>().join(", ")
@@ -94,7 +99,9 @@ impl Address {
         if target[1.min(target.len())..].contains('@') && !authority.contains('@') && authority.contains(':') {
             let is_port = authority.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok());
             if !is_port {
-                return Err(wrong("a password has a /, ? or #").remedy("Write them as %2F, %3F and %23, or use password-file"));
+                return Err(
+                    wrong("a password has a /, ? or #").remedy("Write them as %2F, %3F and %23, or use password-file")
+                );
             }
         }
         let (userinfo, host_port) = match authority.rsplit_once('@') {
@@ -181,7 +188,10 @@ impl<'a> Parameters<'a> {
             None => Ok(default),
             Some("true" | "1" | "") => Ok(true),
             Some("false" | "0") => Ok(false),
-            Some(_) => Err(wrong(format!("{name} has to be true or false")).remedy(format!("Write {name}=true or {name}=false"))),
+            Some(_) => {
+                Err(wrong(format!("{name} has to be true or false"))
+                    .remedy(format!("Write {name}=true or {name}=false")))
+            }
         }
     }
 }
@@ -202,8 +212,9 @@ fn local_path(scheme: &str, path: &str) -> Result<Address> {
 fn host_and_port(text: &str) -> Result<(String, Option<u16>)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
-            let (host, port) =
-                rest.split_once(']').ok_or_else(|| wrong("the bracket of an IPv6 address is not closed").remedy("Write [::1]:1883"))?;
+            let (host, port) = rest
+                .split_once(']')
+                .ok_or_else(|| wrong("the bracket of an IPv6 address is not closed").remedy("Write [::1]:1883"))?;
             if host.parse::<std::net::Ipv6Addr>().is_err() {
                 return Err(wrong("what is in brackets is no IPv6 address").remedy("Write [::1]:1883"));
             }
@@ -219,7 +230,8 @@ fn host_and_port(text: &str) -> Result<(String, Option<u16>)> {
     };
     let is_host = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
     if host.is_empty() || host.len() > 253 || !host.chars().all(is_host) {
-        return Err(wrong("there is no host in it, or one with characters that no host has").remedy("Write scheme://host:port/…"));
+        return Err(wrong("there is no host in it, or one with characters that no host has")
+            .remedy("Write scheme://host:port/…"));
     }
     let port = port.filter(|port| !port.is_empty()).map(|port| {
         let number = port.parse().ok().filter(|&number| number > 0u16);
@@ -270,7 +282,8 @@ pub fn redacted(location: &str) -> String {
     for (number, pair) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
         shown.push(if number == 0 { '?' } else { '&' });
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let is_secret = is_web || ["pass", "token", "secret", "auth", "key"].iter().any(|word| name.to_ascii_lowercase().contains(word));
+        let is_secret = is_web
+            || ["pass", "token", "secret", "auth", "key"].iter().any(|word| name.to_ascii_lowercase().contains(word));
         match (is_secret, value.is_empty()) {
             (true, true) => shown.push_str("***"),
             (true, false) => shown.extend([name, "=***"]),

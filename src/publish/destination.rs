@@ -127,23 +127,35 @@ pub fn open(options: &PublishOptions) -> Result<Opened> {
     let list = list();
     let scheme = list.iter().find(|scheme| scheme.word == address.scheme).expect("parse knows these words alone");
     let Some(open) = scheme.open else {
-        return Err(Error::new(ErrorKind::Settings, format!("This build of the plugin cannot send to {}://", scheme.word))
-            .remedy(format!("Build it with the cargo feature {}", scheme.feature)));
+        return Err(Error::new(
+            ErrorKind::Settings,
+            format!("This build of the plugin cannot send to {}://", scheme.word),
+        )
+        .remedy(format!("Build it with the cargo feature {}", scheme.feature)));
     };
     if options.key_file.is_some() != options.cert_file.is_some() {
-        return Err(Error::new(ErrorKind::Settings, "cert-file and key-file belong together").remedy("Set both or none"));
+        return Err(
+            Error::new(ErrorKind::Settings, "cert-file and key-file belong together").remedy("Set both or none")
+        );
     }
     let named = [("ca-file", &options.ca_file), ("cert-file", &options.cert_file)];
     if let Some((name, _)) = named.iter().find(|(_, file)| file.is_some() && !scheme.has_tls) {
-        let tls: Vec<_> = list.iter().filter(|scheme| scheme.has_tls).map(|scheme| format!("{}://", scheme.word)).collect();
-        return Err(Error::new(ErrorKind::Settings, format!("{name} is set, but {} is not encrypted", address.shown()))
-            .remedy(format!("Use one of {}, or leave {name} unset", tls.join(", "))));
+        let tls: Vec<_> =
+            list.iter().filter(|scheme| scheme.has_tls).map(|scheme| format!("{}://", scheme.word)).collect();
+        return Err(Error::new(
+            ErrorKind::Settings,
+            format!("{name} is set, but {} is not encrypted", address.shown()),
+        )
+        .remedy(format!("Use one of {}, or leave {name} unset", tls.join(", "))));
     }
     if !["-", "file", "unix", "ws"].contains(&address.scheme.as_str()) {
         find_password(&mut address, options)?;
     } else if options.password_file.is_some() {
-        return Err(Error::new(ErrorKind::Settings, format!("password-file is set, but {} has no password", address.shown()))
-            .remedy("Leave password-file unset"));
+        return Err(Error::new(
+            ErrorKind::Settings,
+            format!("password-file is set, but {} has no password", address.shown()),
+        )
+        .remedy("Leave password-file unset"));
     }
     let mut secrets: Vec<Secret> = address.password.iter().cloned().collect();
     secrets.extend(address.query.iter().map(|(_, value)| value.clone()).filter(|_| scheme.feature == "http"));

@@ -31,8 +31,11 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
     let slash = if target.starts_with('/') { "" } else { "/" };
     let url = format!("{}://{host}{port}{slash}{target}", address.scheme);
     if url.parse::<ureq::http::Uri>().is_err() {
-        return Err(Error::new(ErrorKind::Settings, "The path of the web address in location has characters that it must not have")
-            .remedy("Write spaces and others with %, such as %20"));
+        return Err(Error::new(
+            ErrorKind::Settings,
+            "The path of the web address in location has characters that it must not have",
+        )
+        .remedy("Write spaces and others with %, such as %20"));
     }
     let mut config = Agent::config_builder()
         .timeout_global(Some(options.timeout))

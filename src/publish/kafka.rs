@@ -43,8 +43,11 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
     let parameters = address.parameters(&["sasl-mechanism"])?;
     let is_topic = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if address.path.is_empty() || address.path.len() > 249 || !address.path.chars().all(is_topic) {
-        return Err(Error::new(ErrorKind::Settings, "There is no topic in location, or one with characters other than letters, digits, . _ and -")
-            .remedy("Write kafka://host:9092/topic"));
+        return Err(Error::new(
+            ErrorKind::Settings,
+            "There is no topic in location, or one with characters other than letters, digits, . _ and -",
+        )
+        .remedy("Write kafka://host:9092/topic"));
     }
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", format!("{}:{}", address.host, address.port.unwrap_or(9092)));
@@ -76,8 +79,13 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
         config.set("sasl.mechanism", parameters.text("sasl-mechanism").unwrap_or("PLAIN"));
         config.set("sasl.username", user).set("sasl.password", address.password.as_ref().map_or("", Secret::reveal));
     }
-    let kafka =
-        Kafka { config, topic: address.path.clone(), timeout: options.timeout, answers: Answers::default(), producer: None };
+    let kafka = Kafka {
+        config,
+        topic: address.path.clone(),
+        timeout: options.timeout,
+        answers: Answers::default(),
+        producer: None,
+    };
     // Nothing is connected by that; what librdkafka does not understand is known now.
     kafka.producer().map_err(|error| {
         Error::new(ErrorKind::Settings, format!("Cannot make a client for {}", address.shown()))
@@ -95,7 +103,8 @@ impl Kafka {
     /// Queues the messages with librdkafka; returns how many it took.
     fn queue(&self, producer: &BaseProducer<Answers>, messages: &[String]) -> usize {
         let refused = messages.iter().enumerate().position(|(number, message)| {
-            let record = BaseRecord::<(), str, Box<usize>>::with_opaque_to(&self.topic, Box::new(number)).payload(message);
+            let record =
+                BaseRecord::<(), str, Box<usize>>::with_opaque_to(&self.topic, Box::new(number)).payload(message);
             producer.send(record).is_err()
         });
         refused.unwrap_or(messages.len())
@@ -123,13 +132,15 @@ impl Destination for Kafka {
         }
         let mut answers = std::mem::take(&mut *self.answers.0.lock().unwrap());
         answers.sort_by_key(|(number, _)| *number);
-        let is_delivered = |(at, (number, error)): &(usize, &(usize, Option<KafkaError>))| at == number && error.is_none();
+        let is_delivered =
+            |(at, (number, error)): &(usize, &(usize, Option<KafkaError>))| at == number && error.is_none();
         let delivered = answers.iter().enumerate().take_while(is_delivered).count();
         if delivered == messages.len() {
             return Ok(());
         }
         let error = answers.into_iter().nth(delivered).and_then(|(_, error)| error);
-        let error = error.map_or(io::Error::new(io::ErrorKind::TimedOut, "the server does not answer"), io::Error::other);
+        let error =
+            error.map_or(io::Error::new(io::ErrorKind::TimedOut, "the server does not answer"), io::Error::other);
         // What it may have left in its own queue must not come later.
         self.producer = None;
         Err(Undelivered::after(delivered, error))

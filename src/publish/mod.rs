@@ -7,9 +7,9 @@
 pub mod address;
 pub mod backoff;
 pub mod clock;
-pub mod destination;
 #[cfg(feature = "tls")]
 mod connection;
+pub mod destination;
 mod file;
 pub mod formats;
 #[cfg(feature = "http")]

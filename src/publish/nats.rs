@@ -109,9 +109,10 @@ impl Destination for NatsClient {
         let stream = connection::connect(&self.host, self.port, timeout)?;
         let mut connection = Connection::Plain(stream);
         let info = line(&mut connection, &mut self.arrived, timeout)?.ok_or_else(late)?;
-        let info: Value = info.strip_prefix("INFO ").and_then(|info| serde_json::from_str(info).ok()).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "the server does not speak the protocol of NATS")
-        })?;
+        let info: Value =
+            info.strip_prefix("INFO ").and_then(|info| serde_json::from_str(info).ok()).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, "the server does not speak the protocol of NATS")
+            })?;
         if let Some(max_payload) = info["max_payload"].as_u64() {
             self.max_payload = max_payload as usize;
         }
@@ -148,7 +149,11 @@ impl Destination for NatsClient {
                 self.send(&messages[..delivered])?;
             }
             let error = format!("a message is longer than the {} bytes that the server takes", self.max_payload);
-            return Err(Undelivered { delivered, rejected: 1, error: io::Error::new(io::ErrorKind::InvalidInput, error) });
+            return Err(Undelivered {
+                delivered,
+                rejected: 1,
+                error: io::Error::new(io::ErrorKind::InvalidInput, error),
+            });
         }
         let connection = self.connection.as_mut().ok_or(io::Error::from(io::ErrorKind::NotConnected))?;
         let mut bytes = Vec::new();

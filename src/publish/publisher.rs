@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The thread that sends what is queued: it connects, sends in order, and connects again.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::{Relaxed, SeqCst}};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -95,7 +98,9 @@ impl<R: Send + 'static> Publisher<R> {
             drop(alive);
         };
         thread::Builder::new().name("trtpublish".into()).spawn(work).map_err(|error| {
-            Error::new(ErrorKind::Run, "Cannot start the thread that publishes").cause(error).remedy("Close other programs")
+            Error::new(ErrorKind::Run, "Cannot start the thread that publishes")
+                .cause(error)
+                .remedy("Close other programs")
         })?;
         Ok(Publisher { queue, counters, ended: Mutex::new(ended) })
     }
@@ -277,15 +282,15 @@ impl<R> Sender<R> {
         }
         self.failing_since = Some(Instant::now());
         let error = self.error(what, cause);
-        (self.notify)(Notice::Failing(error.remedy(format!(
-            "It is tried again and again; up to {} messages wait meanwhile",
-            self.max_queued
-        ))));
+        (self.notify)(Notice::Failing(
+            error.remedy(format!("It is tried again and again; up to {} messages wait meanwhile", self.max_queued)),
+        ));
     }
 
     fn refused(&mut self, count: usize, cause: &std::io::Error) {
         if !std::mem::replace(&mut self.has_refused, true) {
-            let what = if count == 1 { "A message is refused by".into() } else { format!("{count} messages are refused by") };
+            let what =
+                if count == 1 { "A message is refused by".into() } else { format!("{count} messages are refused by") };
             let error = self.error(&what, cause).remedy("They are dropped, and so will be others that are refused");
             (self.notify)(Notice::Refused(error));
         }

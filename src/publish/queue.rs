@@ -39,7 +39,13 @@ pub enum Next<T> {
 impl<T> PublishQueue<T> {
     pub fn new(capacity: usize, drop: DropPolicy) -> Self {
         let state = Waiting { items: VecDeque::new(), taken: 0, dropped: 0, is_open: false, is_ended: false };
-        PublishQueue { state: Mutex::new(state), arrived: Condvar::new(), left: Condvar::new(), capacity: capacity.max(1), drop }
+        PublishQueue {
+            state: Mutex::new(state),
+            arrived: Condvar::new(),
+            left: Condvar::new(),
+            capacity: capacity.max(1),
+            drop,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting<T>> {
@@ -76,7 +82,11 @@ impl<T> PublishQueue<T> {
     pub fn take(&self, limit: usize, wait: Duration) -> Next<T> {
         let mut state = self.lock();
         if state.items.is_empty() && !state.is_ended {
-            state = self.arrived.wait_timeout_while(state, wait, |state| state.items.is_empty() && !state.is_ended).unwrap().0;
+            state = self
+                .arrived
+                .wait_timeout_while(state, wait, |state| state.items.is_empty() && !state.is_ended)
+                .unwrap()
+                .0;
         }
         if !state.items.is_empty() {
             let count = limit.clamp(1, state.items.len());

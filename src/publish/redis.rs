@@ -48,7 +48,8 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
     }
     let max_length = parameters.number("maxlen", 0..=u64::MAX, 10_000)?;
     let database = parameters.number("db", 0..=65_535, 0)?;
-    let mut login = RedisConnectionInfo::default().set_db(database as i64).set_lib_name("trtpublish", env!("CARGO_PKG_VERSION"));
+    let mut login =
+        RedisConnectionInfo::default().set_db(database as i64).set_lib_name("trtpublish", env!("CARGO_PKG_VERSION"));
     if let Some(user) = &address.user {
         login = login.set_username(user);
     }
@@ -56,9 +57,8 @@ pub fn open(address: &Address, options: &PublishOptions) -> Result<Box<dyn Desti
         login = login.set_password(password.reveal());
     }
     let port = address.port.unwrap_or(6379);
-    let client = client(address, port, login, options).map_err(|error| {
-        error.about(&format!("Cannot make a client for {}", address.shown()))
-    })?;
+    let client = client(address, port, login, options)
+        .map_err(|error| error.about(&format!("Cannot make a client for {}", address.shown())))?;
     Ok(Box::new(Redis {
         client,
         key: address.path.clone(),

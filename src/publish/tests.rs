@@ -22,7 +22,10 @@ const LONG: Duration = Duration::from_secs(30);
 fn addresses_have_parts() {
     let parse = |text| Address::parse(text, &SCHEMES).unwrap();
     let all = parse("MQTT://me:p%40ss@[::1]:1884/a/b%20c?qos=2&will-message=a%26b");
-    assert_eq!((all.scheme.as_str(), all.user.as_deref(), all.host.as_str(), all.port), ("mqtt", Some("me"), "::1", Some(1884)));
+    assert_eq!(
+        (all.scheme.as_str(), all.user.as_deref(), all.host.as_str(), all.port),
+        ("mqtt", Some("me"), "::1", Some(1884))
+    );
     assert_eq!((all.password.as_ref().unwrap().reveal(), all.path.as_str()), ("p@ss", "a/b c"));
     let parameters = all.parameters(&["qos", "will-message"]).unwrap();
     assert_eq!((parameters.number("qos", 0..=2, 1).unwrap(), parameters.text("will-message")), (2, Some("a&b")));
@@ -75,7 +78,8 @@ fn what_is_no_address_says_why() {
         assert!(error.contains(part), "{text}: {error}");
         assert!(!error.contains("ss@host"), "{error}");
     }
-    let parameters = |text| Address::parse(text, &SCHEMES).unwrap().parameters(&["qos"]).map(drop).unwrap_err().message();
+    let parameters =
+        |text| Address::parse(text, &SCHEMES).unwrap().parameters(&["qos"]).map(drop).unwrap_err().message();
     assert!(parameters("mqtt://host/t?qso=1").contains("there is no parameter qso. mqtt:// has qos."));
     assert!(parameters("mqtt://host/t?qos=1&qos=2").contains("qos is there twice"));
     assert!(!parameters("mqtt://host/t?Secret%40=1").contains("Secret"));
@@ -163,7 +167,9 @@ fn what_cannot_be_opened_says_why() {
         let said = plain(&format!("{scheme}://host/t"));
         let expected = match is_on {
             true => format!("{scheme}://host/t"),
-            false => format!("This build of the plugin cannot send to {scheme}://. Build it with the cargo feature {feature}."),
+            false => format!(
+                "This build of the plugin cannot send to {scheme}://. Build it with the cargo feature {feature}."
+            ),
         };
         assert_eq!(said, expected);
     }
@@ -351,7 +357,8 @@ fn publisher(steps: &[Step], options: &PublishOptions) -> (Publisher<u32>, Arc<H
     let destination = Box::new(Fake { steps: steps.iter().copied().collect(), heard: heard.clone() });
     let opened = Opened { destination, shown: "fake://".into(), secrets: vec![Secret::new("secret")] };
     let (notices, told) = mpsc::channel();
-    let publisher = Publisher::start(opened, options, u32::to_string, move |notice| drop(notices.send(notice))).unwrap();
+    let publisher =
+        Publisher::start(opened, options, u32::to_string, move |notice| drop(notices.send(notice))).unwrap();
     (publisher, heard, told)
 }
 
@@ -386,7 +393,10 @@ fn messages_arrive_in_order_through_failures() {
     assert!(failing == back && (1..=4).contains(&failing), "{told:?}");
     assert_eq!(count(|n| matches!(n, Notice::Refused(_))), 1);
     let Notice::Failing(first) = &told[0] else { panic!("{told:?}") };
-    assert!(first.message().starts_with("Cannot connect to fake://: nobody at home, ***. It is tried again"), "{first}");
+    assert!(
+        first.message().starts_with("Cannot connect to fake://: nobody at home, ***. It is tried again"),
+        "{first}"
+    );
 }
 
 #[test]

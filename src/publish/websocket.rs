@@ -87,9 +87,7 @@ fn serve(listener: &TcpListener, path: &str, clients: &Clients, is_over: &Atomic
 
 /// Whether the client is still there. What it sends is read, and pings are answered.
 fn is_there(client: &mut WebSocket<TcpStream>) -> bool {
-    let is_slow = |error: &tungstenite::Error| {
-        matches!(error, tungstenite::Error::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
-    };
+    let is_slow = |error: &tungstenite::Error| matches!(error, tungstenite::Error::Io(error) if error.kind() == io::ErrorKind::WouldBlock);
     loop {
         match client.read() {
             Ok(_) => {}
@@ -154,8 +152,11 @@ impl Drop for WebSocketServer {
             is_over.store(true, Ordering::Relaxed);
             // The thread waits for a client: this is the last one.
             if address.ip().is_unspecified() {
-                let local: std::net::IpAddr =
-                    if address.is_ipv4() { std::net::Ipv4Addr::LOCALHOST.into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
+                let local: std::net::IpAddr = if address.is_ipv4() {
+                    std::net::Ipv4Addr::LOCALHOST.into()
+                } else {
+                    std::net::Ipv6Addr::LOCALHOST.into()
+                };
                 address.set_ip(local);
             }
             let _ = TcpStream::connect_timeout(&address, HANDSHAKE);

@@ -136,7 +136,9 @@ impl TrtPublish {
             gst::EventView::StreamStart(start) => {
                 let mut state = self.state.lock().unwrap();
                 let stream_id = start.stream_id();
-                state.as_mut().is_some_and(|state| std::mem::replace(&mut state.stream_id, stream_id.to_string()) != stream_id)
+                state
+                    .as_mut()
+                    .is_some_and(|state| std::mem::replace(&mut state.stream_id, stream_id.to_string()) != stream_id)
             }
             gst::EventView::Segment(segment) => !continues(&self.obj().segment(), segment.segment()),
             _ => false,
@@ -148,9 +150,10 @@ impl TrtPublish {
         let Some(publisher) = self.publisher() else { return };
         if !publisher.flush(wait) {
             let counts = publisher.counts();
-            let warning = Error::new(ErrorKind::Run, format!("{} messages are not sent at the end of the stream", counts.queued))
-                .cause(format!("flush-timeout, {:.1} s, is over", wait.as_secs_f64()))
-                .remedy("Check the connection, or set a longer flush-timeout");
+            let warning =
+                Error::new(ErrorKind::Run, format!("{} messages are not sent at the end of the stream", counts.queued))
+                    .cause(format!("flush-timeout, {:.1} s, is over", wait.as_secs_f64()))
+                    .remedy("Check the connection, or set a longer flush-timeout");
             self.obj().post_warning(&warning);
         }
     }

@@ -68,7 +68,13 @@ fn text(name: &str, nick: &str, blurb: &str) -> glib::ParamSpec {
 }
 
 fn count(name: &str, nick: &str, blurb: &str, least: u32, default: u32) -> glib::ParamSpec {
-    glib::ParamSpecUInt::builder(name).nick(nick).blurb(blurb).minimum(least).default_value(default).mutable_ready().build()
+    glib::ParamSpecUInt::builder(name)
+        .nick(nick)
+        .blurb(blurb)
+        .minimum(least)
+        .default_value(default)
+        .mutable_ready()
+        .build()
 }
 
 fn time(name: &str, nick: &str, blurb: &str, default: Duration) -> glib::ParamSpec {

@@ -16,7 +16,7 @@ pub fn is_installed(program: &str) -> bool {
     let folders = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
     let is_there = folders.iter().any(|folder| Path::new(folder).join(program).exists());
     if !is_there {
-        super::gpu::skip(format!("{program} is not installed."));
+        println!("SKIP: {program} is not installed.");
     }
     is_there
 }
@@ -74,6 +74,17 @@ impl Server {
         });
     }
 
+    /// Tells it to stop.
+    pub fn stop(&mut self) {
+        if let Some(child) = &self.child {
+            // SAFETY: a signal to a process of ours that has not been waited for.
+            unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        }
+        if let Some(mut child) = self.child.take() {
+            child.wait().unwrap();
+        }
+    }
+
     /// Without a warning, as a power cut does it.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
@@ -96,7 +107,9 @@ pub fn make_certificates(folder: &Path) {
         let output = command("openssl").args(arguments.split(' ')).current_dir(folder).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
-    openssl("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=tests -keyout ca.key -out ca.pem");
+    openssl(
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=tests -keyout ca.key -out ca.pem",
+    );
     for name in ["server", "client"] {
         openssl(&format!(
             "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={name} -keyout {name}.key -out {name}.csr"
@@ -107,12 +120,17 @@ pub fn make_certificates(folder: &Path) {
     }
 }
 
-/// mosquitto with these lines in its configuration besides the port. It keeps what it has at each change.
+/// mosquitto with these lines in its configuration besides the port. It saves what it has at each change, so that it can be killed.
 pub fn mosquitto(folder: &Path, lines: &str) -> Server {
+    mosquitto_that_saves(folder, &format!("{lines}\nautosave_on_changes true\nautosave_interval 1"))
+}
+
+/// The same, which saves what it has when it is told to stop.
+pub fn mosquitto_that_saves(folder: &Path, lines: &str) -> Server {
     let port = free_port();
     let location = folder.display();
     let text = format!(
-        "listener {port}\n{lines}\npersistence true\npersistence_location {location}/\nautosave_on_changes true\nautosave_interval 1\n\
+        "listener {port}\n{lines}\npersistence true\npersistence_location {location}/\n\
          max_queued_messages 0\nmax_queued_bytes 0\nuser root\n"
     );
     let file = folder.join("mosquitto.conf");
@@ -145,7 +163,10 @@ pub fn nats(folder: &Path, arguments: &str) -> Server {
     let (folder_there, arguments) = (folder.to_path_buf(), arguments.to_string());
     Server::new(folder, port, move || {
         let mut server = command("nats-server");
-        server.current_dir(&folder_there).args(["-a", "127.0.0.1", "-p", &port.to_string()]).args(arguments.split_whitespace());
+        server
+            .current_dir(&folder_there)
+            .args(["-a", "127.0.0.1", "-p", &port.to_string()])
+            .args(arguments.split_whitespace());
         server
     })
 }
@@ -193,7 +214,9 @@ pub fn mosquitto_sub(port: u16, topic: &str, more: &[&str]) -> Printed {
     let subscribe = |last: &[&str]| {
         let mut sub = command("mosquitto_sub");
         let port = port.to_string();
-        sub.args(["-h", "localhost", "-p", &port, "-t", topic, "-c", "-q", "2", "-i", &format!("sub-{topic}")]).args(more).args(last);
+        sub.args(["-h", "localhost", "-p", &port, "-t", topic, "-c", "-q", "2", "-i", &format!("sub-{topic}")])
+            .args(more)
+            .args(last);
         sub
     };
     until("the subscription", || subscribe(&["-E"]).status().unwrap().success());

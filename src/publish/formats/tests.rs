@@ -94,7 +94,10 @@ fn gst_trt_has_masks_keypoints_and_rotations() {
     assert_eq!(detection["angle"], 0.123457);
     assert_eq!(detection["corners"], json!([0.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]));
     assert_eq!((&detection["keypoints"], &detection["keypoint-dims"]), (&json!([1.0, 2.0, 3.0, 4.0]), &json!(2)));
-    assert_eq!((&detection["mask-x"], &detection["mask-width"], &detection["mask-counts"]), (&json!(1), &json!(2), &json!("011")));
+    assert_eq!(
+        (&detection["mask-x"], &detection["mask-width"], &detection["mask-counts"]),
+        (&json!(1), &json!(2), &json!("011"))
+    );
     assert_eq!(detection["predicted"], true);
 
     let result = &coco::frame(&record, &PublishSource::default())[0];

@@ -24,8 +24,17 @@ use crate::core::error::{Error, ErrorKind, Result};
 /// Messages that are on their way at a time. Servers take 20 without being asked.
 const WINDOW: usize = 20;
 
-const PARAMETERS: [&str; 9] =
-    ["qos", "client-id", "clean-session", "keep-alive", "retain", "will-topic", "will-message", "will-qos", "will-retain"];
+const PARAMETERS: [&str; 9] = [
+    "qos",
+    "client-id",
+    "clean-session",
+    "keep-alive",
+    "retain",
+    "will-topic",
+    "will-message",
+    "will-qos",
+    "will-retain",
+];
 
 struct Client {
     host: String,
@@ -146,7 +155,8 @@ fn missing() -> io::Error {
 impl Client {
     /// Says hello. Returns whether the server has kept the session.
     fn greet(&self, link: &mut Link) -> io::Result<bool> {
-        let will = self.will.as_ref().map(|(topic, message, qos, retain)| Will { topic, message, qos: *qos, retain: *retain });
+        let will =
+            self.will.as_ref().map(|(topic, message, qos, retain)| Will { topic, message, qos: *qos, retain: *retain });
         let hello = Connect {
             client_id: &self.client_id,
             user: self.user.as_deref(),
@@ -204,11 +214,19 @@ impl Client {
                     self.sent.push_back(id);
                 }
                 let id = self.sent[written - delivered];
-                packet::publish(&mut packet, &self.topic, id, &messages[written], (self.qos, self.retain), written < known);
+                packet::publish(
+                    &mut packet,
+                    &self.topic,
+                    id,
+                    &messages[written],
+                    (self.qos, self.retain),
+                    written < known,
+                );
                 written += 1;
             }
             outcome = if packet.is_empty() { Ok(()) } else { link.write(&packet) };
-            outcome = outcome.and_then(|()| self.take_answer(&mut link).map(|is_delivered| delivered += usize::from(is_delivered)));
+            outcome = outcome
+                .and_then(|()| self.take_answer(&mut link).map(|is_delivered| delivered += usize::from(is_delivered)));
         }
         while outcome.is_ok() && !self.releasing.is_empty() {
             outcome = self.take_answer(&mut link).map(drop);

@@ -29,7 +29,10 @@ pub struct Will<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The session of before is there, and the code.
-    Connected { is_resumed: bool, code: u8 },
+    Connected {
+        is_resumed: bool,
+        code: u8,
+    },
     /// QoS 1: it has the message.
     Acknowledged(u16),
     /// QoS 2: it has the message.
@@ -139,8 +142,14 @@ mod tests {
     #[test]
     fn packets_are_those_of_the_standard() {
         let will = Some(Will { topic: "w", message: "gone", qos: 1, retain: true });
-        let connect =
-            Connect { client_id: "me", user: Some("u"), password: Some("p"), clean_session: false, keep_alive: 60, will };
+        let connect = Connect {
+            client_id: "me",
+            user: Some("u"),
+            password: Some("p"),
+            clean_session: false,
+            keep_alive: 60,
+            will,
+        };
         let rest = b"\0\x04MQTT\x04\xEC\0\x3C\0\x02me\0\x01w\0\x04gone\0\x01u\0\x01p";
         assert_eq!(connect.encode(), [&[0x10, rest.len() as u8], &rest[..]].concat());
         let mut packet = Vec::new();
