@@ -10,14 +10,6 @@ pub(crate) fn gpu() -> Option<Context> {
     Context::primary(0).map_err(|error| skip(&error)).ok()
 }
 
-/// A folder of its own for a test, empty.
-pub(crate) fn scratch(test: &str) -> std::path::PathBuf {
-    let folder = std::env::temp_dir().join(format!("gsttrt-{test}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
 /// Prints that a test, or a part of it, is skipped.
 pub(crate) fn skip(why: &dyn std::fmt::Display) {
     assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "{why}");

@@ -166,7 +166,7 @@ fn the_plugin_is_trt() {
     assert!(plugin.version().starts_with(env!("CARGO_PKG_VERSION")));
     let mut elements: Vec<_> = gst::Registry::get().features_by_plugin("trt").iter().map(|f| f.name()).collect();
     elements.sort();
-    assert_eq!(elements, ["trtinfer", "trtnms", "trtoverlay", "trtpreprocess", "trttrack"]);
+    assert_eq!(elements, ["trtinfer", "trtnms", "trtoverlay", "trtpreprocess", "trtpublish", "trttrack"]);
 }
 
 /// `trtinfer interval=5` names a property, and may give it a value.

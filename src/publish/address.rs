@@ -144,7 +144,7 @@ impl Address {
     }
 
     /// Takes the values of the parameters behind `?`.
-    pub fn parameters<'a>(&'a self, known: &'a [&'a str]) -> Result<Parameters<'a>> {
+    pub fn parameters<'a>(&'a self, known: &'a [&'a str]) -> Result<AddressParameters<'a>> {
         for (at, (name, _)) in self.query.iter().enumerate() {
             let remedy = match known.is_empty() {
                 true => format!("Leave out what is behind the ?; {}:// has no parameters", self.scheme),
@@ -160,16 +160,16 @@ impl Address {
                 return Err(wrong(format!("the parameter {name} is there twice")).remedy("Leave one out"));
             }
         }
-        Ok(Parameters { address: self })
+        Ok(AddressParameters { address: self })
     }
 }
 
 /// The known parameters of an address.
-pub struct Parameters<'a> {
+pub struct AddressParameters<'a> {
     address: &'a Address,
 }
 
-impl<'a> Parameters<'a> {
+impl<'a> AddressParameters<'a> {
     pub fn text(&self, name: &str) -> Option<&'a str> {
         self.address.query.iter().find(|(found, _)| found == name).map(|(_, value)| value.reveal())
     }

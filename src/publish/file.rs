@@ -110,6 +110,7 @@ impl Destination for LineFile {
 mod tests {
     use std::path::Path;
 
+    use super::super::tests::scratch;
     use super::*;
 
     fn read(path: impl AsRef<Path>) -> String {
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn full_files_get_numbers() {
-        let folder = crate::test::scratch("publish-rotation");
+        let folder = scratch("publish-rotation");
         let path = folder.join("out.jsonl");
         let options = PublishOptions {
             location: path.display().to_string(),
@@ -126,7 +127,7 @@ mod tests {
             max_files: 2,
             ..PublishOptions::default()
         };
-        let mut file = super::super::destination::open(&options).unwrap().destination;
+        let mut file = super::super::destinations::open(&options).unwrap().destination;
         let messages: Vec<String> = (0..9).map(|number| format!("line{number}")).collect();
         file.send(&messages[..4]).unwrap();
         let at = |number: u32| read(format!("{}.{number}", path.display()));
@@ -135,7 +136,7 @@ mod tests {
         file.send(&["x".repeat(100), "y".into()]).unwrap();
         assert_eq!((read(&path), at(1).len(), at(2)), ("y\n".into(), 101, "line3\n".into()), "a long line is whole");
         // It goes on where it was.
-        let mut file = super::super::destination::open(&options).unwrap().destination;
+        let mut file = super::super::destinations::open(&options).unwrap().destination;
         file.connect().unwrap();
         file.send(&["z".into()]).unwrap();
         assert_eq!(read(&path), "y\nz\n");
@@ -143,10 +144,10 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_is_an_error() {
-        let folder = crate::test::scratch("publish-no-file");
+        let folder = scratch("publish-no-file");
         for path in [folder.clone(), folder.join("none/out.jsonl")] {
             let options = PublishOptions { location: path.display().to_string(), ..PublishOptions::default() };
-            let error = super::super::destination::open(&options).map(|_| ()).unwrap_err();
+            let error = super::super::destinations::open(&options).map(|_| ()).unwrap_err();
             assert!(error.message().starts_with("Cannot write to /"), "{error}");
         }
     }

@@ -165,7 +165,7 @@ mod tests {
             timeout: Duration::from_secs(10),
             ..PublishOptions::default()
         };
-        let mut kafka = super::super::destination::open(&options).unwrap().destination;
+        let mut kafka = super::super::destinations::open(&options).unwrap().destination;
         kafka.connect().unwrap();
         let messages: Vec<String> = (0..50).map(|number| format!("{{\"frame\":{number}}}")).collect();
         kafka.send(&messages[..20]).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     fn a_topic_is_needed() {
         for location in ["kafka://host", "kafka://host/a%20b"] {
             let options = PublishOptions { location: location.into(), ..PublishOptions::default() };
-            let error = super::super::destination::open(&options).map(|_| ()).unwrap_err();
+            let error = super::super::destinations::open(&options).map(|_| ()).unwrap_err();
             assert!(error.message().contains("no topic"), "{error}");
         }
     }

@@ -2,7 +2,7 @@
 //! Results as JSON, sent to files and brokers by a thread of its own.
 //!
 //! [`formats`] makes lines of records, [`queue`] holds records until they are sent, [`publisher`] is the thread: it connects, sends,
-//! and connects again. Each destination is a file of its own, and one line in [`destination`]'s list.
+//! and connects again. Each destination is a file of its own, and one line in [`destinations`].
 
 pub mod address;
 pub mod backoff;
@@ -10,6 +10,7 @@ pub mod clock;
 #[cfg(feature = "tls")]
 mod connection;
 pub mod destination;
+pub mod destinations;
 mod file;
 pub mod formats;
 #[cfg(feature = "http")]

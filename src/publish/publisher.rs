@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use super::address::Secret;
 use super::backoff::Backoff;
-use super::destination::{Destination, Opened, Undelivered};
+use super::destination::{Destination, Undelivered};
+use super::destinations::Opened;
 use super::options::PublishOptions;
 use super::queue::{Next, PublishQueue};
 use crate::core::error::{Error, ErrorKind};

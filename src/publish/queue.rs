@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use super::options::DropPolicy;
 
+/// Items for which there is room at all times.
+const USUAL: usize = 256;
+
 /// Between the thread that brings items and the one that sends them. What is being sent counts as waiting.
 pub struct PublishQueue<T> {
-    state: Mutex<Waiting<T>>,
+    state: Mutex<QueueState<T>>,
     /// Items have come, or the end.
     arrived: Condvar,
     /// Items have gone, or nobody waits for room any more.
@@ -18,7 +21,7 @@ pub struct PublishQueue<T> {
     drop: DropPolicy,
 }
 
-struct Waiting<T> {
+struct QueueState<T> {
     items: VecDeque<T>,
     /// Items that the sending thread holds.
     taken: usize,
@@ -38,7 +41,7 @@ pub enum Next<T> {
 
 impl<T> PublishQueue<T> {
     pub fn new(capacity: usize, drop: DropPolicy) -> Self {
-        let state = Waiting { items: VecDeque::new(), taken: 0, dropped: 0, is_open: false, is_ended: false };
+        let state = QueueState { items: VecDeque::new(), taken: 0, dropped: 0, is_open: false, is_ended: false };
         PublishQueue {
             state: Mutex::new(state),
             arrived: Condvar::new(),
@@ -48,14 +51,14 @@ impl<T> PublishQueue<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting<T>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         self.state.lock().unwrap()
     }
 
     /// Returns whether this was the first item for which there was no room.
     pub fn push(&self, item: T) -> bool {
         let mut state = self.lock();
-        let is_full = |state: &Waiting<T>| state.items.len() + state.taken >= self.capacity;
+        let is_full = |state: &QueueState<T>| state.items.len() + state.taken >= self.capacity;
         if self.drop == DropPolicy::Block {
             while is_full(&state) && !state.is_open && !state.is_ended {
                 state = self.left.wait(state).unwrap();
@@ -91,7 +94,12 @@ impl<T> PublishQueue<T> {
         if !state.items.is_empty() {
             let count = limit.clamp(1, state.items.len());
             state.taken = count;
-            return Next::Items(state.items.drain(..count).collect());
+            let items = state.items.drain(..count).collect();
+            // Room that a long outage has taken is given back.
+            if state.items.is_empty() && state.items.capacity() > USUAL {
+                state.items.shrink_to(USUAL);
+            }
+            return Next::Items(items);
         }
         if state.is_ended { Next::End } else { Next::Nothing }
     }
@@ -112,7 +120,7 @@ impl<T> PublishQueue<T> {
 
     /// Waits until nothing waits any more, at most so long; returns whether that is so.
     pub fn wait_until_empty(&self, wait: Duration) -> bool {
-        let is_busy = |state: &mut Waiting<T>| !state.is_open && !(state.items.is_empty() && state.taken == 0);
+        let is_busy = |state: &mut QueueState<T>| !state.is_open && (!state.items.is_empty() || state.taken > 0);
         let state = self.left.wait_timeout_while(self.lock(), wait, is_busy).unwrap().0;
         state.items.is_empty() && state.taken == 0
     }

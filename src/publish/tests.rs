@@ -8,10 +8,19 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::address::{Address, Secret, redacted};
-use super::destination::{self, Destination, Opened, Undelivered};
+use super::destination::{Destination, Undelivered};
+use super::destinations::{self, Opened};
 use super::options::{DropPolicy, PublishOptions};
 use super::publisher::{Notice, Publisher};
 use super::queue::{Next, PublishQueue};
+
+/// A folder of its own for a test, empty.
+pub(super) fn scratch(test: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("gsttrt-{test}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
 
 const SCHEMES: [&str; 4] = ["mqtt", "http", "nats", "redis"];
 const LONG: Duration = Duration::from_secs(30);
@@ -124,7 +133,7 @@ proptest! {
         let location = format!("mqtt://me:{password}@host/{rest}");
         prop_assert!(!redacted(&location).contains(&password));
         let options = PublishOptions { location, ..PublishOptions::default() };
-        match destination::open(&options) {
+        match destinations::open(&options) {
             Ok(opened) => prop_assert!(!opened.shown.contains(&password)),
             Err(error) => prop_assert!(!error.message().contains(&password), "{error}"),
         }
@@ -133,7 +142,7 @@ proptest! {
     #[test]
     fn any_location_opens_or_fails(text in "[a-z:/?@%&=.0-9\\[\\]-]{0,40}", scheme in "mqtt|mqtts|redis|rediss|http|https|nats|ws|kafka") {
         let options = PublishOptions { location: format!("{scheme}://{text}"), ..PublishOptions::default() };
-        if let Err(error) = destination::open(&options) {
+        if let Err(error) = destinations::open(&options) {
             prop_assert!(error.message().ends_with('.'));
         }
     }
@@ -141,7 +150,7 @@ proptest! {
 
 #[test]
 fn what_cannot_be_opened_says_why() {
-    let folder = crate::test::scratch("publish-open");
+    let folder = scratch("publish-open");
     let file = |name: &str, text: &str| {
         std::fs::write(folder.join(name), text).unwrap();
         Some(folder.join(name))
@@ -149,7 +158,7 @@ fn what_cannot_be_opened_says_why() {
     let open = |location: &str, change: &dyn Fn(&mut PublishOptions)| {
         let mut options = PublishOptions { location: location.into(), ..PublishOptions::default() };
         change(&mut options);
-        match destination::open(&options) {
+        match destinations::open(&options) {
             Ok(opened) => opened.shown,
             Err(error) => error.message(),
         }
@@ -258,7 +267,7 @@ fn a_full_queue_drops_by_its_policy() {
 fn blocked_ones_wait_for_room() {
     let queue = PublishQueue::new(2, DropPolicy::Block);
     std::thread::scope(|scope| {
-        let pushing = scope.spawn(|| (0..100).for_each(|item| drop(queue.push(item))));
+        let pushing = scope.spawn(|| (0..100).for_each(|item| assert!(!queue.push(item), "nothing is dropped")));
         let mut all = Vec::new();
         while all.len() < 100 {
             let Next::Items(items) = queue.take(9, LONG) else { panic!() };
@@ -271,7 +280,7 @@ fn blocked_ones_wait_for_room() {
     });
     assert_eq!(queue.counts(), (0, 0));
     // While a stream is flushed, and at the end, nobody waits.
-    (0..2).for_each(|item| drop(queue.push(item)));
+    (0..2).for_each(|item| assert!(!queue.push(item)));
     std::thread::scope(|scope| {
         let (begun, has_begun) = mpsc::channel();
         let queue = &queue;
@@ -379,7 +388,7 @@ fn messages_arrive_in_order_through_failures() {
         Step::NoConnection,
     ];
     let (publisher, heard, told) = publisher(&steps, &quick());
-    (0..50).for_each(|number| drop(publisher.push(number)));
+    (0..50).for_each(|number| assert!(!publisher.push(number)));
     assert!(publisher.flush(LONG));
     let counts = publisher.close(LONG);
     let messages: Vec<u32> = heard.messages.lock().unwrap().iter().map(|text| text.parse().unwrap()).collect();
@@ -402,7 +411,7 @@ fn messages_arrive_in_order_through_failures() {
 #[test]
 fn what_cannot_be_sent_at_the_end_is_counted() {
     let (publisher, _, told) = publisher(&[Step::NoConnection; 10_000], &quick());
-    (0..5).for_each(|number| drop(publisher.push(number)));
+    (0..5).for_each(|number| assert!(!publisher.push(number)));
     assert!(matches!(told.recv_timeout(LONG), Ok(Notice::Failing(_))));
     assert!(!publisher.flush(Duration::from_millis(20)));
     let counts = publisher.close(LONG);

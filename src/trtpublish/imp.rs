@@ -18,7 +18,7 @@ use crate::gst::meta::record;
 use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
 use crate::publish::clock;
-use crate::publish::destination;
+use crate::publish::destinations;
 use crate::publish::formats;
 use crate::publish::publisher::{Notice, PublishCounts, Publisher};
 use crate::publish::record::{Record, TracksInSight};
@@ -59,7 +59,7 @@ impl TrtPublish {
     fn open(&self) -> Result<Publisher<Record>> {
         let settings = self.settings.lock().unwrap().clone();
         let source = settings.source()?;
-        let opened = destination::open(&settings.options)?;
+        let opened = destinations::open(&settings.options)?;
         gst::debug!(CAT, imp = self, "publishing to {}", opened.shown);
         let format = settings.format.into();
         let write = move |record: &Record| formats::message(format, record, &source);

@@ -15,7 +15,6 @@
 #[allow(dead_code)] // the tests use more of it
 mod brokers;
 #[path = "../common/heap.rs"]
-#[allow(dead_code)] // the tests use more of it
 mod heap;
 
 use std::collections::HashMap;
@@ -184,7 +183,7 @@ fn main() -> ExitCode {
     drop(reserved);
     // Connecting again takes up to 10 s.
     let enough = (outage + 20) * FPS;
-    let max_queued = |number: u64| if number % 2 == 0 { enough } else { outage * FPS / 3 };
+    let max_queued = |number: u64| if number.is_multiple_of(2) { enough } else { outage * FPS / 3 };
     let ports = [mosquitto.port, redis.port];
     let all: Vec<Stream> = (0..streams).map(|number| Stream::new(number, ports, max_queued(number), &delays)).collect();
     let (mut by_mqtt, mut by_redis) = ((0..streams).map(|_| Arrived::default()).collect::<Vec<_>>(), Vec::new());

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 
-use self::packet::{Answer, Connect, Will};
+use self::packet::{Connect, ServerAnswer, Will};
 use super::address::{Address, Secret};
 use super::connection::{self, Connection};
 use super::destination::{Destination, Undelivered};
@@ -128,10 +128,10 @@ impl Link {
     }
 
     /// The next packet; `None` if none comes for so long.
-    fn answer(&mut self, wait: Duration) -> io::Result<Option<Answer>> {
+    fn answer(&mut self, wait: Duration) -> io::Result<Option<ServerAnswer>> {
         loop {
             if let Some(answer) = packet::take(&mut self.arrived)? {
-                if answer == Answer::Pong {
+                if answer == ServerAnswer::Pong {
                     self.pinged = None;
                     continue;
                 }
@@ -166,7 +166,7 @@ impl Client {
             will,
         };
         link.write(&hello.encode())?;
-        let Some(Answer::Connected { is_resumed, code }) = link.answer(self.timeout)? else { return Err(late()) };
+        let Some(ServerAnswer::Connected { is_resumed, code }) = link.answer(self.timeout)? else { return Err(late()) };
         let refused = match code {
             0 => return Ok(is_resumed),
             1 => "the server does not speak MQTT 3.1.1",
@@ -238,22 +238,24 @@ impl Client {
     /// Takes one answer; returns whether it says that the first message on its way has arrived. Servers answer in order.
     fn take_answer(&mut self, link: &mut Link) -> io::Result<bool> {
         match link.answer(self.timeout)?.ok_or_else(late)? {
-            Answer::Acknowledged(id) if self.qos == 1 && self.sent.front() == Some(&id) => {
+            ServerAnswer::Acknowledged(id) if self.qos == 1 && self.sent.front() == Some(&id) => {
                 self.sent.pop_front();
                 Ok(true)
             }
-            Answer::Received(id) if self.qos == 2 && self.sent.front() == Some(&id) => {
+            ServerAnswer::Received(id) if self.qos == 2 && self.sent.front() == Some(&id) => {
                 self.sent.pop_front();
                 self.releasing.push_back(id);
                 link.write(&packet::release(id))?;
                 Ok(true)
             }
-            Answer::Completed(id) => {
+            ServerAnswer::Completed(id) => {
                 self.releasing.retain(|releasing| *releasing != id);
                 Ok(false)
             }
             // It was released before, and is told again.
-            Answer::Received(id) if self.releasing.contains(&id) => link.write(&packet::release(id)).map(|()| false),
+            ServerAnswer::Received(id) if self.releasing.contains(&id) => {
+                link.write(&packet::release(id)).map(|()| false)
+            }
             _ => Ok(false),
         }
     }
@@ -303,7 +305,7 @@ impl Destination for Client {
         let (keep_alive, timeout) = (Duration::from_secs(self.keep_alive.into()), self.timeout);
         let link = self.link.as_mut().ok_or_else(missing)?;
         while let Some(answer) = link.answer(Duration::ZERO)? {
-            if let Answer::Completed(id) = answer {
+            if let ServerAnswer::Completed(id) = answer {
                 self.releasing.retain(|releasing| *releasing != id);
             }
         }

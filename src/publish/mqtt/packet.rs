@@ -27,7 +27,7 @@ pub struct Will<'a> {
 
 /// What the server says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ServerAnswer {
     /// The session of before is there, and the code.
     Connected {
         is_resumed: bool,
@@ -112,7 +112,7 @@ pub const DISCONNECT: [u8; 2] = [0xE0, 0];
 ///
 /// # Errors
 /// The bytes are no packet that a server may send here.
-pub fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Answer>> {
+pub fn take(bytes: &mut Vec<u8>) -> io::Result<Option<ServerAnswer>> {
     let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the server does not speak MQTT 3.1.1");
     // All answers have a rest of 0 or 2 bytes.
     let [kind, rest, ..] = bytes[..] else { return Ok(None) };
@@ -124,11 +124,11 @@ pub fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Answer>> {
         return Ok(None);
     }
     let answer = match (kind, &bytes[2..size]) {
-        (0x20, &[flags, code]) => Answer::Connected { is_resumed: flags & 1 == 1, code },
-        (0x40, &[high, low]) => Answer::Acknowledged(u16::from_be_bytes([high, low])),
-        (0x50, &[high, low]) => Answer::Received(u16::from_be_bytes([high, low])),
-        (0x70, &[high, low]) => Answer::Completed(u16::from_be_bytes([high, low])),
-        (0xD0, &[]) => Answer::Pong,
+        (0x20, &[flags, code]) => ServerAnswer::Connected { is_resumed: flags & 1 == 1, code },
+        (0x40, &[high, low]) => ServerAnswer::Acknowledged(u16::from_be_bytes([high, low])),
+        (0x50, &[high, low]) => ServerAnswer::Received(u16::from_be_bytes([high, low])),
+        (0x70, &[high, low]) => ServerAnswer::Completed(u16::from_be_bytes([high, low])),
+        (0xD0, &[]) => ServerAnswer::Pong,
         _ => return Err(wrong()),
     };
     bytes.drain(..size);
