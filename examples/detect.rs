@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-use serde_json::{Value, json};
+use gsttrt::gst::meta::record;
+use gsttrt::publish::formats::gst_trt;
+use gsttrt::publish::record::PublishSource;
 
 const USAGE: &str = "\
 Usage: detect INPUT MODEL [options]
@@ -155,89 +157,6 @@ impl Report {
     }
 }
 
-/// The detections that trtnms attached to a buffer, in pixels of the frame.
-fn detections(buffer: &gst::BufferRef, width: f64, height: f64) -> Vec<Value> {
-    let metas = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
-    let detection = |meta: gst::MetaRef<gst_video::VideoRegionOfInterestMeta>| {
-        let params = meta.param("detection")?;
-        let [x1, y1, x2, y2] =
-            ["x_min", "y_min", "x_max", "y_max"].map(|field| params.get::<f64>(field).unwrap_or(0.0));
-        let round = |value: f64, digits: i32| (value * 10f64.powi(digits)).round() / 10f64.powi(digits);
-        let mut detection = json!({
-            "label": meta.roi_type(),
-            "class-id": params.get::<i32>("label_id").ok()?,
-            "confidence": round(params.get::<f64>("confidence").ok()?, 6),
-            "x": round(x1 * width, 3),
-            "y": round(y1 * height, 3),
-            "w": round((x2 - x1) * width, 3),
-            "h": round((y2 - y1) * height, 3),
-        });
-        let numbers = |params: &gst::StructureRef, field: &str| {
-            let numbers = params.get::<gst::Array>(field).ok()?;
-            numbers.iter().map(|number| Some(round(number.get().ok()?, 4))).collect::<Option<Value>>()
-        };
-        if let Some(params) = meta.param("rotation") {
-            detection["angle"] = round(params.get::<f64>("angle").ok()?, 6).into();
-            detection["corners"] = numbers(params, "corners")?;
-        }
-        if let Some(params) = meta.param("keypoints") {
-            detection["keypoints"] = numbers(params, "keypoints")?;
-            detection["keypoint-dims"] = params.get::<u32>("keypoint-dims").ok()?.into();
-        }
-        if let Some(params) = meta.param("mask") {
-            for field in ["mask-x", "mask-y", "mask-width", "mask-height"] {
-                detection[field] = params.get::<u32>(field).ok()?.into();
-            }
-            detection["mask-counts"] = params.get::<&str>("mask-counts").ok()?.into();
-        }
-        Some(detection)
-    };
-    metas.filter_map(detection).collect()
-}
-
-/// The classes of the frame as a whole, which classifiers tell, the best first.
-fn classes(buffer: &gst::BufferRef) -> Option<Vec<Value>> {
-    let meta = gst::meta::CustomMeta::from_buffer(buffer, "GstTrtClassificationMeta").ok()?;
-    let class = |value: &gst::glib::SendValue| {
-        let class = value.get::<gst::Structure>().ok()?;
-        Some(json!({
-            "label": class.get::<String>("label").ok()?,
-            "class-id": class.get::<u32>("class-id").ok()?,
-            "confidence": class.get::<f64>("confidence").ok()?,
-        }))
-    };
-    meta.structure().get::<gst::Array>("classes").ok()?.iter().map(class).collect()
-}
-
-/// The maps of classes, depths or objects, without their pixels, which are in the field `picture`.
-fn maps(buffer: &gst::BufferRef) -> Option<Vec<Value>> {
-    let meta = gst::meta::CustomMeta::from_buffer(buffer, "GstTrtMapMeta").ok()?;
-    let region = |value: &gst::glib::SendValue| {
-        let region = value.get::<gst::Structure>().ok()?;
-        Some(json!({
-            "label": region.get::<String>("label").ok()?,
-            "class-id": region.get::<u32>("class-id").ok()?,
-            "id": region.get::<u32>("id").ok()?,
-            "share": region.get::<f64>("share").ok()?,
-        }))
-    };
-    let map = |value: &gst::glib::SendValue| {
-        let map = value.get::<gst::Structure>().ok()?;
-        let mut found = json!({ "kind": map.get::<String>("kind").ok()? });
-        for name in ["map-width", "map-height"] {
-            found[name] = map.get::<u32>(name).ok()?.into();
-        }
-        for name in ["x", "y", "w", "h", "minimum", "maximum"] {
-            map.get::<f64>(name).into_iter().for_each(|number| found[name] = number.into());
-        }
-        if let Ok(regions) = map.get::<gst::Array>("regions") {
-            found["regions"] = regions.iter().map(region).collect::<Option<Vec<_>>>()?.into();
-        }
-        Some(found)
-    };
-    meta.structure().get::<gst::Array>("maps").ok()?.iter().map(map).collect()
-}
-
 fn pipeline(options: &Options) -> Result<gst::Pipeline, Failure> {
     let Options { preprocess, infer, nms, .. } = options;
     // Queues let decoding, inference and encoding run in parallel. H.264 in 4:2:0 needs even sizes.
@@ -371,28 +290,17 @@ fn watch(pipeline: &gst::Pipeline, json: File) -> Arc<Mutex<Report>> {
                 *total += took;
             }
         }
-        let size = |field| caps.structure(0).and_then(|caps| caps.get::<i32>(field).ok()).unwrap_or(0);
-        let (width, height) = (size("width"), size("height"));
-        let detections = detections(buffer, width.into(), height.into());
-        let classes = classes(buffer);
-        for detection in detections.iter().chain(classes.iter().flatten().take(1)) {
-            *report.objects.entry(detection["label"].as_str().unwrap_or_default().to_string()).or_default() += 1;
+        let size = |field| caps.structure(0).and_then(|caps| caps.get::<i32>(field).ok()).unwrap_or(0) as u32;
+        let mut frame = record::frame(buffer, (size("width"), size("height")));
+        let detected = frame.objects.iter().map(|object| &*object.annotation.label);
+        let class = frame.classes.iter().flatten().take(1).filter_map(|class| class["label"].as_str());
+        for label in detected.chain(class) {
+            *report.objects.entry(label.to_string()).or_default() += 1;
         }
-        let is_held = std::mem::take(&mut report.is_held);
-        let mut line = json!({
-            "stream-time": stream_time(pad, buffer).map(|time| time.nseconds()),
-            "frame": report.frames,
-            "width": width,
-            "height": height,
-            "held": is_held,
-            "detections": detections,
-        });
-        if let Some(classes) = classes {
-            line["classes"] = classes.into();
-        }
-        if let Some(maps) = maps(buffer) {
-            line["maps"] = maps.into();
-        }
+        frame.number = report.frames;
+        frame.times.stream_time = stream_time(pad, buffer).map(gst::ClockTime::nseconds);
+        frame.is_held = std::mem::take(&mut report.is_held);
+        let line = gst_trt::frame(&frame, &PublishSource::default());
         if let Err(error) = writeln!(report.json, "{line}") {
             report.failure = Some(format!("Cannot write the JSON file: {error}."));
         }

@@ -24,6 +24,8 @@ TEST_PACKAGES=(
     python3 python3-numpy python3-venv python3-gi python3-gst-1.0
     gir1.2-gst-plugins-base-1.0
 )
+# Servers that trtpublish publishes to, their clients, and certificates for them.
+BROKER_PACKAGES=(mosquitto mosquitto-clients redis-server redis-tools nats-server openssl)
 LINT_PACKAGES=(shellcheck valgrind)
 # To build cargo-c.
 CARGO_C_PACKAGES=(libssl-dev)
@@ -172,7 +174,7 @@ need_tensorrt() {
 setup_tests() {
     setup_build
     if [ "${TRT_SETUP:-}" != skip ]; then
-        need_packages "what the tests need" "${TEST_PACKAGES[@]}" "${LINT_PACKAGES[@]}"
+        need_packages "what the tests need" "${TEST_PACKAGES[@]}" "${BROKER_PACKAGES[@]}" "${LINT_PACKAGES[@]}"
         ! pkg-config --atleast-version=1.24 gstreamer-1.0 ||
             need_packages "GStreamer's analytics library" "${ANALYTICS_PACKAGES[@]}"
     fi

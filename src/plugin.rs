@@ -2,7 +2,7 @@
 //! What GStreamer finds in the library when it loads it as a plugin.
 
 use crate::gst::export;
-use crate::{trtanalytics, trtinfer, trtnms, trtoverlay, trtpreprocess, trttrack};
+use crate::{trtanalytics, trtinfer, trtnms, trtoverlay, trtpreprocess, trtpublish, trttrack};
 
 fn register(plugin: &::gst::Plugin) -> Result<(), ::gst::glib::BoolError> {
     trtpreprocess::register(plugin)?;
@@ -11,6 +11,7 @@ fn register(plugin: &::gst::Plugin) -> Result<(), ::gst::glib::BoolError> {
     trttrack::register(plugin)?;
     trtanalytics::register(plugin)?;
     trtoverlay::register(plugin)?;
+    trtpublish::register(plugin)?;
     export::register();
     Ok(())
 }

@@ -11,7 +11,8 @@ use std::fmt::Write;
 use gst::glib;
 use gst::prelude::*;
 
-const ELEMENTS: [&str; 6] = ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtanalytics", "trtoverlay"];
+const ELEMENTS: [&str; 7] =
+    ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtanalytics", "trtoverlay", "trtpublish"];
 
 fn factories() -> impl Iterator<Item = gst::ElementFactory> {
     common::init();
@@ -166,7 +167,10 @@ fn the_plugin_is_trt() {
     assert!(plugin.version().starts_with(env!("CARGO_PKG_VERSION")));
     let mut elements: Vec<_> = gst::Registry::get().features_by_plugin("trt").iter().map(|f| f.name()).collect();
     elements.sort();
-    assert_eq!(elements, ["trtanalytics", "trtinfer", "trtnms", "trtoverlay", "trtpreprocess", "trttrack"]);
+    assert_eq!(
+        elements,
+        ["trtanalytics", "trtinfer", "trtnms", "trtoverlay", "trtpreprocess", "trtpublish", "trttrack"]
+    );
 }
 
 /// `trtinfer interval=5` names a property, and may give it a value.

@@ -112,7 +112,7 @@ fn the_readme_is_short() {
 fn every_property_is_described() {
     common::init();
     let page = std::fs::read_to_string(path("docs/elements.md")).unwrap();
-    for name in ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtanalytics", "trtoverlay"] {
+    for name in ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtanalytics", "trtoverlay", "trtpublish"] {
         let element = gst::ElementFactory::make(name).build().unwrap();
         let (_, section) = page.split_once(&format!("\n## {name}\n")).unwrap();
         let section = section.split_once("\n## ").unwrap().0;
@@ -134,7 +134,7 @@ fn the_figures_are_those_of_the_file() {
 
 /// The launch lines in the pages, in the documentation of the elements and in the scripts, each with its file.
 fn documented() -> Vec<(String, String)> {
-    let modules = ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtanalytics", "trtoverlay"]
+    let modules = ["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtanalytics", "trtoverlay", "trtpublish"]
         .map(|element| path(&format!("src/{element}/mod.rs")).into());
     let mut lines = Vec::new();
     for file in pages().into_iter().chain(modules).chain(files("pipelines", "sh")) {
@@ -193,6 +193,8 @@ fn substituted(line: &str, folder: &Path) -> Option<Vec<String>> {
                 out.extend(["identity", "eos-after=6", "!", "trtpreprocess"].map(String::from));
             }
             ("trtinfer", "model-file") => out.push(format!("model-file={model}")),
+            ("trtpublish", "location") => out.push(format!("location={}", folder.join("results.jsonl").display())),
+            ("trtpublish", "password-file") => {}
             ("trtnms", "label-file") => out.push(format!("label-file={}", labels(folder))),
             ("trtanalytics", "config-file") => out.push(format!("config-file={}", zones(folder, value))),
             ("trtnms", "classes" | "class-thresholds") => {

@@ -11,12 +11,12 @@ use syn::visit::Visit;
 const FLOORS: [&[&str]; 9] = [
     &["core"],
     &["image", "onnx"],
-    &["heads", "track", "analytics"],
+    &["heads", "track", "analytics", "publish"],
     &["model"],
     &["postprocess"],
     &["backends"],
     &["session", "gst"],
-    &["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtanalytics", "trtoverlay"],
+    &["trtpreprocess", "trtinfer", "trtnms", "trttrack", "trtanalytics", "trtoverlay", "trtpublish"],
     &["plugin"],
 ];
 

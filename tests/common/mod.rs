@@ -4,6 +4,8 @@
 
 #[cfg(feature = "gstreamer")]
 pub mod boxes;
+#[cfg(feature = "gstreamer")]
+pub mod brokers;
 pub mod gpu;
 pub mod heap;
 pub mod hostile;

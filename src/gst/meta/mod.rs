@@ -11,6 +11,7 @@ pub mod gst_tensor;
 pub mod map;
 pub(crate) mod picture;
 pub mod read;
+pub mod record;
 #[cfg(any(feature = "v1_26", test))]
 mod segmentation;
 mod structure;

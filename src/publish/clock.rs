@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Times of the day as text.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Nanoseconds since 1970-01-01, UTC.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos() as u64
+}
+
+/// RFC 3339 in UTC: `2026-11-24T03:48:01.123456Z`, with that many digits of a second.
+pub fn rfc3339(unix: u64, digits: usize) -> String {
+    let (seconds, nanoseconds) = (unix / 1_000_000_000, unix % 1_000_000_000);
+    let (days, seconds) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    let fraction = &format!("{nanoseconds:09}")[..digits.min(9)];
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction}Z")
+}
+
+/// Year, month and day, in the Gregorian calendar, so many days after 1970-01-01. Years are counted from March on, so that the leap
+/// day is the last one.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468; // since 0000-03-01
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_date() {
+        // date -u -d @N +%FT%T
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (951_782_399, "2000-02-28T23:59:59.000000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000000Z"),
+            (1_709_251_199, "2024-02-29T23:59:59.000000Z"),
+            (1_709_251_200, "2024-03-01T00:00:00.000000Z"),
+            (4_107_542_399, "2100-02-28T23:59:59.000000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000000Z"),
+        ] {
+            assert_eq!(rfc3339(seconds * 1_000_000_000, 6), text);
+        }
+        assert_eq!(rfc3339(1_523_422_799_828_765_432, 3), "2018-04-11T04:59:59.828Z");
+    }
+}

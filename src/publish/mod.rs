@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Results as JSON, sent to files and brokers by a thread of its own.
+//!
+//! [`formats`] makes lines of records, [`queue`] holds records until they are sent, [`publisher`] is the thread: it connects, sends,
+//! and connects again. Each destination is a file of its own, and one line in [`destinations`].
+
+pub mod address;
+pub mod backoff;
+pub mod clock;
+#[cfg(feature = "tls")]
+mod connection;
+pub mod destination;
+pub mod destinations;
+mod file;
+pub mod formats;
+#[cfg(feature = "http")]
+mod http;
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(feature = "mqtt")]
+mod mqtt;
+#[cfg(feature = "nats")]
+mod nats;
+pub mod options;
+pub mod publisher;
+pub mod queue;
+pub mod record;
+#[cfg(feature = "redis")]
+mod redis;
+mod stdout;
+#[cfg(feature = "tls")]
+mod tls;
+mod unix;
+#[cfg(feature = "websocket")]
+mod websocket;
+
+#[cfg(test)]
+mod tests;
