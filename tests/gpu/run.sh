@@ -143,7 +143,7 @@ detector() {
 
 # detect GSTREAMER NAME CLIP MODEL BACKEND INFER-PROPERTIES [NMS-PROPERTIES]: boxes into $WORK/NAME.jsonl
 detect() {
-    "$1" "$WORK/detect" "$WORK/$3.mp4" "$4" --backend "$5" --no-video --json "$WORK/$2.jsonl" --infer "$6" --nms "${7:-}" \
+    "$1" "$WORK/gst-trt" detect "$WORK/$3.mp4" --model "$4" --backend "$5" --no-video --json "$WORK/$2.jsonl" --infer "$6" --nms "${7:-}" \
         >"$WORK/$2.log" 2>&1 ||
         { tail -n 5 "$WORK/$2.log"; return 1; }
 }
@@ -385,7 +385,7 @@ row_chain() {
 }
 
 downloaded() {
-    "$1" "$WORK/detect" "$WORK/sample.mp4" "$(model 16)" --backend tensorrt --output "$WORK/$1-drawn.mp4" --json "$WORK/$1-drawn.jsonl" \
+    "$1" "$WORK/gst-trt" detect "$WORK/sample.mp4" --model "$(model 16)" --backend tensorrt --output "$WORK/$1-drawn.mp4" --json "$WORK/$1-drawn.jsonl" \
         --infer "$(full) $(precision 16)" || return
     ls -l "$WORK/$1-drawn.mp4"
     [ "$(wc -c <"$WORK/$1-drawn.mp4")" -gt 100000 ]
