@@ -63,7 +63,7 @@ use decode::Sink;
 pub(crate) use decode::{ID_COLUMNS, is_count, least_logit, number};
 pub(crate) use recognise::check_task;
 use recognise::{Confidence, HeadCandidate};
-pub use recognise::{ModelHints, recognise, recognise_outputs};
+pub use recognise::{ModelHints, Recognised, explain, recognise, recognise_outputs};
 pub use thresholds::Thresholds;
 
 /// All heads, in the order in which they are offered to users.
