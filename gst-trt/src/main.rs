@@ -5,9 +5,12 @@
 //! * `source`, `chain`, `model_options`: what is read, and what runs on it, for every subcommand that has a pipeline.
 //! * `results`: from the metas of a frame to JSON. `progress`, `signals`, `failure`: the program and its terminal.
 
+mod bench;
+mod build;
 mod chain;
 mod detect;
 mod failure;
+mod info;
 mod model_options;
 mod progress;
 mod results;
@@ -36,11 +39,20 @@ Ctrl+C and SIGTERM before the end of a file, what was found until then is writte
 enum Command {
     /// Find objects in files, images, cameras and streams
     Detect(detect::Args),
+    /// Tell what a model file says, and what is missing
+    Info(info::Args),
+    /// Build the TensorRT engine of a model ahead of time
+    Build(build::Args),
+    /// Measure throughput and latency of a model
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
     let outcome: Result<Status, Failure> = match Program::parse().command {
         Command::Detect(args) => detect::run(&args),
+        Command::Info(args) => info::run(&args),
+        Command::Build(args) => build::run(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     match outcome {
         Ok(status) => status.into(),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The model, and what is known of it beside its file.
+//! The model, what is known of it beside its file, and the options that sessions have in common with the elements.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use gsttrt::session::{PostprocessOptions, SessionOptions, parse_options};
 
 use crate::failure::Failure;
 
@@ -49,4 +50,23 @@ pub fn check_file(path: &Path) -> Result<(), Failure> {
     } else {
         Err(format!("There is no file {shown}.").into())
     }
+}
+
+/// The options of texts like `precision=fp16 optimization-level=5`, in the quotes of a shell, with those in `own`, which are one
+/// option each.
+pub fn session_options(own: &[String], texts: &[&str]) -> Result<(SessionOptions, PostprocessOptions), Failure> {
+    let mut words = own.to_vec();
+    for text in texts.iter().filter(|text| !text.trim().is_empty()) {
+        let parsed = gst::glib::shell_parse_argv(text);
+        let parsed = parsed.map_err(|error| format!("Cannot read the options “{text}”: {error}."))?;
+        words.extend(parsed.into_iter().map(|word| word.to_string_lossy().into_owned()));
+    }
+    Ok(parse_options(words.iter().map(String::as_str))?)
+}
+
+/// Width and height like `1920x1080`.
+pub fn parse_size(text: &str) -> Result<(u32, u32), String> {
+    let size = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    size.filter(|(width, height)| (1..=16384).contains(width) && (1..=16384).contains(height))
+        .ok_or_else(|| "give width and height from 1 to 16384, like 1920x1080".into())
 }

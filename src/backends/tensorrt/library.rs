@@ -487,7 +487,8 @@ pub fn installed() -> Vec<std::result::Result<&'static Library, (PathBuf, String
     let names = || RELEASES.iter().map(|release| release.library);
     let by_loader = names().map(PathBuf::from);
     let folders = usual_folders();
-    let by_folder = folders.iter().flat_map(|folder| names().map(|name| folder.join(name))).filter(|file| file.exists());
+    let by_folder =
+        folders.iter().flat_map(|folder| names().map(|name| folder.join(name))).filter(|file| file.exists());
     let mut found: Vec<std::result::Result<&'static Library, _>> = Vec::new();
     for file in by_loader.chain(by_folder) {
         match Library::load(&file) {
