@@ -8,7 +8,7 @@ use std::time::Instant;
 use gsttrt::backends::tensorrt::cache;
 use gsttrt::backends::{BackendPreference, LoadContext, LoadEvent, LoadRequest};
 use gsttrt::core::cuda::driver::Context;
-use gsttrt::model::ModelFile;
+use gsttrt::model::{ModelFile, ModelInfo};
 
 use crate::failure::{Failure, Status, print};
 use crate::model_options::{check_file, parse_size, session_options};
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     if file.is_engine() {
         return Err(format!("{} is an engine already. Give an ONNX model.", args.model.display()).into());
     }
-    file.contents()?; // what is wrong with the file comes before what is wrong with the machine
+    ModelInfo::of_onnx(&*file.contents()?)?; // what is wrong with the file comes before what is wrong with the machine
     let own = [
         args.precision.as_ref().map(|value| format!("precision={value}")),
         args.optimization_level.map(|value| format!("optimization-level={value}")),

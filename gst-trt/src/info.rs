@@ -130,7 +130,8 @@ fn recognised(info: &mut Value, model: &ModelInfo, found: &Recognised, missing: 
     if model.labels.is_empty() && found.format.task.name() != "depth" {
         missing.push(json!({ "what": "class names: objects are called #0, #1 and so on", "property": "label-file of trtnms, or --labels" }));
     }
-    if let Some(note) = found.format.input_note {
+    let is_known = model.metadata.get("author").is_some_and(|author| author == "Ultralytics");
+    if let Some(note) = found.format.input_note.filter(|_| !is_known) {
         missing.push(json!({ "what": format!("how its input is normalised. {note}"), "property": "mean and std of trtpreprocess" }));
     }
 }

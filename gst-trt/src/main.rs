@@ -9,6 +9,7 @@ mod bench;
 mod build;
 mod chain;
 mod detect;
+mod doctor;
 mod failure;
 mod info;
 mod model_options;
@@ -45,6 +46,8 @@ enum Command {
     Build(build::Args),
     /// Measure throughput and latency of a model
     Bench(bench::Args),
+    /// Tell what is on this machine, and what each missing piece costs
+    Doctor(doctor::Args),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args),
         Command::Build(args) => build::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
     };
     match outcome {
         Ok(status) => status.into(),

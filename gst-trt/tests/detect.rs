@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use common::onnx::{F32, Graph};
-use common::{command, expect_failure, files, launch, lines, path, sample, scratch, shapes, text};
+use common::{command, expect_failure, files, launch, lines, sample, scratch, shapes, text};
 use gst::prelude::*;
 use serde_json::Value;
 

@@ -156,13 +156,13 @@ pub struct Recognised {
 pub fn explain(outputs: &[TensorDesc], hints: &ModelHints) -> Result<Recognised> {
     let HeadMatch { format, outputs: indices, classes, confidence, .. } = find(None, outputs, hints)?;
     let read: Vec<TensorDesc> = indices.iter().map(|&index| outputs[index].clone()).collect();
-    let (verb, possessive) = if read.len() == 1 { ("has", "its") } else { ("have", "their") };
+    let verb = if read.len() == 1 { "has" } else { "have" };
     let mut reasons = vec![match is_found_by_shape(format) {
         true => format!("{} {verb} the dimensions of this layout", list(&read)),
         false => format!("{} {verb} the names and dimensions of this layout", list(&read)),
     }];
     if is_found_by_shape(format) && confidence == Confidence::Sign {
-        reasons.push(format!("{possessive} name, {possessive} size or the metadata is a sign of no other"));
+        reasons.push("a name, a number or the metadata points to no other".into());
     }
     if hints.task == format.task.name() {
         reasons.push(format!("the task in the file is “{}”", hints.task));

@@ -123,8 +123,7 @@ impl Watched {
     }
 }
 
-/// Watches frames enter and leave the elements, and writes a line for each. Frames beyond the number that the user wants are
-/// dropped.
+/// Watches frames enter and leave the elements, and writes a line for each.
 pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, origin: Origin) -> Watched {
     let report = Watched::default();
     let pad = |name: &str, end: &str| element(pipeline, name).static_pad(end).expect("filters have these pads");
@@ -147,14 +146,11 @@ pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, ori
         gst::BusSyncReply::Drop
     });
 
-    let (shared, limit, has_track) = (report.clone(), setup.frames, setup.chain.track.is_some());
+    let (shared, has_track) = (report.clone(), setup.chain.track.is_some());
     pad(setup.chain.last(), "src").add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
         let now = Instant::now();
         let Some(buffer) = info.buffer() else { return gst::PadProbeReturn::Ok };
         let mut report = shared.lock();
-        if limit.is_some_and(|limit| report.frames >= limit) {
-            return gst::PadProbeReturn::Drop;
-        }
         let line = report.line(pad, buffer, &origin, has_track);
         report.add(now);
         drop(report);

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gst::prelude::*;
 
@@ -28,7 +29,8 @@ pub fn run(
     let shown = job.is_named.then(|| address.shown());
     let origin = move |pad: &gst::Pad, buffer: &gst::BufferRef| (shown.clone(), stream_time(pad, buffer));
     let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
-    let outcome = Run { pipeline: &pipeline, address, setup, report: &report, lines: &lines }.to_the_end(name);
+    let closed = gate(&pipeline, setup.frames);
+    let outcome = Run { pipeline: &pipeline, address, setup, report: &report, lines: &lines, closed }.to_the_end(name);
     let stopped = pipeline.set_state(gst::State::Null);
     let finish = || -> Result<(), Failure> {
         stopped?;
@@ -85,12 +87,29 @@ fn stream_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<gst::ClockTime
     event.segment().downcast_ref::<gst::ClockTime>()?.to_stream_time(buffer.pts())
 }
 
+/// Lets in as many frames as the user wants, and none once it is closed: the queue may hold hundreds.
+fn gate(pipeline: &gst::Pipeline, limit: Option<u64>) -> Arc<AtomicBool> {
+    let closed = Arc::new(AtomicBool::new(false));
+    let (is_closed, entered) = (closed.clone(), AtomicU64::new(0));
+    let out = element(pipeline, "frames").static_pad("src").expect("an always pad");
+    out.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        let is_wanted = limit.is_none_or(|limit| entered.load(Ordering::Relaxed) < limit);
+        if is_closed.load(Ordering::Relaxed) || !is_wanted {
+            return gst::PadProbeReturn::Drop;
+        }
+        entered.fetch_add(1, Ordering::Relaxed);
+        gst::PadProbeReturn::Ok
+    });
+    closed
+}
+
 struct Run<'a> {
     pipeline: &'a gst::Pipeline,
     address: &'a Address,
     setup: &'a Setup,
     report: &'a Watched,
     lines: &'a JsonLines,
+    closed: Arc<AtomicBool>,
 }
 
 impl Run<'_> {
@@ -134,6 +153,7 @@ impl Run<'_> {
             }
             if !is_ending && (is_enough || self.setup.signals.signal().is_some()) {
                 is_ending = true;
+                self.closed.store(true, Ordering::Relaxed);
                 // The decoder may not look for events, and its queue holds frames that nobody wants.
                 entry(self.pipeline).send_event(gst::event::Eos::new());
             }
