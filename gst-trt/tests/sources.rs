@@ -8,6 +8,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
+use gst::prelude::*;
+
 use common::{command, expect_failure, files, launch, lines, picture, run, sample, scratch, shapes, succeed, text};
 use serde_json::Value;
 
@@ -211,9 +213,66 @@ fn interrupt(name: &str, signal: i32, status: i32) {
     launch(&format!("filesrc location={} ! decodebin ! fakesink", video.display()));
 }
 
+/// Two streams, which are read side by side until Ctrl+C.
+#[test]
+fn streams_are_read_until_ctrl_c() {
+    let folder = scratch("live");
+    common::init();
+    let port = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let ports = [port(), port()];
+    let senders = ports.map(|port| {
+        let line = format!(
+            "videotestsrc is-live=true ! video/x-raw,width=320,height=180,framerate=15/1 ! x264enc tune=zerolatency key-int-max=5 \
+             ! mpegtsmux ! udpsink host=127.0.0.1 port={port}"
+        );
+        let pipeline = gst::parse::launch(&line).unwrap();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        pipeline
+    });
+    let uris = ports.map(|port| format!("udp://127.0.0.1:{port}"));
+    let args = ["detect", &uris[0], &uris[1], "--model", &shapes(), "--backend", "cpu", "--json", "-"];
+    let mut program = command(&folder).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(program.stdout.take().unwrap()).lines();
+    let mut seen = BTreeSet::new();
+    while seen.len() < 2 {
+        let line: Value = serde_json::from_str(&out.next().unwrap().unwrap()).unwrap();
+        seen.insert(line["source"].as_str().unwrap().to_string());
+    }
+    // SAFETY: it is our child, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(program.id() as i32, libc::SIGINT) }, 0);
+    let _rest = out.count();
+    let output = program.wait_with_output().unwrap();
+    for sender in &senders {
+        sender.set_state(gst::State::Null).unwrap();
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(seen, BTreeSet::from(uris));
+    let videos = files(&folder);
+    assert_eq!(videos.len(), 2, "{videos:?}");
+    for video in videos {
+        launch(&format!("filesrc location={} ! decodebin ! fakesink", folder.join(video).display()));
+    }
+}
+
 #[test]
 fn ctrl_c_ends_the_file_cleanly() {
     interrupt("interrupted", libc::SIGINT, 130);
+}
+
+#[test]
+fn ctrl_c_before_the_first_frame_leaves_nothing() {
+    let folder = scratch("interrupted-early");
+    let args = ["detect", "-", "--model", &shapes(), "--backend", "cpu"];
+    let streams = || Stdio::piped();
+    let mut program = command(&folder).args(args).stdin(streams()).stdout(streams()).stderr(streams()).spawn().unwrap();
+    let mut errors = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(errors.any(|line| line.starts_with("Loaded shapes.onnx")), "it waits for its input now");
+    // SAFETY: it is our child, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(program.id() as i32, libc::SIGINT) }, 0);
+    let last = errors.last().unwrap_or_default();
+    assert_eq!(program.wait().unwrap().code(), Some(130), "{last}");
+    assert_eq!(last, "Error: standard input was stopped before its first frame was done.");
+    assert_eq!(files(&folder), [""; 0]);
 }
 
 #[test]

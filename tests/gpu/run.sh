@@ -17,6 +17,7 @@
 #   units       what the library's own tests do on a GPU: memory, pools, DLPack, times
 #   chain       tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
 #   download    … trtnms ! cudadownload ! x264enc gives a file
+#   program     gst-trt: what doctor finds and tries, an engine built ahead, figures   (needs TensorRT with its builder)
 #   kernels     preprocessing, decoding and suppression: times
 #   library     sessions on host memory, on their own and on a caller's GPU memory; pools; frames read in place: times
 #   tensors     tensors to PyTorch and CuPy and back; those of a pipeline   (needs a python3 with both and gi)
@@ -398,6 +399,21 @@ row_download() {
     done
 }
 
+built_ahead() {
+    rm -rf "$WORK/cache-ahead"
+    local options=(--precision fp16 --optimization-level 1 --engine-cache "$WORK/cache-ahead" --infer "$(full)")
+    "$1" "$WORK/gst-trt" build "$MODEL" "${options[@]}" && "$1" "$WORK/gst-trt" build "$MODEL" "${options[@]}" | grep "found in the cache"
+}
+
+row_program() {
+    local gst
+    for gst in $GSTREAMERS; do
+        judge "gst-trt doctor" "$gst" "status 0" "$gst" "$WORK/gst-trt" doctor --gpu ${TRT:+--trt-library "$TRT"}
+        judge "gst-trt build, twice" "$gst" "found in the cache" built_ahead "$gst"
+        judge "gst-trt bench" "$gst" "figures" "$gst" "$WORK/gst-trt" bench "$(model 16)" --backend tensorrt --infer "$(full) $(precision 16)"
+    done
+}
+
 # Three ways to the same figure, and all must keep to it: the GPU's own counter, which ncu reads; 32 launches in a row, each with its
 # start; and one launch between two events, which are some µs apart with nothing between them, 1.3 on one machine and 2.9 on another
 # with the same GPU.
@@ -531,7 +547,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download kernels library tensors regular memcheck sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download program kernels library tensors regular memcheck sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do

@@ -92,17 +92,14 @@ impl Run<'_> {
             let taken = self.take(task, started.is_err());
             let _ = self.pipeline.set_state(gst::State::Null); // ends the feeder's wait
             let fed = feeder.join().unwrap_or_else(|_| Err("A thread has panicked.".into()));
-            taken.and_then(|()| fed.map_err(|failure| Broken { failure, is_of_reading: true }))
+            taken.and_then(|()| fed.map_err(Broken::unreadable))
         })?;
         let (report, broken) = (self.report.lock().clone(), broken.into_inner());
         let asked = self.setup.frames.map_or(self.files.len(), |limit| self.files.len().min(limit as usize));
         let signal = self.setup.signals.signal().filter(|_| report.frames as usize + broken < asked);
         match report.frames {
-            0 if broken > 0 => {
-                let failure = format!("None of {broken} images can be read.").into();
-                Err(Broken { failure, is_of_reading: true })
-            }
-            0 => Err("Nothing was done.".into()),
+            0 if broken > 0 && signal.is_none() => Err(Broken::unreadable(format!("None of {broken} images can be read."))),
+            0 => Err(Broken::stopped(name)),
             _ => Ok(Ended { report, signal, broken, images: self.files.len() }),
         }
     }

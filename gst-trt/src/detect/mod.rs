@@ -97,13 +97,32 @@ struct Ended {
 /// Why a source has no results.
 struct Broken {
     failure: Failure,
-    /// Others may be read.
-    is_of_reading: bool,
+    kind: BrokenKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BrokenKind {
+    /// It cannot be read; others may be.
+    Unreadable,
+    /// A signal came before its first frame was done.
+    Stopped,
+    Other,
+}
+
+impl Broken {
+    fn unreadable(failure: impl Into<Failure>) -> Self {
+        Broken { failure: failure.into(), kind: BrokenKind::Unreadable }
+    }
+
+    fn stopped(source: &str) -> Self {
+        let failure = format!("{source} was stopped before its first frame was done.");
+        Broken { failure: failure.into(), kind: BrokenKind::Stopped }
+    }
 }
 
 impl<T: Into<Failure>> From<T> for Broken {
     fn from(failure: T) -> Self {
-        Broken { failure: failure.into(), is_of_reading: false }
+        Broken { failure: failure.into(), kind: BrokenKind::Other }
     }
 }
 
@@ -138,7 +157,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         Some(lines) if is_any_done => lines.finish()?,
         _ => {}
     }
-    conclude(&jobs, ends, args)
+    conclude(&jobs, ends, args, &setup.signals)
 }
 
 /// Where the results of each source go.
@@ -194,7 +213,7 @@ fn run_all(jobs: &[Job], setup: &Setup, common: Option<&Arc<JsonLines>>) -> Vec<
         let mut is_over = false;
         for (job, thread) in jobs.iter().zip(&live) {
             let end = (thread.is_none() && !is_over && setup.signals.signal().is_none()).then(|| one(job));
-            is_over |= matches!(&end, Some(Err(broken)) if !broken.is_of_reading);
+            is_over |= matches!(&end, Some(Err(broken)) if broken.kind != BrokenKind::Unreadable);
             ends.push(end);
         }
         for (end, thread) in ends.iter_mut().zip(live) {
@@ -207,7 +226,12 @@ fn run_all(jobs: &[Job], setup: &Setup, common: Option<&Arc<JsonLines>>) -> Vec<
 }
 
 /// Prints what was done, and says how it ended.
-fn conclude(jobs: &[Job], ends: Vec<Option<Result<Ended, Broken>>>, args: &Args) -> Result<Status, Failure> {
+fn conclude(
+    jobs: &[Job],
+    ends: Vec<Option<Result<Ended, Broken>>>,
+    args: &Args,
+    signals: &Signals,
+) -> Result<Status, Failure> {
     let is_piped = args.json.as_deref() == Some(Path::new("-"));
     let (mut broken, mut images, mut signal) = (0, 0, None);
     let (mut failures, mut not_begun) = (Vec::new(), 0);
@@ -228,20 +252,26 @@ fn conclude(jobs: &[Job], ends: Vec<Option<Result<Ended, Broken>>>, args: &Args)
             None => not_begun += 1,
         }
     }
-    let others = jobs.len() > failures.len() + not_begun;
-    match failures.pop() {
-        Some(Broken { failure, .. }) if failures.is_empty() && jobs.len() == 1 => return Err(failure),
-        Some(last) if !last.is_of_reading => {
-            failures.iter().for_each(|other| eprintln!("Warning: {}", other.failure));
-            return Err(last.failure);
-        }
-        Some(last) => {
+    let others = if jobs.len() > failures.len() + not_begun { "; the others are done" } else { "" };
+    let is_stopped = failures.iter().any(|failure: &Broken| failure.kind == BrokenKind::Stopped);
+    // What is wrong with the model or the machine is the last word.
+    failures.sort_by_key(|failure| failure.kind == BrokenKind::Other);
+    let count = failures.len();
+    let last = failures.pop().map(|last| match last.kind {
+        BrokenKind::Unreadable if jobs.len() > 1 => {
             failures.push(last);
-            failures.iter().for_each(|other| eprintln!("Warning: {}", other.failure));
-            let rest = if others { "; the others are done" } else { "" };
-            return Err(format!("{} of {} sources have no results{rest}.", failures.len(), jobs.len()).into());
+            format!("{count} of {} sources have no results{others}.", jobs.len()).into()
         }
-        None => {}
+        _ => last.failure,
+    });
+    failures.iter().for_each(|other| eprintln!("Warning: {}", other.failure));
+    match (last, signals.signal()) {
+        (Some(last), Some(signal)) if is_stopped => {
+            eprintln!("Error: {last}");
+            return Ok(Status::Interrupted(signal));
+        }
+        (Some(last), _) => return Err(last),
+        (None, _) => {}
     }
     if broken > 0 {
         return Err(format!("{broken} of {images} images cannot be read; the others are done.").into());

@@ -126,8 +126,10 @@ impl Run<'_> {
             match message.as_ref().map(|message| message.view()) {
                 Some(gst::MessageView::Eos(_)) => break,
                 Some(gst::MessageView::Error(error)) => {
-                    let is_of_reading = self.address.is_of_reading(error);
-                    return Err(Broken { failure: self.address.sentence(error).into(), is_of_reading });
+                    return Err(match self.address.is_of_reading(error) {
+                        true => Broken::unreadable(self.address.sentence(error)),
+                        false => self.address.sentence(error).into(),
+                    });
                 }
                 None if started.is_err() => return Err("The pipeline does not start.".into()),
                 // Once may be just before its last message.
@@ -139,20 +141,19 @@ impl Run<'_> {
             }
             if quiet > 2 {
                 let what = format!("Cannot read {}: it is damaged, or cut off.", self.address.shown());
-                return Err(Broken { failure: what.into(), is_of_reading: true });
+                return Err(Broken::unreadable(what));
             }
             self.lines.check()?;
             let report = self.report.lock().clone();
             let is_enough = self.setup.frames.is_some_and(|limit| report.frames >= limit);
-            if !is_ending && let Some(number) = self.setup.signals.signal() {
-                // A camera is ended so, which is no failure.
-                signal = (!self.address.is_live()).then_some(number);
+            let number = self.setup.signals.signal();
+            if !is_ending && (is_enough || number.is_some()) {
                 if report.frames == 0 {
-                    return Err(format!("{} was stopped before the first frame was done.", self.address.shown()).into());
+                    return Err(Broken::stopped(&self.address.shown()));
                 }
-            }
-            if !is_ending && (is_enough || self.setup.signals.signal().is_some()) {
                 is_ending = true;
+                // A camera is ended so, which is no failure.
+                signal = number.filter(|_| !is_enough && !self.address.is_live());
                 self.closed.store(true, Ordering::Relaxed);
                 // The decoder may not look for events, and its queue holds frames that nobody wants.
                 entry(self.pipeline).send_event(gst::event::Eos::new());
@@ -160,10 +161,7 @@ impl Run<'_> {
             self.show(&mut task, &report);
         }
         match self.report.lock().frames {
-            0 => Err(Broken {
-                failure: format!("Cannot read {}: there is no video in it.", self.address.shown()).into(),
-                is_of_reading: true,
-            }),
+            0 => Err(Broken::unreadable(format!("Cannot read {}: there is no video in it.", self.address.shown()))),
             _ => Ok(signal),
         }
     }

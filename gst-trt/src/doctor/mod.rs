@@ -5,6 +5,8 @@ mod gpu;
 mod gstreamer;
 mod trial;
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use crate::chain;
@@ -19,6 +21,9 @@ pub struct Args {
     /// Try the chain on the GPU too; the first time an engine is built, which takes seconds
     #[arg(long)]
     gpu: bool,
+    /// File or folder of the TensorRT library for the trial [default: the newest that is found]
+    #[arg(long, value_name = "PATH", requires = "gpu")]
+    trt_library: Option<PathBuf>,
     /// The same as JSON
     #[arg(long)]
     json: bool,
@@ -56,7 +61,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     checks.extend(gstreamer::checks());
     checks.extend(gpu::checks());
     let cpu = trial::on_cpu();
-    let gpu = args.gpu.then(trial::on_gpu);
+    let gpu = args.gpu.then(|| trial::on_gpu(args.trt_library.as_deref()));
     checks.push(of_trial("chain on the CPU", &cpu, "nothing works here"));
     if let Some(gpu) = &gpu {
         checks.push(of_trial("chain on the GPU", gpu, "models run on the CPU, which is far slower"));

@@ -19,17 +19,17 @@ static COLORS: &[u8] = include_bytes!("colors.onnx");
 const PATIENCE: Duration = Duration::from_secs(300);
 
 pub fn on_cpu() -> Result<String, Failure> {
-    try_chain("", "backend=cpu", "")
+    try_chain("", "backend=cpu", None, "")
 }
 
-pub fn on_gpu() -> Result<String, Failure> {
+pub fn on_gpu(library: Option<&Path>) -> Result<String, Failure> {
     if gst::ElementFactory::find("cudaupload").is_none() {
         return Err("GStreamer's element cudaupload is missing.".into());
     }
-    try_chain("! cudaupload", "backend=tensorrt optimization-level=0", "! cudadownload")
+    try_chain("! cudaupload", "backend=tensorrt optimization-level=0", library, "! cudadownload")
 }
 
-fn try_chain(before: &str, infer: &str, behind: &str) -> Result<String, Failure> {
+fn try_chain(before: &str, infer: &str, library: Option<&Path>, behind: &str) -> Result<String, Failure> {
     let model = TemporaryModel::write()?;
     let pipeline = chain::parse(&format!(
         "videotestsrc pattern=red num-buffers=3 ! video/x-raw,format=RGBA,width=64,height=64 {before} \
@@ -37,6 +37,9 @@ fn try_chain(before: &str, infer: &str, behind: &str) -> Result<String, Failure>
          ! appsink name=out sync=false"
     ))?;
     chain::element(&pipeline, "infer").set_property("model-file", &model.0);
+    if let Some(library) = library {
+        chain::element(&pipeline, "infer").set_property("trt-library", library);
+    }
     let begun = Instant::now();
     let outcome = wait(&pipeline, begun);
     pipeline.set_state(gst::State::Null)?;
