@@ -49,7 +49,7 @@ fn commands_in_the_pages_run() {
         let needs_gpu = words[0] == "build" || words.iter().any(|word| word == "--gpu");
         match words[0].as_str() {
             "detect" if !words.iter().any(|word| word == "--frames") => {
-                words.extend(["--frames", "3"].map(String::from))
+                words.extend(["--frames", "2"].map(String::from))
             }
             "bench" => {
                 words.retain(|word| word != "--duration" && word != "10");

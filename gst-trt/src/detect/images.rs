@@ -98,7 +98,9 @@ impl Run<'_> {
         let asked = self.setup.frames.map_or(self.files.len(), |limit| self.files.len().min(limit as usize));
         let signal = self.setup.signals.signal().filter(|_| report.frames as usize + broken < asked);
         match report.frames {
-            0 if broken > 0 && signal.is_none() => Err(Broken::unreadable(format!("None of {broken} images can be read."))),
+            0 if broken > 0 && signal.is_none() => {
+                Err(Broken::unreadable(format!("None of {broken} images can be read.")))
+            }
             0 => Err(Broken::stopped(name)),
             _ => Ok(Ended { report, signal, broken, images: self.files.len() }),
         }
