@@ -51,11 +51,13 @@ pub fn run(
     let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
     let run = Run { pipeline: &pipeline, files, job, setup, report: &report, lines: &lines };
     let outcome = run.to_the_end(name);
-    pipeline.set_state(gst::State::Null)?;
-    let outcome =
-        outcome.and_then(|ended| own.as_ref().map_or(Ok(()), |own| own.finish()).map(|()| ended).map_err(Broken::from));
-    if let (Err(_), Some(folder)) = (&outcome, &job.output) {
-        let _ = std::fs::remove_dir(folder); // stays where images are in it
+    let stopped = pipeline.set_state(gst::State::Null).map_err(Failure::from);
+    let finish = || stopped.and_then(|_| own.as_ref().map_or(Ok(()), |own| own.finish()));
+    let outcome = outcome.and_then(|ended| finish().map(|()| ended).map_err(Broken::from));
+    if outcome.is_err() {
+        own.iter().for_each(|own| own.discard());
+        // A folder stays where images are in it.
+        job.output.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
     }
     outcome
 }

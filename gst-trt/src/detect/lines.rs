@@ -63,11 +63,10 @@ impl JsonLines {
         let renamed = std::fs::rename(part(path), path);
         renamed.map_err(|error| format!("Cannot write {}: {error}.", path.display()).into())
     }
-}
 
-impl Drop for JsonLines {
-    /// What is not finished is no result.
-    fn drop(&mut self) {
+    /// Removes what was written: it is no result. Not left to `Drop`, for probes of a pipeline hold this longer than the program
+    /// may run.
+    pub fn discard(&self) {
         if let Some(path) = &self.path {
             let _ = std::fs::remove_file(part(path)); // it is gone where it has got its name
         }

@@ -155,7 +155,8 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     let is_any_done = ends.iter().any(|end| end.as_ref().is_some_and(Result::is_ok));
     match common {
         Some(lines) if is_any_done => lines.finish()?,
-        _ => {}
+        Some(lines) => lines.discard(),
+        None => {}
     }
     conclude(&jobs, ends, args, &setup.signals)
 }

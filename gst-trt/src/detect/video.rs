@@ -43,6 +43,7 @@ pub fn run(
     match outcome.and_then(|signal| finish().map(|()| signal).map_err(Broken::from)) {
         Ok(signal) => Ok(Ended { report: report.lock().clone(), signal, broken: 0, images: 0 }),
         Err(broken) => {
+            own.iter().for_each(|own| own.discard());
             output.into_iter().for_each(|path| drop(std::fs::remove_file(part(path))));
             Err(broken)
         }
