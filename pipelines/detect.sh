@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
-# Finds objects in a video file: installs what is missing, builds the plugin, runs examples/detect.rs.
+# Finds objects in a video: installs what is missing, builds the program, runs `gst-trt detect`.
 set -euo pipefail
 
 # shellcheck source=pipelines/setup.sh
@@ -12,17 +12,21 @@ Finds objects in a video: writes the video with boxes drawn on it, and the boxes
 
 Usage: pipelines/detect.sh [options] [INPUT [MODEL]]
 
-  INPUT   a video file                           (default: tests/data/sample.mp4)
+  INPUT   a video file, an image, a folder of images, a URI such as rtsp://, or a camera such as /dev/video0
+                                                 (default: tests/data/sample.mp4)
   MODEL   an .onnx model, or a TensorRT .engine  (default: tests/models/shapes.onnx)
 
 Options:
-  --output FILE.mp4      the video with boxes     (default: ./NAME-boxes.mp4, NAME from INPUT)
+  --output PATH          the video with boxes, or the folder of images (default: ./NAME-boxes.mp4, ./NAME-boxes)
   --json FILE.jsonl      one line of JSON a frame (default: ./NAME-boxes.jsonl)
   --labels FILE          names of the classes, one a line, if the model has none of its own
-  --backend BACKEND      auto, tensorrt or cpu    (default: auto = the GPU if there is one)
+  --backend BACKEND      auto, tensorrt, cpu, …   (default: auto = the GPU if there is one)
   --preprocess "P=V …"   more properties of trtpreprocess, as in a launch line
   --infer "P=V …"        … of trtinfer
   --nms "P=V …"          … of trtnms
+  --track[=TRACKER]      give objects ids: bytetrack, botsort-iou, ocsort or iou
+  --slices COLUMNSxROWS  look at slices of large frames too
+  --frames COUNT         stop after so many frames
   --no-video             write only the JSON lines
   --help                 show this
 
@@ -33,7 +37,7 @@ Examples:
   pipelines/detect.sh --nms "score-threshold=0.5" street.mp4 yolo11n.onnx
 
 The first run installs missing Debian packages (needs root or sudo) and builds for some minutes.
-`gst-inspect-1.0 trtnms` lists properties; README.md describes how to load the plugin.
+`gst-inspect-1.0 trtnms` lists properties; docs/program.md has the other subcommands of the program that is built, gst-trt.
 END
 }
 
@@ -42,11 +46,15 @@ misused() {
 }
 
 need_file() {
-    [[ $2 != *://* ]] || fail "the $1 $2 is a URI, and only files are read here; README.md has launch lines for RTSP."
     [ ! -d "$2" ] || fail "the $1 $2 is a folder; give one file."
-    [ ! -c "$2" ] || fail "the $1 $2 is a device, and only files are read here; README.md has launch lines for cameras."
     [ -f "$2" ] || fail "the $1 $2 does not exist${3:+; $3}."
     [ -r "$2" ] || fail "the $1 $2 cannot be read; check its permissions."
+}
+
+need_input() {
+    [[ $1 != *://* ]] || return 0
+    [ -e "$1" ] || fail "the video $1 does not exist."
+    [ -r "$1" ] || fail "the video $1 cannot be read; check its permissions."
 }
 
 # Checked before the build, which takes minutes.
@@ -61,16 +69,14 @@ while [ $# -gt 0 ]; do
     case $1 in
         --help | -h) usage; exit 0 ;;
         --no-video) no_video=yes; shift ;;
+        --track | --track=*) passed_on+=("$1"); shift ;;
         --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
-        --output | --json | --labels | --backend | --preprocess | --infer | --nms)
+        --output | --json | --labels | --backend | --slices | --frames | --preprocess | --infer | --nms)
             [ $# -ge 2 ] || misused "$1 needs a value"
             case $1 in
                 --output) output=$2 ;;
                 --json) json=$2 ;;
                 --labels) labels=$2 ;;
-                --backend)
-                    [[ $2 =~ ^(auto|tensorrt|cpu)$ ]] || misused "--backend is auto, tensorrt or cpu, not \"$2\""
-                    passed_on+=("$1" "$2") ;;
                 *) passed_on+=("$1" "$2") ;;
             esac
             shift 2 ;;
@@ -86,22 +92,23 @@ done
 
 input=${input:-$ROOT/tests/data/sample.mp4}
 model=${model:-$ROOT/tests/models/shapes.onnx}
-name=$(basename "${input%.*}")
-output=${output:-./$name-boxes.mp4}
-json=${json:-./$name-boxes.jsonl}
-
-need_file video "$input"
+need_input "$input"
 need_file model "$model" "give one as the second argument"
-need_folder_of "$output"
-need_folder_of "$json"
+[ -z "$output" ] || need_folder_of "$output"
+[ -z "$json" ] || need_folder_of "$json"
 [ ! "$output" -ef "$input" ] || fail "--output would overwrite the input $input; choose another name."
 if [ -n "$labels" ]; then
     need_file "label file" "$labels"
     passed_on+=(--labels "$labels")
 fi
-[ -z "$no_video" ] || passed_on+=(--no-video)
+[ -z "$json" ] || passed_on+=(--json "$json")
+if [ -n "$no_video" ]; then
+    passed_on+=(--no-video)
+elif [ -n "$output" ]; then
+    passed_on+=(--output "$output")
+fi
 
 setup_build
-quietly "Building the plugin (some minutes the first time)" \
-    cargo build --manifest-path "$ROOT/Cargo.toml" --locked --release --lib --example detect
-exec "$TARGET/release/examples/detect" "$input" "$model" --output "$output" --json "$json" "${passed_on[@]}"
+quietly "Building the program (some minutes the first time)" \
+    cargo build --manifest-path "$ROOT/Cargo.toml" --locked --release --package gst-trt
+exec "$TARGET/release/gst-trt" detect --model "$model" "${passed_on[@]}" -- "$input"

@@ -181,13 +181,13 @@ run_tests() {
     for test in "${TESTS[@]}"; do chosen+=(--test "$test"); done
     [ "${#TESTS[@]}" != 0 ] || examples=(--examples)
     # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.
-    inside cargo build --locked --workspace --features "$FEATURE" --lib "${examples[@]}"
+    inside cargo build --locked --workspace --features "$FEATURE" --lib --bins "${examples[@]}"
     if inside cargo-nextest --version >/dev/null 2>&1; then
-        inside cargo nextest run --locked --features "$FEATURE" "${chosen[@]}"
+        inside cargo nextest run --locked --package gst-plugin-trt --package gst-trt --features "$FEATURE" "${chosen[@]}"
     else
         echo "This machine's cargo-nextest does not run in $NAME; cargo test does the same, slower."
         [ "${#chosen[@]}" != 0 ] || chosen=(--all-targets)
-        inside cargo test --locked --features "$FEATURE" "${chosen[@]}"
+        inside cargo test --locked --package gst-plugin-trt --package gst-trt --features "$FEATURE" "${chosen[@]}"
     fi
 }
 

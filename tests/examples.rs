@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The examples that read detections, as programs: what they print of a clip, and that each failure ends with the text of the
 //! error and without waiting for ever. The same of the examples without a pipeline; tests/capi.rs tests what those find, and
-//! tests/detect.rs runs `detect`.
+//! gst-trt/tests run the program.
 #![cfg(feature = "gstreamer")]
 
 mod common;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
-# What `cargo cinstall` makes of the plugin and of the C library, installed together as a distribution does it.
+# What `cargo cinstall` makes of the plugin and of the C library, and `cargo install` of the program, installed together as a
+# distribution does it.
 #
 #   tests/install.sh PREFIX
 #
@@ -23,6 +24,8 @@ cinstall() {
 }
 cinstall
 cinstall --package gsttrt-capi
+# cargo-c knows only libraries.
+cargo install --locked --debug --path gst-trt --root "$PREFIX" --no-track
 
 export GST_PLUGIN_PATH=$PREFIX/lib/gstreamer-1.0 GST_REGISTRY=$PREFIX/registry.bin
 export PKG_CONFIG_PATH=$PREFIX/lib/pkgconfig LD_LIBRARY_PATH=$PREFIX/lib
@@ -79,3 +82,7 @@ grep -qE '^figure 0\.[0-9]+( [^ ]+ \([0-9.]+, [0-9.]+\) [01]\.[0-9]+){17}$' "$PR
     fail "the C++ program finds no figures of 17 keypoints."
 
 /usr/bin/python3 examples/session.py tests/models/shapes.onnx
+
+# The program has the elements inside, and needs no plugin path.
+expect "program" "$(env -u GST_PLUGIN_PATH "$PREFIX/bin/gst-trt" --version)" "gst-trt $(cargo pkgid --package gst-trt | sed 's/.*[#@]//')"
+env -u GST_PLUGIN_PATH "$PREFIX/bin/gst-trt" doctor

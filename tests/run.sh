@@ -142,7 +142,7 @@ step "SPDX lines" check_headers
 step "kernels are what their sources give" kernels/build.sh --check
 lint
 # Tests load target/debug/libgsttrt.so as applications do; the test runner alone does not put it there.
-step "build" cargo build --locked --workspace --lib --examples
+step "build" cargo build --locked --workspace --lib --bins --examples
 step "tests" cargo nextest run --locked --workspace
 step "without GStreamer" without_gstreamer
 step "examples in the documentation" cargo test --locked --workspace --doc --quiet

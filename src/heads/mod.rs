@@ -57,7 +57,7 @@ pub use decoder::{Decoder, MaskParts, MaskSource, TensorView};
 use format::ColumnSizes;
 pub use format::{BoxEncoding, Column, DecodeKernel, Dim, ElementClass, HeadFormat, OutputSpec, Suppress, Task};
 pub(crate) use recognise::check_task;
-pub use recognise::{ModelHints, recognise, recognise_outputs};
+pub use recognise::{ModelHints, Recognised, explain, recognise, recognise_outputs};
 pub use thresholds::Thresholds;
 
 /// All heads, in the order in which they are offered to users.

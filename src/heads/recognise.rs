@@ -138,6 +138,44 @@ pub fn recognise_outputs(
     find(None, outputs, hints).map(|found| (found.format, found.outputs))
 }
 
+/// What is recognised of a model's outputs, and why.
+pub struct Recognised {
+    pub format: &'static HeadFormat,
+    /// Which outputs it reads, in its own order.
+    pub outputs: SmallVec<[usize; 4]>,
+    /// The number of classes; `None` where rows name their class.
+    pub classes: Option<usize>,
+    /// A clause: what decided.
+    pub reason: String,
+}
+
+/// As [`recognise`] finds it without a choice of the user's, for people who ask why.
+///
+/// # Errors
+/// As [`recognise`].
+pub fn explain(outputs: &[TensorDesc], hints: &ModelHints) -> Result<Recognised> {
+    let HeadMatch { format, outputs: indices, classes, confidence, .. } = find(None, outputs, hints)?;
+    let read: Vec<TensorDesc> = indices.iter().map(|&index| outputs[index].clone()).collect();
+    let verb = if read.len() == 1 { "has" } else { "have" };
+    let mut reasons = vec![match is_found_by_shape(format) {
+        true => format!("{} {verb} the dimensions of this layout", list(&read)),
+        false => format!("{} {verb} the names and dimensions of this layout", list(&read)),
+    }];
+    if is_found_by_shape(format) && confidence == Confidence::Sign {
+        reasons.push("a name, a number or the metadata points to no other".into());
+    }
+    if hints.task == format.task.name() {
+        reasons.push(format!("the task in the file is “{}”", hints.task));
+    }
+    match (classes, hints.classes) {
+        (Some(classes), Some(labels)) if classes == labels => {
+            reasons.push(format!("there are as many class names as classes, {labels}"));
+        }
+        _ => {}
+    }
+    Ok(Recognised { format, outputs: indices, classes, reason: join(reasons.into_iter(), "and") })
+}
+
 /// Refuses models for a task that no head is for.
 pub(crate) fn check_task(task: &str) -> Result<()> {
     if is_for(task).next().is_some() {

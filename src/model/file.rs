@@ -89,6 +89,16 @@ impl FileContents {
         }
     }
 
+    /// The versions that an ONNX file names: of its format, and of each set of operators by its domain.
+    ///
+    /// # Errors
+    /// `Model`, where it is no ONNX file.
+    pub fn onnx_versions(&self) -> Result<(i64, Vec<(String, i64)>)> {
+        let model = self.onnx()?;
+        let opsets = model.opset_import.iter().map(|opset| (opset.domain.clone(), opset.version));
+        Ok((model.ir_version, opsets.collect()))
+    }
+
     /// The messages of an ONNX file, decoded at the first call. Errors have a cause; the caller adds the file's name.
     pub(crate) fn onnx(&self) -> Result<&ModelProto> {
         let decode = || {

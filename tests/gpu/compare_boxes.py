@@ -6,7 +6,7 @@
 #                    [--candidates reference.jsonl other.jsonl]
 #   python3 tests/gpu/compare_boxes.py reference.jsonl other.jsonl --identical
 #
-# Both are JSON lines as examples/detect writes them. In every frame each box needs a partner of its class in the other run;
+# Both are JSON lines as gst-trt detect writes them. In every frame each box needs a partner of its class in the other run;
 # pairs are made by falling IoU. A box without partner is forgiven only when its score lies within --max-score of --threshold,
 # the runs' score-threshold: there the last bit decides. With --identical the lines themselves must be equal.
 #

@@ -41,10 +41,10 @@ for line in sys.stdin:
 }
 
 mkdir -p "$BIN" "$OUT"
-cargo build --locked --workspace --lib --example detect
+cargo build --locked --workspace --lib --bins
 strip -o "$OUT/libgsttrt.so" "$TARGET/debug/libgsttrt.so"
 strip -o "$OUT/libgsttrt-1.so.0" "$TARGET/debug/libgsttrt_capi.so"
-strip -o "$OUT/detect" "$TARGET/debug/examples/detect"
+strip -o "$OUT/gst-trt" "$TARGET/debug/gst-trt"
 mapfile -t tests < <(have test "${TESTS[@]}")
 cargo test --locked --no-run --message-format=json --lib "${tests[@]}" | copy_programs ''
 mapfile -t benches < <(have bench "${BENCHES[@]}")

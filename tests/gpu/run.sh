@@ -17,6 +17,7 @@
 #   units       what the library's own tests do on a GPU: memory, pools, DLPack, times
 #   chain       tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
 #   download    … trtnms ! cudadownload ! x264enc gives a file
+#   program     gst-trt: what doctor finds and tries, an engine built ahead, figures   (needs TensorRT with its builder)
 #   kernels     preprocessing, decoding and suppression: times
 #   library     sessions on host memory, on their own and on a caller's GPU memory; pools; frames read in place: times
 #   tensors     tensors to PyTorch and CuPy and back; those of a pipeline   (needs a python3 with both and gi)
@@ -143,7 +144,7 @@ detector() {
 
 # detect GSTREAMER NAME CLIP MODEL BACKEND INFER-PROPERTIES [NMS-PROPERTIES]: boxes into $WORK/NAME.jsonl
 detect() {
-    "$1" "$WORK/detect" "$WORK/$3.mp4" "$4" --backend "$5" --no-video --json "$WORK/$2.jsonl" --infer "$6" --nms "${7:-}" \
+    "$1" "$WORK/gst-trt" detect "$WORK/$3.mp4" --model "$4" --backend "$5" --no-video --json "$WORK/$2.jsonl" --infer "$6" --nms "${7:-}" \
         >"$WORK/$2.log" 2>&1 ||
         { tail -n 5 "$WORK/$2.log"; return 1; }
 }
@@ -385,7 +386,7 @@ row_chain() {
 }
 
 downloaded() {
-    "$1" "$WORK/detect" "$WORK/sample.mp4" "$(model 16)" --backend tensorrt --output "$WORK/$1-drawn.mp4" --json "$WORK/$1-drawn.jsonl" \
+    "$1" "$WORK/gst-trt" detect "$WORK/sample.mp4" --model "$(model 16)" --backend tensorrt --output "$WORK/$1-drawn.mp4" --json "$WORK/$1-drawn.jsonl" \
         --infer "$(full) $(precision 16)" || return
     ls -l "$WORK/$1-drawn.mp4"
     [ "$(wc -c <"$WORK/$1-drawn.mp4")" -gt 100000 ]
@@ -395,6 +396,21 @@ row_download() {
     local gst
     for gst in $GSTREAMERS; do
         judge "cudadownload ! x264enc" "$gst" "a file" downloaded "$gst"
+    done
+}
+
+built_ahead() {
+    rm -rf "$WORK/cache-ahead"
+    local options=(--precision fp16 --optimization-level 1 --engine-cache "$WORK/cache-ahead" --infer "$(full)")
+    "$1" "$WORK/gst-trt" build "$MODEL" "${options[@]}" && "$1" "$WORK/gst-trt" build "$MODEL" "${options[@]}" | grep "found in the cache"
+}
+
+row_program() {
+    local gst
+    for gst in $GSTREAMERS; do
+        judge "gst-trt doctor" "$gst" "status 0" "$gst" "$WORK/gst-trt" doctor --gpu ${TRT:+--trt-library "$TRT"}
+        judge "gst-trt build, twice" "$gst" "found in the cache" built_ahead "$gst"
+        judge "gst-trt bench" "$gst" "figures" "$gst" "$WORK/gst-trt" bench "$(model 16)" --backend tensorrt --infer "$(full) $(precision 16)"
     done
 }
 
@@ -531,7 +547,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download kernels library tensors regular memcheck sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download program kernels library tensors regular memcheck sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do

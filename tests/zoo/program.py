@@ -14,7 +14,7 @@ def ask(program, path, png, folder, timeout, nms, infer_properties=None):
     """Runs our program on one picture; returns the completed process and its frames."""
     out = folder / "boxes.jsonl"
     out.unlink(missing_ok=True)
-    command = [program, str(png), str(path), "--json", str(out), "--no-video", "--nms", nms]
+    command = [program, "detect", str(png), "--model", str(path), "--json", str(out), "--no-video", "--nms", nms]
     if infer_properties:
         command += ["--infer", infer_properties]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout)

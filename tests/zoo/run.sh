@@ -3,7 +3,7 @@
 # Runs every Ultralytics architecture through our program and compares its boxes with ONNX Runtime's; then videos, whose boxes
 # are compared with those of Ultralytics' own predict. Models of other families are compared with their packages' post-processing.
 #
-#   tests/zoo/run.sh [PROGRAM [compare.py options...]]     PROGRAM: default target/release/examples/detect
+#   tests/zoo/run.sh [PROGRAM [compare.py options...]]     PROGRAM: default target/release/gst-trt
 #
 # Needs Python 3.11 or newer with venv. The first run downloads about 2 GB of packages (torch) and keeps them, and the exported
 # models, in ${XDG_CACHE_HOME:-~/.cache}/gst-plugin-trt/zoo; a later run only compares. No model weights are downloaded. For the
@@ -11,7 +11,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-program=${1:-$here/../../target/release/examples/detect}
+program=${1:-$here/../../target/release/gst-trt}
 shift || true
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/gst-plugin-trt/zoo
 venv=$cache/venv
@@ -20,7 +20,7 @@ models=$cache/models
 python=$venv/bin/python
 
 if [ ! -x "$program" ]; then
-    echo "zoo: $program is not there; cargo build --release --example detect" >&2
+    echo "zoo: $program is not there; cargo build --release --package gst-trt" >&2
     exit 2
 fi
 

@@ -87,7 +87,7 @@ def mask_on_frame(mask, frame):
 def detect(program, video, network, folder, *options):
     """The same of our program."""
     answer = folder / f"{Path(video).stem}-{Path(network).stem}.jsonl"
-    command = [program, video, network, "--backend", "cpu", "--no-video", "--json", answer, *options]
+    command = [program, "detect", video, "--model", network, "--backend", "cpu", "--no-video", "--json", answer, *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     lines = map(json.loads, answer.read_text().splitlines())
     return [line["classes"] if "classes" in line else [score.scale_of(own, 1, 1) for own in line["detections"]] for line in lines]

@@ -481,6 +481,26 @@ impl Attempts {
     }
 }
 
+/// Every TensorRT that [`Library::open`] would find, opened; where one cannot be, its name and why. Those that are not there are
+/// left out.
+pub fn installed() -> Vec<std::result::Result<&'static Library, (PathBuf, String)>> {
+    let names = || RELEASES.iter().map(|release| release.library);
+    let by_loader = names().map(PathBuf::from);
+    let folders = usual_folders();
+    let by_folder =
+        folders.iter().flat_map(|folder| names().map(|name| folder.join(name))).filter(|file| file.exists());
+    let mut found: Vec<std::result::Result<&'static Library, _>> = Vec::new();
+    for file in by_loader.chain(by_folder) {
+        match Library::load(&file) {
+            Ok(library) if found.iter().flatten().any(|known| std::ptr::eq(*known, library)) => {}
+            Ok(library) => found.push(Ok(library)),
+            Err(LoadFailure::Absent(_)) => {}
+            Err(failure) => found.push(Err((file, failure.to_string()))),
+        }
+    }
+    found
+}
+
 /// Where pip and NVIDIA's archives put TensorRT, which the system's loader does not search.
 fn usual_folders() -> Vec<PathBuf> {
     let mut roots: Vec<PathBuf> =

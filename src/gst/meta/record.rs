@@ -10,9 +10,6 @@ use super::{classification, map, read};
 use crate::image::rotated::Corners;
 use crate::publish::record::{FrameRecord, FrameTimes, ObjectRecord};
 
-/// The name of the meta with the events of trtanalytics.
-const EVENTS: &str = "GstTrtEventMeta";
-
 /// The results of a frame of that size; times and number are those of the caller.
 pub fn frame(buffer: &gst::BufferRef, size: (u32, u32)) -> FrameRecord {
     FrameRecord {
@@ -71,13 +68,8 @@ fn is_held(buffer: &gst::BufferRef) -> bool {
 /// The structures of a field of a custom meta.
 fn structures(buffer: &gst::BufferRef, meta: &str, field: &str) -> Option<Vec<gst::Structure>> {
     let meta = gst::meta::CustomMeta::from_buffer(buffer, meta).ok()?;
-    let value = meta.structure().value(field).ok()?;
-    let structure = |value: &glib::SendValue| value.get::<gst::Structure>().ok();
-    match (value.get::<gst::Array>(), value.get::<gst::List>()) {
-        (Ok(array), _) => Some(array.iter().filter_map(structure).collect()),
-        (_, Ok(list)) => Some(list.iter().filter_map(structure).collect()),
-        _ => None,
-    }
+    let array = meta.structure().get::<gst::Array>(field).ok()?;
+    Some(array.iter().filter_map(|value| value.get::<gst::Structure>().ok()).collect())
 }
 
 /// The classes of the frame as a whole, which classifiers tell, the best first.
@@ -123,11 +115,7 @@ fn maps(buffer: &gst::BufferRef) -> Option<Vec<Value>> {
 
 /// The events of trtanalytics about this frame.
 fn events(buffer: &gst::BufferRef) -> Vec<Map<String, Value>> {
-    // Without an element that makes events the meta is not known.
-    if !gst::meta::CustomMeta::is_registered(EVENTS) {
-        return Vec::new();
-    }
-    structures(buffer, EVENTS, "events").unwrap_or_default().iter().map(|event| fields(event)).collect()
+    super::events::read(buffer).iter().map(|event| fields(event)).collect()
 }
 
 /// The fields of any structure.

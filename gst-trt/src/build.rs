@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt build`: a TensorRT engine into the cache, before a pipeline needs it.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use gsttrt::backends::tensorrt::cache;
+use gsttrt::backends::{BackendPreference, LoadContext, LoadEvent, LoadRequest};
+use gsttrt::core::cuda::driver::Context;
+use gsttrt::model::{ModelFile, ModelInfo};
+
+use crate::failure::{Failure, Status, print};
+use crate::model_options::{check_file, parse_size, session_options};
+use crate::progress::Display;
+use crate::signals::Signals;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "The options must be those of the pipelines: another precision or batch size is another engine."
+)]
+pub struct Args {
+    /// The ONNX model
+    model: PathBuf,
+    /// Precision of the layers [default: auto]
+    #[arg(long, value_name = "NAME", value_parser = ["auto", "fp32", "fp16", "int8"])]
+    precision: Option<String>,
+    /// Maximum frames per run, as batch-size of trtinfer
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    batch_size: u32,
+    /// Width and height of the model's input, where the file leaves them open, as input-size of trtinfer
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse_size, conflicts_with = "frame")]
+    input_size: Option<(u32, u32)>,
+    /// Width and height of the frames, where the model takes the smallest input that frames need
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse_size)]
+    frame: Option<(u32, u32)>,
+    /// How long TensorRT looks for faster kernels, 0 to 5 [default: 3]
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(0..=5))]
+    optimization_level: Option<u32>,
+    /// Folder of built engines [default: gst-plugin-trt/engines in the user's cache]
+    #[arg(long, value_name = "FOLDER")]
+    engine_cache: Option<String>,
+    /// File or folder of the TensorRT library [default: the newest that is found]
+    #[arg(long, value_name = "PATH")]
+    trt_library: Option<String>,
+    /// The GPU, as CUDA counts them
+    #[arg(long, value_name = "INDEX", default_value_t = 0)]
+    cuda_device_id: u16,
+    /// Further properties of trtinfer, such as "workspace-mib=4096"
+    #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
+    infer: String,
+}
+
+pub fn run(args: &Args) -> Result<Status, Failure> {
+    check_file(&args.model)?;
+    let file = ModelFile::new(&args.model);
+    if file.is_engine() {
+        return Err(format!("{} is an engine already. Give an ONNX model.", args.model.display()).into());
+    }
+    ModelInfo::of_onnx(&*file.contents()?)?; // what is wrong with the file comes before what is wrong with the machine
+    let own = [
+        args.precision.as_ref().map(|value| format!("precision={value}")),
+        args.optimization_level.map(|value| format!("optimization-level={value}")),
+        args.engine_cache.as_ref().map(|value| format!("engine-cache={value}")),
+        args.trt_library.as_ref().map(|value| format!("trt-library={value}")),
+        args.input_size.map(|(width, height)| format!("input-size={width}x{height}")),
+    ];
+    let own: Vec<String> = own.into_iter().flatten().collect();
+    let (options, _) = session_options(&own, &[&args.infer])?;
+    let signals = Signals::listen()?;
+    let tensorrt = BackendPreference::Named("tensorrt");
+    let cuda = || Context::primary(args.cuda_device_id.into());
+    let batch = args.batch_size as usize;
+    let mut request = LoadRequest::new(&args.model, tensorrt, options.input_size, batch, options.options, cuda)?;
+    if let Some(frame) = args.frame {
+        request = request.for_tensor(request.spec_for(frame));
+    }
+    let display = Display::default();
+    let task = Mutex::new((display.task("building"), false));
+    let report = |event: LoadEvent<'_>| {
+        let mut task = task.lock().expect("nothing panics with it");
+        match event {
+            LoadEvent::Warning(warning) => task.0.line(&format!("Warning: {}", warning.message())),
+            LoadEvent::Progress(step, percent) => {
+                if step.starts_with("building") {
+                    task.1 = true;
+                    task.0.line(step);
+                }
+                task.0.show(percent.map(|percent| f64::from(percent) / 100.0), || step.to_string());
+            }
+        }
+    };
+    let begun = Instant::now();
+    let loaded = request.load(&LoadContext { report: &report, cancelled: signals.flag(), slots: None, contexts: 1 });
+    if let Some(signal) = signals.signal() {
+        eprintln!("The build was stopped; nothing is in the cache.");
+        return Ok(Status::Interrupted(signal));
+    }
+    loaded?;
+    let (bar, is_built) = task.into_inner().expect("nothing panics with it");
+    drop(bar);
+    let what = if is_built { "built" } else { "found in the cache and loaded" };
+    let folder = args.engine_cache.clone().map(PathBuf::from).or_else(cache::default_folder).unwrap_or_default();
+    print(&format!("engine      {what} in {:.1} s", begun.elapsed().as_secs_f64()))?;
+    print(&format!("input       {}, batches of {batch}", request.spec))?;
+    print(&format!("cache       {}", folder.display()))?;
+    Ok(Status::Done)
+}

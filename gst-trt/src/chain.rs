@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The elements that find objects, as part of a launch line.
+
+use gst::prelude::*;
+
+use crate::failure::Failure;
+use crate::model_options::ModelOptions;
+
+/// GStreamer with the elements of this project, which are part of the program.
+pub fn start_gstreamer() -> Result<(), Failure> {
+    gst::init().map_err(|error| format!("GStreamer does not start: {error}."))?;
+    gsttrt::plugin_register_static()?;
+    Ok(())
+}
+
+/// The GPU's decoders before all others: in GStreamer 1.22 they rank like those of the CPU, and come later in the alphabet.
+pub fn prefer_gpu_decoders() {
+    let decoders = gst::ElementFactory::factories_with_type(
+        gst::ElementFactoryType::DECODER | gst::ElementFactoryType::MEDIA_VIDEO,
+        gst::Rank::PRIMARY,
+    );
+    for factory in decoders.into_iter().filter(|factory| factory.plugin_name().is_some_and(|name| name == "nvcodec")) {
+        factory.set_rank(gst::Rank::PRIMARY + 2);
+    }
+}
+
+/// What runs on each frame.
+#[derive(Clone, Debug, Default)]
+pub struct Chain {
+    pub model: ModelOptions,
+    /// The property `tracker` of trttrack, if objects get ids.
+    pub track: Option<String>,
+    /// The property `slices` of trtpreprocess.
+    pub slices: Option<String>,
+    /// Further properties of the elements, as in a launch line.
+    pub preprocess: String,
+    pub infer: String,
+    pub nms: String,
+}
+
+/// The names of the elements of every chain, in their order. A tracker, `track`, comes behind.
+pub const STAGES: [&str; 3] = ["preprocess", "infer", "nms"];
+
+impl Chain {
+    /// From frames to frames with results, which are drawn if `draw`. No value of a property is part of it, as quotes and spaces
+    /// in it would need care: [`Chain::configure`] sets them.
+    pub fn launch_line(&self, draw: bool) -> String {
+        let Chain { preprocess, infer, nms, track, .. } = self;
+        // With a tracker behind trtnms, ids are known only then. Drawing costs time where nobody looks.
+        let (draw_first, draw_last) = match (draw, track) {
+            (true, None) => ("", ""),
+            (true, Some(_)) => ("draw=false", "! trtoverlay name=overlay"),
+            (false, _) => ("draw=false", ""),
+        };
+        let track = if track.is_some() { "! trttrack name=track" } else { "" };
+        format!(
+            "trtpreprocess name=preprocess {preprocess} ! trtinfer name=infer {infer} \
+             ! trtnms name=nms {draw_first} {nms} {track} {draw_last}"
+        )
+    }
+
+    /// Sets what the launch line leaves out.
+    pub fn configure(&self, pipeline: &gst::Pipeline) -> Result<(), Failure> {
+        let element = |name| element(pipeline, name);
+        let ModelOptions { model, labels, backend } = &self.model;
+        element("infer").set_property("model-file", model);
+        if let Some(backend) = backend {
+            element("infer").set_property_from_str("backend", backend);
+        }
+        if let Some(labels) = labels {
+            element("nms").set_property("label-file", labels);
+        }
+        if let Some(slices) = &self.slices {
+            element("preprocess").set_property("slices", slices);
+        }
+        if let Some(tracker) = &self.track {
+            element("track").set_property_from_str("tracker", tracker);
+        }
+        // Of a frame without objects, only the message says whether it was skipped, whatever the options for trtnms are.
+        element(self.last()).set_property("post-messages", true);
+        Ok(())
+    }
+
+    /// The element behind which results are complete.
+    pub fn last(&self) -> &'static str {
+        if self.track.is_some() { "track" } else { "nms" }
+    }
+}
+
+/// An element that the launch line names.
+pub fn element(pipeline: &gst::Pipeline, name: &str) -> gst::Element {
+    pipeline.by_name(name).expect("named in the launch line")
+}
+
+/// A launch line as a pipeline.
+pub fn parse(line: &str) -> Result<gst::Pipeline, Failure> {
+    let pipeline = gst::parse::launch(line).map_err(|error| format!("Cannot make the pipeline: {error}."))?;
+    Ok(pipeline.downcast::<gst::Pipeline>().expect("a launch line of several elements is a pipeline"))
+}
+
+/// Whether an element is one of the chain's.
+pub fn is_ours(name: &str) -> bool {
+    STAGES.contains(&name) || ["track", "overlay"].contains(&name)
+}
+
+/// The text of an error message. Those of our elements are complete.
+pub fn sentence(error: &gst::message::Error) -> String {
+    let text = error.error().to_string();
+    let name = error.src().map(|source| source.name()).unwrap_or_default();
+    if is_ours(&name) { text } else { format!("{name}: {text}") }
+}
+
+/// The formats in system memory that the chain takes.
+pub fn host_formats() -> Result<gst::Caps, Failure> {
+    let factory = gst::ElementFactory::find("trtpreprocess").ok_or("The element trtpreprocess is not registered.")?;
+    let template = factory.static_pad_templates().into_iter().find(|pad| pad.direction() == gst::PadDirection::Sink);
+    let caps = template.ok_or("trtpreprocess has no sink pad.")?.caps();
+    let in_host = |features: &gst::CapsFeaturesRef| features.contains(gst::CAPS_FEATURE_MEMORY_SYSTEM_MEMORY);
+    Ok(caps.iter_with_features().filter(|(_, features)| in_host(features)).map(|(caps, _)| caps.to_owned()).collect())
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Images of any size: each is decoded by a pipeline of its own, and all go through one chain.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gst::prelude::*;
+
+use super::lines::JsonLines;
+use super::report::{Watched, watch};
+use super::video::say;
+use super::{Broken, Ended, Job, Setup, part};
+use crate::chain::{self, element};
+use crate::failure::Failure;
+use crate::progress::Task;
+use crate::source::Address;
+
+/// Time from one image to the next, for trackers.
+const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(40);
+
+/// No image takes so long to read.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn run(
+    job: &Job,
+    name: &str,
+    files: &[PathBuf],
+    setup: &Setup,
+    common: Option<&Arc<JsonLines>>,
+) -> Result<Ended, Broken> {
+    let line = format!(
+        "appsrc name=source format=time block=true max-buffers=2 max-bytes=0 ! {} ! queue max-size-buffers=2 \
+         ! appsink name=out sync=false max-buffers=1 enable-last-sample=false",
+        setup.chain.launch_line(job.output.is_some())
+    );
+    let pipeline = chain::parse(&line)?;
+    setup.chain.configure(&pipeline)?;
+    if let Some(folder) = &job.output {
+        let made = std::fs::create_dir_all(folder);
+        made.map_err(|error| format!("Cannot make the folder {}: {error}.", folder.display()))?;
+    }
+    let own = job.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);
+    let lines = own.clone().or(common.cloned()).expect("lines are of one source or of all");
+    let all: Arc<[PathBuf]> = files.into();
+    let origin = move |_: &gst::Pad, buffer: &gst::BufferRef| {
+        (number(buffer).and_then(|number| Some(all.get(number)?.display().to_string())), None)
+    };
+    let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
+    let run = Run { pipeline: &pipeline, files, job, setup, report: &report, lines: &lines };
+    let outcome = run.to_the_end(name);
+    let stopped = pipeline.set_state(gst::State::Null).map_err(Failure::from);
+    let finish = || stopped.and_then(|_| own.as_ref().map_or(Ok(()), |own| own.finish()));
+    let outcome = outcome.and_then(|ended| finish().map(|()| ended).map_err(Broken::from));
+    if outcome.is_err() {
+        own.iter().for_each(|own| own.discard());
+        // A folder stays where images are in it.
+        job.output.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
+    }
+    outcome
+}
+
+/// The number of the image that a frame is of.
+fn number(buffer: &gst::BufferRef) -> Option<usize> {
+    usize::try_from(buffer.pts()?.nseconds() / STEP.nseconds()).ok()
+}
+
+struct Run<'a> {
+    pipeline: &'a gst::Pipeline,
+    files: &'a [PathBuf],
+    job: &'a Job,
+    setup: &'a Setup,
+    report: &'a Watched,
+    lines: &'a JsonLines,
+}
+
+impl Run<'_> {
+    fn to_the_end(&self, name: &str) -> Result<Ended, Broken> {
+        let started = self.pipeline.set_state(gst::State::Playing);
+        let task = self.setup.display.task(name);
+        let broken = AtomicUsize::new(0);
+        let source = element(self.pipeline, "source").downcast::<gst_app::AppSrc>().expect("it is an appsrc");
+        thread::scope(|scope| {
+            let feeder = scope.spawn(|| {
+                let fed = match started.is_ok() {
+                    true => self.feed(&source, &broken),
+                    false => Ok(()),
+                };
+                let _ = source.end_of_stream(); // it has ended already where this fails
+                fed
+            });
+            let taken = self.take(task, started.is_err());
+            let _ = self.pipeline.set_state(gst::State::Null); // ends the feeder's wait
+            let fed = feeder.join().unwrap_or_else(|_| Err("A thread has panicked.".into()));
+            taken.and_then(|()| fed.map_err(Broken::unreadable))
+        })?;
+        let (report, broken) = (self.report.lock().clone(), broken.into_inner());
+        let asked = self.setup.frames.map_or(self.files.len(), |limit| self.files.len().min(limit as usize));
+        let signal = self.setup.signals.signal().filter(|_| report.frames as usize + broken < asked);
+        match report.frames {
+            0 if broken > 0 && signal.is_none() => {
+                Err(Broken::unreadable(format!("None of {broken} images can be read.")))
+            }
+            0 => Err(Broken::stopped(name)),
+            _ => Ok(Ended { report, signal, broken, images: self.files.len() }),
+        }
+    }
+
+    /// Reads the images, and gives them to the chain.
+    fn feed(&self, source: &gst_app::AppSrc, broken: &AtomicUsize) -> Result<(), Failure> {
+        let formats = chain::host_formats()?;
+        let mut good = 0;
+        for (number, file) in self.files.iter().enumerate() {
+            if self.setup.signals.signal().is_some() || self.setup.frames.is_some_and(|limit| good >= limit) {
+                break;
+            }
+            let sample = match decode(file, &formats) {
+                Ok(sample) => sample,
+                Err(failure) if self.files.len() == 1 => return Err(failure),
+                Err(failure) => {
+                    self.setup.display.line(&format!("Warning: {failure}"));
+                    broken.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
+            };
+            let (Some(caps), Some(mut buffer)) = (sample.caps_owned(), sample.buffer_owned()) else { continue };
+            drop(sample);
+            let frame = buffer.make_mut();
+            frame.set_pts(STEP * number as u64);
+            frame.set_dts(gst::ClockTime::NONE);
+            frame.set_duration(STEP);
+            if source.push_sample(&gst::Sample::builder().caps(&caps).buffer(&buffer).build()).is_err() {
+                return Ok(()); // it ends, and whoever reads the bus knows why
+            }
+            good += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes the frames with their results.
+    fn take(&self, mut task: Task, failed: bool) -> Result<(), Broken> {
+        let out = element(self.pipeline, "out").downcast::<gst_app::AppSink>().expect("it is an appsink");
+        let bus = self.pipeline.bus().expect("a pipeline has a bus");
+        loop {
+            let sample = out.try_pull_sample(gst::ClockTime::from_mseconds(if failed { 0 } else { 100 }));
+            while let Some(message) = bus.pop() {
+                match message.view() {
+                    gst::MessageView::Error(error) => return Err(chain::sentence(error).into()),
+                    _ => say(&task, &message),
+                }
+            }
+            if failed {
+                return Err("The pipeline does not start.".into());
+            }
+            self.lines.check()?;
+            match sample {
+                Some(sample) => self.write(&sample)?,
+                None if out.is_eos() => return Ok(()),
+                None if self.setup.signals.signal().is_some() && self.report.lock().frames == 0 => return Ok(()),
+                None => {}
+            }
+            let report = self.report.lock().clone();
+            let part = report.frames as f64 / self.files.len() as f64;
+            task.show(Some(part), || format!("{} images, {:.1} a second", report.frames, report.fps()));
+        }
+    }
+
+    /// Writes the image with its results beside others: JPEG and PNG under their names, others as PNG.
+    fn write(&self, sample: &gst::Sample) -> Result<(), Failure> {
+        let Some(folder) = &self.job.output else { return Ok(()) };
+        let Some(file) = sample.buffer().and_then(number).and_then(|number| self.files.get(number)) else {
+            return Ok(());
+        };
+        let ending = file.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        let name = Path::new(file.file_name().unwrap_or_default());
+        let (kind, name) = match ending.as_str() {
+            "jpg" | "jpeg" | "jpe" => ("image/jpeg", name.to_path_buf()),
+            "png" => ("image/png", name.to_path_buf()),
+            _ => ("image/png", name.with_added_extension("png")),
+        };
+        let to = folder.join(name);
+        let failed = |why: &dyn std::fmt::Display| Failure::from(format!("Cannot write {}: {why}.", to.display()));
+        if to.canonicalize().is_ok_and(|to| file.canonicalize().is_ok_and(|file| to == file)) {
+            return Err(format!("{} would be overwritten; choose another folder with --output.", to.display()).into());
+        }
+        let caps = gst::Caps::new_empty_simple(kind);
+        let encoded = gst_video::convert_sample(sample, &caps, Some(gst::ClockTime::from_seconds(60)));
+        let encoded = encoded.map_err(|error| failed(&error))?;
+        let bytes = encoded.buffer().and_then(|buffer| buffer.map_readable().ok());
+        let bytes = bytes.ok_or_else(|| failed(&"the encoder gave nothing"))?;
+        std::fs::write(part(&to), &bytes).and_then(|()| std::fs::rename(part(&to), &to)).map_err(|error| failed(&error))
+    }
+}
+
+/// The picture in a file, upright, in a format that trtpreprocess takes.
+fn decode(file: &Path, formats: &gst::Caps) -> Result<gst::Sample, Failure> {
+    let address = Address::File(file.into());
+    let pipeline = gst::Pipeline::new();
+    let out = gst_app::AppSink::builder().name("out").caps(formats).sync(false).max_buffers(1).build();
+    out.set_property("enable-last-sample", false);
+    pipeline.add(&out)?;
+    let entry = out.static_pad("sink").expect("an always pad");
+    address.connect(&pipeline, entry.clone())?;
+    let sample = picture(&pipeline, &address, &out, &entry);
+    pipeline.set_state(gst::State::Null)?;
+    sample
+}
+
+fn picture(
+    pipeline: &gst::Pipeline,
+    address: &Address,
+    out: &gst_app::AppSink,
+    entry: &gst::Pad,
+) -> Result<gst::Sample, Failure> {
+    let bus = pipeline.bus().expect("a pipeline has a bus");
+    let started = pipeline.set_state(gst::State::Playing);
+    let (begun, mut quiet) = (Instant::now(), 0);
+    loop {
+        let sample = out.try_pull_sample(gst::ClockTime::from_mseconds(50));
+        if let Some(sample) = sample {
+            return Ok(sample);
+        }
+        while let Some(message) = bus.pop() {
+            if let gst::MessageView::Error(error) = message.view() {
+                return Err(address.sentence(error).into());
+            }
+        }
+        let what = |why: &str| Failure::from(format!("Cannot read {}: {why}.", address.shown()));
+        quiet = if address.gave_up(pipeline, entry) { quiet + 1 } else { 0 };
+        if started.is_err() || quiet > 2 {
+            return Err(what("it is damaged, or cut off"));
+        }
+        if out.is_eos() {
+            return Err(what("there is no picture in it"));
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(what("its decoder does not end"));
+        }
+    }
+}

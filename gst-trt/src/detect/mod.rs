@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt detect`: annotated videos and images, and JSON lines.
+
+mod images;
+mod lines;
+mod report;
+mod video;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use crate::chain::{self, Chain};
+use crate::failure::{Failure, Status, print};
+use crate::model_options::ModelOptions;
+use crate::progress::Display;
+use crate::signals::Signals;
+use crate::source::{Source, sources};
+use lines::JsonLines;
+use report::Report;
+
+const EXAMPLES: &str = "\
+Examples:
+  gst-trt detect street.mp4 --model yolo11n.onnx
+  gst-trt detect photos/ --model yolo11n.onnx --output found/
+  gst-trt detect rtsp://camera/stream --model yolo11n.onnx --track --no-video --json - | jq .detections
+  gst-trt detect aerial.mp4 --model yolo11n.onnx --slices 3x2 --nms score-threshold=0.4
+
+Properties of --preprocess, --infer and --nms are those of the elements: docs/elements.md.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Video files, images, folders of images, 'patterns*.jpg', URIs such as rtsp://, cameras such as /dev/video0; - is stdin
+    #[arg(required = true, value_name = "SOURCE")]
+    sources: Vec<String>,
+    #[command(flatten)]
+    model: ModelOptions,
+    /// The annotated video, or the folder of annotated images or of several videos [default: NAME-boxes.mp4, NAME-boxes]
+    #[arg(short, long, value_name = "PATH", conflicts_with = "no_video")]
+    output: Option<PathBuf>,
+    /// One JSON object a frame, of all sources; - is stdout [default: NAME-boxes.jsonl]
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write no annotated video and no annotated images
+    #[arg(long)]
+    no_video: bool,
+    /// Give objects ids that stay the same from frame to frame [trackers: bytetrack, botsort-iou, ocsort, iou]
+    #[arg(long, value_name = "TRACKER", num_args = 0..=1, require_equals = true, default_missing_value = "bytetrack",
+          value_parser = ["bytetrack", "botsort-iou", "ocsort", "iou"], hide_possible_values = true)]
+    track: Option<String>,
+    /// Columns and rows of slices that the model sees one by one, for small objects
+    #[arg(long, value_name = "COLUMNSxROWS")]
+    slices: Option<String>,
+    /// Stop after so many frames of each source
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    frames: Option<u64>,
+    /// Further properties of trtpreprocess, as in gst-launch-1.0
+    #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
+    preprocess: String,
+    /// … of trtinfer, such as "interval=2 precision=fp16"
+    #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
+    infer: String,
+    /// … of trtnms, such as "score-threshold=0.5 classes=person"
+    #[arg(long, value_name = "PROPERTIES", default_value = "", hide_default_value = true)]
+    nms: String,
+}
+
+/// What all sources have in common.
+struct Setup {
+    chain: Chain,
+    frames: Option<u64>,
+    signals: Signals,
+    display: Display,
+}
+
+/// A source, and where its results go.
+struct Job {
+    source: Source,
+    /// A file for a video, a folder for images.
+    output: Option<PathBuf>,
+    /// `None` where one file is for all sources.
+    json: Option<PathBuf>,
+    /// Whether lines say which source they are of.
+    is_named: bool,
+}
+
+/// How a source ended.
+struct Ended {
+    report: Report,
+    signal: Option<i32>,
+    /// Images that cannot be read.
+    broken: usize,
+    images: usize,
+}
+
+/// Why a source has no results.
+struct Broken {
+    failure: Failure,
+    kind: BrokenKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BrokenKind {
+    /// It cannot be read; others may be.
+    Unreadable,
+    /// A signal came before its first frame was done.
+    Stopped,
+    Other,
+}
+
+impl Broken {
+    fn unreadable(failure: impl Into<Failure>) -> Self {
+        Broken { failure: failure.into(), kind: BrokenKind::Unreadable }
+    }
+
+    fn stopped(source: &str) -> Self {
+        let failure = format!("{source} was stopped before its first frame was done.");
+        Broken { failure: failure.into(), kind: BrokenKind::Stopped }
+    }
+}
+
+impl<T: Into<Failure>> From<T> for Broken {
+    fn from(failure: T) -> Self {
+        Broken { failure: failure.into(), kind: BrokenKind::Other }
+    }
+}
+
+/// Where a result is written until it is whole: half a file would look like one.
+fn part(path: &Path) -> PathBuf {
+    path.with_added_extension("part")
+}
+
+pub fn run(args: &Args) -> Result<Status, Failure> {
+    args.model.check()?;
+    let signals = Signals::listen()?;
+    chain::start_gstreamer()?;
+    if args.model.backend.as_deref() != Some("cpu") {
+        chain::prefer_gpu_decoders();
+    }
+    let chain = Chain {
+        model: args.model.clone(),
+        track: args.track.clone(),
+        slices: args.slices.clone(),
+        preprocess: args.preprocess.clone(),
+        infer: args.infer.clone(),
+        nms: args.nms.clone(),
+    };
+    let jobs = jobs(args, sources(&args.sources)?)?;
+    let setup = Setup { chain, frames: args.frames, signals, display: Display::default() };
+    // The launch line's mistakes first, before a file is made.
+    chain::parse(&format!("fakesrc ! {} ! fakesink", setup.chain.launch_line(true)))?;
+    let common = args.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);
+    let ends = run_all(&jobs, &setup, common.as_ref());
+    let is_any_done = ends.iter().any(|end| end.as_ref().is_some_and(Result::is_ok));
+    match common {
+        Some(lines) if is_any_done => lines.finish()?,
+        Some(lines) => lines.discard(),
+        None => {}
+    }
+    conclude(&jobs, ends, args, &setup.signals)
+}
+
+/// Where the results of each source go.
+fn jobs(args: &Args, sources: Vec<Source>) -> Result<Vec<Job>, Failure> {
+    let several = sources.len() > 1;
+    let jobs: Vec<Job> = sources
+        .into_iter()
+        .map(|source| {
+            let (name, is_images, ending) = match &source {
+                Source::Images { name, .. } => (name, true, "-boxes"),
+                Source::Video { name, .. } => (name, false, "-boxes.mp4"),
+            };
+            let output = match &args.output {
+                Some(folder) if several => folder.join(format!("{name}{ending}")),
+                Some(path) => path.clone(),
+                None => format!("{name}{ending}").into(),
+            };
+            let json = args.json.is_none().then(|| format!("{name}-boxes.jsonl").into());
+            Job { output: (!args.no_video).then_some(output), json, is_named: several || is_images, source }
+        })
+        .collect();
+    let labels = args.model.labels.as_deref();
+    let files = jobs.iter().flat_map(|job| match &job.source {
+        Source::Images { files, .. } => files.iter().map(PathBuf::as_path).collect(),
+        Source::Video { address: crate::source::Address::File(path), .. } => vec![path.as_path()],
+        Source::Video { .. } => Vec::new(),
+    });
+    let taken: Vec<PathBuf> =
+        files.chain([args.model.model.as_path()]).chain(labels).filter_map(|path| path.canonicalize().ok()).collect();
+    let results = jobs.iter().flat_map(|job| job.output.iter().chain(&job.json)).chain(&args.json);
+    for path in results {
+        if path.canonicalize().is_ok_and(|path| taken.contains(&path)) {
+            return Err(format!("{} would be overwritten; choose another name.", path.display()).into());
+        }
+    }
+    if let (true, Some(folder)) = (several, &args.output) {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("Cannot make the folder {}: {error}.", folder.display()))?;
+    }
+    Ok(jobs)
+}
+
+/// Runs live sources side by side, and the others one after the other. `None` for those that were not begun.
+fn run_all(jobs: &[Job], setup: &Setup, common: Option<&Arc<JsonLines>>) -> Vec<Option<Result<Ended, Broken>>> {
+    let is_live = |job: &Job| matches!(&job.source, Source::Video { address, .. } if address.is_live());
+    let one = |job: &Job| match &job.source {
+        Source::Video { name, address } => video::run(job, name, address, setup, common),
+        Source::Images { name, files } => images::run(job, name, files, setup, common),
+    };
+    thread::scope(|scope| {
+        let live: Vec<_> = jobs.iter().map(|job| is_live(job).then(|| scope.spawn(|| one(job)))).collect();
+        let mut ends: Vec<Option<Result<Ended, Broken>>> = Vec::new();
+        let mut is_over = false;
+        for (job, thread) in jobs.iter().zip(&live) {
+            let end = (thread.is_none() && !is_over && setup.signals.signal().is_none()).then(|| one(job));
+            is_over |= matches!(&end, Some(Err(broken)) if broken.kind != BrokenKind::Unreadable);
+            ends.push(end);
+        }
+        for (end, thread) in ends.iter_mut().zip(live) {
+            if let Some(thread) = thread {
+                *end = Some(thread.join().unwrap_or_else(|_| Err("A thread has panicked.".into())));
+            }
+        }
+        ends
+    })
+}
+
+/// Prints what was done, and says how it ended.
+fn conclude(
+    jobs: &[Job],
+    ends: Vec<Option<Result<Ended, Broken>>>,
+    args: &Args,
+    signals: &Signals,
+) -> Result<Status, Failure> {
+    let is_piped = args.json.as_deref() == Some(Path::new("-"));
+    let (mut broken, mut images, mut signal) = (0, 0, None);
+    let (mut failures, mut not_begun) = (Vec::new(), 0);
+    for (job, end) in jobs.iter().zip(ends) {
+        match end {
+            Some(Ok(ended)) => {
+                let summary = ended.report.summary(job, args);
+                if is_piped {
+                    eprintln!("{summary}")
+                } else {
+                    print(&summary)?
+                }
+                broken += ended.broken;
+                images += ended.images;
+                signal = signal.or(ended.signal);
+            }
+            Some(Err(error)) => failures.push(error),
+            None => not_begun += 1,
+        }
+    }
+    let others = if jobs.len() > failures.len() + not_begun { "; the others are done" } else { "" };
+    let is_stopped = failures.iter().any(|failure: &Broken| failure.kind == BrokenKind::Stopped);
+    // What is wrong with the model or the machine is the last word.
+    failures.sort_by_key(|failure| failure.kind == BrokenKind::Other);
+    let count = failures.len();
+    let last = failures.pop().map(|last| match last.kind {
+        BrokenKind::Unreadable if jobs.len() > 1 => {
+            failures.push(last);
+            format!("{count} of {} sources have no results{others}.", jobs.len()).into()
+        }
+        _ => last.failure,
+    });
+    failures.iter().for_each(|other| eprintln!("Warning: {}", other.failure));
+    match (last, signals.signal()) {
+        (Some(last), Some(signal)) if is_stopped => {
+            eprintln!("Error: {last}");
+            return Ok(Status::Interrupted(signal));
+        }
+        (Some(last), _) => return Err(last),
+        (None, _) => {}
+    }
+    if broken > 0 {
+        return Err(format!("{broken} of {images} images cannot be read; the others are done.").into());
+    }
+    Ok(signal.map_or(Status::Done, Status::Interrupted))
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What is measured and found on the frames of a source.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gst::prelude::*;
+use gsttrt::gst::meta::record;
+use gsttrt::publish::formats::gst_trt;
+use gsttrt::publish::record::PublishSource;
+use serde_json::Value;
+
+use super::lines::JsonLines;
+use super::{Args, Job, Setup};
+use crate::chain::{STAGES, element};
+
+/// What was measured and found on the frames so far.
+#[derive(Clone, Default)]
+pub struct Report {
+    pub frames: u64,
+    first: Option<Instant>,
+    last: Option<Instant>,
+    /// When the frame that is on its way came to each stage; the elements run in one thread.
+    entered: [Option<Instant>; 3],
+    stages: [Duration; 3],
+    objects: BTreeMap<String, u64>,
+    /// What the message of the next frame says: its objects are those of an earlier one, or predicted.
+    is_held: bool,
+    is_predicted: bool,
+}
+
+/// The name of the source that a frame is of, and its stream time; `None` where there is none.
+pub type Origin = Box<dyn Fn(&gst::Pad, &gst::BufferRef) -> (Option<String>, Option<gst::ClockTime>) + Send + Sync>;
+
+impl Report {
+    pub fn fps(&self) -> f64 {
+        match (self.first, self.last) {
+            (Some(first), Some(last)) if last > first => (self.frames - 1) as f64 / (last - first).as_secs_f64(),
+            _ => 0.0,
+        }
+    }
+
+    pub fn summary(&self, job: &Job, args: &Args) -> String {
+        let mut text = String::new();
+        let mut row = |name: &str, value: String| {
+            let line_break = if text.is_empty() { "" } else { "\n" };
+            let _ = write!(text, "{line_break}{name:<11} {value}");
+        };
+        row("frames", self.frames.to_string());
+        row("fps", format!("{:.1}", self.fps()));
+        let frames = self.frames.saturating_sub(1).max(1) as f64;
+        for (name, total) in STAGES.into_iter().zip(self.stages) {
+            row(name, format!("{:.2} ms", total.as_secs_f64() * 1e3 / frames));
+        }
+        let objects: Vec<String> = self.objects.iter().map(|(label, count)| format!("{label} {count}")).collect();
+        row("detections", if objects.is_empty() { "none".into() } else { objects.join(", ") });
+        for path in job.output.iter().chain(job.json.iter().chain(&args.json)) {
+            row("wrote", path.display().to_string());
+        }
+        text
+    }
+
+    /// A frame has left the stages.
+    fn add(&mut self, now: Instant) {
+        // The first frame waits for the model to load, which is no stage's time.
+        if self.frames > 0
+            && let [Some(preprocess), Some(infer), Some(nms)] = self.entered
+        {
+            for (total, took) in self.stages.iter_mut().zip([infer - preprocess, nms - infer, now - nms]) {
+                *total += took;
+            }
+        }
+        self.frames += 1;
+        self.first.get_or_insert(now);
+        self.last = Some(now);
+    }
+
+    /// The line of a frame.
+    fn line(&mut self, pad: &gst::Pad, buffer: &gst::BufferRef, origin: &Origin, has_track: bool) -> Value {
+        let caps = pad.current_caps();
+        let size = |field| caps.as_ref().and_then(|caps| caps.structure(0)?.get::<i32>(field).ok()).unwrap_or(0) as u32;
+        let mut frame = record::frame(buffer, (size("width"), size("height")));
+        let detected = frame.objects.iter().map(|object| &*object.annotation.label);
+        let class = frame.classes.iter().flatten().take(1).filter_map(|class| class["label"].as_str());
+        for label in detected.chain(class) {
+            *self.objects.entry(label.to_string()).or_default() += 1;
+        }
+        let (source, time) = origin(pad, buffer);
+        frame.number = self.frames;
+        frame.times.stream_time = time.map(gst::ClockTime::nseconds);
+        frame.is_held = std::mem::take(&mut self.is_held);
+        let mut line = gst_trt::frame(&frame, &PublishSource::default());
+        if let Some(source) = source {
+            line["source"] = source.into();
+        }
+        if has_track {
+            line["predicted"] = std::mem::take(&mut self.is_predicted).into();
+        }
+        line
+    }
+}
+
+/// The report of a pipeline that runs.
+#[derive(Clone, Default)]
+pub struct Watched(Arc<Mutex<Report>>);
+
+impl Watched {
+    pub fn lock(&self) -> MutexGuard<'_, Report> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Watches frames enter and leave the elements, and writes a line for each.
+pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, origin: Origin) -> Watched {
+    let report = Watched::default();
+    let pad = |name: &str, end: &str| element(pipeline, name).static_pad(end).expect("filters have these pads");
+    for (stage, name) in STAGES.into_iter().enumerate() {
+        let report = report.clone();
+        pad(name, "sink").add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+            report.lock().entered[stage] = Some(Instant::now());
+            gst::PadProbeReturn::Ok
+        });
+    }
+
+    // Of a frame without objects, only the message says it. It is posted just before the frame goes on.
+    let shared = report.clone();
+    pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {
+        let content = message.structure().filter(|content| content.name() == "trt-detections");
+        let Some(content) = content else { return gst::BusSyncReply::Pass };
+        let mut report = shared.lock();
+        report.is_held = content.get("held").unwrap_or_default();
+        report.is_predicted = content.get("predicted").unwrap_or_default();
+        gst::BusSyncReply::Drop
+    });
+
+    let (shared, has_track) = (report.clone(), setup.chain.track.is_some());
+    pad(setup.chain.last(), "src").add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
+        let now = Instant::now();
+        let Some(buffer) = info.buffer() else { return gst::PadProbeReturn::Ok };
+        let mut report = shared.lock();
+        let line = report.line(pad, buffer, &origin, has_track);
+        report.add(now);
+        drop(report);
+        lines.write(&line);
+        gst::PadProbeReturn::Ok
+    });
+    report
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A video, a camera or a stream: one pipeline from the decoder to the encoder.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use gst::prelude::*;
+
+use super::lines::JsonLines;
+use super::report::{Report, Watched, watch};
+use super::{Broken, Ended, Job, Setup, part};
+use crate::chain::{self, element};
+use crate::failure::Failure;
+use crate::progress::Task;
+use crate::source::Address;
+
+pub fn run(
+    job: &Job,
+    name: &str,
+    address: &Address,
+    setup: &Setup,
+    common: Option<&Arc<JsonLines>>,
+) -> Result<Ended, Broken> {
+    let output = job.output.as_deref();
+    let pipeline = pipeline(address, output, setup)?;
+    let own = job.json.as_deref().map(JsonLines::create).transpose()?.map(Arc::new);
+    let lines = own.clone().or(common.cloned()).expect("lines are of one source or of all");
+    let shown = job.is_named.then(|| address.shown());
+    let origin = move |pad: &gst::Pad, buffer: &gst::BufferRef| (shown.clone(), stream_time(pad, buffer));
+    let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
+    let closed = gate(&pipeline, setup.frames);
+    let outcome = Run { pipeline: &pipeline, address, setup, report: &report, lines: &lines, closed }.to_the_end(name);
+    let stopped = pipeline.set_state(gst::State::Null);
+    let finish = || -> Result<(), Failure> {
+        stopped?;
+        if let Some(output) = output {
+            std::fs::rename(part(output), output)
+                .map_err(|error| format!("Cannot write {}: {error}.", output.display()))?;
+        }
+        own.as_ref().map_or(Ok(()), |own| own.finish())
+    };
+    match outcome.and_then(|signal| finish().map(|()| signal).map_err(Broken::from)) {
+        Ok(signal) => Ok(Ended { report: report.lock().clone(), signal, broken: 0, images: 0 }),
+        Err(broken) => {
+            own.iter().for_each(|own| own.discard());
+            output.into_iter().for_each(|path| drop(std::fs::remove_file(part(path))));
+            Err(broken)
+        }
+    }
+}
+
+fn pipeline(address: &Address, output: Option<&Path>, setup: &Setup) -> Result<gst::Pipeline, Failure> {
+    // Queues let decoding, inference and encoding run in parallel. H.264 in 4:2:0 needs even sizes.
+    let tail = match output {
+        Some(_) => {
+            "videoconvert ! videoscale add-borders=false ! video/x-raw,width=[2,16384,2],height=[2,16384,2] \
+             ! x264enc speed-preset=veryfast ! h264parse ! mp4mux ! filesink name=sink"
+        }
+        None => "fakesink name=sink sync=false",
+    };
+    // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
+    let download = match output.is_some() && gst::ElementFactory::find("cudadownload").is_some() {
+        true => "cudadownload !",
+        false => "",
+    };
+    // Where the model is slower than a camera, old frames make room for new ones.
+    let queue =
+        if address.is_live() { "queue name=frames leaky=downstream max-size-buffers=2" } else { "queue name=frames" };
+    let line = format!("{queue} ! {} ! queue ! {download} {tail}", setup.chain.launch_line(output.is_some()));
+    let pipeline = chain::parse(&line)?;
+    setup.chain.configure(&pipeline)?;
+    if let Some(output) = output {
+        element(&pipeline, "sink").set_property("location", part(output));
+    }
+    address.connect(&pipeline, entry(&pipeline))?;
+    Ok(pipeline)
+}
+
+/// Where the frames go in.
+fn entry(pipeline: &gst::Pipeline) -> gst::Pad {
+    element(pipeline, "frames").static_pad("sink").expect("an always pad")
+}
+
+/// When the frame is shown, counted from the start of the file: files may begin their own time stamps anywhere.
+fn stream_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<gst::ClockTime> {
+    let event = pad.sticky_event::<gst::event::Segment>(0)?;
+    event.segment().downcast_ref::<gst::ClockTime>()?.to_stream_time(buffer.pts())
+}
+
+/// Lets in as many frames as the user wants, and none once it is closed: the queue may hold hundreds.
+fn gate(pipeline: &gst::Pipeline, limit: Option<u64>) -> Arc<AtomicBool> {
+    let closed = Arc::new(AtomicBool::new(false));
+    let (is_closed, entered) = (closed.clone(), AtomicU64::new(0));
+    let out = element(pipeline, "frames").static_pad("src").expect("an always pad");
+    out.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        let is_wanted = limit.is_none_or(|limit| entered.load(Ordering::Relaxed) < limit);
+        if is_closed.load(Ordering::Relaxed) || !is_wanted {
+            return gst::PadProbeReturn::Drop;
+        }
+        entered.fetch_add(1, Ordering::Relaxed);
+        gst::PadProbeReturn::Ok
+    });
+    closed
+}
+
+struct Run<'a> {
+    pipeline: &'a gst::Pipeline,
+    address: &'a Address,
+    setup: &'a Setup,
+    report: &'a Watched,
+    lines: &'a JsonLines,
+    closed: Arc<AtomicBool>,
+}
+
+impl Run<'_> {
+    /// Runs to the end of the source, to the number of frames that the user wants, or to a signal, which is returned where it
+    /// came before the end. The error is the first that an element posts.
+    fn to_the_end(&self, name: &str) -> Result<Option<i32>, Broken> {
+        let bus = self.pipeline.bus().expect("a pipeline has a bus");
+        // An error message is more specific than the failed state change, so it is looked for first.
+        let started = self.pipeline.set_state(gst::State::Playing);
+        let mut task = self.setup.display.task(name);
+        let (mut quiet, mut signal, mut is_ending) = (0, None, false);
+        loop {
+            let message = bus.timed_pop(gst::ClockTime::from_mseconds(100));
+            match message.as_ref().map(|message| message.view()) {
+                Some(gst::MessageView::Eos(_)) => break,
+                Some(gst::MessageView::Error(error)) => {
+                    return Err(match self.address.is_of_reading(error) {
+                        true => Broken::unreadable(self.address.sentence(error)),
+                        false => self.address.sentence(error).into(),
+                    });
+                }
+                None if started.is_err() => return Err("The pipeline does not start.".into()),
+                // Once may be just before its last message.
+                None if self.address.gave_up(self.pipeline, &entry(self.pipeline)) => quiet += 1,
+                _ => {
+                    quiet = 0;
+                    message.iter().for_each(|message| say(&task, message));
+                }
+            }
+            if quiet > 2 {
+                let what = format!("Cannot read {}: it is damaged, or cut off.", self.address.shown());
+                return Err(Broken::unreadable(what));
+            }
+            self.lines.check()?;
+            let report = self.report.lock().clone();
+            let is_enough = self.setup.frames.is_some_and(|limit| report.frames >= limit);
+            let number = self.setup.signals.signal();
+            if !is_ending && (is_enough || number.is_some()) {
+                if report.frames == 0 {
+                    return Err(Broken::stopped(&self.address.shown()));
+                }
+                is_ending = true;
+                // A camera is ended so, which is no failure.
+                signal = number.filter(|_| !is_enough && !self.address.is_live());
+                self.closed.store(true, Ordering::Relaxed);
+                // The decoder may not look for events, and its queue holds frames that nobody wants.
+                entry(self.pipeline).send_event(gst::event::Eos::new());
+            }
+            self.show(&mut task, &report);
+        }
+        match self.report.lock().frames {
+            0 => Err(Broken::unreadable(format!("Cannot read {}: there is no video in it.", self.address.shown()))),
+            _ => Ok(signal),
+        }
+    }
+
+    fn show(&self, task: &mut Task, report: &Report) {
+        let position = self.pipeline.query_position::<gst::ClockTime>();
+        let duration = self.pipeline.query_duration::<gst::ClockTime>();
+        let part = match (position, duration) {
+            (Some(position), Some(duration)) if !duration.is_zero() && !self.address.is_live() => {
+                Some(position.nseconds() as f64 / duration.nseconds() as f64)
+            }
+            _ => None,
+        };
+        let part = self.setup.frames.map(|limit| report.frames as f64 / limit as f64).or(part);
+        task.show(part, || format!("{} frames, {:.1} fps", report.frames, report.fps()));
+    }
+}
+
+/// Shows a message of ours that is neither an error nor the end, and warnings of others. Those of rtspsrc may have a password.
+pub fn say(task: &Task, message: &gst::Message) {
+    let is_ours = message.src().is_some_and(|source| chain::is_ours(&source.name()));
+    match message.view() {
+        gst::MessageView::Warning(warning) => task.line(&format!("Warning: {}", warning.error())),
+        gst::MessageView::Info(info) if is_ours => task.line(&info.error().to_string()),
+        gst::MessageView::Progress(progress) if is_ours => task.line(progress.get().2),
+        _ => {}
+    }
+}

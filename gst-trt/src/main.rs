@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt`: detection for people who want no launch line.
+//!
+//! * `detect`: one file for each subcommand; `detect` is a folder.
+//! * `source`, `chain`, `model_options`: what is read, and what runs on it, for every subcommand that has a pipeline.
+//! * `results`: from the metas of a frame to JSON. `progress`, `signals`, `failure`: the program and its terminal.
+
+mod bench;
+mod build;
+mod chain;
+mod detect;
+mod doctor;
+mod failure;
+mod info;
+mod model_options;
+mod progress;
+mod signals;
+mod source;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::{Failure, Status};
+
+/// Objects, masks, poses, classes and maps in videos, cameras and images, with TensorRT or on the CPU.
+#[derive(Parser)]
+#[command(name = "gst-trt", version, arg_required_else_help = true, after_help = STATUS)]
+struct Program {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const STATUS: &str = "\
+Exit status: 0 done; 1 failed, and the last line on stderr says why; 2 the command line is wrong; 130 and 143 ended by
+Ctrl+C and SIGTERM before the end of a file, what was found until then is written.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Find objects in files, images, cameras and streams
+    Detect(detect::Args),
+    /// Tell what a model file says, and what is missing
+    Info(info::Args),
+    /// Build the TensorRT engine of a model ahead of time
+    Build(build::Args),
+    /// Measure throughput and latency of a model
+    Bench(bench::Args),
+    /// Tell what is on this machine, and what each missing piece costs
+    Doctor(doctor::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome: Result<Status, Failure> = match Program::parse().command {
+        Command::Detect(args) => detect::run(&args),
+        Command::Info(args) => info::run(&args),
+        Command::Build(args) => build::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+    };
+    match outcome {
+        Ok(status) => status.into(),
+        Err(failure) => {
+            eprintln!("Error: {failure}");
+            Status::Failed.into()
+        }
+    }
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The model, what is known of it beside its file, and the options that sessions have in common with the elements.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use gsttrt::session::{PostprocessOptions, SessionOptions, parse_options};
+
+use crate::failure::Failure;
+
+/// The names of `backend`, as of trtinfer.
+pub fn backends() -> PossibleValuesParser {
+    let names = gsttrt::backends::BACKENDS.iter().map(|backend| backend.name());
+    PossibleValuesParser::new(["auto"].into_iter().chain(names))
+}
+
+#[derive(Args, Clone, Debug, Default)]
+pub struct ModelOptions {
+    /// The ONNX model or the TensorRT engine
+    #[arg(short, long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// Class names, one a line [default: names in the model file]
+    #[arg(long, value_name = "FILE")]
+    pub labels: Option<PathBuf>,
+    /// What runs the model [default: auto, the GPU if it can]
+    #[arg(long, value_name = "NAME", value_parser = backends())]
+    pub backend: Option<String>,
+}
+
+impl ModelOptions {
+    /// Looks for the files before anything is started.
+    pub fn check(&self) -> Result<(), Failure> {
+        check_file(&self.model)?;
+        self.labels.iter().try_for_each(|labels| check_file(labels))
+    }
+}
+
+/// A path that is no file has an error of its own.
+pub fn check_file(path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
+    if path.is_file() {
+        Ok(())
+    } else if path.is_dir() {
+        Err(format!("{shown} is a folder. Give a file.").into())
+    } else if path.to_string_lossy().contains("://") {
+        Err(format!("{shown} is a URI. Give a file.").into())
+    } else if path.exists() {
+        Err(format!("{shown} is a device or a pipe. Give a file.").into())
+    } else {
+        Err(format!("There is no file {shown}.").into())
+    }
+}
+
+/// The options of texts like `precision=fp16 optimization-level=5`, in the quotes of a shell, with those in `own`, which are one
+/// option each.
+pub fn session_options(own: &[String], texts: &[&str]) -> Result<(SessionOptions, PostprocessOptions), Failure> {
+    let mut words = own.to_vec();
+    for text in texts.iter().filter(|text| !text.trim().is_empty()) {
+        let parsed = gst::glib::shell_parse_argv(text);
+        let parsed = parsed.map_err(|error| format!("Cannot read the options “{text}”: {error}."))?;
+        words.extend(parsed.into_iter().map(|word| word.to_string_lossy().into_owned()));
+    }
+    Ok(parse_options(words.iter().map(String::as_str))?)
+}
+
+/// Width and height like `1920x1080`.
+pub fn parse_size(text: &str) -> Result<(u32, u32), String> {
+    let size = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    size.filter(|(width, height)| (1..=16384).contains(width) && (1..=16384).contains(height))
+        .ok_or_else(|| "give width and height from 1 to 16384, like 1920x1080".into())
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Progress on stderr: a bar on a terminal, else a line from time to time.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+/// Without a terminal, the time between two lines.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// The bars of all that runs side by side.
+#[derive(Clone, Default)]
+pub struct Display(MultiProgress);
+
+impl Display {
+    pub fn task(&self, name: &str) -> Task {
+        let is_terminal = std::io::stderr().is_terminal();
+        let bar = match is_terminal {
+            true => self.0.add(ProgressBar::new(100)),
+            false => ProgressBar::hidden(),
+        };
+        let style = ProgressStyle::with_template("{prefix} {bar:30} {percent:>3} %  {msg}");
+        bar.set_style(style.expect("the template is valid"));
+        bar.set_prefix(name.to_string());
+        Task { display: self.clone(), bar, is_terminal, shown: Instant::now() }
+    }
+
+    /// A line that stays, above the bars.
+    pub fn line(&self, text: &str) {
+        self.0.suspend(|| eprintln!("{text}"));
+    }
+}
+
+/// The progress of one task.
+pub struct Task {
+    display: Display,
+    bar: ProgressBar,
+    is_terminal: bool,
+    shown: Instant,
+}
+
+impl Task {
+    /// Shows how much is done, in 0..1 if that is known, and how it goes.
+    pub fn show(&mut self, part: Option<f64>, state: impl FnOnce() -> String) {
+        if self.shown.elapsed() < if self.is_terminal { Duration::from_millis(250) } else { QUIET } {
+            return;
+        }
+        self.shown = Instant::now();
+        match (self.is_terminal, part) {
+            (true, Some(part)) => {
+                self.bar.set_position((part.clamp(0.0, 1.0) * 100.0) as u64);
+                self.bar.set_message(state());
+            }
+            (true, None) => {
+                let style = ProgressStyle::with_template("{prefix} {spinner} {msg}");
+                self.bar.set_style(style.expect("the template is valid"));
+                self.bar.set_message(state());
+                self.bar.tick();
+            }
+            (false, Some(part)) => eprintln!("{}, {:3.0} %", state(), part * 100.0),
+            (false, None) => eprintln!("{}", state()),
+        }
+    }
+
+    /// What is to be read now, and stays.
+    pub fn line(&self, text: &str) {
+        self.display.line(text);
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What to look at: files, folders of images, globs, URIs, cameras, standard input; and the elements that read them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use gst::prelude::*;
+
+use crate::chain;
+use crate::failure::Failure;
+
+/// Endings of files that hold one picture.
+const IMAGES: [&str; 12] = ["jpg", "jpeg", "jpe", "png", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pnm", "jp2"];
+
+/// Schemes whose frames come at their own time, and do not wait.
+const LIVE: [&str; 12] =
+    ["rtsp", "rtsps", "rtspt", "rtspu", "rtsph", "rtsp-sdp", "rtp", "udp", "srt", "rist", "rtmp", "v4l2"];
+
+/// Something to look at, with a name for the files of its results.
+#[derive(Debug)]
+pub enum Source {
+    /// Pictures of any size, each in a file.
+    Images {
+        name: String,
+        files: Vec<PathBuf>,
+    },
+    Video {
+        name: String,
+        address: Address,
+    },
+}
+
+/// Where a video comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    File(PathBuf),
+    Uri(String),
+    Camera(PathBuf),
+    Stdin,
+}
+
+/// The sources that the arguments name; images beside each other become one source. No two have the same name.
+///
+/// # Errors
+/// What is not there, or is neither video nor image.
+pub fn sources(arguments: &[String]) -> Result<Vec<Source>, Failure> {
+    let mut sources = Vec::new();
+    for argument in arguments {
+        add(&mut sources, argument)?;
+    }
+    let mut used = BTreeMap::new();
+    for source in &mut sources {
+        let (Source::Images { name, .. } | Source::Video { name, .. }) = source;
+        let count = used.entry(name.clone()).or_insert(0u32);
+        *count += 1;
+        if *count > 1 {
+            name.push_str(&format!("-{count}"));
+        }
+    }
+    Ok(sources)
+}
+
+fn add(sources: &mut Vec<Source>, argument: &str) -> Result<(), Failure> {
+    let path = Path::new(argument);
+    if argument == "-" {
+        sources.push(Source::Video { name: "stdin".into(), address: Address::Stdin });
+    } else if let Some((scheme, rest)) = argument.split_once("://") {
+        match scheme {
+            "file" => return add(sources, &path_of(argument)?),
+            _ => sources.push(stream(scheme, rest, argument)?),
+        }
+    } else if path.is_dir() {
+        sources.push(Source::Images { name: stem(path), files: images_in(path)? });
+    } else if let Ok(found) = fs::metadata(path) {
+        add_file(sources, path, found.file_type())?;
+    } else if argument.contains(['*', '?', '[']) {
+        for file in glob(argument)? {
+            let kind = fs::metadata(&file).map_err(|error| format!("Cannot read {}: {error}.", file.display()))?;
+            add_file(sources, &file, kind.file_type())?;
+        }
+    } else {
+        return Err(format!("There is no file {argument}.").into());
+    }
+    Ok(())
+}
+
+fn add_file(sources: &mut Vec<Source>, path: &Path, kind: fs::FileType) -> Result<(), Failure> {
+    let shown = path.display();
+    if kind.is_char_device() && path.starts_with("/dev") && is_camera(path) {
+        sources.push(Source::Video { name: stem(path), address: Address::Camera(path.into()) });
+    } else if kind.is_dir() {
+        return Err(format!("{shown} is a folder among the files that the pattern finds. Give it by its name.").into());
+    } else if !kind.is_file() && !kind.is_fifo() {
+        return Err(format!("{shown} is a device, and only cameras, which are /dev/video0 and so on, are read.").into());
+    } else if is_image(path) {
+        match sources.last_mut() {
+            Some(Source::Images { name, files }) => {
+                files.push(path.into());
+                let folder = path.canonicalize().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
+                *name = folder.map_or_else(|| name.clone(), |folder| stem(&folder));
+            }
+            _ => sources.push(Source::Images { name: stem(path), files: vec![path.into()] }),
+        }
+    } else {
+        sources.push(Source::Video { name: stem(path), address: Address::File(path.into()) });
+    }
+    Ok(())
+}
+
+/// The name without its folder and its ending.
+fn stem(path: &Path) -> String {
+    let whole = path.canonicalize();
+    let name = whole.as_deref().unwrap_or(path).file_stem().or(path.file_stem());
+    name.map_or_else(|| "detected".into(), |name| name.to_string_lossy().into_owned())
+}
+
+fn is_image(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    IMAGES.iter().any(|image| ending.eq_ignore_ascii_case(image))
+}
+
+fn is_camera(path: &Path) -> bool {
+    let target = path.canonicalize().unwrap_or_else(|_| path.into()); // /dev/v4l/by-id has links
+    target.file_name().is_some_and(|name| name.to_string_lossy().starts_with("video"))
+}
+
+fn path_of(uri: &str) -> Result<String, Failure> {
+    let (path, _) = gst::glib::filename_from_uri(uri).map_err(|error| format!("Cannot use {uri}: {error}."))?;
+    path.into_os_string().into_string().map_err(|_| format!("Cannot use {uri}: its path is no text.").into())
+}
+
+/// A stream, named after the last part of its path.
+fn stream(scheme: &str, rest: &str, uri: &str) -> Result<Source, Failure> {
+    if gst::Element::make_from_uri(gst::URIType::Src, uri, None).is_err() {
+        let shown = Address::Uri(uri.into()).shown();
+        return Err(
+            format!("Cannot read {shown}: GStreamer has no element here for such an address ({scheme}://).").into()
+        );
+    }
+    let plain = rest.split(['?', '#']).next().unwrap_or_default();
+    let plain = plain.rsplit_once('@').map_or(plain, |(_, host)| host); // no password in the name of a file
+    let name = match plain.trim_end_matches('/').rsplit_once('/') {
+        Some((_, last)) => Path::new(last).file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        None => plain.trim_end_matches('/').to_string(),
+    };
+    let kept = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let name: String = name.chars().map(kept).collect();
+    let name = if name.is_empty() { scheme.to_string() } else { name };
+    Ok(Source::Video { name, address: Address::Uri(uri.into()) })
+}
+
+/// The images of a folder, not of folders in it, in the order of numbers in their names.
+fn images_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let shown = folder.display();
+    let entries = fs::read_dir(folder).map_err(|error| format!("Cannot read the folder {shown}: {error}."))?;
+    let files: Vec<PathBuf> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()).collect();
+    let mut images: Vec<PathBuf> = files.iter().filter(|path| is_image(path)).cloned().collect();
+    images.sort_by_cached_key(|path| natural(path));
+    match (images.is_empty(), files.len()) {
+        (false, _) => Ok(images),
+        (true, 0) => Err(format!("The folder {shown} is empty. Give one with images, or a video.").into()),
+        (true, count) => {
+            let found = if count == 1 { "1 file is" } else { "files are" };
+            let what = format!("There is no image in the folder {shown}, whose {found} of other kinds");
+            let kinds = IMAGES.join(", ");
+            Err(format!("{what}. Images end in {kinds}; give videos one by one, such as '{shown}/*.mp4'.").into())
+        }
+    }
+}
+
+/// A key by which 2.jpg comes before 10.jpg.
+fn natural(path: &Path) -> Vec<(u128, String)> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut parts = vec![(0, String::new())];
+    let mut digits = String::new();
+    for c in name.chars() {
+        if c.is_ascii_digit() && digits.len() < 30 {
+            digits.push(c);
+            continue;
+        }
+        if !digits.is_empty() {
+            parts.push((digits.parse().unwrap_or(u128::MAX), String::new()));
+            digits.clear();
+        }
+        parts.last_mut().expect("it is never empty").1.push(c);
+    }
+    if !digits.is_empty() {
+        parts.push((digits.parse().unwrap_or(u128::MAX), String::new()));
+    }
+    parts.push((0, name));
+    parts
+}
+
+fn glob(pattern: &str) -> Result<Vec<PathBuf>, Failure> {
+    let matches = glob::glob(pattern).map_err(|error| format!("Cannot use the pattern {pattern}: {error}."))?;
+    let mut files: Vec<PathBuf> = matches.filter_map(Result::ok).collect();
+    files.sort_by_cached_key(|path| natural(path));
+    match files.is_empty() {
+        true => Err(format!("No file matches the pattern {pattern}.").into()),
+        false => Ok(files),
+    }
+}
+
+// ------------------------------------------------------------------------------------------- elements
+
+impl Address {
+    /// Whether its frames come at their own time, so that those which come too early for the model are lost.
+    pub fn is_live(&self) -> bool {
+        match self {
+            Address::File(_) | Address::Stdin => false,
+            Address::Camera(_) => true,
+            Address::Uri(uri) => uri.split_once("://").is_some_and(|(scheme, _)| LIVE.contains(&scheme)),
+        }
+    }
+
+    /// As messages show it: without a password.
+    pub fn shown(&self) -> String {
+        match self {
+            Address::File(path) | Address::Camera(path) => path.display().to_string(),
+            Address::Stdin => "standard input".into(),
+            Address::Uri(uri) => {
+                let (scheme, rest) = uri.split_once("://").unwrap_or(("", uri));
+                let end = rest.find('/').unwrap_or(rest.len());
+                let host = rest[..end].rsplit_once('@').map_or(&rest[..end], |(_, host)| host);
+                format!("{scheme}://{host}{}", &rest[end..])
+            }
+        }
+    }
+
+    /// Adds elements, named `decode` and what is before it, whose first video goes to `sink`. It is an error on the bus if there
+    /// is none.
+    pub fn connect(&self, pipeline: &gst::Pipeline, sink: gst::Pad) -> Result<(), Failure> {
+        let make = |factory: &str, name: &str| {
+            let element = gst::ElementFactory::make(factory).name(name).build();
+            element.map_err(|_| Failure::from(format!("GStreamer has no element {factory}: install its plugin.")))
+        };
+        let decode = match self {
+            Address::Uri(uri) => {
+                let decode = make("uridecodebin", "decode")?;
+                decode.set_property("uri", uri);
+                pipeline.add(&decode)?;
+                decode
+            }
+            Address::File(_) | Address::Camera(_) | Address::Stdin => {
+                let source = match self {
+                    Address::Camera(path) => {
+                        let source = make("v4l2src", "source")?;
+                        source.set_property("device", path);
+                        source
+                    }
+                    Address::File(path) => {
+                        let source = make("filesrc", "source")?;
+                        source.set_property("location", path);
+                        source
+                    }
+                    _ => make("fdsrc", "source")?,
+                };
+                let decode = make("decodebin", "decode")?;
+                pipeline.add_many([&source, &decode])?;
+                source.link(&decode)?;
+                decode
+            }
+        };
+        take_video(pipeline, &decode, sink);
+        Ok(())
+    }
+
+    /// Whether nothing in decodebin reads the file any more, though no video came out of it to the pad `sink`.
+    ///
+    /// decodebin drops the errors of an element that it is starting. A demuxer reads in a thread of its own, so an error in the
+    /// first bytes may fall into that time; then there is neither an error nor an end of the stream.
+    pub fn gave_up(&self, pipeline: &gst::Pipeline, sink: &gst::Pad) -> bool {
+        if !matches!(self, Address::File(_)) {
+            return false;
+        }
+        let Some(decode) = pipeline.by_name("decode").and_downcast::<gst::Bin>() else { return false };
+        let mut pads = decode.children().into_iter().flat_map(|element| element.pads());
+        let reads = pads.any(|pad| pad.task_state() == gst::TaskState::Started);
+        !reads && !sink.is_linked()
+    }
+
+    /// The text of an error message, in one sentence.
+    pub fn sentence(&self, error: &gst::message::Error) -> String {
+        let text = error.error().to_string();
+        match self.is_of_reading(error) {
+            true => format!("Cannot read {}: {text}", self.shown()),
+            false => chain::sentence(error),
+        }
+    }
+
+    /// Whether the source failed, and not what is done with its frames.
+    pub fn is_of_reading(&self, error: &gst::message::Error) -> bool {
+        let path = error.src().map(|source| source.path_string()).unwrap_or_default();
+        [":decode", ":source"].iter().any(|name| path.contains(name))
+    }
+}
+
+/// Links the first video stream that the decoder finds. It is an error if there is none.
+///
+/// Frames go straight in, so that those in CUDA memory stay there, unless they lie where the model does not run, are of a
+/// format that needs conversion, or have to be rotated, as those of phones.
+fn take_video(pipeline: &gst::Pipeline, decode: &gst::Element, sink: gst::Pad) {
+    let (link, pipeline) = (sink.clone(), pipeline.downgrade());
+    decode.connect_pad_added(move |decode, pad| {
+        let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
+        if link.is_linked() || !caps.structure(0).is_some_and(|caps| caps.name().starts_with("video/")) {
+            return;
+        }
+        let (fits, rotated) = (link.query_caps(None).can_intersect(&caps), is_rotated(pad));
+        let linked = match pipeline.upgrade() {
+            Some(pipeline) if rotated || !fits => convert(&pipeline, pad, &link, rotated),
+            _ => pad.link(&link).map(drop).map_err(|error| Failure::from(error.to_string())),
+        };
+        if let Err(error) = linked {
+            gst::element_error!(decode, gst::StreamError::Format, ("its video cannot be used: {}", error));
+        }
+    });
+    decode.connect_no_more_pads(move |decode| {
+        if !sink.is_linked() {
+            gst::element_error!(decode, gst::StreamError::WrongType, ("there is no video in it."));
+        }
+    });
+}
+
+/// Whether a tag asks for the picture to be rotated or mirrored. decodebin shows a pad as soon as its caps are known, and
+/// decoders pass tags on after the caps, so the tags are looked for where they enter the decoder.
+fn is_rotated(pad: &gst::Pad) -> bool {
+    let mut target = Some(pad.clone());
+    while let Some(inner) = target.as_ref().and_then(|pad| pad.downcast_ref::<gst::GhostPad>()?.target()) {
+        target = Some(inner);
+    }
+    let decoder = target.and_then(|pad| pad.parent_element());
+    let pads = decoder.into_iter().flat_map(|decoder| decoder.sink_pads());
+    let mut tags = pads.flat_map(|pad| (0..).map_while(move |index| pad.sticky_event::<gst::event::Tag>(index)));
+    tags.any(|event| {
+        let orientation = event.tag().get::<gst::tags::ImageOrientation>();
+        orientation.is_some_and(|orientation| orientation.get() != "rotate-0")
+    })
+}
+
+/// Links with a conversion in between, from CUDA memory too where it exists, that turns frames upright where they are not.
+fn convert(pipeline: &gst::Pipeline, pad: &gst::Pad, sink: &gst::Pad, rotated: bool) -> Result<(), Failure> {
+    let download = gst::ElementFactory::find("cudadownload").map_or("", |_| "cudadownload !");
+    let flip = if rotated { "! videoflip video-direction=auto" } else { "" };
+    let convert = gst::parse::bin_from_description(&format!("{download} videoconvert {flip}"), true)?;
+    pipeline.add(&convert)?;
+    let end = |name| convert.static_pad(name).expect("asked for");
+    end("src").link(sink).map_err(|error| error.to_string())?;
+    pad.link(&end("sink")).map_err(|error| error.to_string())?;
+    convert.sync_state_with_parent()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(arguments: &[&str]) -> Vec<String> {
+        let arguments: Vec<String> = arguments.iter().map(|argument| argument.to_string()).collect();
+        let name = |source: Source| match source {
+            Source::Images { name, files } => format!("{name}: {} images", files.len()),
+            Source::Video { name, address } => format!("{name}: {} live {}", address.shown(), address.is_live()),
+        };
+        sources(&arguments).unwrap().into_iter().map(name).collect()
+    }
+
+    #[test]
+    fn addresses_are_known_by_their_form() {
+        gst::init().unwrap();
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        assert_eq!(
+            names(&["-", file, &format!("file://{file}"), "rtsp://me:secret@camera:554/live/one?x=1"]),
+            [
+                "stdin: standard input live false".to_string(),
+                format!("Cargo: {file} live false"),
+                format!("Cargo-2: {file} live false"),
+                "one: rtsp://camera:554/live/one?x=1 live true".to_string(),
+            ]
+        );
+        assert_eq!(names(&["rtsp://camera"]), ["camera: rtsp://camera live true"]);
+        assert_eq!(names(&["rtsp://me:p%2Fw@host/"]), ["host: rtsp://host/ live true"]);
+    }
+
+    #[test]
+    fn numbers_are_in_their_order() {
+        let mut files = ["b.jpg", "a10.jpg", "a9.jpg", "a010.jpg", "a.jpg"].map(PathBuf::from);
+        files.sort_by_cached_key(|path| natural(path));
+        assert_eq!(files, ["a9.jpg", "a010.jpg", "a10.jpg", "a.jpg", "b.jpg"].map(PathBuf::from));
+    }
+}

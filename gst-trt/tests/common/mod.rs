@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What the tests of the program share: running it, and what it is run on.
+#![allow(dead_code)] // each test binary uses a part
+
+#[path = "../../../tests/common/onnx.rs"]
+pub mod onnx;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Once;
+
+use gst::prelude::*;
+
+/// A file of the project, by its path from the root.
+pub fn path(relative: &str) -> String {
+    format!("{}/../{relative}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The trained detector of discs and boxes.
+pub fn shapes() -> String {
+    path("tests/models/shapes.onnx")
+}
+
+pub fn sample() -> String {
+    path("tests/data/sample.mp4")
+}
+
+/// A folder of its own for a test, empty, under target/.
+pub fn scratch(test: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+pub fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// The program, without a plugin of the environment.
+pub fn command(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gst-trt"));
+    command.current_dir(folder).env_remove("GST_PLUGIN_PATH").env_remove("GST_PLUGIN_PATH_1_0");
+    command
+}
+
+/// Runs it in that folder.
+pub fn run(folder: &Path, args: &[&str]) -> Output {
+    command(folder).args(args).output().unwrap()
+}
+
+/// `detect SOURCE --model MODEL …` in that folder, where it must work.
+pub fn succeed(folder: &Path, args: &[&str]) -> Output {
+    let output = run(folder, args);
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    output
+}
+
+/// It fails with one sentence that says all that.
+pub fn expect_failure(output: &Output, args: &[&str], parts: &[&str]) {
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+    let errors: Vec<_> = stderr.lines().filter(|line| line.starts_with("Error: ")).collect();
+    assert!(matches!(errors[..], [error] if parts.iter().all(|part| error.contains(part))), "{args:?}: {stderr}");
+    assert!(!stderr.contains("panicked") && !stderr.contains("CRITICAL"), "{args:?}: {stderr}");
+    assert!(stderr.ends_with(&format!("{}\n", errors[0])), "{args:?}: it is the last word: {stderr}");
+}
+
+/// The names in a folder.
+pub fn files(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// The objects of a file of JSON lines.
+pub fn lines(file: &Path) -> Vec<serde_json::Value> {
+    let lines = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+pub fn init() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        gst::init().unwrap();
+        gsttrt::plugin_register_static().unwrap();
+    });
+}
+
+/// Runs a launch line to its end, and returns the messages of elements.
+pub fn launch(line: &str) -> Vec<gst::Structure> {
+    init();
+    let pipeline = gst::parse::launch(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    let bus = pipeline.bus().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let mut found = Vec::new();
+    loop {
+        let message = bus.timed_pop(gst::ClockTime::from_seconds(60)).unwrap_or_else(|| panic!("{line}: hangs"));
+        match message.view() {
+            gst::MessageView::Eos(_) => break,
+            gst::MessageView::Error(error) => panic!("{line}: {}", error.error()),
+            gst::MessageView::Element(_) => found.extend(message.structure().map(ToOwned::to_owned)),
+            _ => {}
+        }
+    }
+    pipeline.set_state(gst::State::Null).unwrap();
+    found
+}
+
+/// A picture of that size, in a format by its ending.
+pub fn picture(file: &Path, width: u32, height: u32) {
+    let encoder = match file.extension().unwrap().to_str().unwrap() {
+        "png" => "pngenc",
+        "ppm" => "pnmenc",
+        _ => "jpegenc",
+    };
+    launch(&format!(
+        "filesrc location={} ! decodebin ! identity eos-after=2 ! videoconvert ! videoscale \
+         ! video/x-raw,width={width},height={height} ! {encoder} ! filesink location={}",
+        sample(),
+        file.display()
+    ));
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Every command of the program in the pages runs.
+
+mod common;
+
+use std::path::Path;
+
+use common::{command, path, picture, sample, scratch, shapes, text};
+
+/// The lines that call the program, without what a comment adds, and without redirections.
+fn documented() -> Vec<(String, Vec<String>)> {
+    let mut found = Vec::new();
+    for page in ["README.md", "docs/program.md"] {
+        let page = std::fs::read_to_string(path(page)).unwrap().replace("\\\n", " ");
+        for block in page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
+            let lines = block.lines().map(|line| line.split(" #").next().unwrap().trim());
+            for line in lines.filter(|line| line.starts_with("gst-trt ")) {
+                let words = gst::glib::shell_parse_argv(line).unwrap();
+                let words = words.into_iter().skip(1).map(|word| word.into_string().unwrap()).collect();
+                found.push((line.to_string(), words));
+            }
+        }
+    }
+    found
+}
+
+/// What the reader has: a video, a folder of photos, a model.
+fn furnish(folder: &Path) {
+    std::os::unix::fs::symlink(sample(), folder.join("street.mp4")).unwrap();
+    std::os::unix::fs::symlink(shapes(), folder.join("yolo11n.onnx")).unwrap();
+    std::fs::create_dir(folder.join("photos")).unwrap();
+    picture(&folder.join("photos/1.jpg"), 320, 180);
+    picture(&folder.join("photos/2.jpg"), 200, 200);
+}
+
+#[test]
+fn commands_in_the_pages_run() {
+    let commands = documented();
+    for name in ["detect", "info", "build", "bench", "doctor"] {
+        assert!(
+            commands.iter().any(|(_, words)| words.first().is_some_and(|word| word == name)),
+            "{name}: {commands:?}"
+        );
+    }
+    for (number, (line, mut words)) in commands.into_iter().enumerate() {
+        let folder = scratch(&format!("docs-{number}"));
+        furnish(&folder);
+        // What needs a GPU fails here as documented; the others in a short time.
+        let needs_gpu = words[0] == "build" || words.iter().any(|word| word == "--gpu");
+        match words[0].as_str() {
+            "detect" if !words.iter().any(|word| word == "--frames") => {
+                words.extend(["--frames", "2"].map(String::from))
+            }
+            "bench" => {
+                words.retain(|word| word != "--duration" && word != "10");
+                words.extend(["--duration", "0.1"].map(String::from));
+            }
+            _ => {}
+        }
+        for word in &mut words {
+            if word.starts_with("score-threshold=") {
+                *word = word.replace("person", "disc");
+            }
+        }
+        let output = command(&folder).args(&words).env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
+        let status = if needs_gpu { Some(1) } else { Some(0) };
+        assert_eq!(output.status.code(), status, "{line}: {}{}", text(&output.stdout), text(&output.stderr));
+    }
+}

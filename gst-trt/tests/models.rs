@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt info`, `build` and `bench`: what they say of models.
+
+mod common;
+
+use common::onnx::{F32, Graph};
+use common::{expect_failure, files, path, run, sample, scratch, shapes, succeed, text};
+use serde_json::{Value, json};
+
+fn info(model: &str) -> Value {
+    let output = succeed(&scratch("info"), &["info", "--json", model]);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_file_says_what_it_is() {
+    let found = info(&shapes());
+    assert_eq!(
+        [&found["kind"], &found["task"], &found["stride"], &found["image-size"], &found["labels"], &found["opset"]],
+        [
+            &json!("onnx"),
+            &json!("detect"),
+            &json!(32),
+            &json!([512, 512]),
+            &json!(["disc", "box"]),
+            &json!({"ai.onnx": 17})
+        ]
+    );
+    assert_eq!(found["inputs"], json!([{"name": "images", "type": "f32", "dims": [1, 3, 512, 512]}]));
+    assert_eq!((&found["layout"]["name"], &found["layout"]["classes"]), (&json!("yolov5"), &json!(2)));
+    let why = found["layout"]["why"].as_str().unwrap();
+    for part in ["output0 f32 1x16128x7", "dimensions", "“detect”", "as many class names as classes, 2"] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
+    assert_eq!(found["missing"], json!([]));
+    let shown = succeed(&scratch("info-text"), &["info", &shapes()]);
+    for part in
+        ["opset ai.onnx 17", "images f32 1x3x512x512", "2: disc, box", "yolov5: ", "because ", "missing     nothing"]
+    {
+        assert!(text(&shown.stdout).contains(part), "{part}: {}", text(&shown.stdout));
+    }
+}
+
+#[test]
+fn each_of_our_models_is_recognised() {
+    for (model, layout) in [
+        ("shapes-v8", "yolov8"),
+        ("shapes-e2e", "end-to-end"),
+        ("shapes-seg", "segment"),
+        ("shapes-obb", "obb"),
+        ("shapes-cls", "classify"),
+        ("figures-pose", "pose"),
+    ] {
+        let found = info(&path(&format!("tests/models/{model}.onnx")));
+        assert_eq!(found["layout"]["name"], layout, "{found:#}");
+    }
+}
+
+#[test]
+fn what_is_missing_names_the_property() {
+    let folder = scratch("info-missing");
+    let save = |name: &str, graph: Graph| graph.save(&folder.join(name));
+    let unnamed =
+        Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("output0", &[1, 300, 6], &[0.0; 1800]);
+    let open =
+        Graph::new().input("images", F32, &["1", "3", "h", "w"]).constant("output0", &[1, 6, 84], &[0.0; 6 * 84]);
+    let strange =
+        Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("volumes", &[1, 2, 2, 2, 2], &[0.0; 16]);
+    for (file, property, says) in [
+        (save("unnamed.onnx", unnamed), "label-file", "class names"),
+        (save("open.onnx", open), "input-size", "leaves the size of its input open"),
+        (save("strange.onnx", strange), "layout", "volumes f32 1x2x2x2x2"),
+    ] {
+        let found = info(&file);
+        let missing = found["missing"].as_array().unwrap();
+        let named = |gap: &Value| {
+            gap["property"].as_str().unwrap().contains(property) && gap["what"].as_str().unwrap().contains(says)
+        };
+        assert!(missing.iter().any(named), "{file}: {found:#}");
+        succeed(&folder, &["info", &file]);
+    }
+}
+
+#[test]
+fn wrong_files_are_told_apart() {
+    let folder = scratch("models-wrong");
+    let file = |name: &str, bytes: &[u8]| {
+        std::fs::write(folder.join(name), bytes).unwrap();
+        folder.join(name).display().to_string()
+    };
+    let whole = std::fs::read(shapes()).unwrap();
+    let (junk, empty, cut) = (file("junk.onnx", b"junk"), file("empty.onnx", b""), file("cut.onnx", &whole[..9000]));
+    let (engine, weights) = (file("junk.engine", b"junk"), file("m.pt", b"PK"));
+    let before = files(&folder);
+    let folder_name = folder.display().to_string();
+    for command in ["info", "build", "bench"] {
+        for (file, says) in [
+            ("/nowhere.onnx", &["There is no file /nowhere.onnx"][..]),
+            (&folder_name, &["is a folder"]),
+            ("https://example.org/m.onnx", &["is a URI"]),
+            ("/dev/null", &["/dev/null is a device"]),
+            (&junk, &["junk.onnx", "not a whole ONNX model"]),
+            (&empty, &["empty.onnx", "empty"]),
+            (&cut, &["cut.onnx", "not a whole ONNX model"]),
+            (&sample(), &["sample.mp4"]),
+            (&engine, if command == "build" { &["is an engine already"][..] } else { &["junk.engine"] }),
+            (&weights, &["m.pt", "Export it to ONNX"]),
+        ] {
+            let args = [command, file];
+            expect_failure(&run(&folder, &args), &args, says);
+        }
+    }
+    assert_eq!(files(&folder), before);
+}
+
+#[test]
+fn wrong_options_are_named() {
+    let (folder, shapes) = (scratch("models-usage"), shapes());
+    let model = shapes.as_str();
+    for (args, status, says) in [
+        (&["info"][..], 2, &["<MODEL>"][..]),
+        (&["info", model, model], 2, &["unexpected argument"]),
+        (&["build", model, "--precision", "fp8"], 2, &["fp8", "fp16"]),
+        (&["build", model, "--batch-size", "0"], 2, &["--batch-size"]),
+        (&["build", model, "--optimization-level", "9"], 2, &["--optimization-level"]),
+        (&["build", model, "--input-size", "640"], 2, &["--input-size", "1920x1080"]),
+        (&["build", model, "--frame", "0x0"], 2, &["--frame"]),
+        (&["build", model, "--frame", "64x64", "--input-size", "64x64"], 2, &["--frame", "--input-size"]),
+        (&["build", model, "--infer", "colour=red"], 1, &["colour"]),
+        (&["bench", model, "--backend", "abacus"], 2, &["abacus", "all"]),
+        (&["bench", model, "--frame", "big"], 2, &["--frame"]),
+        (&["bench", model, "--format", "YUV9"], 2, &["YUV9", "NV12"]),
+        (&["bench", model, "--duration", "0"], 2, &["--duration"]),
+        (&["bench", model, "--duration", "nan"], 2, &["--duration"]),
+        (&["bench", model, "--nms", "score-threshold=lots"], 1, &["score-threshold", "lots"]),
+        (&["bench", model, "--infer", "input-size=64x64"], 1, &["input-size is 64x64", "fixed"]),
+        (&["bench", model, "--infer", "'"], 1, &["Cannot read the options"]),
+        (&["doctor", "x"], 2, &["unexpected argument"]),
+    ] {
+        let output = run(&folder, args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {stderr}");
+        assert!(says.iter().all(|part| stderr.contains(part)) && !stderr.contains("panicked"), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn an_engine_needs_a_gpu() {
+    let (folder, shapes) = (scratch("build-no-gpu"), shapes());
+    let output = common::command(&folder).args(["build", &shapes]).env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
+    expect_failure(&output, &["build"], &["CUDA"]);
+}
+
+#[test]
+fn figures_are_in_order() {
+    let (folder, shapes) = (scratch("bench"), shapes());
+    let args =
+        ["bench", &shapes, "--backend", "cpu", "--duration", "0.3", "--frame", "320x180", "--frame", "64x48", "--json"];
+    let output = succeed(&folder, &args);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let cpu = &found["backends"][0];
+    assert_eq!((&cpu["backend"], &cpu["input"]), (&json!("cpu"), &json!("images f32 1x3x512x512")));
+    let chains = cpu["chain"].as_array().unwrap();
+    let frames: Vec<&Value> = chains.iter().map(|chain| &chain["frame"]).collect();
+    assert_eq!(frames, [&json!("320x180"), &json!("64x48")]);
+    for measured in std::iter::once(&cpu["model"]).chain(chains) {
+        let figures =
+            ["min", "median", "p90", "p95", "p99", "max"].map(|name| measured["latency-ms"][name].as_f64().unwrap());
+        assert!(figures.is_sorted() && figures[0] > 0.0, "{measured}");
+        assert!(measured["throughput"].as_f64().unwrap() > 0.0, "{measured}");
+    }
+    let shown = succeed(&folder, &["bench", &shapes, "--duration", "0.05", "--model-only"]);
+    assert!(text(&shown.stdout).contains("model, host to host") && !text(&shown.stdout).contains("chain"));
+    let shown = succeed(&folder, &["bench", &shapes, "--duration", "0.05", "--format", "rgb", "--frame", "65x33"]);
+    assert!(text(&shown.stdout).contains("chain, 65x33 RGB in system"), "{}", text(&shown.stdout));
+}

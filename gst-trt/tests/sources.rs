@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt detect` on images, several sources, pipes; with trackers and slices; and its end by signals.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use gst::prelude::*;
+
+use common::{command, expect_failure, files, launch, lines, picture, run, sample, scratch, shapes, succeed, text};
+use serde_json::Value;
+
+/// `detect … --model` the detector of shapes, in that folder, where it works.
+fn detect(folder: &Path, args: &[&str]) -> Output {
+    succeed(folder, &[&["detect", "--model", &shapes(), "--backend", "cpu"], args].concat())
+}
+
+fn labels(line: &Value) -> BTreeSet<&str> {
+    line["detections"].as_array().unwrap().iter().map(|object| object["label"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn images_of_any_size_and_kind_become_images() {
+    let folder = scratch("images");
+    let photos = folder.join("photos");
+    std::fs::create_dir(&photos).unwrap();
+    for (name, width, height) in
+        [("10.jpg", 640, 360), ("9.png", 320, 180), ("2.JPEG.jpg", 201, 333), ("x.ppm", 97, 51)]
+    {
+        picture(&photos.join(name), width, height);
+    }
+    std::fs::write(photos.join("notes.txt"), "no image").unwrap();
+    let output = detect(&folder, &["photos/"]);
+    assert_eq!(files(&folder), ["photos", "photos-boxes", "photos-boxes.jsonl"]);
+    assert_eq!(files(&folder.join("photos-boxes")), ["10.jpg", "2.JPEG.jpg", "9.png", "x.ppm.png"]);
+    let lines = lines(&folder.join("photos-boxes.jsonl"));
+    let seen: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            (line["source"].as_str().unwrap(), line["width"].as_u64().unwrap(), line["height"].as_u64().unwrap())
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("photos/2.JPEG.jpg", 201, 333),
+            ("photos/9.png", 320, 180),
+            ("photos/10.jpg", 640, 360),
+            ("photos/x.ppm", 97, 51)
+        ]
+    );
+    assert!(lines[1..3].iter().all(|line| labels(line) == BTreeSet::from(["box", "disc"])), "{lines:?}");
+    assert!(text(&output.stdout).contains("frames      4\n"), "{}", text(&output.stdout));
+    // Boxes are drawn, on an image of the same size.
+    let drawn = folder.join("photos-boxes/10.jpg");
+    launch(&format!(
+        "filesrc location={} ! jpegdec ! videoconvert ! video/x-raw,format=GRAY8,width=640,height=360 ! fakesink",
+        drawn.display()
+    ));
+    assert_ne!(std::fs::read(drawn).unwrap(), std::fs::read(photos.join("10.jpg")).unwrap());
+}
+
+#[test]
+fn broken_images_are_named_and_left_out() {
+    let folder = scratch("images-broken");
+    for name in ["a.jpg", "c.png"] {
+        picture(&folder.join(name), 320, 180);
+    }
+    std::fs::write(folder.join("b.jpg"), "no image").unwrap();
+    let cut = std::fs::read(folder.join("c.png")).unwrap();
+    std::fs::write(folder.join("d.png"), &cut[..60]).unwrap();
+    std::fs::write(folder.join("e.jpg"), "").unwrap();
+    let args =
+        ["detect", "--model", &shapes(), "--backend", "cpu", "--output", "found", "--json", "found.jsonl", "*.[jp]*g"];
+    let output = run(&folder, &args);
+    expect_failure(&output, &args, &["3 of 5 images cannot be read"]);
+    for name in ["b.jpg", "d.png", "e.jpg"] {
+        assert!(text(&output.stderr).contains(&format!("Warning: Cannot read {name}: ")), "{}", text(&output.stderr));
+    }
+    assert_eq!(files(&folder.join("found")), ["a.jpg", "c.png"]);
+    assert_eq!(lines(&folder.join("found.jsonl")).len(), 2);
+    // Images are not written over.
+    let args = ["detect", "--model", &shapes(), "--backend", "cpu", "--output", ".", "a.jpg"];
+    expect_failure(&run(&folder, &args), &args, &["a.jpg would be overwritten"]);
+    assert_eq!(lines(&folder.join("found.jsonl")).len(), 2);
+}
+
+#[test]
+fn several_sources_have_results_of_their_own() {
+    let folder = scratch("several");
+    for name in ["one", "two"] {
+        std::fs::create_dir(folder.join(name)).unwrap();
+        std::os::unix::fs::symlink(sample(), folder.join(name).join("clip.mp4")).unwrap();
+    }
+    let clips = ["one/clip.mp4", "two/clip.mp4", "--frames", "3"];
+    detect(&folder, &[&clips[..], &["--output", "out"]].concat());
+    assert_eq!(files(&folder.join("out")), ["sample-2-boxes.mp4", "sample-boxes.mp4"]);
+    assert_eq!(files(&folder), ["one", "out", "sample-2-boxes.jsonl", "sample-boxes.jsonl", "two"]);
+    detect(&folder, &[&clips[..], &["--no-video", "--json", "all.jsonl"]].concat());
+    let all = lines(&folder.join("all.jsonl"));
+    let sources: Vec<&str> = all.iter().map(|line| line["source"].as_str().unwrap()).collect();
+    assert_eq!(
+        sources,
+        ["one/clip.mp4", "one/clip.mp4", "one/clip.mp4", "two/clip.mp4", "two/clip.mp4", "two/clip.mp4"]
+    );
+    // A source that cannot be read does not keep others from it.
+    std::fs::write(folder.join("broken.mp4"), "no video").unwrap();
+    let args = [
+        "detect",
+        "--model",
+        &shapes(),
+        "--backend",
+        "cpu",
+        "--no-video",
+        "--frames",
+        "2",
+        "broken.mp4",
+        "one/clip.mp4",
+    ];
+    let output = run(&folder, &args);
+    expect_failure(&output, &args, &["1 of 2 sources have no results; the others are done"]);
+    assert!(text(&output.stderr).contains("Warning: Cannot read broken.mp4: "), "{}", text(&output.stderr));
+    assert_eq!(lines(&folder.join("sample-boxes.jsonl")).len(), 2);
+    // A wrong model is said once.
+    let args = ["detect", "--model", "broken.onnx", "--no-video", "one/clip.mp4", "two/clip.mp4"];
+    std::fs::write(folder.join("broken.onnx"), "no model").unwrap();
+    let output = run(&folder, &args);
+    expect_failure(&output, &args, &["broken.onnx"]);
+    assert!(!text(&output.stderr).contains("Warning: Cannot"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn objects_get_ids_and_slices_are_looked_at() {
+    let folder = scratch("tracked");
+    let output =
+        detect(&folder, &[&sample(), "--track=ocsort", "--slices", "2x1", "--frames", "8", "--infer", "interval=4"]);
+    assert_eq!(files(&folder), ["sample-boxes.jsonl", "sample-boxes.mp4"], "{}", text(&output.stderr));
+    let tracked = lines(&folder.join("sample-boxes.jsonl"));
+    assert_eq!(tracked.len(), 8);
+    assert!(tracked.iter().all(|line| line["predicted"].is_boolean()));
+    detect(&folder, &[&sample(), "--track", "--frames", "4", "--no-video"]);
+    for line in &lines(&folder.join("sample-boxes.jsonl"))[2..] {
+        let objects = line["detections"].as_array().unwrap();
+        let ids: BTreeSet<u64> = objects.iter().filter_map(|object| object["track-id"].as_u64()).collect();
+        assert!(ids.len() > 3 && ids.len() <= objects.len(), "{line}");
+    }
+    // One tensor for each slice and one for the frame: small objects are larger in slices.
+    detect(&folder, &[&sample(), "--frames", "1", "--no-video", "--slices", "3x2", "--nms", "score-threshold=0.1"]);
+    assert!(labels(&lines(&folder.join("sample-boxes.jsonl"))[0]).contains("disc"));
+}
+
+#[test]
+fn a_video_comes_in_and_lines_go_out_by_pipes() {
+    let folder = scratch("piped");
+    // As a stream that cannot be sought in.
+    launch(&format!(
+        "filesrc location={} ! qtdemux ! h264parse ! mpegtsmux ! filesink location={}",
+        sample(),
+        folder.join("clip.ts").display()
+    ));
+    let args = [
+        "detect",
+        "-",
+        "--model",
+        &shapes(),
+        "--backend",
+        "cpu",
+        "--no-video",
+        "--json",
+        "-",
+        "--infer",
+        "interval=100",
+    ];
+    let mut program = command(&folder)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut input, clip) = (program.stdin.take().unwrap(), std::fs::read(folder.join("clip.ts")).unwrap());
+    let writer = std::thread::spawn(move || input.write_all(&clip));
+    let output = program.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    writer.join().unwrap().unwrap();
+    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() > 290, "{}", lines.len());
+    assert!(text(&output.stderr).contains("frames      "), "the summary is no line: {}", text(&output.stderr));
+    assert_eq!(files(&folder), ["clip.ts"]);
+}
+
+/// Ctrl+C in the middle of a video, after its first lines.
+fn interrupt(name: &str, signal: i32, status: i32) {
+    let folder = scratch(name);
+    let args = ["detect", &sample(), "--model", &shapes(), "--backend", "cpu", "--json", "-"];
+    let mut program = command(&folder).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(program.stdout.take().unwrap()).lines();
+    for _ in 0..3 {
+        out.next().unwrap().unwrap();
+    }
+    // SAFETY: it is our child, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(program.id() as i32, signal) }, 0);
+    let more = out.count();
+    let output = program.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
+    assert!(more < 290, "{more}");
+    assert_eq!(files(&folder), ["sample-boxes.mp4"]);
+    // It is a whole video, of as many frames as there are lines.
+    let video = folder.join("sample-boxes.mp4");
+    launch(&format!("filesrc location={} ! decodebin ! fakesink", video.display()));
+}
+
+/// Two streams, which are read side by side until Ctrl+C.
+#[test]
+fn streams_are_read_until_ctrl_c() {
+    let folder = scratch("live");
+    common::init();
+    let port = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let ports = [port(), port()];
+    let senders = ports.map(|port| {
+        let line = format!(
+            "videotestsrc is-live=true ! video/x-raw,width=320,height=180,framerate=15/1 ! x264enc tune=zerolatency key-int-max=5 \
+             ! mpegtsmux ! udpsink host=127.0.0.1 port={port}"
+        );
+        let pipeline = gst::parse::launch(&line).unwrap();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        pipeline
+    });
+    let uris = ports.map(|port| format!("udp://127.0.0.1:{port}"));
+    let args = ["detect", &uris[0], &uris[1], "--model", &shapes(), "--backend", "cpu", "--json", "-"];
+    let mut program = command(&folder).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(program.stdout.take().unwrap()).lines();
+    let mut seen = BTreeSet::new();
+    while seen.len() < 2 {
+        let line: Value = serde_json::from_str(&out.next().unwrap().unwrap()).unwrap();
+        seen.insert(line["source"].as_str().unwrap().to_string());
+    }
+    // SAFETY: it is our child, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(program.id() as i32, libc::SIGINT) }, 0);
+    let _rest = out.count();
+    let output = program.wait_with_output().unwrap();
+    for sender in &senders {
+        sender.set_state(gst::State::Null).unwrap();
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(seen, BTreeSet::from(uris));
+    let videos = files(&folder);
+    assert_eq!(videos.len(), 2, "{videos:?}");
+    for video in videos {
+        launch(&format!("filesrc location={} ! decodebin ! fakesink", folder.join(video).display()));
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_file_cleanly() {
+    interrupt("interrupted", libc::SIGINT, 130);
+}
+
+#[test]
+fn ctrl_c_before_the_first_frame_leaves_nothing() {
+    let folder = scratch("interrupted-early");
+    let args = ["detect", "-", "--model", &shapes(), "--backend", "cpu"];
+    let streams = || Stdio::piped();
+    let mut program = command(&folder).args(args).stdin(streams()).stdout(streams()).stderr(streams()).spawn().unwrap();
+    let mut errors = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(errors.any(|line| line.starts_with("Loaded shapes.onnx")), "it waits for its input now");
+    // SAFETY: it is our child, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(program.id() as i32, libc::SIGINT) }, 0);
+    let last = errors.last().unwrap_or_default();
+    assert_eq!(program.wait().unwrap().code(), Some(130), "{last}");
+    assert_eq!(last, "Error: standard input was stopped before its first frame was done.");
+    assert_eq!(files(&folder), [""; 0]);
+}
+
+#[test]
+fn sigterm_ends_the_file_cleanly() {
+    interrupt("terminated", libc::SIGTERM, 143);
+}
