@@ -21,7 +21,7 @@ Usage: detect INPUT MODEL [options]
   --output FILE.mp4     annotated video (default: NAME-boxes.mp4)
   --json FILE.jsonl     detections, one JSON object a frame (default: NAME-boxes.jsonl)
   --labels FILE         class names, one a line (default: names in the model file)
-  --backend NAME        auto, tensorrt or cpu (default: auto)
+  --backend NAME        auto, tensorrt, cpu, onnxruntime or rten (default: auto)
   --preprocess PROPS    further properties of trtpreprocess, as in gst-launch-1.0
   --infer PROPS         … of trtinfer
   --nms PROPS           … of trtnms, such as \"score-threshold=0.5 classes=person\"
@@ -511,7 +511,7 @@ fn prefer_gpu_decoders() {
 fn detect(options: &Options) -> Result<(), Failure> {
     gst::init()?;
     gsttrt::plugin_register_static()?;
-    if options.backend.as_deref() != Some("cpu") {
+    if !matches!(options.backend.as_deref(), Some("cpu" | "onnxruntime" | "rten")) {
         prefer_gpu_decoders();
     }
     let pipeline = pipeline(options)?;

@@ -19,7 +19,7 @@ Options:
   --output FILE.mp4      the video with boxes     (default: ./NAME-boxes.mp4, NAME from INPUT)
   --json FILE.jsonl      one line of JSON a frame (default: ./NAME-boxes.jsonl)
   --labels FILE          names of the classes, one a line, if the model has none of its own
-  --backend BACKEND      auto, tensorrt or cpu    (default: auto = the GPU if there is one)
+  --backend BACKEND      auto, tensorrt, cpu, onnxruntime or rten  (default: auto = the GPU if there is one)
   --preprocess "P=V …"   more properties of trtpreprocess, as in a launch line
   --infer "P=V …"        … of trtinfer
   --nms "P=V …"          … of trtnms
@@ -69,7 +69,7 @@ while [ $# -gt 0 ]; do
                 --json) json=$2 ;;
                 --labels) labels=$2 ;;
                 --backend)
-                    [[ $2 =~ ^(auto|tensorrt|cpu)$ ]] || misused "--backend is auto, tensorrt or cpu, not \"$2\""
+                    [[ $2 =~ ^(auto|tensorrt|cpu|onnxruntime|rten)$ ]] || misused "--backend is auto, tensorrt, cpu, onnxruntime or rten, not \"$2\""
                     passed_on+=("$1" "$2") ;;
                 *) passed_on+=("$1" "$2") ;;
             esac

@@ -12,7 +12,7 @@
 //! * `image`: frames, the tensors made of them, and drawing. `model`: the description in a model file.
 //! * `track`: ids of objects that stay the same from frame to frame.
 //! * `heads`: how a model writes its results, one file each. `postprocess`: from a head's rows to objects.
-//! * `backends`: what runs models: TensorRT, or rten on the CPU.
+//! * `backends`: what runs models: TensorRT, ONNX Runtime, or rten on the CPU.
 //! * [`session`]: the whole chain without a pipeline. The crate `gsttrt-capi` is the same for C.
 //! * `gst`: GStreamer's side: metas, memory, contexts, statistics.
 //! * `trtpreprocess`, `trtinfer`, `trtnms`, `trttrack`, `trtoverlay`: the elements, thin: settings, caps, one call per frame.

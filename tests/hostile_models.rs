@@ -3,6 +3,7 @@
 //!
 //! `HOSTILE_FILES=11000 HOSTILE_SEED=7 cargo test --test hostile_models -- --nocapture` plays so many. Seed and number name a file, and
 //! `HOSTILE_FIRST=123 HOSTILE_FILES=1` plays the one of that number again. A file that ends the process or hangs it is kept.
+//! `HOSTILE_BACKEND` has properties of trtinfer in the place of `backend=rten`.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -37,9 +38,10 @@ fn file(seed: u64, number: u64) -> Vec<u8> {
 
 /// Plays a model. Returns how that ended, and whether the model still computes.
 fn play(model: &Path, said: impl Fn(&str)) -> (&'static str, bool) {
+    let backend = std::env::var("HOSTILE_BACKEND").unwrap_or("backend=rten".into());
     let line = format!(
         "videotestsrc num-buffers=2 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess \
-         ! trtinfer backend=cpu model-file={} ! trtnms ! fakesink",
+         ! trtinfer {backend} model-file={} ! trtnms ! fakesink",
         model.display()
     );
     let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();

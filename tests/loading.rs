@@ -246,7 +246,7 @@ fn endless_pipeline(test: &str, batch: &str, constant: bool, source: &str, infer
     let path = common::onnx::endless(batch, "8", constant).save(&scratch(test).join("endless.onnx"));
     let line = format!(
         "{source},format=RGB,width=8,height=8 ! trtpreprocess \
-         ! trtinfer name=infer model-file={path} backend=cpu {infer} ! trtnms ! fakesink"
+         ! trtinfer name=infer model-file={path} backend=rten {infer} ! trtnms ! fakesink"
     );
     gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap()
 }
