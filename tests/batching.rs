@@ -8,25 +8,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use common::boxes::{SIDE, found};
-use common::onnx::{F32, Graph, I64, int, ints};
+use common::onnx::{F32, Graph, I64, brightness, int, ints};
 use common::{init, launch, path, run, scratch, shapes};
 use gst::prelude::*;
-
-/// A model over 64x64 for batches of that many, with one box whose score is the brightness of the picture.
-fn brightness(batch: &str) -> Graph {
-    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Graph::new()
-        .input("images", F32, &[batch, "3", "64", "64"])
-        .weight("place", F32, &[1, 1, 6], floats(&[8.0, 8.0, 40.0, 40.0, 0.0, 0.0]))
-        .weight("score", F32, &[1, 1, 6], floats(&[0.0, 0.0, 0.0, 0.0, 1.0, 0.0]))
-        .weight("rows", I64, &[3], [-1i64, 1, 1].iter().flat_map(|dim| dim.to_le_bytes()).collect())
-        .node("ReduceMean", &["images"], &["mean"], vec![ints("axes", &[1, 2, 3]), int("keepdims", 0)])
-        .node("Reshape", &["mean", "rows"], &["column"], vec![])
-        .node("Mul", &["column", "score"], &["scored"], vec![])
-        .node("Add", &["scored", "place"], &["output0"], vec![])
-        .output("output0", F32, &[batch, "1", "6"])
-        .metadata("names", "{0: 'a'}")
-}
 
 const ROOM: &str = "queue max-size-buffers=0 max-size-bytes=0 max-size-time=0";
 const LONG: &str = "batch-timeout=10000000";

@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use common::boxes::{GREY, Line, SIDE, found, grey};
+use common::boxes::{GREY, Line, SIDE, drawn, found, grey};
 use common::onnx::{F32, Graph};
 use common::{launch, path, scratch};
 use gst::meta::CustomMeta;
@@ -271,15 +271,8 @@ fn masks_look_the_same_whoever_draws_them() {
     let model = plain(&scratch("segment-drawn"), &ROWS);
     let infer = format!("trtpreprocess ! trtinfer model-file={model}");
     for format in PixelFormat::ALL.map(PixelFormat::name) {
-        for (style, (width, height)) in [("", (64, 64)), ("mask-alpha=0.8 draw-labels=false", (130, 51))] {
-            let format_of = gst_video::VideoFormat::from_string(format);
-            let size = gst_video::VideoInfo::builder(format_of, width, height).build().unwrap().size() as u32;
-            let drawn = |elements: String| {
-                let mut line = Line::parse(&elements);
-                line.caps(format, width, height);
-                let buffer = line.push(grey(size));
-                buffer.map_readable().unwrap().to_vec()
-            };
+        for (style, size) in [("", (64, 64)), ("mask-alpha=0.8 draw-labels=false", (130, 51))] {
+            let drawn = |elements: String| drawn(&elements, format, size);
             let fused = drawn(format!("{infer} ! trtnms draw=true {style}"));
             let apart = drawn(format!("{infer} ! trtnms draw=false ! trtoverlay {style}"));
             let boxes = drawn(format!("{infer} ! trtnms draw=false ! trtoverlay {style} mask-alpha=0"));

@@ -5,7 +5,7 @@
 mod common;
 
 use common::boxes::{Line, found, grey, model};
-use common::onnx::{F32, Graph, I32, I64, int, ints};
+use common::onnx::{F32, Graph, I32, I64, brightness, int};
 use common::preprocess::{Bench, info, video};
 use common::random::Random;
 use common::{launch, scratch, shapes};
@@ -229,23 +229,6 @@ fn keypoints_and_rotated_boxes_are_where_their_slices_are() {
     }
 }
 
-/// A model over 64x64 for batches, with one box whose score is the brightness of the picture.
-fn brightness(test: &str, batch: &str) -> String {
-    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Graph::new()
-        .input("images", F32, &[batch, "3", "64", "64"])
-        .weight("place", F32, &[1, 1, 6], floats(&[8.0, 8.0, 40.0, 40.0, 0.0, 0.0]))
-        .weight("score", F32, &[1, 1, 6], floats(&[0.0, 0.0, 0.0, 0.0, 1.0, 0.0]))
-        .weight("rows", I64, &[3], [-1i64, 1, 1].iter().flat_map(|dim| dim.to_le_bytes()).collect())
-        .node("ReduceMean", &["images"], &["mean"], vec![ints("axes", &[1, 2, 3]), int("keepdims", 0)])
-        .node("Reshape", &["mean", "rows"], &["column"], vec![])
-        .node("Mul", &["column", "score"], &["scored"], vec![])
-        .node("Add", &["scored", "place"], &["output0"], vec![])
-        .output("output0", F32, &[batch, "1", "6"])
-        .metadata("names", "{0: 'a'}")
-        .save(&scratch(test).join("brightness.onnx"))
-}
-
 /// A frame of three slices of 64x64, with a grey of its own in each.
 fn three_greys(greys: [u8; 3]) -> gst::Buffer {
     let row: Vec<u8> = greys.iter().flat_map(|&grey| [grey; 64 * 3]).collect();
@@ -269,7 +252,7 @@ fn slices_of_a_frame_are_run_in_batches() {
         ("n", "batch-size=8 batch-timeout=10000000", [1, 3]),
         ("2", "batch-size=2", [2, 3]),
     ] {
-        let model = brightness(&format!("slices-batch-{batch}"), batch);
+        let model = brightness(batch).save(&scratch(&format!("slices-batch-{batch}")).join("brightness.onnx"));
         let mut line = Line::parse(&format!(
             "trtpreprocess slices=3x1 slice-overlap=0 slice-frame=false ! trtinfer model-file={model} {infer} \
              ! trtnms score-threshold=0 draw=false"
@@ -289,7 +272,7 @@ fn slices_of_a_frame_are_run_in_batches() {
 /// Two streams of slices in common batches: each frame has the objects of its own slices.
 #[test]
 fn streams_share_a_model_for_their_slices() {
-    let model = brightness("slices-shared", "n");
+    let model = brightness("n").save(&scratch("slices-shared").join("brightness.onnx"));
     let infer = format!("trtinfer model-file={model} shared-model=slices batch-size=6 batch-timeout=1000");
     let slices = "trtpreprocess slices=3x1 slice-overlap=0 slice-frame=false";
     let lines: Vec<_> = (0..2u8)

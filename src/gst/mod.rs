@@ -11,6 +11,7 @@ pub mod memory;
 pub mod meta;
 pub mod options;
 pub mod overlay;
+pub mod property;
 pub mod report;
 pub mod stats;
 pub mod video;

@@ -52,36 +52,6 @@ pub fn mask_alpha_property() -> glib::ParamSpec {
         .build()
 }
 
-/// Sets one of the properties that trtnms and trtoverlay share.
-///
-/// # Panics
-/// If there is no such property.
-pub fn set_shared(name: &str, value: &glib::Value, style: &mut Style, cuda_device_id: &mut i32, measure: &mut bool) {
-    match name {
-        "draw-labels" => style.labels = value.get().expect("checked by GObject"),
-        "line-width" => style.line_width = value.get().expect("checked by GObject"),
-        "mask-alpha" => style.mask_alpha = value.get().expect("checked by GObject"),
-        "measure" => *measure = value.get().expect("checked by GObject"),
-        "cuda-device-id" => *cuda_device_id = value.get().expect("checked by GObject"),
-        other => unreachable!("property {other}"),
-    }
-}
-
-/// The value of a property that [`set_shared`] sets.
-///
-/// # Panics
-/// If there is no such property.
-pub fn shared_value(name: &str, style: &Style, cuda_device_id: i32, measure: bool) -> glib::Value {
-    match name {
-        "draw-labels" => style.labels.to_value(),
-        "line-width" => style.line_width.to_value(),
-        "mask-alpha" => style.mask_alpha.to_value(),
-        "measure" => measure.to_value(),
-        "cuda-device-id" => cuda_device_id.to_value(),
-        other => unreachable!("property {other}"),
-    }
-}
-
 /// Made for one format.
 pub struct OverlayRenderer {
     format: Format,

@@ -7,6 +7,9 @@
 //!
 //! Arithmetic is f32, each operation rounded once in the order written here, and never a fused multiply-add.
 
+mod bits;
+mod mask;
+mod run_lengths;
 mod union;
 
 use half::slice::HalfFloatSliceExt;
@@ -15,6 +18,10 @@ use half::slice::HalfFloatSliceExt;
 use gst::glib;
 
 pub(crate) mod maps;
+
+pub(crate) use bits::words;
+use bits::{fill, runs};
+pub use mask::Mask;
 
 use super::Candidate;
 use super::bilinear::{Between, Extent, Floats};
@@ -281,47 +288,6 @@ pub(crate) fn covering(size: u32, inside: std::ops::Range<u32>, edge: impl Fn(u3
 /// In a table of [`covering`]: no mask covers that pixel.
 pub(crate) const NEVER: u32 = u32::MAX;
 
-/// The words of a row of that many pixels.
-pub(crate) fn words(width: u32) -> usize {
-    width.div_ceil(u32::BITS) as usize
-}
-
-/// Whether a pixel is set.
-fn is_set(bits: &[u32], at: u32) -> bool {
-    bits[(at / u32::BITS) as usize] >> (at % u32::BITS) & 1 == 1
-}
-
-/// The ranges of set pixels.
-fn runs(bits: &[u32], width: u32) -> impl Iterator<Item = [u32; 2]> {
-    let mut at = 0;
-    // The first pixel from `at` on that is set, or not set.
-    let next = move |mut at: u32, value: bool| {
-        while at < width {
-            let word = bits[(at / u32::BITS) as usize];
-            let rest = (if value { word } else { !word }) >> (at % u32::BITS);
-            if rest != 0 {
-                return (at + rest.trailing_zeros()).min(width);
-            }
-            at = (at / u32::BITS + 1) * u32::BITS;
-        }
-        width
-    };
-    std::iter::from_fn(move || {
-        let start = next(at, true);
-        at = next(start, false);
-        (start < width).then_some([start, at])
-    })
-}
-
-/// Sets a range of pixels.
-fn fill(bits: &mut [u32], [start, end]: [u32; 2]) {
-    for (word, first) in bits.iter_mut().zip((0..).step_by(u32::BITS as usize)) {
-        let [low, high] = [start, end].map(|at| at.saturating_sub(first).min(u32::BITS));
-        let below = |count: u32| ((1u64 << count) - 1) as u32;
-        *word |= below(high) & !below(low);
-    }
-}
-
 /// Scratch memory for a mask.
 #[derive(Default)]
 struct Scratch {
@@ -376,213 +342,6 @@ impl Scratch {
             }
         }
     }
-}
-
-/// The pixels of a frame that belong to an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mask {
-    /// In pixels of the frame; none outside it belongs to the object.
-    rect: Rect,
-    /// Rows of whole words, the left pixel in the lowest bit.
-    bits: Vec<u32>,
-}
-
-impl Mask {
-    fn new(rect: Rect) -> Self {
-        Mask { rect, bits: vec![0; words(rect.width()) * rect.height() as usize] }
-    }
-
-    /// From a value for each pixel of the rectangle, row by row.
-    #[doc(hidden)]
-    pub fn of(rect: Rect, pixels: &[bool]) -> Self {
-        let mut mask = Mask::new(rect);
-        let (width, stride) = (rect.width() as usize, words(rect.width()));
-        for at in (0..pixels.len()).filter(|&at| pixels[at]) {
-            mask.bits[at / width * stride + at % width / 32] |= 1 << (at % width % 32);
-        }
-        mask
-    }
-
-    /// A rectangle of the frame; no pixel outside it belongs to the object.
-    #[doc(hidden)]
-    pub fn rect(&self) -> Rect {
-        self.rect
-    }
-
-    /// The mask of a picture of size `from`, where that picture fills `place` on a frame of size `to`.
-    #[doc(hidden)]
-    pub fn placed(&self, from: (u32, u32), place: &BBox, to: (u32, u32)) -> Self {
-        let Rect { left, top, right, bottom } = self.rect;
-        let edges = |[first, last]: [u32; 2], scale: f32, place: [f32; 2], end: u32| -> Vec<u32> {
-            (first..=last).map(|at| edge(at, scale, place[0], place[1]).min(end)).collect()
-        };
-        let columns = edges([left, right], place.width() / from.0 as f32, [place.x1, place.x2], to.0);
-        let rows = edges([top, bottom], place.height() / from.1 as f32, [place.y1, place.y2], to.1);
-        project(self.rect, &self.bits, &columns, &rows)
-    }
-
-    /// Whether a pixel of the frame belongs to the object.
-    #[doc(hidden)]
-    pub fn contains(&self, x: u32, y: u32) -> bool {
-        let Rect { left, top, right, bottom } = self.rect;
-        let inside = (left..right).contains(&x) && (top..bottom).contains(&y);
-        inside && is_set(self.row(y - top), x - left)
-    }
-
-    /// The number of the object's pixels.
-    #[doc(hidden)]
-    pub fn area(&self) -> u64 {
-        self.bits.iter().map(|word| u64::from(word.count_ones())).sum()
-    }
-
-    /// Left, top, width and height of a rectangle of the frame, and a byte for each of its pixels, row by row: 255 for those of the
-    /// object, 0 for others. No pixel outside the rectangle belongs to the object.
-    pub fn pixels(&self) -> ([u32; 4], Vec<u8>) {
-        let Rect { left, top, .. } = self.rect;
-        ([left, top, self.rect.width(), self.rect.height()], self.to_bytes())
-    }
-
-    /// The bytes alone.
-    #[doc(hidden)]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let width = self.rect.width() as usize;
-        let mut bytes = vec![0; width * self.rect.height() as usize];
-        for (y, row) in bytes.chunks_exact_mut(width.max(1)).enumerate() {
-            for [start, end] in self.runs(y as u32) {
-                row[start as usize..end as usize].fill(255);
-            }
-        }
-        bytes
-    }
-
-    /// Rows of whole words, the left pixel of the rectangle in the lowest bit.
-    pub(crate) fn bits(&self) -> &[u32] {
-        &self.bits
-    }
-
-    /// The ranges of the object's pixels in a row of the rectangle, from its left on.
-    pub(crate) fn runs(&self, y: u32) -> impl Iterator<Item = [u32; 2]> {
-        runs(self.row(y), self.rect.width())
-    }
-
-    /// The words of a row of the rectangle.
-    fn row(&self, y: u32) -> &[u32] {
-        let stride = words(self.rect.width());
-        &self.bits[y as usize * stride..][..stride]
-    }
-
-    /// The run lengths of the rectangle's pixels, column by column, as COCO compresses them to text.
-    #[doc(hidden)]
-    pub fn counts(&self) -> String {
-        let height = u64::from(self.rect.height());
-        // For each column the rows at which its pixels change; above the first they are not set.
-        let mut changes = vec![Vec::new(); self.rect.width() as usize];
-        let nothing = vec![0; words(self.rect.width())];
-        let mut above = &nothing[..];
-        for y in 0..self.rect.height() {
-            let row = self.row(y);
-            for (word, (a, b)) in above.iter().zip(row).enumerate() {
-                let mut differ = a ^ b;
-                while differ != 0 {
-                    changes[word * 32 + differ.trailing_zeros() as usize].push(u64::from(y));
-                    differ &= differ - 1;
-                }
-            }
-            above = row;
-        }
-        // The ranges of set pixels, counted down the columns.
-        let mut edges: Vec<u64> = Vec::new();
-        for (x, rows) in changes.iter().enumerate() {
-            let first = x as u64 * height;
-            let last = (rows.len() % 2 == 1).then_some(height);
-            for at in rows.iter().copied().chain(last).map(|y| first + y) {
-                // A range that ends at the bottom of a column may continue at the top of the next one.
-                if edges.last() == Some(&at) {
-                    edges.pop();
-                } else {
-                    edges.push(at);
-                }
-            }
-        }
-        let all = height * u64::from(self.rect.width());
-        if edges.last() != Some(&all) {
-            edges.push(all);
-        }
-        let starts = std::iter::once(&0).chain(&edges);
-        let lengths: Vec<i64> = edges.iter().zip(starts).map(|(end, start)| (end - start) as i64).collect();
-        compress(&lengths)
-    }
-
-    /// The mask of a rectangle with those run lengths; `None` if their sum is not the number of pixels.
-    #[doc(hidden)]
-    pub fn from_counts(rect: Rect, counts: &str) -> Option<Self> {
-        if rect.left > rect.right || rect.top > rect.bottom {
-            return None;
-        }
-        let (width, height) = (u64::from(rect.width()), u64::from(rect.height()));
-        let lengths = decompress(counts)?;
-        let mut end = 0u64;
-        for &length in &lengths {
-            end = end.checked_add(u64::try_from(length).ok()?)?;
-        }
-        if end != width * height {
-            return None;
-        }
-        let mut mask = Mask::new(rect);
-        let stride = words(rect.width());
-        let mut at = 0;
-        for (i, &length) in lengths.iter().enumerate() {
-            let end = at + length as u64;
-            if i % 2 == 1 {
-                for at in at..end {
-                    let (x, y) = ((at / height) as usize, (at % height) as usize);
-                    mask.bits[y * stride + x / 32] |= 1 << (x % 32);
-                }
-            }
-            at = end;
-        }
-        Some(mask)
-    }
-}
-
-/// Numbers as text: each is the difference from that two before it, from the fourth on, in groups of five bits, the lowest first.
-/// A character is its group plus 48; bit 5 is set if more groups follow.
-fn compress(numbers: &[i64]) -> String {
-    let mut text = String::new();
-    for (i, &number) in numbers.iter().enumerate() {
-        let mut rest = if i > 2 { number - numbers[i - 2] } else { number };
-        loop {
-            let group = (rest & 0x1f) as u8;
-            rest >>= 5;
-            let is_last = rest == if group & 0x10 != 0 { -1 } else { 0 };
-            text.push(char::from(48 + group + if is_last { 0 } else { 0x20 }));
-            if is_last {
-                break;
-            }
-        }
-    }
-    text
-}
-
-/// The reverse; `None` for any other text.
-fn decompress(text: &str) -> Option<Vec<i64>> {
-    let mut numbers: Vec<i64> = Vec::new();
-    let (mut number, mut shift) = (0i64, 0);
-    for byte in text.bytes() {
-        let group = byte.checked_sub(48).filter(|group| group >> 6 == 0 && shift < 60)?;
-        number |= i64::from(group & 0x1f) << shift;
-        shift += 5;
-        if group & 0x20 != 0 {
-            continue;
-        }
-        if group & 0x10 != 0 {
-            number |= -1 << shift;
-        }
-        let before = if numbers.len() > 2 { numbers[numbers.len() - 2] } else { 0 };
-        numbers.push(number.checked_add(before)?);
-        (number, shift) = (0, 0);
-    }
-    (shift == 0).then_some(numbers)
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MPL-2.0
-use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use gst::glib;
@@ -14,69 +13,29 @@ use smallvec::SmallVec;
 
 use super::drawing::{self, Painted};
 use super::objects::ObjectClasses;
+use super::settings::{NmsSettings, PROPERTIES};
 use crate::backends::Interrupted;
 use crate::backends::batcher::PendingOutput;
 use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind};
 use crate::core::tensor::{Tensor, Tensors};
-use crate::gst::cuda;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, continues, video_filter};
 use crate::gst::meta::picture::Way;
 use crate::gst::meta::tensor::{ObjectRegions, Payload, Picture, RegionKind, TensorMeta};
 use crate::gst::meta::{detection, read, track};
-use crate::gst::overlay::{
-    OverlayRenderer, draw_labels_property, is_drawable, line_width_property, mask_alpha_property, set_shared,
-    shared_value,
-};
+use crate::gst::overlay::{OverlayRenderer, is_drawable};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video;
-use crate::heads::{self, HeadFormat};
 use crate::image::geometry::Letterbox;
 use crate::image::map::MapKind;
-use crate::image::overlay::Style;
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;
-use crate::postprocess::{PostprocessOptions, Postprocessor, read_labels};
+use crate::postprocess::{PostprocessOptions, Postprocessor};
 
 static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trtnms", gst::DebugColorFlags::empty(), Some("Model outputs to boxes")));
-
-/// The value of `layout` that leaves the choice to the model.
-const AUTO: &str = "auto";
-
-/// The user's settings.
-#[derive(Clone)]
-struct NmsSettings {
-    /// The name of a head; `None` where that is to be recognised. Looked up when the element starts.
-    layout: Option<String>,
-    options: PostprocessOptions,
-    draw: bool,
-    style: Style,
-    /// Repeats the last detections on frames that are skipped.
-    hold_detections: bool,
-    post_messages: bool,
-    /// -1 follows the pipeline.
-    cuda_device_id: i32,
-    /// Takes the GPU's time for each frame.
-    measure: bool,
-}
-
-impl Default for NmsSettings {
-    fn default() -> Self {
-        NmsSettings {
-            layout: None,
-            options: PostprocessOptions::default(),
-            draw: true,
-            style: Style::default(),
-            hold_detections: true,
-            post_messages: false,
-            cuda_device_id: -1,
-            measure: false,
-        }
-    }
-}
 
 /// State since set_caps() and the first frame.
 struct NmsState {
@@ -370,15 +329,6 @@ impl TrtNms {
         self.obj().post_warning(&error.and_remedy("The settings stay as they were"));
     }
 
-    /// Checks what can be checked without a model.
-    fn prepare(&self) -> Result<(), Error> {
-        let mut settings = self.settings.lock().unwrap();
-        let NmsSettings { layout, options, .. } = &mut *settings;
-        options.layout = layout.as_deref().map(HeadFormat::of_name).transpose()?;
-        // The labels are read again with the model, whose classes they must match.
-        options.label_file.as_deref().map_or(Ok(()), |path| read_labels(path).map(drop))
-    }
-
     fn report(&self, error: Error) -> gst::FlowError {
         self.obj().post_error(&error);
         gst::FlowError::Error
@@ -418,158 +368,12 @@ fn not_inferred() -> Error {
 
 impl Properties for TrtNms {
     fn list() -> Vec<glib::ParamSpec> {
-        let default = NmsSettings::default();
-        vec![
-            glib::ParamSpecString::builder("layout")
-                .nick("Layout")
-                .blurb(&format!(
-                    "Output format of the model's detection head: auto (from names, shapes and metadata), {}",
-                    heads::names().join(", ")
-                ))
-                .default_value(AUTO)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecString::builder("label-file")
-                .nick("Label file")
-                .blurb("UTF-8 text with one class name a line (unset = names from the model file)")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecFloat::builder("score-threshold")
-                .nick("Score threshold")
-                .blurb("Boxes with a lower score are dropped")
-                .minimum(0.0)
-                .maximum(1.0)
-                .default_value(default.options.score_threshold)
-                .mutable_playing()
-                .build(),
-            glib::ParamSpecString::builder("class-thresholds")
-                .nick("Class thresholds")
-                .blurb("Score thresholds of single classes by name or id, like person=0.5,car=0.3")
-                .mutable_playing()
-                .build(),
-            glib::ParamSpecString::builder("classes")
-                .nick("Classes")
-                .blurb("Names or ids of the classes to keep, like person,car (unset = all)")
-                .mutable_playing()
-                .build(),
-            glib::ParamSpecFloat::builder("iou-threshold")
-                .nick("IoU threshold")
-                .blurb("Overlap (intersection over union) above which the weaker of two boxes is dropped")
-                .minimum(0.0)
-                .maximum(1.0)
-                .default_value(default.options.iou_threshold)
-                .mutable_playing()
-                .build(),
-            glib::ParamSpecUInt::builder("max-detections")
-                .nick("Maximum detections")
-                .blurb("Maximum boxes of a frame; those with the best scores are kept")
-                .minimum(1)
-                .maximum(65536)
-                .default_value(default.options.max_detections)
-                .mutable_playing()
-                .build(),
-            glib::ParamSpecBoolean::builder("class-agnostic")
-                .nick("Class agnostic")
-                .blurb("Let boxes of different classes suppress each other")
-                .default_value(default.options.class_agnostic)
-                .mutable_playing()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("merge", default.options.merge.method)
-                .nick("Merge")
-                .blurb("What becomes of an object that several slices have found, of all but the best one")
-                .mutable_playing()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("merge-metric", default.options.merge.metric)
-                .nick("Merge metric")
-                .blurb("How the overlap of boxes of different slices is measured")
-                .mutable_playing()
-                .build(),
-            glib::ParamSpecFloat::builder("merge-threshold")
-                .nick("Merge threshold")
-                .blurb("Overlap from which on boxes of a class, found in different slices, are one object")
-                .minimum(0.0)
-                .maximum(1.0)
-                .default_value(default.options.merge.threshold)
-                .mutable_playing()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("mask-output", default.options.mask_output)
-                .nick("Mask output")
-                .blurb("What metas and messages contain of the masks of segmentation models")
-                .mutable_playing()
-                .build(),
-            glib::ParamSpecUInt::builder("top-k")
-                .nick("Top k")
-                .blurb("Maximum classes that a classifier gives for a frame; those with the best scores are kept")
-                .minimum(1)
-                .maximum(65536)
-                .default_value(default.options.top_k)
-                .mutable_playing()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("class-scores", default.options.class_scores)
-                .nick("Class scores")
-                .blurb("What the output of a classifier holds")
-                .mutable_playing()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("background-class", default.options.background_class)
-                .nick("Background class")
-                .blurb("Which of a row's logits is the background's, for models of the DETR family whose file does not contain it")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecBoolean::builder("draw")
-                .nick("Draw")
-                .blurb("Draw the boxes on the frame")
-                .default_value(default.draw)
-                .mutable_playing()
-                .build(),
-            draw_labels_property("Write class and score at each drawn box"),
-            line_width_property(),
-            mask_alpha_property(),
-            glib::ParamSpecBoolean::builder("hold-detections")
-                .nick("Hold detections")
-                .blurb("On frames that trtinfer skips (interval), repeat the last detections, marked as held")
-                .default_value(default.hold_detections)
-                .mutable_playing()
-                .build(),
-            glib::ParamSpecBoolean::builder("post-messages")
-                .nick("Post messages")
-                .blurb("Post an element message trt-detections for each frame: stream-time, frame, width, height, held, count, and detections with label, class-id, confidence, x, y, w, h")
-                .default_value(default.post_messages)
-                .mutable_playing()
-                .build(),
-            cuda::device_id_property(),
-            stats::measure_property(),
-            stats::property(
-                "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
-            ),
-        ]
+        let stats = "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool";
+        PROPERTIES.specs().chain([stats::property(stats)]).collect()
     }
 
     fn set(&self, name: &str, value: &glib::Value) {
-        let mut settings = self.settings.lock().unwrap();
-        let NmsSettings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
-            &mut *settings;
-        let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
-        match name {
-            "layout" => *layout = Some(text()).filter(|name| !name.is_empty() && name != AUTO),
-            "label-file" => options.label_file = value.get::<Option<PathBuf>>().expect("checked by GObject"),
-            "score-threshold" => options.score_threshold = value.get().expect("checked by GObject"),
-            "class-thresholds" => options.class_thresholds = text(),
-            "classes" => options.classes = text(),
-            "iou-threshold" => options.iou_threshold = value.get().expect("checked by GObject"),
-            "max-detections" => options.max_detections = value.get().expect("checked by GObject"),
-            "class-agnostic" => options.class_agnostic = value.get().expect("checked by GObject"),
-            "merge" => options.merge.method = value.get().expect("checked by GObject"),
-            "merge-metric" => options.merge.metric = value.get().expect("checked by GObject"),
-            "merge-threshold" => options.merge.threshold = value.get().expect("checked by GObject"),
-            "mask-output" => options.mask_output = value.get().expect("checked by GObject"),
-            "top-k" => options.top_k = value.get().expect("checked by GObject"),
-            "class-scores" => options.class_scores = value.get().expect("checked by GObject"),
-            "background-class" => options.background_class = value.get().expect("checked by GObject"),
-            "draw" => *draw = value.get().expect("checked by GObject"),
-            "hold-detections" => *hold_detections = value.get().expect("checked by GObject"),
-            "post-messages" => *post_messages = value.get().expect("checked by GObject"),
-            other => set_shared(other, value, style, cuda_device_id, measure),
-        }
+        PROPERTIES.set(&mut self.settings.lock().unwrap(), name, value);
     }
 
     fn get(&self, name: &str) -> glib::Value {
@@ -579,30 +383,7 @@ impl Properties for TrtNms {
             let counts = [("frames", frames), ("skipped", skipped), ("objects", totals.objects)];
             return stats::structure(&totals, counts).to_value();
         }
-        let NmsSettings { layout, options, draw, style, hold_detections, post_messages, cuda_device_id, measure } =
-            &*self.settings.lock().unwrap();
-        let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
-        match name {
-            "layout" => layout.as_deref().unwrap_or(AUTO).to_value(),
-            "label-file" => options.label_file.as_deref().to_value(),
-            "score-threshold" => options.score_threshold.to_value(),
-            "class-thresholds" => text(&options.class_thresholds),
-            "classes" => text(&options.classes),
-            "iou-threshold" => options.iou_threshold.to_value(),
-            "max-detections" => options.max_detections.to_value(),
-            "class-agnostic" => options.class_agnostic.to_value(),
-            "merge" => options.merge.method.to_value(),
-            "merge-metric" => options.merge.metric.to_value(),
-            "merge-threshold" => options.merge.threshold.to_value(),
-            "mask-output" => options.mask_output.to_value(),
-            "top-k" => options.top_k.to_value(),
-            "class-scores" => options.class_scores.to_value(),
-            "background-class" => options.background_class.to_value(),
-            "draw" => draw.to_value(),
-            "hold-detections" => hold_detections.to_value(),
-            "post-messages" => post_messages.to_value(),
-            other => shared_value(other, style, *cuda_device_id, *measure),
-        }
+        PROPERTIES.get(&self.settings.lock().unwrap(), name)
     }
 }
 
@@ -622,7 +403,7 @@ impl BaseTransformImpl for TrtNms {
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         self.stats.reset();
         *self.awaited.lock().unwrap() = Awaited::Nothing;
-        self.prepare().map_err(|error| error_message(&error))
+        self.settings.lock().unwrap().prepare().map_err(|error| error_message(&error))
     }
 
     fn stop(&self) -> Result<(), gst::ErrorMessage> {

@@ -30,6 +30,7 @@
 mod drawing;
 mod imp;
 mod objects;
+mod settings;
 
 use gst::glib;
 use gst::prelude::*;

@@ -19,9 +19,9 @@ use crate::gst::meta::map::maps;
 use crate::gst::meta::read::annotations;
 use crate::gst::meta::tensor::TensorMeta;
 use crate::gst::overlay::{
-    OverlayRenderer, context_of, draw_labels_property, line_width_property, mask_alpha_property, set_shared,
-    shared_value,
+    OverlayRenderer, context_of, draw_labels_property, line_width_property, mask_alpha_property,
 };
+use crate::gst::property::{PropertyTable, property};
 use crate::gst::report::Report;
 use crate::gst::stats;
 use crate::gst::video;
@@ -88,41 +88,44 @@ impl TrtOverlay {
     }
 }
 
-impl Properties for TrtOverlay {
-    fn list() -> Vec<glib::ParamSpec> {
-        vec![
-            draw_labels_property("Write class, score and track at each box, where they are known"),
+static PROPERTIES: LazyLock<PropertyTable<OverlaySettings>> = LazyLock::new(|| {
+    let default = OverlaySettings::default();
+    PropertyTable::new(vec![
+        property!(draw_labels_property("Write class, score and track at each box, where they are known"), style.labels),
+        property!(
             glib::ParamSpecBoolean::builder("draw-ids")
                 .nick("Draw ids")
                 .blurb("Write the id that a tracker gave an object, with draw-labels")
-                .default_value(OverlaySettings::default().draw_ids)
+                .default_value(default.draw_ids)
                 .mutable_playing()
                 .build(),
+            draw_ids
+        ),
+        property!(
             glib::ParamSpecUInt::builder("trail-length")
                 .nick("Trail length")
                 .blurb("Draw where objects with an id have been in so many frames (0 = no trails)")
                 .maximum(1000)
-                .default_value(OverlaySettings::default().trail_length)
+                .default_value(default.trail_length)
                 .mutable_playing()
                 .build(),
-            line_width_property(),
-            mask_alpha_property(),
-            cuda::device_id_property(),
-            stats::measure_property(),
-            stats::property(
-                "Frames, objects, and what drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
-            ),
-        ]
+            trail_length
+        ),
+        property!(line_width_property(), style.line_width),
+        property!(mask_alpha_property(), style.mask_alpha),
+        property!(cuda::device_id_property(), cuda_device_id),
+        property!(stats::measure_property(), measure),
+    ])
+});
+
+impl Properties for TrtOverlay {
+    fn list() -> Vec<glib::ParamSpec> {
+        let stats = "Frames, objects, and what drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool";
+        PROPERTIES.specs().chain([stats::property(stats)]).collect()
     }
 
     fn set(&self, name: &str, value: &glib::Value) {
-        let OverlaySettings { style, draw_ids, trail_length, cuda_device_id, measure } =
-            &mut *self.settings.lock().unwrap();
-        match name {
-            "draw-ids" => *draw_ids = value.get().expect("checked by GObject"),
-            "trail-length" => *trail_length = value.get().expect("checked by GObject"),
-            name => set_shared(name, value, style, cuda_device_id, measure),
-        }
+        PROPERTIES.set(&mut self.settings.lock().unwrap(), name, value);
     }
 
     fn get(&self, name: &str) -> glib::Value {
@@ -130,13 +133,7 @@ impl Properties for TrtOverlay {
             let totals = self.stats.read();
             return stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value();
         }
-        let OverlaySettings { style, draw_ids, trail_length, cuda_device_id, measure } =
-            &*self.settings.lock().unwrap();
-        match name {
-            "draw-ids" => draw_ids.to_value(),
-            "trail-length" => trail_length.to_value(),
-            name => shared_value(name, style, *cuda_device_id, *measure),
-        }
+        PROPERTIES.get(&self.settings.lock().unwrap(), name)
     }
 }
 

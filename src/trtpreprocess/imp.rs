@@ -11,8 +11,8 @@ use gst_base::subclass::prelude::*;
 use smallvec::SmallVec;
 
 use super::objects::{ObjectSelection, ObjectSelector};
-use super::settings::{Overrides, Parts, PreprocessSettings};
-use super::{ChromaSampling, Regions, Resize, TensorColors, TensorOrder, TensorType};
+use super::overrides::{Overrides, Parts};
+use super::settings::{PROPERTIES, PreprocessSettings};
 use crate::core::counters::{Span, Stats};
 use crate::core::cuda::driver::Context;
 use crate::core::device::Device;
@@ -289,182 +289,12 @@ fn cuda_for_the_cpu() -> Error {
 
 impl Properties for TrtPreprocess {
     fn list() -> Vec<glib::ParamSpec> {
-        let default = PreprocessSettings::default();
-        vec![
-            glib::ParamSpecEnum::builder_with_default("resize", default.resize)
-                .nick("Resize")
-                .blurb("How the frame is laid into the tensor")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecUInt::builder("shortest-edge")
-                .nick("Shortest edge")
-                .blurb("With resize=center-crop: pixels of the frame's shorter edge before the middle is cut out, 256 for many inputs of 224 (0 = as the model wants it, else as many as the tensor has)")
-                .maximum(16384)
-                .default_value(default.shortest_edge)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecInt::builder("pad-value")
-                .nick("Padding value")
-                .blurb("Sample value of the letterbox padding (-1 = as the model wants it)")
-                .minimum(-1)
-                .maximum(255)
-                .default_value(default.pad_value)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("tensor-colors", default.colors)
-                .nick("Tensor colors")
-                .blurb("Colors in the channels of the tensor")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("chroma-sampling", default.chroma_sampling)
-                .nick("Chroma sampling")
-                .blurb("Which chroma goes with each luma sample of NV12, P010_10LE and I420 frames")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecFloat::builder("scale")
-                .nick("Scale")
-                .blurb("Factor of the samples: tensor = (sample * scale - mean) / std, with samples of 0..255 (0 = as the model wants it)")
-                .minimum(0.0)
-                .maximum(f32::MAX)
-                .default_value(default.scale)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecString::builder("mean")
-                .nick("Mean")
-                .blurb("Mean to subtract: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecString::builder("std")
-                .nick("Standard deviation")
-                .blurb("Standard deviation to divide by: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.229,0.224,0.225 (unset = as the model wants it)")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("tensor-order", default.order)
-                .nick("Tensor order")
-                .blurb("Order of the tensor's dimensions")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("tensor-type", default.dtype)
-                .nick("Tensor type")
-                .blurb("Type of the tensor's elements")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecString::builder("tensor-size")
-                .nick("Tensor size")
-                .blurb("Width and height of the tensor like 640x640 (unset = as the model wants it)")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecString::builder("slices")
-                .nick("Slices")
-                .blurb("Columns and rows of slices like 3x2: each is a tensor of its own, so that small objects of large frames are found (unset = the frame is not sliced)")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecString::builder("slice-size")
-                .nick("Slice size")
-                .blurb("Width and height of slices like 640x640, in place of slices: as many as cover the frame (unset = the frame is not sliced)")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecFloat::builder("slice-overlap")
-                .nick("Slice overlap")
-                .blurb("Part of a slice's width and height that it has in common with the next one, below 1")
-                .minimum(0.0)
-                .maximum(f32::MAX)
-                .default_value(default.slice_overlap)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecBoolean::builder("slice-frame")
-                .nick("Slice frame")
-                .blurb("With slices: the whole frame is a tensor too, for large objects")
-                .default_value(default.slice_frame)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("regions", default.regions)
-                .nick("Regions")
-                .blurb("Which parts of a frame become tensors")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecString::builder("region-list")
-                .nick("Region list")
-                .blurb("With regions=list: left, top, right and bottom of each rectangle, in pixels or in parts of the frame, like 0,0,640,360;0.5,0.5,1,1")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecString::builder("object-classes")
-                .nick("Object classes")
-                .blurb("With regions=objects: names or ids of the classes to look at, like person,car (unset = all)")
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecUInt::builder("min-object-size")
-                .nick("Minimum object size")
-                .blurb("With regions=objects: minimum width and height of objects in pixels of the frame")
-                .minimum(1)
-                .maximum(16384)
-                .default_value(default.min_object_size)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecFloat::builder("object-padding")
-                .nick("Object padding")
-                .blurb("With regions=objects: part of the box's width and height to add on each side")
-                .minimum(0.0)
-                .maximum(4.0)
-                .default_value(default.object_padding)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecUInt::builder("max-objects")
-                .nick("Maximum objects")
-                .blurb("With regions=objects: maximum objects of a frame to look at, the largest first; stats count those left out")
-                .minimum(1)
-                .maximum(65536)
-                .default_value(default.max_objects)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecUInt::builder("reclassify-interval")
-                .nick("Reclassify interval")
-                .blurb("With regions=objects: look at objects with ids (trttrack) in each n-th frame, and when their boxes have grown by a fifth; their classes are kept in between (0 = once, 1 = each frame)")
-                .default_value(default.reclassify_interval)
-                .mutable_ready()
-                .build(),
-            glib::ParamSpecEnum::builder_with_default("upload", default.upload)
-                .nick("Upload")
-                .blurb("How frames in system memory come to the GPU")
-                .mutable_ready()
-                .build(),
-            cuda::device_id_property(),
-            stats::measure_property(),
-            stats::property("Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool"),
-        ]
+        let stats = "Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool";
+        PROPERTIES.specs().chain([stats::property(stats)]).collect()
     }
 
     fn set(&self, name: &str, value: &glib::Value) {
-        let mut settings = self.settings.lock().unwrap();
-        let text = || value.get::<Option<String>>().expect("a string property").unwrap_or_default();
-        match name {
-            "resize" => settings.resize = value.get::<Resize>().expect("checked by GObject"),
-            "shortest-edge" => settings.shortest_edge = value.get().expect("checked by GObject"),
-            "pad-value" => settings.pad_value = value.get().expect("checked by GObject"),
-            "tensor-colors" => settings.colors = value.get::<TensorColors>().expect("checked by GObject"),
-            "chroma-sampling" => settings.chroma_sampling = value.get::<ChromaSampling>().expect("checked by GObject"),
-            "scale" => settings.scale = value.get().expect("checked by GObject"),
-            "mean" => settings.mean = text(),
-            "std" => settings.std = text(),
-            "tensor-order" => settings.order = value.get::<TensorOrder>().expect("checked by GObject"),
-            "tensor-type" => settings.dtype = value.get::<TensorType>().expect("checked by GObject"),
-            "tensor-size" => settings.size = text(),
-            "slices" => settings.slices = text(),
-            "slice-size" => settings.slice_size = text(),
-            "slice-overlap" => settings.slice_overlap = value.get().expect("checked by GObject"),
-            "slice-frame" => settings.slice_frame = value.get().expect("checked by GObject"),
-            "regions" => settings.regions = value.get::<Regions>().expect("checked by GObject"),
-            "region-list" => settings.region_list = text(),
-            "object-classes" => settings.object_classes = text(),
-            "min-object-size" => settings.min_object_size = value.get().expect("checked by GObject"),
-            "object-padding" => settings.object_padding = value.get().expect("checked by GObject"),
-            "max-objects" => settings.max_objects = value.get().expect("checked by GObject"),
-            "reclassify-interval" => settings.reclassify_interval = value.get().expect("checked by GObject"),
-            "measure" => settings.measure = value.get().expect("checked by GObject"),
-            "upload" => settings.upload = value.get().expect("checked by GObject"),
-            "cuda-device-id" => settings.cuda_device_id = value.get().expect("checked by GObject"),
-            other => unreachable!("property {other}"),
-        }
+        PROPERTIES.set(&mut self.settings.lock().unwrap(), name, value);
     }
 
     fn get(&self, name: &str) -> glib::Value {
@@ -474,36 +304,7 @@ impl Properties for TrtPreprocess {
             let counts = [("frames", totals.done), ("objects", objects), ("left-out", left_out)];
             return stats::structure(&totals, counts).to_value();
         }
-        let settings = self.settings.lock().unwrap();
-        let text = |text: &String| (!text.is_empty()).then_some(text.as_str()).to_value();
-        match name {
-            "resize" => settings.resize.to_value(),
-            "shortest-edge" => settings.shortest_edge.to_value(),
-            "pad-value" => settings.pad_value.to_value(),
-            "tensor-colors" => settings.colors.to_value(),
-            "chroma-sampling" => settings.chroma_sampling.to_value(),
-            "scale" => settings.scale.to_value(),
-            "mean" => text(&settings.mean),
-            "std" => text(&settings.std),
-            "tensor-order" => settings.order.to_value(),
-            "tensor-type" => settings.dtype.to_value(),
-            "tensor-size" => text(&settings.size),
-            "slices" => text(&settings.slices),
-            "slice-size" => text(&settings.slice_size),
-            "slice-overlap" => settings.slice_overlap.to_value(),
-            "slice-frame" => settings.slice_frame.to_value(),
-            "regions" => settings.regions.to_value(),
-            "region-list" => text(&settings.region_list),
-            "object-classes" => text(&settings.object_classes),
-            "min-object-size" => settings.min_object_size.to_value(),
-            "object-padding" => settings.object_padding.to_value(),
-            "max-objects" => settings.max_objects.to_value(),
-            "reclassify-interval" => settings.reclassify_interval.to_value(),
-            "measure" => settings.measure.to_value(),
-            "upload" => settings.upload.to_value(),
-            "cuda-device-id" => settings.cuda_device_id.to_value(),
-            other => unreachable!("property {other}"),
-        }
+        PROPERTIES.get(&self.settings.lock().unwrap(), name)
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod imp;
 mod objects;
+mod overrides;
 mod settings;
 
 use gst::glib;

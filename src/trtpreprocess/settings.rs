@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The properties of trtpreprocess. Those that are unset, which is the default, are the model's.
 
-use super::objects::ObjectOptions;
+use std::sync::LazyLock;
+
+use gst::glib;
+use gst::prelude::*;
+
 use super::{ChromaSampling, Regions, Resize, TensorColors, TensorOrder, TensorType};
-use crate::core::device::Device;
-use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::tensor::{DType, TensorDesc};
-use crate::image::geometry::{Rect, ResizeMode};
+use crate::gst::property::{PropertyTable, property, text_property};
+use crate::gst::{cuda, stats};
 use crate::image::preprocess::device::Upload;
-use crate::image::region_list::RegionList;
-use crate::image::slices::{Division, Slices};
-use crate::image::transform::{Chroma, Colors, InputSpec, InputTransform, TensorLayout, parse_size, parse_triple};
 
 /// What the user typed.
 #[derive(Clone, Debug)]
@@ -48,57 +47,6 @@ pub struct PreprocessSettings {
     pub measure: bool,
 }
 
-/// What that means; `None` is left to the model.
-#[derive(Clone, Debug, Default)]
-pub struct Overrides {
-    fit: Option<ResizeMode>,
-    shortest_edge: Option<u32>,
-    pad: Option<u8>,
-    colors: Option<Colors>,
-    chroma: Chroma,
-    scale: Option<f32>,
-    mean: Option<[f32; 3]>,
-    std: Option<[f32; 3]>,
-    order: Option<TensorLayout>,
-    dtype: Option<DType>,
-    size: Option<(u32, u32)>,
-    pub parts: Parts,
-}
-
-/// Which parts of a frame become tensors.
-#[derive(Clone, Debug, Default)]
-pub enum Parts {
-    #[default]
-    Frame,
-    Slices(Slices),
-    List(RegionList),
-    Objects(ObjectOptions),
-}
-
-impl Parts {
-    /// The size of a part of a frame of that width and height; of objects, which have any, the shape is a square.
-    pub fn size(&self, frame: (u32, u32)) -> (u32, u32) {
-        match self {
-            Parts::Frame => frame,
-            Parts::Slices(slices) => slices.size(frame),
-            Parts::List(list) => {
-                let first = list.of(frame).ok().and_then(|list| Some((list.first()?.width(), list.first()?.height())));
-                first.unwrap_or(frame)
-            }
-            Parts::Objects(_) => (frame.0, frame.0),
-        }
-    }
-
-    /// The parts that are the same in each frame of that size; `None` for the whole frame and for objects.
-    pub fn fixed(&self, frame: (u32, u32)) -> Result<Option<Vec<Rect>>> {
-        match self {
-            Parts::Frame | Parts::Objects(_) => Ok(None),
-            Parts::Slices(slices) => slices.of(frame).map(Some),
-            Parts::List(list) => list.of(frame).map(Some),
-        }
-    }
-}
-
 impl Default for PreprocessSettings {
     fn default() -> Self {
         PreprocessSettings {
@@ -131,181 +79,216 @@ impl Default for PreprocessSettings {
     }
 }
 
-impl PreprocessSettings {
-    pub fn read(&self) -> Result<Overrides> {
-        let std = triple("std", &self.std)?;
-        if std.is_some_and(|std| std.contains(&0.0)) {
-            return Err(Error::new(ErrorKind::Settings, "std divides, so it cannot be 0").remedy("Use 1 for no effect"));
-        }
-        Ok(Overrides {
-            fit: self.resize.into(),
-            shortest_edge: (self.shortest_edge != 0).then_some(self.shortest_edge),
-            pad: u8::try_from(self.pad_value).ok(),
-            colors: self.colors.into(),
-            chroma: self.chroma_sampling.into(),
-            scale: (self.scale != 0.0).then_some(self.scale),
-            mean: triple("mean", &self.mean)?,
-            std,
-            order: self.order.into(),
-            dtype: self.dtype.into(),
-            size: parse_size("tensor-size", &self.size)?,
-            parts: self.parts()?,
-        })
-    }
-
-    fn parts(&self) -> Result<Parts> {
-        let slices = self.slices()?;
-        if slices.is_some() && self.regions != Regions::Frame {
-            return Err(Error::new(ErrorKind::Settings, "Slices are parts of the whole frame")
-                .cause("regions is objects or list")
-                .remedy("Set regions=frame, or leave slices and slice-size unset"));
-        }
-        Ok(match self.regions {
-            Regions::Frame => slices.map_or(Parts::Frame, Parts::Slices),
-            Regions::List => Parts::List(RegionList::parse(&self.region_list)?),
-            Regions::Objects => {
-                let classes = self.object_classes.split(',').map(str::trim).filter(|class| !class.is_empty());
-                Parts::Objects(ObjectOptions {
-                    classes: classes.map(String::from).collect(),
-                    min_size: self.min_object_size,
-                    padding: self.object_padding,
-                    limit: self.max_objects as usize,
-                    interval: self.reclassify_interval,
-                })
-            }
-        })
-    }
-
-    fn slices(&self) -> Result<Option<Slices>> {
-        let division = match (parse_size("slices", &self.slices)?, parse_size("slice-size", &self.slice_size)?) {
-            (None, None) => return Ok(None),
-            (Some((columns, rows)), None) => Division::Count(columns, rows),
-            (None, Some((width, height))) => Division::Size(width, height),
-            (Some(_), Some(_)) => {
-                return Err(Error::new(ErrorKind::Settings, "slices and slice-size exclude each other")
-                    .remedy("Set slices to how many there are to be, or slice-size to how large they are to be"));
-            }
-        };
-        let overlap = self.slice_overlap;
-        if !(0.0..1.0).contains(&overlap) {
-            let what = format!("slice-overlap={overlap} leaves no distance between slices");
-            return Err(Error::new(ErrorKind::Settings, what)
-                .remedy("Set it to a part of a slice from 0 to below 1, such as 0.2"));
-        }
-        Ok(Some(Slices { division, overlap, with_frame: self.slice_frame }))
-    }
-}
-
-impl Overrides {
-    /// The tensor to make: what trtinfer wants where there is one, changed by the user's properties. Without trtinfer it is made
-    /// on that device.
-    pub fn apply(&self, wanted: Option<&InputSpec>, device: Device) -> Result<InputSpec> {
-        let mut spec = match (wanted, self.size) {
-            (Some(wanted), _) => wanted.clone(),
-            (None, Some(_)) => InputSpec {
-                device,
-                desc: TensorDesc::new("images", DType::F32, &[1, 3, 0, 0]),
-                order: TensorLayout::Nchw,
-                transform: InputTransform::default(),
-            },
-            (None, None) => {
-                return Err(Error::new(ErrorKind::Settings, "trtpreprocess does not know which tensor to make")
-                    .remedy("Put trtinfer behind it, which knows from the model, or set tensor-size"));
-            }
-        };
-
-        let (_, height, width) = spec.chw();
-        let (width, height) = self.size.unwrap_or((width as u32, height as u32));
-        let transform = &mut spec.transform;
-        transform.colors = self.colors.unwrap_or(transform.colors);
-        transform.chroma = self.chroma;
-        transform.fit = self.fit.unwrap_or(transform.fit);
-        transform.shortest_edge = self.shortest_edge.unwrap_or(transform.shortest_edge);
-        transform.pad = self.pad.unwrap_or(transform.pad);
-        transform.scale = self.scale.unwrap_or(transform.scale);
-        transform.mean = self.mean.unwrap_or(transform.mean);
-        transform.std = self.std.unwrap_or(transform.std);
-        spec.order = self.order.unwrap_or(spec.order);
-        spec.desc.dtype = self.dtype.unwrap_or(spec.desc.dtype);
-
-        // A model with one channel wants luma; asking for gray makes one channel.
-        let (channels, width, height) = (transform.colors.channels() as i64, width.into(), height.into());
-        let dims = match spec.order {
-            TensorLayout::Nchw => [1, channels, height, width],
-            TensorLayout::Nhwc => [1, height, width, channels],
-        };
-        spec.desc = TensorDesc::new(spec.desc.name, spec.desc.dtype, &dims);
-        Ok(spec)
-    }
-}
-
-fn triple(property: &str, text: &str) -> Result<Option<[f32; 3]>> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    parse_triple(text, ',').map(Some).ok_or_else(|| {
-        Error::new(ErrorKind::Settings, format!("{property}={text} cannot be read"))
-            .remedy("Write one number, or one for each channel like 0.485,0.456,0.406")
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_override_shows() {
-        let wanted: InputSpec = "cpu f32 1x3x32x64 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
-        assert_eq!(PreprocessSettings::default().read().unwrap().apply(Some(&wanted), Device::Host).unwrap(), wanted);
-        let all = PreprocessSettings {
-            resize: Resize::CenterCrop,
-            shortest_edge: 150,
-            pad_value: 0,
-            colors: TensorColors::Bgr,
-            chroma_sampling: ChromaSampling::Sited,
-            scale: 1.0,
-            mean: "1,2,3".into(),
-            std: "2".into(),
-            order: TensorOrder::Nhwc,
-            dtype: TensorType::F16,
-            size: "128x96".into(),
-            ..PreprocessSettings::default()
-        };
-        let spec = all.read().unwrap().apply(Some(&wanted), Device::Host).unwrap();
-        assert_eq!(
-            spec.to_string(),
-            "cpu f16 1x96x128x3 nhwc bgr center-crop:0 scale:1 chroma:sited shortest-edge:150 mean:1/2/3 std:2/2/2 images"
-        );
-    }
-
-    #[test]
-    fn without_trtinfer_a_size_is_enough() {
-        let settings = PreprocessSettings { size: "64x32".into(), ..PreprocessSettings::default() };
-        let spec = settings.read().unwrap().apply(None, Device::Host).unwrap();
-        assert_eq!(spec.desc.to_string(), "images f32 1x3x32x64");
-        assert_eq!(spec.transform.fit, ResizeMode::Letterbox);
-        let error = PreprocessSettings::default().read().unwrap().apply(None, Device::Host).unwrap_err();
-        assert!(error.message().contains("trtinfer"), "{error}");
-    }
-
-    #[test]
-    fn nonsense_is_refused() {
-        for settings in [
-            PreprocessSettings { size: "640".into(), ..PreprocessSettings::default() },
-            PreprocessSettings { size: "0x640".into(), ..PreprocessSettings::default() },
-            PreprocessSettings { size: "640x16385".into(), ..PreprocessSettings::default() },
-            PreprocessSettings { mean: "a".into(), ..PreprocessSettings::default() },
-            PreprocessSettings { std: "0".into(), ..PreprocessSettings::default() },
-            PreprocessSettings { std: "1,2".into(), ..PreprocessSettings::default() },
-            PreprocessSettings { regions: Regions::List, ..PreprocessSettings::default() },
-            PreprocessSettings { regions: Regions::Objects, slices: "3x2".into(), ..PreprocessSettings::default() },
-            PreprocessSettings { slices: "3".into(), ..PreprocessSettings::default() },
-            PreprocessSettings { slices: "0x2".into(), ..PreprocessSettings::default() },
-            PreprocessSettings { slices: "3x2".into(), slice_overlap: 1.0, ..PreprocessSettings::default() },
-            PreprocessSettings { slices: "3x2".into(), slice_overlap: f32::NAN, ..PreprocessSettings::default() },
-            PreprocessSettings { slices: "3x2".into(), slice_size: "64x64".into(), ..PreprocessSettings::default() },
-        ] {
-            assert_eq!(settings.read().unwrap_err().kind(), ErrorKind::Settings, "{settings:?}");
-        }
-    }
-}
+pub static PROPERTIES: LazyLock<PropertyTable<PreprocessSettings>> = LazyLock::new(|| {
+    let default = PreprocessSettings::default();
+    PropertyTable::new(vec![
+        property!(
+            glib::ParamSpecEnum::builder_with_default("resize", default.resize)
+                .nick("Resize")
+                .blurb("How the frame is laid into the tensor")
+                .mutable_ready()
+                .build(),
+            resize
+        ),
+        property!(
+            glib::ParamSpecUInt::builder("shortest-edge")
+                .nick("Shortest edge")
+                .blurb("With resize=center-crop: pixels of the frame's shorter edge before the middle is cut out, 256 for many inputs of 224 (0 = as the model wants it, else as many as the tensor has)")
+                .maximum(16384)
+                .default_value(default.shortest_edge)
+                .mutable_ready()
+                .build(),
+            shortest_edge
+        ),
+        property!(
+            glib::ParamSpecInt::builder("pad-value")
+                .nick("Padding value")
+                .blurb("Sample value of the letterbox padding (-1 = as the model wants it)")
+                .minimum(-1)
+                .maximum(255)
+                .default_value(default.pad_value)
+                .mutable_ready()
+                .build(),
+            pad_value
+        ),
+        property!(
+            glib::ParamSpecEnum::builder_with_default("tensor-colors", default.colors)
+                .nick("Tensor colors")
+                .blurb("Colors in the channels of the tensor")
+                .mutable_ready()
+                .build(),
+            colors
+        ),
+        property!(
+            glib::ParamSpecEnum::builder_with_default("chroma-sampling", default.chroma_sampling)
+                .nick("Chroma sampling")
+                .blurb("Which chroma goes with each luma sample of NV12, P010_10LE and I420 frames")
+                .mutable_ready()
+                .build(),
+            chroma_sampling
+        ),
+        property!(
+            glib::ParamSpecFloat::builder("scale")
+                .nick("Scale")
+                .blurb("Factor of the samples: tensor = (sample * scale - mean) / std, with samples of 0..255 (0 = as the model wants it)")
+                .minimum(0.0)
+                .maximum(f32::MAX)
+                .default_value(default.scale)
+                .mutable_ready()
+                .build(),
+            scale
+        ),
+        text_property!(
+            glib::ParamSpecString::builder("mean")
+                .nick("Mean")
+                .blurb("Mean to subtract: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.485,0.456,0.406 (unset = as the model wants it)")
+                .mutable_ready()
+                .build(),
+            mean
+        ),
+        text_property!(
+            glib::ParamSpecString::builder("std")
+                .nick("Standard deviation")
+                .blurb("Standard deviation to divide by: tensor = (sample * scale - mean) / std; one number, or one per channel like 0.229,0.224,0.225 (unset = as the model wants it)")
+                .mutable_ready()
+                .build(),
+            std
+        ),
+        property!(
+            glib::ParamSpecEnum::builder_with_default("tensor-order", default.order)
+                .nick("Tensor order")
+                .blurb("Order of the tensor's dimensions")
+                .mutable_ready()
+                .build(),
+            order
+        ),
+        property!(
+            glib::ParamSpecEnum::builder_with_default("tensor-type", default.dtype)
+                .nick("Tensor type")
+                .blurb("Type of the tensor's elements")
+                .mutable_ready()
+                .build(),
+            dtype
+        ),
+        text_property!(
+            glib::ParamSpecString::builder("tensor-size")
+                .nick("Tensor size")
+                .blurb("Width and height of the tensor like 640x640 (unset = as the model wants it)")
+                .mutable_ready()
+                .build(),
+            size
+        ),
+        text_property!(
+            glib::ParamSpecString::builder("slices")
+                .nick("Slices")
+                .blurb("Columns and rows of slices like 3x2: each is a tensor of its own, so that small objects of large frames are found (unset = the frame is not sliced)")
+                .mutable_ready()
+                .build(),
+            slices
+        ),
+        text_property!(
+            glib::ParamSpecString::builder("slice-size")
+                .nick("Slice size")
+                .blurb("Width and height of slices like 640x640, in place of slices: as many as cover the frame (unset = the frame is not sliced)")
+                .mutable_ready()
+                .build(),
+            slice_size
+        ),
+        property!(
+            glib::ParamSpecFloat::builder("slice-overlap")
+                .nick("Slice overlap")
+                .blurb("Part of a slice's width and height that it has in common with the next one, below 1")
+                .minimum(0.0)
+                .maximum(f32::MAX)
+                .default_value(default.slice_overlap)
+                .mutable_ready()
+                .build(),
+            slice_overlap
+        ),
+        property!(
+            glib::ParamSpecBoolean::builder("slice-frame")
+                .nick("Slice frame")
+                .blurb("With slices: the whole frame is a tensor too, for large objects")
+                .default_value(default.slice_frame)
+                .mutable_ready()
+                .build(),
+            slice_frame
+        ),
+        property!(
+            glib::ParamSpecEnum::builder_with_default("regions", default.regions)
+                .nick("Regions")
+                .blurb("Which parts of a frame become tensors")
+                .mutable_ready()
+                .build(),
+            regions
+        ),
+        text_property!(
+            glib::ParamSpecString::builder("region-list")
+                .nick("Region list")
+                .blurb("With regions=list: left, top, right and bottom of each rectangle, in pixels or in parts of the frame, like 0,0,640,360;0.5,0.5,1,1")
+                .mutable_ready()
+                .build(),
+            region_list
+        ),
+        text_property!(
+            glib::ParamSpecString::builder("object-classes")
+                .nick("Object classes")
+                .blurb("With regions=objects: names or ids of the classes to look at, like person,car (unset = all)")
+                .mutable_ready()
+                .build(),
+            object_classes
+        ),
+        property!(
+            glib::ParamSpecUInt::builder("min-object-size")
+                .nick("Minimum object size")
+                .blurb("With regions=objects: minimum width and height of objects in pixels of the frame")
+                .minimum(1)
+                .maximum(16384)
+                .default_value(default.min_object_size)
+                .mutable_ready()
+                .build(),
+            min_object_size
+        ),
+        property!(
+            glib::ParamSpecFloat::builder("object-padding")
+                .nick("Object padding")
+                .blurb("With regions=objects: part of the box's width and height to add on each side")
+                .minimum(0.0)
+                .maximum(4.0)
+                .default_value(default.object_padding)
+                .mutable_ready()
+                .build(),
+            object_padding
+        ),
+        property!(
+            glib::ParamSpecUInt::builder("max-objects")
+                .nick("Maximum objects")
+                .blurb("With regions=objects: maximum objects of a frame to look at, the largest first; stats count those left out")
+                .minimum(1)
+                .maximum(65536)
+                .default_value(default.max_objects)
+                .mutable_ready()
+                .build(),
+            max_objects
+        ),
+        property!(
+            glib::ParamSpecUInt::builder("reclassify-interval")
+                .nick("Reclassify interval")
+                .blurb("With regions=objects: look at objects with ids (trttrack) in each n-th frame, and when their boxes have grown by a fifth; their classes are kept in between (0 = once, 1 = each frame)")
+                .default_value(default.reclassify_interval)
+                .mutable_ready()
+                .build(),
+            reclassify_interval
+        ),
+        property!(
+            glib::ParamSpecEnum::builder_with_default("upload", default.upload)
+                .nick("Upload")
+                .blurb("How frames in system memory come to the GPU")
+                .mutable_ready()
+                .build(),
+            upload
+        ),
+        property!(cuda::device_id_property(), cuda_device_id),
+        property!(stats::measure_property(), measure),
+    ])
+});

@@ -179,6 +179,16 @@ pub fn grey(bytes: u32) -> gst::Buffer {
 
 pub const GREY: u8 = 77;
 
+/// A grey frame of that format and size, as it comes out of a line of elements.
+pub fn drawn(elements: &str, format: &str, (width, height): (u32, u32)) -> Vec<u8> {
+    let info =
+        gst_video::VideoInfo::builder(gst_video::VideoFormat::from_string(format), width, height).build().unwrap();
+    let mut line = Line::parse(elements);
+    line.caps(format, width, height);
+    let buffer = line.push(grey(info.size() as u32));
+    buffer.map_readable().unwrap().to_vec()
+}
+
 /// Where the buffer's first memory lies.
 pub fn address(buffer: &gst::BufferRef) -> usize {
     buffer.map_readable().unwrap().as_ptr() as usize

@@ -88,19 +88,21 @@ def compare_quads(result, reference, index, found, j, tolerance):
 
 
 def compare_masks(result, reference, index, found, j, tolerance):
-    """The same of masks, where the box is surely of that anchor. Two pixels of the input are no fault: their sums may be 0 but for rounding."""
+    """The same of masks, where the box is surely of that anchor and at least half of the mask is surely in it."""
     if reference.masks is None or reference.standing[index] != CERTAIN:
         return
     if found.masks is None:
         result.faults.append("we give no masks")
         return
-    wanted, given = reference.masks[index], found.masks[j]
-    apart = int((wanted ^ given).sum())
-    overlap = float((wanted & given).sum() / max((wanted | given).sum(), 1))
-    if apart > 2 * result.pixel:
-        result.worst_mask = min(result.worst_mask, overlap)
-        if overlap < tolerance.mask:
-            result.faults.append(f"mask of {describe(reference, index)}: IoU {overlap:.4f}, {apart} pixels differ")
+    closed = ~reference.open_pixels[index]
+    wanted, given = reference.masks[index] & closed, found.masks[j] & closed
+    if wanted.sum() < reference.masks[index].sum() / 2:
+        return
+    result.masks += 1
+    overlap = float((wanted & given).sum() / (wanted | given).sum())
+    result.worst_mask = min(result.worst_mask, overlap)
+    if overlap < tolerance.mask:
+        result.faults.append(f"mask of {describe(reference, index)}: IoU {overlap:.4f}, {int((wanted ^ given).sum())} pixels differ")
 
 
 def nearest(boxes, index, others):
@@ -134,6 +136,8 @@ def compare(model, program, frame, size, infer_properties, folder, timeout):
     found = ours(frames[0])
     result.found = len(found)
     match(result, reference, found, model.tolerance)
+    if reference.masks is not None and result.masks < result.certain / 2:
+        result.faults.append(f"only {result.masks} masks could be compared")
     if result.certain < ENOUGH:
         result.faults.append(f"only {result.certain} undoubted boxes: that tests nothing")
     return result

@@ -19,14 +19,13 @@ from pathlib import Path
 # Neither package may look for weights.
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
 
-import cv2
 import numpy as np
 import onnxruntime
 import torch
 
 from compare import COLUMNS, HEADINGS, SHAPES, match, show
-from pictures import picture, placement, tensor
-from program import ask, ours
+from pictures import picture, placement, save, tensor
+from program import ask, ours, suppression
 from reference import CERTAIN, DOUBTFUL, FULL, Boxes, Result, choose_threshold, describe
 
 SEED = 20
@@ -169,13 +168,6 @@ def export(name, folder):
     return path
 
 
-class Asked:
-    """What compare.ask needs to know of a model."""
-
-    def __init__(self, path):
-        self.path = path
-
-
 def reference(row, path, image):
     """What the package's own post-processing finds in the picture: boxes on the frame."""
     frame = image.shape[1], image.shape[0]
@@ -245,10 +237,9 @@ def compare(name, path, program, frame, folder, timeout):
     boxes.standing = [DOUBTFUL if open else CERTAIN for open in doubt]
     result.candidates = len(boxes)
     result.certain, result.doubtful = boxes.standing.count(CERTAIN), boxes.standing.count(DOUBTFUL)
-    png = folder / f"{frame[0]}x{frame[1]}.png"
-    cv2.imwrite(str(png), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+    png = save(image, folder)
     started = time.monotonic()
-    done, frames = ask(program, Asked(path), png, threshold, None, folder, timeout)
+    done, frames = ask(program, path, png, folder, timeout, suppression(threshold))
     result.seconds = time.monotonic() - started
     if done.returncode != 0 or not frames:
         result.faults.append(f"status {done.returncode}: {done.stderr.strip()[-300:]}")

@@ -4,7 +4,6 @@
 # Imported by compare.py, classes.py and video.py; not run by itself. Rotated boxes are suppressed, scaled and cut into corners by
 # Ultralytics itself, and masks are made by it.
 import ast
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,12 +39,13 @@ class Tolerance:
     point: float  # pixels of the frame that a keypoint may be off
     visibility: float
     corner: float  # pixels of the frame that the corner of a rotated box may be off
-    mask: float  # minimum IoU of a pair of masks
+    mask: float  # minimum IoU of a pair of masks, over the pixels that are surely in or out
+    zero: float  # how near to 0 a pixel's sum must be for its side to be open, as a part of the sum of its terms' magnitudes
     share: float  # of the probability of a class of the whole picture
 
 
-FULL = Tolerance(score=5e-3, iou=0.98, order=5e-4, edge=0.005, point=0.5, visibility=1e-3, corner=0.1, mask=0.995, share=1e-4)
-HALF = Tolerance(score=2e-2, iou=0.90, order=4e-3, edge=0.02, point=4.0, visibility=2e-2, corner=4.0, mask=0.9, share=2e-3)
+FULL = Tolerance(score=5e-3, iou=0.98, order=5e-4, edge=0.005, point=0.5, visibility=1e-3, corner=0.1, mask=0.995, zero=1e-4, share=1e-4)
+HALF = Tolerance(score=2e-2, iou=0.90, order=4e-3, edge=0.02, point=4.0, visibility=2e-2, corner=4.0, mask=0.9, zero=1e-2, share=2e-3)
 
 
 @dataclass
@@ -91,7 +91,8 @@ class Boxes:
     """Candidates in frame pixels: corners [N,4], scores [N], classes [N], the anchor each came from, and its standing.
 
     Those of a pose model have points [N,K,3], x, y and visibility. Those that are rotated have rotated [N,5], centre, size and angle in
-    input pixels, and then quads [N,4,2], their corners on the frame. Those of a segmentation model have masks [N], pictures of the frame.
+    input pixels, and then quads [N,4,2], their corners on the frame. Those of a segmentation model have masks [N,H,W], pictures of the frame, and say
+    which of their pixels are open [N,H,W], since rounding decides.
     """
 
     corners: np.ndarray
@@ -103,12 +104,13 @@ class Boxes:
     rotated: np.ndarray | None = None
     quads: np.ndarray | None = None
     masks: np.ndarray | None = None
+    open_pixels: np.ndarray | None = None
 
     def __len__(self):
         return len(self.scores)
 
     def take(self, which):
-        extra = {name: getattr(self, name) for name in ("points", "rotated", "quads", "masks")}
+        extra = {name: getattr(self, name) for name in ("points", "rotated", "quads", "masks", "open_pixels")}
         given = (self.corners[which], self.scores[which], self.classes[which], self.anchors[which])
         return Boxes(*given, **{name: None if part is None else part[which] for name, part in extra.items()})
 
@@ -134,7 +136,7 @@ class Result:
     worst_score: float = 0.0
     worst_point: float = 0.0  # of keypoints, or of corners
     worst_mask: float = 1.0
-    pixel: int = 1  # pixels of the frame that show a pixel of the input, at most
+    masks: int = 0  # how many were compared
     seconds: float = 0.0
     faults: list = field(default_factory=list)
 
@@ -225,16 +227,27 @@ def decode_masks(raw, layout, model, prototypes):
     return boxes
 
 
-def masks_to_frame(boxes, prototypes, size, place, frame):
+def masks_to_frame(boxes, prototypes, size, place, frame, tolerance):
     """Turns coefficients into masks on the frame, by Ultralytics' own program; a pixel of the frame is where its middle is in the input."""
     import torch
+    from torch.nn.functional import interpolate
     from ultralytics.utils import ops
 
-    given = (torch.from_numpy(part.copy()) for part in (prototypes, boxes.masks, boxes.corners.astype(np.float32)))
-    masks = ops.process_mask(*given, size[::-1], upsample=True).numpy().astype(bool)
+    prototypes, weights = torch.from_numpy(prototypes.copy()), torch.from_numpy(boxes.masks.copy())
+    masks = ops.process_mask(prototypes, weights, torch.from_numpy(boxes.corners.astype(np.float32)), size[::-1], upsample=True)
+
+    def sums(weights, prototypes):
+        at_prototypes = torch.einsum("nk,khw->nhw", weights, prototypes)
+        return interpolate(at_prototypes[None], size[::-1], mode="bilinear")[0]
+
+    near_zero = sums(weights, prototypes).abs() < tolerance.zero * sums(weights.abs(), prototypes.abs())
     x, y, width, height = place
     columns, rows = ((np.arange(frame[i]) + 0.5) * (width, height)[i] / frame[i] + (x, y)[i] for i in range(2))
-    boxes.masks = masks[:, rows.astype(int)][:, :, columns.astype(int)]
+
+    def on_frame(pictures):
+        return pictures.numpy().astype(bool)[:, rows.astype(int)][:, :, columns.astype(int)]
+
+    boxes.masks, boxes.open_pixels = on_frame(masks), on_frame(near_zero)
 
 
 def choose_threshold(scores, minimum, maximum):
@@ -387,8 +400,7 @@ def reference_of(result, model, image, size):
             suppress = result.layout in ("channels first", "pose columns", "mask columns")
             reference = judge(boxes, threshold, model.tolerance, suppress)
             if reference.masks is not None:
-                masks_to_frame(reference, others[0], size, place, frame)
-                result.pixel = math.prod(math.ceil(frame[i] / place[2 + i]) for i in range(2))
+                masks_to_frame(reference, others[0], size, place, frame, model.tolerance)
                 pardon_empty_masks(reference)
             reference.corners = to_frame(reference.corners, place, frame)
         if reference.points is not None:

@@ -39,30 +39,6 @@ fn slow(
 }
 
 #[test]
-fn run_lengths_are_those_of_coco() {
-    // Computed apart, by a script of another language.
-    let square = Rect { left: 0, top: 0, right: 4, bottom: 3 };
-    let counts = |text: &str| Mask::of(square, &text.bytes().map(|byte| byte == b'x').collect::<Vec<_>>()).counts();
-    assert_eq!(counts("............"), "<");
-    assert_eq!(counts("xxxxxxxxxxxx"), "0<");
-    assert_eq!(counts("x..........."), "01;");
-    assert_eq!(counts(".....x......"), "417");
-    assert_eq!(counts("....xx...xx."), "11210O1");
-    assert_eq!(compress(&[0, 1, 2, 40, 100, 3]), "012W1R3kN");
-    assert_eq!(decompress("012W1R3kN"), Some(vec![0, 1, 2, 40, 100, 3]));
-}
-
-#[test]
-fn texts_that_are_no_run_lengths_are_refused() {
-    let square = Rect { left: 0, top: 0, right: 4, bottom: 3 };
-    for text in ["", "=", "0=", "P", "\u{e9}", "oooooooooooooooooooooo0", "<0<", "-", "0N"] {
-        assert_eq!(Mask::from_counts(square, text), None, "{text}");
-    }
-    assert_eq!(Mask::from_counts(Rect { left: 3, ..Rect::default() }, ""), None);
-    assert_eq!(Mask::from_counts(Rect::default(), ""), Some(Mask::default()));
-}
-
-#[test]
 fn pixels_on_the_frame_are_those_of_the_input() {
     // A frame of 8x4 in the middle of an input of 4x4: each pixel of the input is two by two of the frame.
     let shape = PrototypeShape { count: 1, width: 4, height: 4 };

@@ -5,22 +5,21 @@
 //! the same bits.
 
 use std::ffi::CStr;
-
-use crate::core::cuda::ptx;
-use std::mem::size_of;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::Nms;
+use super::params::{CandidateArrays, DecodeParams, DecodeSource, GAUSSIAN, NmsParams, RotatedParams};
 use super::rotated::reach;
 use crate::core::counters;
 use crate::core::cuda::driver::{Context, Function, Launch, Stream, WaitHistory};
 use crate::core::cuda::graph::{KernelNode, LaunchList};
+use crate::core::cuda::ptx;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{DeviceBlock, DevicePool, Mapped};
 use crate::core::tensor::{DType, Tensor};
 use crate::heads::{
-    BoxEncoding, Column, DecodeKernel, Decoder, ID_COLUMNS, Suppress, TensorView, Thresholds, is_count, least_logit,
+    Column, DecodeKernel, Decoder, ID_COLUMNS, Suppress, TensorView, Thresholds, is_count, least_logit,
 };
 use crate::image::Candidate;
 use crate::image::detections::{DeviceDetections, HEADER, found_size};
@@ -103,92 +102,6 @@ struct ThresholdTable {
     device: DeviceBlock,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Default, PartialEq)]
-struct DecodeSource {
-    data: u64,
-    dtype: u32,
-    first: u32,
-    stride: u32,
-    step: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default, PartialEq)]
-struct GridLevel {
-    stride: u32,
-    columns: u32,
-    cells: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default, PartialEq)]
-struct CandidateArrays {
-    keys: u64,
-    boxes: u64,
-    classes: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default, PartialEq)]
-struct DecodeParams {
-    sources: [DecodeSource; 4],
-    to: CandidateArrays,
-    count: u64,
-    per_class: u64,
-    listed: u32,
-    beyond: f32,
-    least: f32,
-    rows: u32,
-    capacity: u32,
-    classes: u32,
-    background: u32,
-    least_logit: f32,
-    encoding: u32,
-    objectness: u32,
-    lanes_log2: u32,
-    first_class: f32,
-    width: f32,
-    height: f32,
-    levels: [GridLevel; 4],
-    unused: [u32; 2],
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default, PartialEq)]
-struct NmsParams {
-    from: CandidateArrays,
-    sorted: CandidateArrays,
-    count: u64,
-    next_count: u64,
-    blocks_done: u64,
-    kept: u64,
-    matrix: u64,
-    results: u64,
-    found: u64,
-    capacity: u32,
-    limit: u32,
-    agnostic: u32,
-    threshold: f32,
-    of_row: u32,
-    unused: u32,
-}
-
-/// For rotated boxes. Kernels for upright ones take its first part.
-#[repr(C)]
-#[derive(Clone, Copy, Default, PartialEq)]
-struct RotatedParams {
-    nms: NmsParams,
-    angles: DecodeSource,
-    gaussians: u64,
-}
-
-const _: () = assert!(size_of::<DecodeParams>() == 248 && size_of::<NmsParams>() == 128);
-const _: () = assert!(size_of::<RotatedParams>() == 160);
-/// A [`super::rotated::Gaussian`] with its class and angle.
-const GAUSSIAN: usize = 32;
-const _: () = assert!(size_of::<Candidate>() == 32);
-
 /// Enough for the usual limit; more is allocated when asked for.
 const USUAL_DETECTIONS: usize = 300;
 
@@ -201,7 +114,6 @@ impl DeviceDecoder {
         let head = decoder.head();
         let format = decoder.format();
         let kernel = format.kernel();
-        let objectness = kernel == DecodeKernel::Rows { objectness: true };
         let dtypes: Vec<DType> = decoder.dtypes().collect();
         // Rows with many scores are read by several threads.
         let lanes = (head.classes / 8).next_power_of_two().min(32);
@@ -274,43 +186,9 @@ impl DeviceDecoder {
         nms_params.matrix += base;
         nms_params.blocks_done = base + counters + 8;
 
-        let mut decode_params = DecodeParams {
-            to: nms_params.from,
-            rows: head.rows as u32,
-            capacity: capacity as u32,
-            classes: match format.kernel() {
-                DecodeKernel::Ids => decoder.class_limit().try_into().unwrap_or(u32::MAX),
-                _ => head.classes as u32,
-            },
-            background: head.background.map_or(u32::MAX, |slot| slot as u32),
-            encoding: format.encoding() as u32,
-            objectness: objectness.into(),
-            lanes_log2: lanes.ilog2(),
-            first_class: format.first_class().into(),
-            width: head.input.0 as f32,
-            height: head.input.1 as f32,
-            ..DecodeParams::default()
-        };
-        let source = |view: &Option<TensorView>| match *view {
-            Some(TensorView { output, first, row_stride, column_stride, .. }) => DecodeSource {
-                dtype: code(dtypes[output]),
-                first: first as u32,
-                stride: row_stride as u32,
-                step: column_stride as u32,
-                ..DecodeSource::default()
-            },
-            None => DecodeSource::default(),
-        };
-        for (to, view) in decode_params.sources.iter_mut().zip(&views) {
-            *to = source(view);
-        }
-        let params = RotatedParams { nms: nms_params, angles: source(&angles), gaussians: base + gaussians };
-        if let (BoxEncoding::CenterCells, Some(grid)) = (format.encoding(), head.grid()) {
-            for (level, &stride) in decode_params.levels.iter_mut().zip(grid.strides) {
-                let (columns, rows) = grid.size(stride);
-                *level = GridLevel { stride, columns, cells: columns * rows };
-            }
-        }
+        let decode_params = DecodeParams::new(decoder, nms_params.from, &views, lanes);
+        let angles_at = DecodeSource::new(angles, &dtypes);
+        let params = RotatedParams { nms: nms_params, angles: angles_at, gaussians: base + gaussians };
         let limit = USUAL_DETECTIONS.min(head.rows);
         let gather = match decoder.gathered() {
             Some(view) => {
@@ -584,18 +462,6 @@ const COUNTERS: Range<usize> = 0..12;
 /// Rows of a step have a bit for each box from the step's first one on, in words of 64.
 fn matrix_bytes(boxes: usize) -> usize {
     (0..boxes).step_by(STEP).map(|first| STEP * (boxes - first).div_ceil(64) * 8).sum()
-}
-
-/// `Type` in the kernel.
-fn code(dtype: DType) -> u32 {
-    match dtype {
-        DType::F32 => 0,
-        DType::F16 => 1,
-        DType::U8 => 2,
-        DType::I32 => 3,
-        DType::I64 => 4,
-        DType::I8 | DType::Bool => unreachable!("no head takes {dtype}"),
-    }
 }
 
 fn address(tensor: &Tensor, context: &Context) -> Result<u64> {

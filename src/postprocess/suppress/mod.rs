@@ -3,6 +3,7 @@
 
 pub mod device;
 mod host;
+mod params;
 mod rotated;
 
 pub use host::Nms;
