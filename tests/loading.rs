@@ -119,7 +119,7 @@ fn a_failure_reaches_the_bus_once() {
     let model = SlowModel::new("loading-fails");
     let (pipeline, frames) = model.pipeline("videotestsrc");
     set_state(&pipeline, gst::State::Playing);
-    assert_eq!(progress(&pipeline), (gst::ProgressType::Start, "Loading slow.onnx for the cpu backend".into()));
+    assert_eq!(progress(&pipeline), (gst::ProgressType::Start, "Loading slow.onnx for the rten backend".into()));
     frames.recv_timeout(HANG).unwrap();
     model.release();
     assert_eq!(progress(&pipeline), (gst::ProgressType::Error, "Loading slow.onnx failed".into()));

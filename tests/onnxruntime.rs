@@ -18,7 +18,8 @@ use gsttrt::session::{Session, parse_options};
 const RTEN: &[&str] = &["backend=rten"];
 
 /// All models of this repository.
-const MODELS: [&str; 8] = ["shapes", "shapes-v8", "shapes-e2e", "shapes-f16", "shapes-seg", "shapes-obb", "shapes-cls", "figures-pose"];
+const MODELS: [&str; 8] =
+    ["shapes", "shapes-v8", "shapes-e2e", "shapes-f16", "shapes-seg", "shapes-obb", "shapes-cls", "figures-pose"];
 
 fn request(model: &str, options: &[impl AsRef<str>], batch: usize) -> Result<LoadRequest> {
     let (options, _) = parse_options(options.iter().map(AsRef::as_ref))?;
@@ -109,7 +110,8 @@ fn outputs_stay() {
         for dtype in [F32, F16, U8] {
             let graph = Graph::new().input("images", dtype, dims).output("same", dtype, dims);
             let op = if dtype == U8 { "Identity" } else { op };
-            let model = graph.node(op, &["images"], &["same"], vec![]).save(&folder.join(format!("{name}-{dtype}.onnx")));
+            let model =
+                graph.node(op, &["images"], &["same"], vec![]).save(&folder.join(format!("{name}-{dtype}.onnx")));
             let request = request(&model, &options, 1).unwrap();
             let mut instance = request.load(&LoadContext::silent()).unwrap();
             let expected = picture(&request, 1)[0].bytes().unwrap().to_vec();
@@ -162,13 +164,17 @@ fn batches_and_open_sizes_are_taken() {
 fn more_types_and_operators_run() {
     let Some(options) = ort::options(ort::NEWEST) else { return };
     let folder = scratch("ort-more");
-    let picture = || Graph::new().input("images", F32, &["1", "3", "8", "8"]).output("output0", F32, &["1", "3", "8", "8"]);
+    let picture =
+        || Graph::new().input("images", F32, &["1", "3", "8", "8"]).output("output0", F32, &["1", "3", "8", "8"]);
     for (name, graph) in [
         (
             "bf16",
-            picture()
-                .node("Cast", &["images"], &["short"], vec![int("to", BF16.into())])
-                .node("Cast", &["short"], &["output0"], vec![int("to", F32.into())]),
+            picture().node("Cast", &["images"], &["short"], vec![int("to", BF16.into())]).node(
+                "Cast",
+                &["short"],
+                &["output0"],
+                vec![int("to", F32.into())],
+            ),
         ),
         ("operator", picture().node("Celu", &["images"], &["output0"], vec![])),
     ] {
@@ -193,12 +199,14 @@ fn int8_models_run_on_both() {
     }
     assert_eq!(ranges.len(), names.len() + 1);
     let int8 = quantise::quantised(&shapes(), &ranges).save(&folder.join("int8.onnx"));
-    let (plain, by_rten, by_ort) = (run(&shapes(), RTEN).unwrap(), run(&int8, RTEN).unwrap(), run(&int8, &options).unwrap());
+    let (plain, by_rten, by_ort) =
+        (run(&shapes(), RTEN).unwrap(), run(&int8, RTEN).unwrap(), run(&int8, &options).unwrap());
     let mean = |one: &Tensor, other: &Tensor| {
         let (one, other) = (numbers(one), numbers(other));
         one.iter().zip(&other).map(|(a, b)| f64::from((a - b).abs())).sum::<f64>() / one.len() as f64
     };
-    let (rten, ort, between) = (mean(&plain[0], &by_rten[0]), mean(&plain[0], &by_ort[0]), mean(&by_rten[0], &by_ort[0]));
+    let (rten, ort, between) =
+        (mean(&plain[0], &by_rten[0]), mean(&plain[0], &by_ort[0]), mean(&by_rten[0], &by_ort[0]));
     println!("mean difference to f32: rten {rten:.4}, onnxruntime {ort:.4}; between them {between:.4}");
     assert!(rten < 1.0 && ort < 1.0 && between < 0.5, "pixels");
     assert!(std::fs::metadata(&int8).unwrap().len() < std::fs::metadata(shapes()).unwrap().len() / 2);
@@ -346,7 +354,7 @@ fn as_many_threads_as_asked_for() {
     for backend in [&options[..], &["backend=rten".to_string()][..]] {
         for count in [1, 3] {
             let (mut instance, picture) = load(&shapes(), &[backend, &[format!("threads={count}")]].concat()).unwrap();
-            let outputs = instance.run(&[picture.clone()]).unwrap().remove(0).into_ready().unwrap();
+            let outputs = instance.run(std::slice::from_ref(&picture)).unwrap().remove(0).into_ready().unwrap();
             assert!(difference(&outputs[0], &run(&shapes(), RTEN).unwrap()[0]) < 2e-5);
         }
     }
@@ -365,21 +373,24 @@ mod pipelines {
     use common::boxes::{Found, found};
     use gst::prelude::*;
 
-    /// The objects of each frame of a clip.
+    /// The objects of each of the first frames of a clip.
     fn objects(infer: &str) -> Vec<Vec<Found>> {
         common::init();
         let line = format!(
-            "filesrc location={} ! decodebin ! trtpreprocess ! trtinfer model-file={} {infer} ! trtnms name=nms ! fakesink",
+            "filesrc location={} ! decodebin ! identity eos-after=61 ! trtpreprocess ! trtinfer model-file={} {infer} ! trtnms name=nms ! fakesink",
             path("tests/data/sample.mp4"),
             shapes()
         );
         let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
         let frames = Arc::new(Mutex::new(Vec::new()));
         let collected = frames.clone();
-        pipeline.by_name("nms").unwrap().static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, info| {
-            collected.lock().unwrap().push(found(info.buffer().unwrap()));
-            gst::PadProbeReturn::Ok
-        });
+        pipeline.by_name("nms").unwrap().static_pad("src").unwrap().add_probe(
+            gst::PadProbeType::BUFFER,
+            move |_, info| {
+                collected.lock().unwrap().push(found(info.buffer().unwrap()));
+                gst::PadProbeReturn::Ok
+            },
+        );
         common::run(&pipeline).expect_success();
         std::mem::take(&mut frames.lock().unwrap())
     }
@@ -400,7 +411,7 @@ mod pipelines {
             }
         }
         println!("{boxes} boxes, at most {furthest:e} apart");
-        assert!(boxes > 1000 && furthest < 1e-4, "{boxes}, {furthest}");
+        assert!(boxes > 200 && furthest < 1e-4, "{boxes}, {furthest}");
     }
 
     #[test]
@@ -457,7 +468,9 @@ mod pipelines {
 fn types_pass() {
     let Some(options) = ort::options(ort::NEWEST) else { return };
     let folder = scratch("ort-types");
-    for (dtype, name) in [(I64, "i64"), (BOOL, "bool"), (U8, "u8"), (F16, "f16"), (common::onnx::I32, "i32"), (common::onnx::I8, "i8")] {
+    for (dtype, name) in
+        [(I64, "i64"), (BOOL, "bool"), (U8, "u8"), (F16, "f16"), (common::onnx::I32, "i32"), (common::onnx::I8, "i8")]
+    {
         let model = Graph::new()
             .input("images", F32, &["1", "3", "2", "2"])
             .node("Cast", &["images"], &["output0"], vec![int("to", dtype.into())])

@@ -207,7 +207,9 @@ fn files_form_no_circles() {
 /// What runs models is known by the list of backends.
 #[test]
 fn a_backend_is_named_only_in_the_list() {
-    let is_one = |used: &String| ["backends::onnxruntime", "backends::rten", "backends::tensorrt"].iter().any(|one| used.starts_with(one));
+    let is_one = |used: &String| {
+        ["backends::onnxruntime", "backends::rten", "backends::tensorrt"].iter().any(|one| used.starts_with(one))
+    };
     let known: Vec<String> = arrows()
         .iter()
         .filter(|(module, _)| !module.starts_with("backends"))

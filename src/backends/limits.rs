@@ -9,7 +9,8 @@ use std::fmt::Display;
 
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::onnx::{
-    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto, ValueInfoProto,
+    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto,
+    ValueInfoProto,
 };
 
 /// Nodes of a graph, those in branches and loops included. Detectors have hundreds to some thousands, and the time that rten
@@ -84,7 +85,9 @@ fn check_attributes(node: &NodeProto) -> Result<()> {
     if attributes().any(|attribute| attribute.sparse_tensor.is_some() || !attribute.sparse_tensors.is_empty()) {
         return Err(sparse());
     }
-    if attributes().flat_map(|attribute| attribute.t.iter().chain(&attribute.tensors)).any(|t| !t.external_data.is_empty())
+    if attributes()
+        .flat_map(|attribute| attribute.t.iter().chain(&attribute.tensors))
+        .any(|t| !t.external_data.is_empty())
     {
         let what = format!("{} (“{}” in its graph) has a constant in another file", node.op_type, node.name);
         return Err(Error::new(ErrorKind::Model, what).remedy("Export the model as one file"));
@@ -321,7 +324,14 @@ mod tests {
 
     fn node(op_type: &str, input: &[&str], output: &str, attribute: Vec<AttributeProto>) -> NodeProto {
         let input = input.iter().map(|name| name.to_string()).collect();
-        NodeProto { op_type: op_type.into(), input, output: vec![output.into()], attribute, name: "n".into(), ..Default::default() }
+        NodeProto {
+            op_type: op_type.into(),
+            input,
+            output: vec![output.into()],
+            attribute,
+            name: "n".into(),
+            ..Default::default()
+        }
     }
 
     fn checked(node: Vec<NodeProto>, initializer: Vec<TensorProto>) -> Result<usize> {
@@ -360,6 +370,62 @@ mod tests {
         });
         let error = checked(doubled.collect(), vec![weight("c0", &[1, 2])]).unwrap_err();
         assert!(error.message().contains("Concat"), "{error}");
+    }
+
+    fn function(name: &str, node: Vec<NodeProto>) -> FunctionProto {
+        FunctionProto { name: name.into(), domain: "own".into(), node }
+    }
+
+    fn call(name: &str) -> NodeProto {
+        NodeProto { domain: "own".into(), ..node(name, &["x"], "y", vec![]) }
+    }
+
+    /// The error of a model of these functions, which calls f0, and has this attribute.
+    fn whole(functions: Vec<FunctionProto>, attribute: AttributeProto) -> Result<usize> {
+        let nodes = vec![call("f0"), node("Constant", &[], "z", vec![attribute])];
+        let graph = Some(GraphProto { node: nodes, ..Default::default() });
+        check_whole(&ModelProto { graph, functions, ..Default::default() }).map(|entries| entries.len())
+    }
+
+    #[test]
+    fn functions_count_as_often_as_they_are_called() {
+        let doubling = |depth: usize| {
+            let body = |i: usize| if i < depth { vec![call(&format!("f{}", i + 1)); 2] } else { vec![] };
+            (0..=depth).map(|i| function(&format!("f{i}"), body(i))).collect::<Vec<_>>()
+        };
+        assert!(whole(doubling(4), ints("i", &[])).is_ok());
+        let leaf = |mut functions: Vec<FunctionProto>| {
+            functions.last_mut().unwrap().node = vec![node("Relu", &["x"], "y", vec![])];
+            functions
+        };
+        assert!(whole(leaf(doubling(13)), ints("i", &[])).is_ok());
+        let error = whole(leaf(doubling(60)), ints("i", &[])).unwrap_err();
+        assert!(error.message().contains("nodes, and the CPU takes"), "{error}");
+        let error = whole(vec![function("f0", vec![call("f1")]), function("f1", vec![call("f0")])], ints("i", &[]));
+        assert!(error.unwrap_err().message().contains("calls itself"));
+        let huge = vec![node("ConstantOfShape", &["w"], "y", vec![])];
+        let constant = AttributeProto { t: Some(weight("w", &[1 << 40])), name: "value".into(), ..Default::default() };
+        let huge = [vec![node("Constant", &[], "w", vec![constant])], huge].concat();
+        assert!(whole(vec![function("f0", huge)], ints("i", &[])).unwrap_err().message().contains("more memory"));
+    }
+
+    #[test]
+    fn constants_in_other_files_or_sparse_ones_are_refused() {
+        let entry = StringStringEntryProto { key: "location".into(), value: "/etc/passwd".into() };
+        let outside = TensorProto { external_data: vec![entry], ..weight("w", &[1]) };
+        let attribute = AttributeProto { tensors: vec![outside.clone()], ..Default::default() };
+        let own = vec![function("f0", vec![])];
+        assert!(whole(own.clone(), attribute).unwrap_err().message().contains("constant in another file"));
+        let inside = vec![function(
+            "f0",
+            vec![node("Constant", &[], "y", vec![AttributeProto { t: Some(outside.clone()), ..Default::default() }])],
+        )];
+        assert!(whole(inside, ints("i", &[])).unwrap_err().message().contains("constant in another file"));
+        let sparse = AttributeProto { sparse_tensor: Some(Default::default()), ..Default::default() };
+        assert!(whole(own.clone(), sparse).unwrap_err().message().contains("sparse"));
+        let graph = GraphProto { initializer: vec![outside], ..Default::default() };
+        let nested = AttributeProto { g: Some(graph), ..Default::default() };
+        assert_eq!(whole(own, nested).unwrap(), 1, "to be checked as those of the graph");
     }
 
     #[test]

@@ -169,7 +169,10 @@ const CPU: &str = "cpu";
 
 /// The choice among [`BACKENDS`], as an option.
 pub static PREFERENCE: LazyLock<OptionSpec> = LazyLock::new(|| {
-    let auto = Choice { word: "auto", blurb: "TensorRT where it can run the model, else ONNX Runtime where it is found, else rten" };
+    let auto = Choice {
+        word: "auto",
+        blurb: "TensorRT where it can run the model, else ONNX Runtime where it is found, else rten",
+    };
     let cpu = Choice { word: CPU, blurb: "ONNX Runtime where it is found, else rten" };
     let named = BACKENDS.iter().map(|backend| Choice { word: backend.name(), blurb: backend.blurb() });
     OptionSpec {

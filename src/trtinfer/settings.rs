@@ -125,9 +125,8 @@ impl Settings {
         if wants_gpu {
             names.push("cuda-device-id");
         }
-        let owns = |other: &&dyn Backend| {
-            ignored.iter().any(|option| other.has(option)) || wants_gpu && is_on_gpu(*other)
-        };
+        let owns =
+            |other: &&dyn Backend| ignored.iter().any(|option| other.has(option)) || wants_gpu && is_on_gpu(*other);
         (names, BACKENDS.iter().copied().filter(owns).collect())
     }
 

@@ -18,7 +18,8 @@ macro_rules! opaque {
 opaque! { OrtEnv OrtStatus OrtSession OrtSessionOptions OrtRunOptions OrtValue OrtMemoryInfo OrtTensorInfo OrtCudaOptions }
 
 /// `OrtLoggingFunction`: parameter, severity, category, identifier of the logger, place in the code, message.
-pub type LogFunction = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, *const c_char, *const c_char, *const c_char);
+pub type LogFunction =
+    unsafe extern "C" fn(*mut c_void, c_int, *const c_char, *const c_char, *const c_char, *const c_char);
 
 /// What the library exports.
 #[repr(C)]

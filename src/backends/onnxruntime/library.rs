@@ -157,7 +157,8 @@ fn environment(api: &OrtApi) -> std::result::Result<NonNull<OrtEnv>, super::abi:
     let mut env = ptr::null_mut();
     // SAFETY: the texts live during the call, the function as long as the process.
     unsafe {
-        let status = (api.create_env_with_custom_logger)(log_line, ptr::null_mut(), WARNING, c"gsttrt".as_ptr(), &mut env);
+        let status =
+            (api.create_env_with_custom_logger)(log_line, ptr::null_mut(), WARNING, c"gsttrt".as_ptr(), &mut env);
         api.check(status)?;
     }
     NonNull::new(env).ok_or_else(|| super::abi::OrtFailure("it has no environment".into()))
@@ -210,7 +211,10 @@ mod tests {
         let error = OrtLibrary::open(Some(Path::new("libc.so.6"))).unwrap_err();
         assert!(error.message().contains("it is not ONNX Runtime"), "{error}");
         let error = OrtLibrary::open(Some(Path::new("/nowhere/libonnxruntime.so"))).unwrap_err();
-        assert!(error.message().contains("/nowhere/libonnxruntime.so") && error.message().contains("pip install"), "{error}");
+        assert!(
+            error.message().contains("/nowhere/libonnxruntime.so") && error.message().contains("pip install"),
+            "{error}"
+        );
         let empty = std::env::temp_dir();
         let error = OrtLibrary::open(Some(&empty)).unwrap_err();
         assert!(error.message().contains("no usable ONNX Runtime in"), "{error}");

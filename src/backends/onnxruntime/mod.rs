@@ -24,7 +24,7 @@ pub struct OnnxRuntime;
 static LIBRARY: OptionSpec = OptionSpec {
     name: "ort-library",
     nick: "ONNX Runtime library",
-    blurb: "libonnxruntime.so to use, or the folder that holds it; it contains code: use only a trusted one (unset = ORT_DYLIB_PATH, else what is installed)",
+    blurb: "File or folder of the ONNX Runtime library; it contains code: use only a trusted one (unset = ORT_DYLIB_PATH, else what is installed)",
     kind: OptionKind::Path,
     is_in_key: false,
     insists: None,
@@ -99,7 +99,8 @@ impl OpenedModel for OrtModel {
     fn load(&self, request: &LoadRequest, _: &LoadContext) -> Result<Box<dyn ModelInstance>> {
         let OrtModel { info, library, settings } = self;
         let what = format!("ONNX Runtime cannot load {}", info.path.display());
-        let load = || OrtNet::load(library, info, &*request.file.contents()?, settings).map_err(|error| error.about(&what));
+        let load =
+            || OrtNet::load(library, info, &*request.file.contents()?, settings).map_err(|error| error.about(&what));
         let net = contained(ErrorKind::Model, &what, load)?;
         Ok(Box::new(HostModel::new(info.clone(), net, &request.spec, request.batch)?))
     }

@@ -108,7 +108,8 @@ impl OrtNet {
     }
 
     fn run(&self, inputs: &Values) -> std::result::Result<Values, OrtFailure> {
-        let names = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<SmallVec<[*const c_char; 4]>>();
+        let names =
+            |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<SmallVec<[*const c_char; 4]>>();
         let (input_names, output_names) = (names(&self.inputs), names(&self.outputs));
         let values: SmallVec<[*const OrtValue; 4]> = inputs.iter().map(|value| value.as_ptr().cast_const()).collect();
         let mut made: SmallVec<[*mut OrtValue; 4]> = SmallVec::from_elem(ptr::null_mut(), output_names.len());
@@ -141,8 +142,14 @@ impl OrtNet {
     /// An output, which keeps the value. Where it is memory of an input, it is copied, for that will be written again.
     fn tensor(&self, declared: &TensorDesc, value: OrtObject<OrtValue>, inputs: &[&Tensor]) -> Result<Tensor> {
         let described = self.describe(&value).map_err(|failure| self.failed(failure))?;
-        let Some((dims, begin)) = described.filter(|(desc, _)| desc.dtype == number(declared.dtype)).map(|(shape, begin)| (shape.dims, begin)) else {
-            let what = format!("The model declares its output {} as {} and computes another type", declared.name, declared.dtype);
+        let Some((dims, begin)) = described
+            .filter(|(desc, _)| desc.dtype == number(declared.dtype))
+            .map(|(shape, begin)| (shape.dims, begin))
+        else {
+            let what = format!(
+                "The model declares its output {} as {} and computes another type",
+                declared.name, declared.dtype
+            );
             return Err(Error::new(ErrorKind::Run, what).remedy("Export the model again, so that both agree"));
         };
         let desc = TensorDesc::new(declared.name.as_str(), declared.dtype, &dims);
@@ -165,10 +172,7 @@ impl OrtNet {
     }
 
     /// Type, dimensions and memory of a value; `None` where it is no tensor.
-    fn describe(
-        &self,
-        value: &OrtObject<OrtValue>,
-    ) -> std::result::Result<Option<(ValueShape, *mut u8)>, OrtFailure> {
+    fn describe(&self, value: &OrtObject<OrtValue>) -> std::result::Result<Option<(ValueShape, *mut u8)>, OrtFailure> {
         let api = &self.library.api;
         let (mut is_tensor, mut dtype, mut rank, mut begin) = (0, 0, 0, ptr::null_mut());
         // SAFETY: each writes one number, or as many as there are dimensions; the description is released.
@@ -177,7 +181,8 @@ impl OrtNet {
             if is_tensor == 0 {
                 return Ok(None);
             }
-            let info = api.make(api.release_tensor_info, |made| (api.get_tensor_type_and_shape)(value.as_ptr(), made))?;
+            let info =
+                api.make(api.release_tensor_info, |made| (api.get_tensor_type_and_shape)(value.as_ptr(), made))?;
             api.check((api.get_tensor_element_type)(info.as_ptr(), &mut dtype))?;
             api.check((api.get_dimensions_count)(info.as_ptr(), &mut rank))?;
             let mut dims = SmallVec::from_elem(0, rank);
@@ -217,9 +222,9 @@ impl HostNet for OrtNet {
 
 impl RunControl {
     /// A run begins, which lasts until the result is dropped.
-    fn begin(&self) -> Running<'_> {
+    fn begin(&self) -> OngoingRun<'_> {
         *self.runs.lock().unwrap() = true;
-        Running(self)
+        OngoingRun(self)
     }
 
     /// Ends the run, if there is one, between two nodes of the graph.
@@ -235,9 +240,9 @@ impl RunControl {
 }
 
 /// A run, as long as it lives.
-struct Running<'a>(&'a RunControl);
+struct OngoingRun<'a>(&'a RunControl);
 
-impl Drop for Running<'_> {
+impl Drop for OngoingRun<'_> {
     fn drop(&mut self) {
         let RunControl { library, options, runs } = self.0;
         let mut runs = runs.lock().unwrap();

@@ -40,7 +40,7 @@ impl Backend for Rten {
     }
 
     fn blurb(&self) -> &'static str {
-        "rten on the CPU, without further libraries"
+        "CPU without further libraries, by rten"
     }
 
     fn device(&self) -> Device {

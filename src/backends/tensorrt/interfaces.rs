@@ -9,8 +9,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::Mutex;
 use std::thread::ThreadId;
 
-pub use super::super::log::{Level, set_hook};
 use super::super::log;
+pub use super::super::log::{Level, set_hook};
 use super::abi::AbiVersion;
 use crate::core::error::{Error, ErrorKind, Result};
 
