@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use common::boxes::{SIDE, found};
-use common::onnx::{F32, Graph, I64, brightness, int, ints};
+use common::onnx::{F32, Graph, I64, brightness};
 use common::{init, launch, path, run, scratch, shapes};
 use gst::prelude::*;
 
