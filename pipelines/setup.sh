@@ -170,6 +170,12 @@ need_tensorrt() {
     "$ROOT/tests/tensorrt/fetch.sh" >/dev/null || echo "$ME: without TensorRT's libraries their tests are skipped" >&2
 }
 
+# ONNX Runtime for tests/onnxruntime.rs. Tests that want it name it; for all others there is none, whatever is installed.
+need_onnxruntime() {
+    "$ROOT/tests/onnxruntime/fetch.sh" >/dev/null
+    export REQUIRE_ORT=1 ORT_DYLIB_PATH=/nonexistent
+}
+
 # The same, and everything the tests need.
 setup_tests() {
     setup_build
@@ -182,4 +188,5 @@ setup_tests() {
     # apt installs Python modules for /usr/bin/python3, so it comes before any other python3, but after cargo.
     PATH=$(dirname "$(command -v cargo)"):/usr/bin:$PATH
     need_tensorrt
+    need_onnxruntime
 }

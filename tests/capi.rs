@@ -230,7 +230,7 @@ fn open_errors_name_the_cause() {
 
 #[test]
 fn wrong_frames_are_errors_and_break_nothing() {
-    let session = open(&one_box("capi-frames"), &["backend=cpu"]).unwrap();
+    let session = open(&one_box("capi-frames"), &["backend=rten"]).unwrap();
     let pixels = vec![0u8; SIDE * SIDE * 3];
     type Spoil = fn(&mut GstTrtFrame);
     let mistakes: [(Spoil, c_int, &str); 18] = [
@@ -279,7 +279,7 @@ fn frames_of_later_versions_work_without_new_fields() {
         frame: GstTrtFrame,
         field: usize,
     }
-    let session = open(&one_box("capi-later"), &["backend=cpu"]).unwrap();
+    let session = open(&one_box("capi-later"), &["backend=rten"]).unwrap();
     let pixels = vec![0; SIDE * SIDE * 3];
     let mut later = Later { frame: frame(&pixels), field: 0 };
     later.frame.struct_size = size_of::<Later>();
@@ -294,7 +294,7 @@ fn frames_of_later_versions_work_without_new_fields() {
 
 #[test]
 fn results_stay_until_they_are_freed() {
-    let session = open(&one_box("capi-results"), &["backend=cpu"]).unwrap();
+    let session = open(&one_box("capi-results"), &["backend=rten"]).unwrap();
     let pixels = vec![0; SIDE * SIDE * 3];
     let first = detect(session, &frame(&pixels)).unwrap();
     let second = detect(session, &frame(&pixels)).unwrap();
@@ -372,7 +372,7 @@ fn tracker(options: &[&str]) -> Result<*mut GstTrtTracker, c_int> {
 
 #[test]
 fn objects_are_numbered_by_a_tracker() {
-    let session = open(&one_box("capi-tracker"), &["backend=cpu"]).unwrap();
+    let session = open(&one_box("capi-tracker"), &["backend=rten"]).unwrap();
     let pixels = vec![0; SIDE * SIDE * 3];
     let follow = |tracker, at: u64| {
         let results = detect(session, &frame(&pixels)).unwrap();
@@ -422,7 +422,7 @@ fn rotated_boxes_have_angles_and_corners() {
     };
     let upright = [[32.0, 32.0], [32.0, 0.0], [0.0, 0.0], [0.0, 32.0]];
     let found = |path: &str| {
-        let session = open(path, &["backend=cpu"]).unwrap();
+        let session = open(path, &["backend=rten"]).unwrap();
         let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap_or_else(|_| panic!("{}", last_error()));
         gst_trt_session_close(session);
         results
@@ -458,7 +458,7 @@ fn masks_are_read() {
     let graph =
         graph.constant("output0", &[1, 1, 7], &[0.0, 0.0, 32.0, 32.0, 0.9, 0.0, 2.0]).metadata("end2end", "True");
     let graph = graph.constant("output1", &[1, 1, 1, 4], &[1.0, -1.0, -1.0, -1.0]).metadata("names", "{0: 'cat'}");
-    let session = open(&graph.save(&scratch("capi-segment").join("segment.onnx")), &["backend=cpu"]).unwrap();
+    let session = open(&graph.save(&scratch("capi-segment").join("segment.onnx")), &["backend=rten"]).unwrap();
     let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap_or_else(|_| panic!("{}", last_error()));
     gst_trt_session_close(session);
     let mut rect = [0; 4];
@@ -486,7 +486,7 @@ fn keypoints_are_read_and_may_lack_names_and_visibility() {
     };
     let found = |graph: Graph| {
         let path = graph.save(&scratch("capi-pose").join("pose.onnx"));
-        let session = open(&path, &["backend=cpu"]).unwrap();
+        let session = open(&path, &["backend=rten"]).unwrap();
         let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap_or_else(|_| panic!("{}", last_error()));
         gst_trt_session_close(session);
         assert_eq!((gst_trt_results_count(results), gst_trt_results_keypoint_count(results)), (1, 2));
@@ -518,8 +518,8 @@ fn keypoints_are_read_and_may_lack_names_and_visibility() {
 
 #[test]
 fn wrong_arrays_are_errors_and_break_nothing() {
-    let session = open(&one_box("capi-arrays"), &["backend=cpu"]).unwrap();
-    assert_eq!(unsafe { CStr::from_ptr(gst_trt_session_backend(session)) }, c"cpu");
+    let session = open(&one_box("capi-arrays"), &["backend=rten"]).unwrap();
+    assert_eq!(unsafe { CStr::from_ptr(gst_trt_session_backend(session)) }, c"rten");
     assert!(gst_trt_session_reason(session).is_null());
     assert_eq!(gst_trt_session_output_count(session), 1);
     let picture = vec![0f32; 3 * SIDE * SIDE];
@@ -594,7 +594,7 @@ fn a_sessions_buffers_are_run_on() {
         expect(gst_trt_session_copy_output(session, 0, out, 12), 7, "closed already");
         expect(gst_trt_session_run_device(session, none, ptr::null(), 0, none), 7, "closed already");
     }
-    let session = open(&one_box("capi-device"), &["backend=cpu"]).unwrap();
+    let session = open(&one_box("capi-device"), &["backend=rten"]).unwrap();
     let frame = frame(&[0; SIDE * SIDE * 3]);
     let mut results = ptr::dangling_mut();
     unsafe {
@@ -612,7 +612,7 @@ fn echo(test: &str) -> *mut GstTrtSession {
     let dims = &["1", "3", "2", "2"];
     let graph = Graph::new().input("images", U8, dims).output("same", U8, dims);
     let graph = graph.node("Identity", &["images"], &["same"], Vec::new());
-    open(&graph.save(&scratch(test).join("echo.onnx")), &["backend=cpu"]).unwrap()
+    open(&graph.save(&scratch(test).join("echo.onnx")), &["backend=rten"]).unwrap()
 }
 
 #[test]
@@ -666,7 +666,7 @@ fn gpus_are_counted_or_the_error_has_the_reason() {
 
 #[test]
 fn closed_sessions_are_errors() {
-    let session = open(&one_box("capi-closed"), &["backend=cpu"]).unwrap();
+    let session = open(&one_box("capi-closed"), &["backend=rten"]).unwrap();
     gst_trt_session_close(session);
     gst_trt_session_close(session);
     gst_trt_session_close(ptr::null_mut());
@@ -686,7 +686,7 @@ fn closed_sessions_are_errors() {
 
 #[test]
 fn tensors_are_described_until_the_session_is_closed() {
-    let session = open(&shapes(), &["backend=cpu"]).unwrap();
+    let session = open(&shapes(), &["backend=rten"]).unwrap();
     let (input, output) = (gst_trt_session_input(session), gst_trt_session_output(session, 0));
     assert_eq!((text(gst_trt_tensor_info_name(input)), gst_trt_tensor_info_type(input)), (Some("images"), 0));
     let dims = |tensor| {
@@ -708,7 +708,7 @@ fn tensors_are_described_until_the_session_is_closed() {
 
 #[test]
 fn threads_take_turns() {
-    let session = open(&one_box("capi-threads"), &["backend=cpu"]).unwrap().addr();
+    let session = open(&one_box("capi-threads"), &["backend=rten"]).unwrap().addr();
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(move || (0..50).for_each(|_| assert!(finds(ptr::without_provenance_mut(session)))));
@@ -723,7 +723,7 @@ fn classes_of_the_frame_are_told() {
         Graph::new().input("images", F32, &["1", "3", "64", "64"]).constant("scores", &[1, 3], &[-9.0, 0.0, 9.0]);
     let graph = graph.metadata("task", "classify").metadata("names", "{0: 'cat', 1: 'dog', 2: 'bird'}");
     let model = graph.save(&scratch("capi-classes").join("classify.onnx"));
-    let session = open(&model, &["backend=cpu", "top-k=2", "score-threshold=0"]).unwrap();
+    let session = open(&model, &["backend=rten", "top-k=2", "score-threshold=0"]).unwrap();
     let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
     gst_trt_session_close(session);
     assert_eq!((gst_trt_results_count(results), gst_trt_results_frame_class_count(results)), (0, 2));
@@ -741,7 +741,7 @@ fn classes_of_the_frame_are_told() {
     gst_trt_results_free(results);
     assert_eq!(gst_trt_results_frame_class_count(results), 0);
     let model = one_box("capi-no-classes");
-    let session = open(&model, &["backend=cpu"]).unwrap();
+    let session = open(&model, &["backend=rten"]).unwrap();
     let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
     assert_eq!(gst_trt_results_frame_class_count(results), 0, "it finds objects");
     gst_trt_results_free(results);
@@ -757,7 +757,7 @@ fn maps_of_the_frame_are_given() {
     };
     let results = |graph: Graph, options: &[&str]| {
         let model = graph.save(&folder.join("model.onnx"));
-        let session = open(&model, &[&["backend=cpu"], options].concat()).unwrap();
+        let session = open(&model, &[&["backend=rten"], options].concat()).unwrap();
         let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
         gst_trt_session_close(session);
         results
@@ -801,7 +801,7 @@ fn maps_of_the_frame_are_given() {
     let found = results(graph(&[1, 1, 1, 2], &[2.0, 4.0], "depth"), &["mask-output=none"]);
     assert_eq!(values(found), None);
     gst_trt_results_free(found);
-    let session = open(&one_box("capi-no-map"), &["backend=cpu"]).unwrap();
+    let session = open(&one_box("capi-no-map"), &["backend=rten"]).unwrap();
     let found = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
     assert_eq!((values(found), text(gst_trt_results_map_json(found))), (None, None));
     gst_trt_results_free(found);
@@ -812,7 +812,7 @@ fn maps_of_the_frame_are_given() {
 fn only_detection_models_detect_but_others_run() {
     let graph = Graph::new().input("images", U8, &["1", "3", "2", "2"]).constant("scores", &[1, 2], &[0.25, 0.75]);
     let model = graph.metadata("task", "caption").save(&scratch("capi-task").join("caption.onnx"));
-    let session = open(&model, &["backend=cpu"]).unwrap();
+    let session = open(&model, &["backend=rten"]).unwrap();
     assert_eq!(detect(session, &frame(&[0; SIDE * SIDE * 3])), Err(4));
     assert!(last_error().contains("“caption”"), "{}", last_error());
     let mut scores = [0f32; 2];
@@ -952,7 +952,7 @@ mod gstreamer {
                 }
             }
         };
-        let infer = format!("trtpreprocess ! trtinfer backend=cpu model-file={model}");
+        let infer = format!("trtpreprocess ! trtinfer backend=rten model-file={model}");
         let inferred = of(&infer);
         let output = tensor(&inferred, 0).unwrap();
         assert!(tensor(&inferred, 1).unwrap_err().contains("no tensor 1: 1 are there"));

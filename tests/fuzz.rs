@@ -110,7 +110,7 @@ fn label_files_and_options() {
         let mut bytes = bytes.into_bytes();
         damage(random, &mut bytes);
         std::fs::write(&labels, bytes).unwrap();
-        let mut options = vec!["backend=cpu".to_string(), format!("label-file={}", labels.display())];
+        let mut options = vec!["backend=rten".to_string(), format!("label-file={}", labels.display())];
         if random.below(2) == 0 {
             options.push(format!("{}={}", random.one_of(&names), text(random, &pieces)));
         }
@@ -150,7 +150,7 @@ fn tensors_of_other_frameworks() {
 }
 
 fn run_once(file: &Path) -> Result<Vec<Tensor>> {
-    let cpu = BackendPreference::Named("cpu");
+    let cpu = BackendPreference::Named("rten");
     let request = LoadRequest::new(file, cpu, None, 1, Options::default(), || unreachable!("it is no GPU"))?;
     let mut backend = request.load(&LoadContext::silent())?;
     let picture = Tensor::fill(&Pool::default(), request.spec.desc, |_| Ok(()))?;

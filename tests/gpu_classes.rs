@@ -94,11 +94,11 @@ fn classes_on_a_gpu_are_those_of_the_cpu() {
     let folder = scratch("gpu-classes");
     for softmax in [false, true] {
         let model = model(&folder, softmax);
-        let expected = elements(&model, "backend=cpu");
+        let expected = elements(&model, "backend=rten");
         for (classes, _) in &expected {
             assert_eq!(classes.iter().map(|class| class.0).collect::<Vec<_>>(), [1, 0, 2], "{classes:?}");
         }
-        for (found, (expected, _)) in detector(&model, &["backend=cpu".into()]).iter().zip(&expected) {
+        for (found, (expected, _)) in detector(&model, &["backend=rten".into()]).iter().zip(&expected) {
             assert_same(found, expected);
         }
         let Some(library) = &library else {

@@ -76,7 +76,7 @@ fn run_elements(name: &str, properties: &str) {
 
 #[test]
 fn elements_follow_the_frames_on_the_cpu() {
-    run_elements("rectangles-cpu", "backend=cpu");
+    run_elements("rectangles-cpu", "backend=rten");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn run_detector(name: &str, options: &[String]) {
 
 #[test]
 fn a_detector_follows_the_frames_on_the_cpu() {
-    run_detector("detector-rectangles-cpu", &["backend=cpu".into()]);
+    run_detector("detector-rectangles-cpu", &["backend=rten".into()]);
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn slices_have_the_objects_of_the_cpu() {
         });
         frames.collect::<Vec<_>>()
     };
-    let wanted = objects(&format!("model-file={} backend=cpu", common::shapes()));
+    let wanted = objects(&format!("model-file={} backend=rten", common::shapes()));
     assert!(wanted[0].len() > 10, "{}", wanted[0].len());
     for batch in [1, 4, 5] {
         let found = objects(&format!(
@@ -314,7 +314,7 @@ fn objects_have_the_attributes_of_the_cpu() {
     let (first, second) = (boxes_model(&folder, &rows), classifier(&folder, "n"));
     let attributes = |infer: &str, classes: &str| -> Vec<(String, f64)> {
         let mut harness = Harness::new_parse(&format!(
-            "trtpreprocess ! trtinfer model-file={first} backend=cpu ! trtnms draw=false classes={classes} \
+            "trtpreprocess ! trtinfer model-file={first} backend=rten ! trtnms draw=false classes={classes} \
              ! trtpreprocess regions=objects ! trtinfer model-file={second} {infer} ! trtnms draw=false"
         ));
         harness.set_src_caps_str("video/x-raw,format=RGB,width=64,height=64,framerate=1/1");
@@ -327,7 +327,7 @@ fn objects_have_the_attributes_of_the_cpu() {
         });
         params.collect()
     };
-    let wanted = attributes("backend=cpu", "a,b");
+    let wanted = attributes("backend=rten", "a,b");
     assert_eq!(wanted.iter().map(|(label, _)| label.as_str()).collect::<Vec<_>>(), ["bright", "dark", "dark"]);
     let cache = folder.display();
     for batch in [1, 2, 8] {

@@ -120,7 +120,7 @@ fn properties_without_effect_on_the_cpu_are_named() {
     let file = model(&scratch("wishes"), &ROW);
     let run = |wishes: &str| {
         launch(&format!(
-            "{FRAMES} ! trtpreprocess ! trtinfer model-file={file} backend=cpu {wishes} ! trtnms ! fakesink"
+            "{FRAMES} ! trtpreprocess ! trtinfer model-file={file} backend=rten {wishes} ! trtnms ! fakesink"
         ))
     };
     for (wishes, named) in [

@@ -16,7 +16,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use common::random::Random;
-use common::{hostile, init, scratch};
+use common::{hostile, init, ort, scratch};
 use gst::prelude::*;
 
 /// Any step of a pipeline that takes longer hangs.
@@ -37,9 +37,10 @@ fn file(seed: u64, number: u64) -> Vec<u8> {
 
 /// Plays a model. Returns how that ended, and whether the model still computes.
 fn play(model: &Path, said: impl Fn(&str)) -> (&'static str, bool) {
+    let backend = std::env::var("HOSTILE_BACKEND").unwrap();
     let line = format!(
         "videotestsrc num-buffers=2 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess \
-         ! trtinfer backend=cpu model-file={} ! trtnms ! fakesink",
+         ! trtinfer {backend} model-file={} ! trtnms ! fakesink",
         model.display()
     );
     let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
@@ -81,12 +82,13 @@ fn files_numbered_in_the_environment() {
     }
 }
 
-fn player(folder: &Path, first: u64, count: u64) -> Child {
+fn player(folder: &Path, backend: &str, first: u64, count: u64) -> Child {
     Command::new("prlimit")
         .arg(format!("--as={MEMORY}"))
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "files_numbered_in_the_environment", "--nocapture"])
         .env("HOSTILE_FOLDER", folder)
+        .env("HOSTILE_BACKEND", backend)
         .env("HOSTILE_FIRST", first.to_string())
         .env("HOSTILE_FILES", count.to_string())
         .stdout(Stdio::piped())
@@ -97,15 +99,26 @@ fn player(folder: &Path, first: u64, count: u64) -> Child {
 
 #[test]
 fn pipelines_get_to_null() {
-    let (first, count) = (setting("HOSTILE_FIRST", 0), setting("HOSTILE_FILES", 300));
-    let folder = scratch(&format!("hostile-{}-{first}-{count}", setting("HOSTILE_SEED", 1)));
+    play_all("rten", "backend=rten", setting("HOSTILE_FILES", 300));
+}
+
+#[test]
+fn pipelines_with_onnxruntime_get_to_null() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    play_all("ort", &options.join(" "), setting("HOSTILE_FILES", 150));
+}
+
+/// Plays files with these properties of trtinfer.
+fn play_all(name: &str, backend: &str, count: u64) {
+    let first = setting("HOSTILE_FIRST", 0);
+    let folder = scratch(&format!("hostile-{name}-{}-{first}-{count}", setting("HOSTILE_SEED", 1)));
     assert!(Command::new("mkfifo").arg(folder.join("pipe.data")).status().unwrap().success());
     std::fs::File::create(folder.join("hole.data")).unwrap().set_len(1 << 40).unwrap();
     let mut outcomes = BTreeMap::<String, u64>::new();
     let mut bad = Vec::new();
     let mut next = first;
     while next < first + count {
-        let mut child = player(&folder, next, first + count - next);
+        let mut child = player(&folder, backend, next, first + count - next);
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));

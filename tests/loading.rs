@@ -119,7 +119,7 @@ fn a_failure_reaches_the_bus_once() {
     let model = SlowModel::new("loading-fails");
     let (pipeline, frames) = model.pipeline("videotestsrc");
     set_state(&pipeline, gst::State::Playing);
-    assert_eq!(progress(&pipeline), (gst::ProgressType::Start, "Loading slow.onnx for the cpu backend".into()));
+    assert_eq!(progress(&pipeline), (gst::ProgressType::Start, "Loading slow.onnx for the rten backend".into()));
     frames.recv_timeout(HANG).unwrap();
     model.release();
     assert_eq!(progress(&pipeline), (gst::ProgressType::Error, "Loading slow.onnx failed".into()));
@@ -246,7 +246,7 @@ fn endless_pipeline(test: &str, batch: &str, constant: bool, source: &str, infer
     let path = common::onnx::endless(batch, "8", constant).save(&scratch(test).join("endless.onnx"));
     let line = format!(
         "{source},format=RGB,width=8,height=8 ! trtpreprocess \
-         ! trtinfer name=infer model-file={path} backend=cpu {infer} ! trtnms ! fakesink"
+         ! trtinfer name=infer model-file={path} backend=rten {infer} ! trtnms ! fakesink"
     );
     gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap()
 }

@@ -170,7 +170,7 @@ fn damaged_models_run_or_are_refused() {
 }
 
 fn run_once(file: &Path) -> gsttrt::core::error::Result<Vec<Tensor>> {
-    let cpu = BackendPreference::Named("cpu");
+    let cpu = BackendPreference::Named("rten");
     let request = LoadRequest::new(file, cpu, None, 1, Options::default(), || unreachable!("it is no GPU"))?;
     if request.spec.desc.bytes().is_none_or(|bytes| bytes > 1 << 24) {
         return Ok(Vec::new()); // allowed, and not worth the memory here

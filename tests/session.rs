@@ -19,7 +19,7 @@ use gsttrt::session::{Detector, DeviceFrame, Object, PostprocessOptions, Session
 use half::f16;
 
 fn on_cpu() -> SessionOptions {
-    SessionOptions { backend: BackendPreference::Named("cpu"), ..SessionOptions::default() }
+    SessionOptions { backend: BackendPreference::Named("rten"), ..SessionOptions::default() }
 }
 
 fn open(model: &str) -> Session {
@@ -146,7 +146,7 @@ fn only_detection_models_detect() {
 #[test]
 fn a_session_describes_itself() {
     let mut session = open(&shapes());
-    assert_eq!((session.backend(), session.reason(), session.warnings()), ("cpu", None, &[][..]));
+    assert_eq!((session.backend(), session.reason(), session.warnings()), ("rten", None, &[][..]));
     assert_eq!(session.input().to_string(), "images f32 1x3x512x512");
     assert_eq!(session.outputs().iter().map(|desc| desc.to_string()).collect::<Vec<_>>(), ["output0 f32 1x16128x7"]);
     assert_eq!(session.model().labels, ["disc", "box"]);
@@ -166,7 +166,7 @@ fn auto_gives_the_reason_for_the_cpu() {
     }
     let model = echo(&scratch("session-auto"), F32);
     let session = Session::open(&model, &SessionOptions::default()).unwrap();
-    assert!(session.backend() == "cpu" && session.reason().unwrap().contains("driver"), "{:?}", session.reason());
+    assert!(session.backend() == "rten" && session.reason().unwrap().contains("driver"), "{:?}", session.reason());
     let options = SessionOptions { backend: BackendPreference::Named("tensorrt"), ..SessionOptions::default() };
     assert_eq!(Session::open(&model, &options).unwrap_err().kind(), ErrorKind::Library);
 }
@@ -408,7 +408,7 @@ mod elements {
             }),
         ] {
             let mut detector = Detector::open(shapes(), &on_cpu(), postprocess).unwrap();
-            assert_same(&mut detector, pixels, &format!("model-file={} backend=cpu", shapes()), nms);
+            assert_same(&mut detector, pixels, &format!("model-file={} backend=rten", shapes()), nms);
         }
     }
 

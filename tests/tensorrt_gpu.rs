@@ -135,7 +135,7 @@ fn outputs_are_those_of_the_cpu() {
         ("shapes-e2e.onnx", Precision::Fp32, false, 1e-4),
     ] {
         let path = PathBuf::from(common::path(&format!("tests/models/{file}")));
-        let cpu = BackendPreference::Named("cpu");
+        let cpu = BackendPreference::Named("rten");
         let request =
             LoadRequest::new(&path, cpu, None, 1, Options::default(), || unreachable!("it is no GPU")).unwrap();
         let (model, spec) = (request.model(), &request.spec);

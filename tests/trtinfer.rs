@@ -102,7 +102,7 @@ fn assert_close(found: &[f32], wanted: &[f32], tolerance: f32) {
 fn the_trained_model_runs() {
     let outcome = infer(&format!("model-file={}", shapes()));
     outcome.expect_success();
-    assert!(outcome.progress[0].starts_with("Loading shapes.onnx for the cpu backend"), "{outcome:?}");
+    assert!(outcome.progress[0].starts_with("Loading shapes.onnx for the rten backend"), "{outcome:?}");
     assert!(outcome.progress[1].starts_with("Loaded shapes.onnx in "), "{outcome:?}");
     assert_eq!(outcome.progress.len(), 2);
 }
@@ -115,9 +115,9 @@ fn auto_posts_once_why_it_runs_on_the_cpu() {
     let model = constant_head(&["1", "3", "64", "64"]).save(&scratch("auto").join("head.onnx"));
     let outcome = infer(&format!("model-file={model}"));
     outcome.expect_success();
-    let reason = outcome.infos.first().and_then(|info| info.strip_prefix("Running the model on the CPU: "));
+    let reason = outcome.infos.first().and_then(|info| info.strip_prefix("Running the model on the CPU (rten): "));
     assert!(outcome.infos.len() == 1 && reason.is_some_and(|reason| reason.contains("driver")), "{:?}", outcome.infos);
-    let outcome = infer(&format!("model-file={model} backend=cpu"));
+    let outcome = infer(&format!("model-file={model} backend=rten"));
     outcome.expect_success();
     assert_eq!(outcome.infos, [""; 0], "who asks for the CPU knows");
 }
@@ -235,7 +235,7 @@ fn an_open_input_is_the_smallest_rectangle_for_the_frames() {
             [((160, 90), (128, 96)), ((90, 160), (96, 128)), ((160, 90), (128, 96))],
         ),
     ] {
-        let mut bench = Bench::new(&format!("backend=cpu {properties}"), RGB);
+        let mut bench = Bench::new(&format!("backend=rten {properties}"), RGB);
         for (frame, tensor) in sizes {
             assert_eq!(tensor_size(&mut bench, frame), tensor, "{properties}, {frame:?}");
         }
@@ -249,7 +249,7 @@ fn scaled_frames_get_the_rectangle_of_the_size_that_arrives() {
     let model = model.save(&scratch("scaled-rectangle").join("open.onnx"));
     let (outcome, inputs) = common::preprocess::tensors(&format!(
         "{SOURCE} ! trtpreprocess name=p ! videoscale ! video/x-raw,width=64,height=32 ! \
-         trtinfer backend=cpu model-file={model} ! fakesink"
+         trtinfer backend=rten model-file={model} ! fakesink"
     ));
     outcome.expect_success();
     assert_eq!(inputs[0].desc(), "images f32 1x3x64x128");
@@ -339,7 +339,7 @@ fn model_info_has_the_files_description() {
     let text = |name| info.get::<String>(name).unwrap();
     assert_eq!(text("file"), model);
     assert_eq!(text("producer"), "A test's model");
-    assert_eq!(text("backend"), "cpu");
+    assert_eq!(text("backend"), "rten");
     assert_eq!(text("task"), "detect");
     assert_eq!(text("tensor"), "cpu f32 1x3x32x48 nchw rgb letterbox:114 scale:0.003921569 images");
     assert_eq!(info.get::<u32>("stride").unwrap(), 16);

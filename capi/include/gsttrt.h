@@ -97,10 +97,10 @@ GstTrtStatus gst_trt_session_open (const char *model, const char *const *options
 /* NULL and closed sessions are ignored. */
 void gst_trt_session_close (GstTrtSession *session);
 
-/* "tensorrt" or "cpu"; NULL on errors. Valid until the session is closed. */
+/* "tensorrt", "onnxruntime" or "rten"; NULL on errors. Valid until the session is closed. */
 const char *gst_trt_session_backend (GstTrtSession *session);
 
-/* Why backend=auto selected the CPU; NULL if it did not, and on errors. Valid until the session is closed. */
+/* Why backend=auto did not select TensorRT; NULL if it did not, and on errors. Valid until the session is closed. */
 const char *gst_trt_session_reason (GstTrtSession *session);
 
 /* The model's input: the tensor of one picture. The session fills other inputs, such as the picture's size. NULL on errors.

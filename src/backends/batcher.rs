@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Interrupted, ModelInstance, contained};
+use super::{Interrupted, Interrupter, ModelInstance, contained};
 use crate::core::counters::{self, Span, Stats, ThreadCounters};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::Tensors;
@@ -27,6 +27,7 @@ pub struct Batcher {
     runner: BatchRunner,
     size: usize,
     batch_timeout: Duration,
+    interrupter: Option<Interrupter>,
 }
 
 /// What runs batches, one at a time.
@@ -123,6 +124,7 @@ impl Batcher {
     /// `Library`, where there is no thread left to run it.
     pub fn new(mut model: Box<dyn ModelInstance>, size: usize, batch_timeout: Duration) -> Result<Self> {
         let line = Arc::<Line>::default();
+        let interrupter = model.interrupter();
         let runner = if model.only_queues() {
             BatchRunner::Caller(Mutex::new(model))
         } else {
@@ -140,7 +142,7 @@ impl Batcher {
             })?;
             BatchRunner::Thread(sender)
         };
-        Ok(Batcher { line, runner, size: size.max(1), batch_timeout })
+        Ok(Batcher { line, runner, size: size.max(1), batch_timeout, interrupter })
     }
 
     /// Takes the GPU's time for each batch from now on.
@@ -192,6 +194,25 @@ impl Batcher {
         let _waiting = self.line.waiters.enter();
         let works = |queue: &mut Queue| queue.running.iter().any(|request| request.stream == stream);
         !self.line.moved.wait_timeout_while(queue, limit, works).unwrap().1.timed_out()
+    }
+
+    /// Ends a run on frames of this stream, where the backend can: other frames of that batch fail. Returns whether it has ended within
+    /// the limit.
+    pub fn interrupt_within(&self, stream: u64, limit: Duration) -> bool {
+        let Some(interrupt) = &self.interrupter else { return false };
+        let end = Instant::now() + limit;
+        while Instant::now() < end {
+            let queue = self.line.queue.lock().unwrap();
+            if queue.running.iter().any(|request| request.stream == stream) {
+                interrupt();
+            }
+            drop(queue);
+            // A run that has only just begun does not hear it.
+            if self.is_idle_within(stream, Duration::from_millis(20)) {
+                return true;
+            }
+        }
+        false
     }
 
     pub fn counts(&self) -> Counts {

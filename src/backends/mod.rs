@@ -3,18 +3,25 @@
 //! [`BACKENDS`].
 //!
 //! ```text
-//! Placement::new       probe → the backend with the highest rank
+//! Placement::new       probe → the first backend that can run the file
 //! Placement::describe  describe → OpenedModel: what the file says, and the input that it wants
 //! LoadRequest::load    OpenedModel::load → ModelInstance, which a Batcher runs
 //! ```
 
 pub mod batcher;
 mod context_pool;
+mod dylib;
+mod exit;
+mod host;
+mod limits;
 pub mod loader;
+pub mod log;
+pub mod onnxruntime;
 pub mod options;
 mod request;
 pub mod rten;
 pub mod tensorrt;
+mod weights;
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,8 +38,8 @@ use crate::model::{ModelFile, ModelInfo};
 use options::{Choice, OptionKind, OptionSpec, Options};
 pub use request::{LoadRequest, Placement};
 
-/// All backends. Where two are of one rank, the first is taken.
-pub static BACKENDS: &[&dyn Backend] = &[&tensorrt::TensorRt, &rten::Rten];
+/// All backends, the ones that are preferred first.
+pub static BACKENDS: &[&dyn Backend] = &[&tensorrt::TensorRt, &onnxruntime::OnnxRuntime, &rten::Rten];
 
 /// A library that runs models.
 pub trait Backend: Sync {
@@ -53,8 +60,8 @@ pub trait Backend: Sync {
         &[]
     }
 
-    /// How well it can run that file on this machine, found without loading the model. The highest rank is taken.
-    fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<u32, Unsupported>;
+    /// Whether it can run that file on this machine, found without loading the model.
+    fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<(), Unsupported>;
 
     /// Reads the description of the model. `cuda` is there for backends on a GPU.
     fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>>;
@@ -121,7 +128,15 @@ pub trait ModelInstance: Send {
     fn working_bytes(&self) -> u64 {
         0
     }
+
+    /// What ends the run that is in progress, with an error; `None` where it cannot be ended.
+    fn interrupter(&self) -> Option<Interrupter> {
+        None
+    }
 }
+
+/// Ends a run, from any thread. Later runs are not affected.
+pub type Interrupter = Arc<dyn Fn() + Send + Sync>;
 
 /// Why a frame has no outputs, or there is no model for it.
 #[derive(Clone, Debug)]
@@ -142,16 +157,23 @@ impl From<Error> for Interrupted {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum BackendPreference {
-    /// The one with the highest rank.
+    /// The first of [`BACKENDS`] that can run the model.
     #[default]
     Auto,
-    /// The one of this name.
+    /// The one of this name; `cpu` is the first of those that take tensors in the host's memory.
     Named(&'static str),
 }
 
+/// All backends that take tensors in the host's memory.
+const CPU: &str = "cpu";
+
 /// The choice among [`BACKENDS`], as an option.
 pub static PREFERENCE: LazyLock<OptionSpec> = LazyLock::new(|| {
-    let auto = Choice { word: "auto", blurb: "TensorRT where it can run the model, else the CPU" };
+    let auto = Choice {
+        word: "auto",
+        blurb: "TensorRT where it can run the model, else ONNX Runtime where it is found, else rten",
+    };
+    let cpu = Choice { word: CPU, blurb: "ONNX Runtime where it is found, else rten" };
     let named = BACKENDS.iter().map(|backend| Choice { word: backend.name(), blurb: backend.blurb() });
     OptionSpec {
         name: "backend",
@@ -159,7 +181,7 @@ pub static PREFERENCE: LazyLock<OptionSpec> = LazyLock::new(|| {
         blurb: "What runs the model",
         kind: OptionKind::Choice {
             type_name: "GstTrtBackend",
-            choices: [auto].into_iter().chain(named).collect::<Vec<_>>().leak(),
+            choices: [auto, cpu].into_iter().chain(named).collect::<Vec<_>>().leak(),
         },
         is_in_key: false,
         insists: None,
@@ -183,9 +205,20 @@ impl BackendPreference {
     }
 }
 
-/// The options of all backends.
-pub fn all_options() -> impl Iterator<Item = (&'static dyn Backend, &'static OptionSpec)> {
-    BACKENDS.iter().flat_map(|&backend| backend.options().iter().map(move |&option| (backend, option)))
+/// The options of all backends, each once.
+pub fn all_options() -> impl Iterator<Item = &'static OptionSpec> {
+    let before = |at: usize, option: &OptionSpec| BACKENDS[..at].iter().any(|backend| backend.has(option));
+    let own = move |(at, backend): (usize, &&'static dyn Backend)| {
+        backend.options().iter().copied().filter(move |option| !before(at, option)).collect::<Vec<_>>()
+    };
+    BACKENDS.iter().enumerate().flat_map(own)
+}
+
+impl dyn Backend + '_ {
+    /// Whether it heeds that option.
+    pub fn has(&self, option: &OptionSpec) -> bool {
+        self.options().iter().any(|own| own.name == option.name)
+    }
 }
 
 /// The backend for a [`BackendPreference`] on this machine, and for `auto`, why it is not a better one.
@@ -205,39 +238,45 @@ fn choose_among(
     file: &ModelFile,
     options: &Options,
 ) -> Result<Selection> {
-    if let BackendPreference::Named(name) = preference {
-        let named = backends.iter().find(|backend| backend.name() == name).ok_or_else(|| {
-            let names: Vec<&str> = backends.iter().map(|backend| backend.name()).collect();
-            Error::new(ErrorKind::Settings, format!("There is no backend “{name}”"))
-                .remedy(format!("Use auto, {}", names.join(", ")))
-        })?;
-        return match named.probe(file, options) {
-            Ok(_) => Ok(Selection { backend: *named, reason: None }),
-            Err(Unsupported::Kind(error) | Unsupported::Missing(error)) => Err(error),
-        };
-    }
-    let mut best: Option<(u32, &'static dyn Backend)> = None;
+    let is_wanted = |backend: &&&'static dyn Backend| match preference {
+        BackendPreference::Auto => true,
+        BackendPreference::Named(CPU) => backend.device() == Device::Host,
+        BackendPreference::Named(name) => backend.name() == name,
+    };
     let (mut missing, mut of_other_kind) = (Vec::new(), Vec::new());
-    for &backend in backends {
+    let reasons = |missing: &[Error]| missing.iter().map(Error::as_clause).collect::<Vec<_>>().join("; ");
+    for &backend in backends.iter().filter(is_wanted) {
         match backend.probe(file, options) {
-            Ok(rank) if best.is_none_or(|(highest, _)| rank > highest) => best = Some((rank, backend)),
-            Ok(_) => {}
+            Ok(()) => {
+                let is_fallback = preference == BackendPreference::Auto && !missing.is_empty();
+                return Ok(Selection { backend, reason: is_fallback.then(|| reasons(&missing)) });
+            }
             Err(Unsupported::Missing(error)) => missing.push(error),
             Err(Unsupported::Kind(error)) => of_other_kind.push(error),
         }
     }
-    let reasons = || missing.iter().map(Error::as_clause).collect::<Vec<_>>().join("; ");
-    match best {
-        Some((_, backend)) => Ok(Selection { backend, reason: (!missing.is_empty()).then(reasons) }),
-        None if missing.len() > 1 => {
-            Err(Error::new(ErrorKind::Library, format!("Nothing here can run {}", file.path().display()))
-                .cause(reasons())
-                .remedy("Install one of what is missing, or set backend to see all that is said of one"))
-        }
-        None => {
-            Err(missing.into_iter().chain(of_other_kind).next().expect("there are backends, and each has said why"))
-        }
+    if missing.len() > 1 {
+        return Err(Error::new(ErrorKind::Library, format!("Nothing here can run {}", file.path().display()))
+            .cause(reasons(&missing))
+            .remedy("Install one of what is missing, or set backend to see all that is said of one"));
     }
+    Err(missing.into_iter().chain(of_other_kind).next().unwrap_or_else(|| {
+        let names: Vec<&str> = backends.iter().map(|backend| backend.name()).collect();
+        Error::new(ErrorKind::Settings, format!("There is no backend “{}”", preference.word()))
+            .remedy(format!("Use auto, {CPU}, {}", names.join(", ")))
+    }))
+}
+
+/// What a backend that runs ONNX says to a TensorRT engine.
+fn refuse_engine(file: &ModelFile, title: &str) -> std::result::Result<(), Unsupported> {
+    if !file.is_engine() {
+        return Ok(());
+    }
+    let what = format!("{} is a TensorRT engine, which {title} cannot run", file.path().display());
+    Err(Unsupported::Kind(
+        Error::new(ErrorKind::Settings, what)
+            .remedy("Give the .onnx file that the engine was built from, or use backend=tensorrt"),
+    ))
 }
 
 /// Events while a model is loaded.
@@ -308,7 +347,7 @@ mod tests {
     /// Runs files of one kind, where nothing is missing.
     struct Fake {
         name: &'static str,
-        rank: u32,
+        device: Device,
         engines: bool,
         missing: Option<&'static str>,
     }
@@ -327,15 +366,15 @@ mod tests {
         }
 
         fn device(&self) -> Device {
-            Device::Host
+            self.device
         }
 
-        fn probe(&self, file: &ModelFile, _: &Options) -> std::result::Result<u32, Unsupported> {
+        fn probe(&self, file: &ModelFile, _: &Options) -> std::result::Result<(), Unsupported> {
             if file.is_engine() != self.engines {
                 return Err(Unsupported::Kind(Error::new(ErrorKind::Settings, format!("{} is for others", self.name))));
             }
             let missing = |why| Unsupported::Missing(Error::new(ErrorKind::Library, "Something is missing").cause(why));
-            self.missing.map_or(Ok(self.rank), |why| Err(missing(why)))
+            self.missing.map_or(Ok(()), |why| Err(missing(why)))
         }
 
         fn describe(&self, _: &ModelFile, _: &Options, _: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
@@ -347,11 +386,11 @@ mod tests {
         }
     }
 
-    static FAST: Fake = Fake { name: "fast", rank: 3, engines: false, missing: Some("no driver") };
-    static OTHER: Fake = Fake { name: "other", rank: 2, engines: false, missing: Some("no library") };
-    static SLOW: Fake = Fake { name: "slow", rank: 1, engines: false, missing: None };
-    static MIDDLE: Fake = Fake { name: "middle", rank: 2, engines: false, missing: None };
-    static ENGINES: Fake = Fake { name: "engines", rank: 9, engines: true, missing: Some("no GPU") };
+    static FAST: Fake = Fake { name: "fast", device: Device::Cuda, engines: false, missing: Some("no driver") };
+    static OTHER: Fake = Fake { name: "other", device: Device::Host, engines: false, missing: Some("no library") };
+    static SLOW: Fake = Fake { name: "slow", device: Device::Host, engines: false, missing: None };
+    static MIDDLE: Fake = Fake { name: "middle", device: Device::Cuda, engines: false, missing: None };
+    static ENGINES: Fake = Fake { name: "engines", device: Device::Cuda, engines: true, missing: Some("no GPU") };
 
     /// The name of the choice and why it was not a better one, or the error.
     fn chosen(
@@ -365,12 +404,19 @@ mod tests {
     }
 
     #[test]
-    fn auto_selects_the_highest_rank_and_names_what_is_missing() {
+    fn auto_selects_the_first_and_names_what_is_missing() {
         static ALL: [&dyn Backend; 4] = [&FAST, &OTHER, &SLOW, &ENGINES];
         assert_eq!(chosen(&ALL, "auto", "m.onnx"), Ok(("slow", Some("no driver; no library".into()))));
-        static WHOLE: [&dyn Backend; 3] = [&SLOW, &MIDDLE, &ENGINES];
+        static WHOLE: [&dyn Backend; 3] = [&MIDDLE, &SLOW, &ENGINES];
         assert_eq!(chosen(&WHOLE, "auto", "m.onnx"), Ok(("middle", None)));
         assert_eq!(chosen(&WHOLE, "slow", "m.onnx"), Ok(("slow", None)));
+    }
+
+    #[test]
+    fn cpu_is_the_first_in_the_memory_of_the_host() {
+        static ALL: [&dyn Backend; 3] = [&MIDDLE, &OTHER, &SLOW];
+        assert_eq!(chosen(&ALL, "cpu", "m.onnx"), Ok(("slow", None)), "the user asks for no other one");
+        assert_eq!(chosen(&ALL, "cpu", "m.engine").unwrap_err(), "other is for others.");
     }
 
     #[test]
@@ -389,12 +435,12 @@ mod tests {
         static OTHERS: [&dyn Backend; 1] = [&SLOW];
         assert_eq!(chosen(&OTHERS, "auto", "m.engine").unwrap_err(), "slow is for others.");
         let error = chosen(&ALL, "none", "m.onnx").unwrap_err();
-        assert_eq!(error, "There is no backend “none”. Use auto, fast, other, slow, engines.");
+        assert_eq!(error, "There is no backend “none”. Use auto, cpu, fast, other, slow, engines.");
     }
 
     #[test]
     fn names_are_used_once() {
-        let mut names: Vec<&str> = all_options().map(|(_, option)| option.name).collect();
+        let mut names: Vec<&str> = all_options().map(|option| option.name).collect();
         names.extend(BACKENDS.iter().map(|backend| backend.name()));
         let count = names.len();
         names.sort_unstable();

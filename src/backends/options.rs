@@ -45,6 +45,8 @@ pub enum OptionKind {
     },
     /// A file or a folder, unset by default.
     Path,
+    /// Any text, empty by default.
+    Text,
 }
 
 /// A word that an option takes.
@@ -63,6 +65,7 @@ pub enum OptionValue {
     /// One of the words of the option.
     Choice(&'static str),
     Path(Option<PathBuf>),
+    Text(String),
 }
 
 /// The options that are not as they are by default.
@@ -76,6 +79,7 @@ impl Display for OptionValue {
             OptionValue::Int(number) => write!(f, "{number}"),
             OptionValue::UInt(number) => write!(f, "{number}"),
             OptionValue::Choice(word) => f.write_str(word),
+            OptionValue::Text(text) => f.write_str(text),
             OptionValue::Path(path) => write!(f, "{}", path.as_deref().unwrap_or(Path::new("")).display()),
         }
     }
@@ -89,6 +93,7 @@ impl OptionSpec {
             OptionKind::UInt { default, .. } => OptionValue::UInt(*default),
             OptionKind::Choice { choices, .. } => OptionValue::Choice(choices[0].word),
             OptionKind::Path => OptionValue::Path(None),
+            OptionKind::Text => OptionValue::Text(String::new()),
         }
     }
 
@@ -106,6 +111,7 @@ impl OptionSpec {
                 OptionValue::Choice(one_of(self.name, text, &words, &words)?)
             }
             OptionKind::Path => OptionValue::Path(path(text)),
+            OptionKind::Text => OptionValue::Text(text.into()),
         })
     }
 }
@@ -150,6 +156,14 @@ impl Options {
         match self.get(option) {
             OptionValue::Choice(word) => word,
             _ => "",
+        }
+    }
+
+    /// A text; empty for options that are none.
+    pub(super) fn text(&self, option: &OptionSpec) -> String {
+        match self.get(option) {
+            OptionValue::Text(text) => text,
+            _ => String::new(),
         }
     }
 

@@ -159,7 +159,7 @@ mod tests {
     fn a_file_is_read_once_for_description_and_load_and_not_kept() {
         let path = std::env::temp_dir().join(format!("gsttrt-request-{}.onnx", std::process::id()));
         std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx"), &path).unwrap();
-        let cpu = BackendPreference::Named("cpu");
+        let cpu = BackendPreference::Named("rten");
         let request =
             LoadRequest::new(&path, cpu, None, 1, Options::default(), || unreachable!("it is no GPU")).unwrap();
         std::fs::remove_file(&path).unwrap();

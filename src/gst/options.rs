@@ -25,7 +25,7 @@ pub fn property(option: &OptionSpec) -> glib::ParamSpec {
         OptionKind::UInt { max, default } => {
             build!(glib::ParamSpecUInt::builder(option.name).maximum(*max).default_value(*default))
         }
-        OptionKind::Path => build!(glib::ParamSpecString::builder(option.name)),
+        OptionKind::Path | OptionKind::Text => build!(glib::ParamSpecString::builder(option.name)),
         OptionKind::Choice { type_name, choices } => {
             let [name, nick, blurb] = [option.name, option.nick, option.blurb].map(c_text);
             let flags = glib::ParamFlags::READWRITE | gst::PARAM_FLAG_MUTABLE_PLAYING;
@@ -51,6 +51,7 @@ pub fn to_value(option: &OptionSpec, value: &OptionValue) -> glib::Value {
         (_, OptionValue::Int(number)) => number.to_value(),
         (_, OptionValue::UInt(number)) => number.to_value(),
         (_, OptionValue::Path(path)) => path.as_deref().to_value(),
+        (_, OptionValue::Text(text)) => (!text.is_empty()).then_some(text).to_value(),
         (OptionKind::Choice { type_name, choices }, OptionValue::Choice(word)) => {
             let number = choices.iter().position(|choice| choice.word == *word).unwrap_or(0);
             let class = glib::EnumClass::with_type(enumeration(type_name, choices)).expect("it is an enumeration");
@@ -68,6 +69,7 @@ pub fn from_value(option: &OptionSpec, value: &glib::Value) -> OptionValue {
         OptionKind::Int { .. } => OptionValue::Int(value.get().expect(CHECKED)),
         OptionKind::UInt { .. } => OptionValue::UInt(value.get().expect(CHECKED)),
         OptionKind::Path => OptionValue::Path(value.get::<Option<PathBuf>>().expect(CHECKED).and_then(options::path)),
+        OptionKind::Text => OptionValue::Text(value.get::<Option<String>>().expect(CHECKED).unwrap_or_default()),
         OptionKind::Choice { choices, .. } => {
             let (_, value) = glib::EnumValue::from_value(value).expect(CHECKED);
             OptionValue::Choice(choices[value.value() as usize].word)

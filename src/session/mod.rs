@@ -49,7 +49,8 @@ pub use options::parse_options;
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct SessionOptions {
-    /// `Auto` selects TensorRT if it is installed and can run the model, else the CPU; then [`Session::reason`] has the reason.
+    /// `Auto` selects TensorRT if it is installed and can run the model, else ONNX Runtime if it is installed, else rten; then
+    /// [`Session::reason`] has the reason. `Named("cpu")` selects among the last two.
     pub backend: BackendPreference,
     /// Width and height in pixels, for models with dynamic dimensions. If unset, a [`Session`] takes the size in the
     /// file, and a [`Detector`] the smallest rectangle within it that a frame needs, if the model allows that.
@@ -197,7 +198,7 @@ impl Session {
         self.plan.backend.name()
     }
 
-    /// Why [`BackendPreference::Auto`] selected the CPU; `None` if it did not, or was not used.
+    /// Why [`BackendPreference::Auto`] did not select TensorRT; `None` if it did, or was not used.
     pub fn reason(&self) -> Option<&str> {
         self.plan.reason.as_deref()
     }

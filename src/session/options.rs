@@ -37,7 +37,7 @@ const OWN: [&str; 20] = [
 
 /// The names of all options.
 fn names() -> impl Iterator<Item = &'static str> {
-    OWN.into_iter().chain(backends::all_options().map(|(_, option)| option.name))
+    OWN.into_iter().chain(backends::all_options().map(|option| option.name))
 }
 
 /// Reads options from texts like `backend=cpu`.
@@ -110,7 +110,7 @@ fn set(options: &mut SessionOptions, postprocess: &mut PostprocessOptions, name:
             postprocess.background_class = one_of(name, value, &names, &BackgroundClass::ALL)?
         }
         _ => {
-            let (_, option) = backends::all_options().find(|(_, option)| option.name == name).ok_or_else(|| {
+            let option = backends::all_options().find(|option| option.name == name).ok_or_else(|| {
                 Error::new(ErrorKind::Settings, format!("There is no option “{name}”"))
                     .remedy(format!("Use {}", names().collect::<Vec<_>>().join(", ")))
             })?;
@@ -141,7 +141,8 @@ mod tests {
             "cpu", "64x32", "1", "sited", "0.5", "1,2,4", "256", "copy", "yolox", "/names", "0.5", "a=0.1", "a,b",
             "0.6", "7", "true", "none", "3", "logits", "last",
         ];
-        let of_backends = ["/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off"];
+        let of_backends =
+            ["/lib", "true", "1", "fp16", "/table", "100", "2", "never", "/cache", "off", "/lib", "cpu", "2"];
         let values = || own.into_iter().chain(of_backends);
         assert_eq!(names().count(), values().count());
         let defaults = format!("{:?}", (SessionOptions::default(), PostprocessOptions::default()));
@@ -163,7 +164,7 @@ mod tests {
         for (text, says) in [
             ("cpu", "“cpu” has no value"),
             ("colour=red", "no option “colour”"),
-            ("backend=gpu", "auto, tensorrt, cpu"),
+            ("backend=gpu", "auto, cpu, tensorrt, onnxruntime, rten"),
             ("score-threshold=nan", "from 0 to 1"),
             ("score-threshold=1.5", "from 0 to 1"),
             ("max-detections=0", "from 1 to 65536"),

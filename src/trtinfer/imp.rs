@@ -40,6 +40,9 @@ static CAT: LazyLock<gst::DebugCategory> =
 /// How long stop() waits for a run that is not finished. It is far more than any detector takes for a batch.
 const RUN_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long it waits after that for a run that was told to end: the time of a node of the graph.
+const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
+
 /// What the streaming thread works with.
 #[derive(Default)]
 pub struct Running {
@@ -172,7 +175,8 @@ impl TrtInfer {
 
     /// Releases a model of which a run may never end.
     fn abandon(&self, session: &StartedModel, batcher: &Batcher) {
-        if batcher.is_idle_within(session.handle.stream(), RUN_LIMIT) {
+        let stream = session.handle.stream();
+        if batcher.is_idle_within(stream, RUN_LIMIT) || batcher.interrupt_within(stream, INTERRUPT_LIMIT) {
             return;
         }
         session.model.plan.backend.run_was_abandoned();

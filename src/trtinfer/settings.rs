@@ -96,7 +96,7 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .build(),
             crate::gst::cuda::device_id_property(),
     ];
-    properties.extend(backends::all_options().map(|(_, option)| options::property(option)));
+    properties.extend(backends::all_options().map(options::property));
     properties.extend([
             glib::ParamSpecBoolean::builder("tensor-meta")
                 .nick("Tensor meta")
@@ -111,21 +111,23 @@ pub fn properties() -> Vec<glib::ParamSpec> {
 
 /// The option of a backend that a property is.
 fn option(name: &str) -> Option<&'static OptionSpec> {
-    backends::all_options().map(|(_, option)| option).find(|option| option.name == name)
+    backends::all_options().find(|option| option.name == name)
 }
 
 impl Settings {
     /// Properties that are not at their defaults and have no effect with this backend, and the backends where they have.
     pub fn without_effect(&self, backend: &dyn Backend) -> (Vec<&'static str>, Vec<&'static dyn Backend>) {
-        let heeds = |option: &OptionSpec| backend.options().iter().any(|own| own.name == option.name);
-        let set = backends::all_options().filter(|(_, option)| self.options.has(option) && !heeds(option));
-        let (mut owners, mut names): (Vec<_>, Vec<_>) = set.map(|(owner, option)| (owner, option.name)).unzip();
-        if backend.device() == Device::Host && self.cuda_device_id >= 0 {
+        let ignored: Vec<&OptionSpec> =
+            backends::all_options().filter(|option| self.options.has(option) && !backend.has(option)).collect();
+        let mut names: Vec<&str> = ignored.iter().map(|option| option.name).collect();
+        let is_on_gpu = |other: &dyn Backend| other.device() == Device::Cuda;
+        let wants_gpu = backend.device() == Device::Host && self.cuda_device_id >= 0;
+        if wants_gpu {
             names.push("cuda-device-id");
-            owners.extend(BACKENDS.iter().filter(|other| other.device() == Device::Cuda));
         }
-        owners.dedup_by_key(|owner| owner.name());
-        (names, owners)
+        let owns =
+            |other: &&dyn Backend| ignored.iter().any(|option| other.has(option)) || wants_gpu && is_on_gpu(*other);
+        (names, BACKENDS.iter().copied().filter(owns).collect())
     }
 
     /// The first of these options that must have an effect as it is set.
@@ -219,7 +221,7 @@ mod tests {
     #[test]
     fn options_of_backends_are_properties() {
         gst::init().unwrap();
-        for (_, option) in backends::all_options() {
+        for option in backends::all_options() {
             let text = match &option.kind {
                 OptionKind::Choice { choices, .. } => choices[1].word,
                 OptionKind::Flag => "true",

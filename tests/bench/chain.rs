@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The whole chain against the model alone, in one process, and what it allocates:
 //!
-//! `cargo bench --bench chain [-- TASK... | VIDEO MODEL]`
+//! `cargo bench --bench chain [-- PROPERTY=VALUE... TASK... | PROPERTY=VALUE... VIDEO MODEL]`
 //!
-//! Without arguments all of our models take their turn; TASK is detect, pose, segment, obb or classify. Model alone: the CPU backend runs on one tensor. Chain: the file is decoded and goes through trtpreprocess, trtinfer and
+//! Without tasks all of our models take their turn; TASK is detect, pose, segment, obb or classify. Properties are those of trtinfer, such as
+//! backend=rten threads=1. Model alone: it runs on one tensor. Chain: the file is decoded and goes through trtpreprocess, trtinfer and
 //! trtnms (drawing) into a fakesink. Both take turns; a figure is the median of the rounds. Allocations are those of 64 KiB
 //! and more, wherever in the process they come from; the model's own, counted alone, are subtracted.
 
@@ -14,10 +15,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-use gsttrt::backends::options::Options;
-use gsttrt::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance};
+use gsttrt::backends::{LoadContext, LoadRequest, ModelInstance};
 use gsttrt::core::memory::Pool;
 use gsttrt::core::tensor::{Tensor, Tensors};
+use gsttrt::session::parse_options;
 
 const ROUNDS: usize = 5;
 const RUNS: u32 = 60;
@@ -130,10 +131,13 @@ struct Marks {
     end: Option<(Instant, u64)>,
 }
 
-fn chain(video: &str, model: &str) -> Round {
-    let line = "filesrc name=source ! decodebin ! queue ! trtpreprocess ! trtinfer name=infer backend=cpu \
-                ! trtnms name=nms ! fakesink sync=false";
-    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+fn chain(video: &str, model: &str, properties: &[String]) -> Round {
+    let line = format!(
+        "filesrc name=source ! decodebin ! queue ! trtpreprocess ! trtinfer name=infer backend=cpu {} \
+         ! trtnms name=nms ! fakesink sync=false",
+        properties.join(" ")
+    );
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
     pipeline.by_name("source").unwrap().set_property("location", video);
     pipeline.by_name("infer").unwrap().set_property("model-file", model);
     let marks = Arc::new(Mutex::new(Marks::default()));
@@ -164,9 +168,11 @@ fn chain(video: &str, model: &str) -> Round {
 }
 
 /// Measures one video and model, and prints the figures.
-fn measure(video: &str, model: &str) {
-    let (path, cpu) = (Path::new(model), BackendPreference::Named("cpu"));
-    let request = LoadRequest::new(path, cpu, None, 1, Options::default(), || unreachable!("it is no GPU")).unwrap();
+fn measure(video: &str, model: &str, properties: &[String]) {
+    let texts = ["backend=cpu"].into_iter().chain(properties.iter().map(String::as_str));
+    let (options, _) = parse_options(texts).unwrap();
+    let no_gpu = || unreachable!("it is no GPU");
+    let request = LoadRequest::new(Path::new(model), options.backend, None, 1, options.options, no_gpu).unwrap();
     let mut backend = request.load(&LoadContext::silent()).unwrap();
     let tensor = Tensor::fill(&Pool::default(), request.spec.desc.clone(), |bytes| {
         bytes.fill(0);
@@ -177,12 +183,12 @@ fn measure(video: &str, model: &str) {
     let (mut alone, mut whole) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         alone.push(model_alone(&mut *backend, &pictures));
-        whole.push(chain(video, model));
+        whole.push(chain(video, model, properties));
         std::thread::sleep(Duration::from_millis(200));
     }
     let ratios: Vec<Round> =
         alone.iter().zip(&whole).map(|(a, w)| Round { fps: w.fps / a.fps, allocations: 0.0 }).collect();
-    println!("{ROUNDS} rounds, medians; {video}, {model}");
+    println!("{ROUNDS} rounds, medians; {video}, {model}, by {} {}", request.backend.name(), properties.join(" "));
     println!(
         "model alone   {:8.1} fps   {:6.2} large allocations a run",
         median(&alone, |r| r.fps),
@@ -203,19 +209,20 @@ fn measure(video: &str, model: &str) {
 fn main() {
     gst::init().unwrap();
     gsttrt::plugin_register_static().unwrap();
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let given = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
+    let (properties, arguments): (Vec<String>, Vec<String>) = given.partition(|argument| argument.contains('='));
     let is_task = |argument: &String| TASKS.iter().any(|(task, ..)| task == argument);
     if let [video, model] = &arguments[..]
         && !is_task(video)
     {
-        return measure(video, model);
+        return measure(video, model, &properties);
     }
     assert!(arguments.iter().all(is_task), "give tasks, or a video and a model");
     let sample = |path: &str| format!("{}/tests/{path}", env!("CARGO_MANIFEST_DIR"));
     for (task, video, model) in TASKS {
         if arguments.is_empty() || arguments.iter().any(|argument| argument == task) {
             println!("{task}:");
-            measure(&sample(video), &sample(model));
+            measure(&sample(video), &sample(model), &properties);
         }
     }
 }

@@ -10,10 +10,12 @@ pub mod gpu;
 pub mod heap;
 pub mod hostile;
 pub mod onnx;
+pub mod ort;
 #[cfg(feature = "gstreamer")]
 pub mod pipeline;
 #[cfg(feature = "gstreamer")]
 pub mod preprocess;
+pub mod quantise;
 pub mod random;
 
 use std::path::PathBuf;

@@ -117,6 +117,64 @@ impl Graph {
         self
     }
 
+    /// Names of the inputs of all nodes of that type, at that place.
+    pub fn inputs_of(&self, op_type: &str, place: usize) -> Vec<String> {
+        let nodes = self.model.graph.iter().flat_map(|graph| &graph.node);
+        nodes.filter(|node| node.op_type == op_type).map(|node| node.input[place].clone()).collect()
+    }
+
+    /// Gives these inputs another name, where they have that one.
+    pub fn renamed_inputs(mut self, op_type: &str, place: usize, name: &str, other: &str) -> Self {
+        let nodes = self.graph().node.iter_mut().filter(|node| node.op_type == op_type && node.input[place] == name);
+        nodes.for_each(|node| node.input[place] = other.into());
+        self
+    }
+
+    /// Adds a node before all others.
+    pub fn node_first(self, op_type: &str, inputs: &[&str], output: &str, attributes: Vec<AttributeProto>) -> Self {
+        self.node_at(0, op_type, inputs, output, attributes)
+    }
+
+    /// Adds a node behind the one that makes a value, or before all others for an input.
+    pub fn node_behind(
+        mut self,
+        made: &str,
+        op_type: &str,
+        inputs: &[&str],
+        output: &str,
+        attributes: Vec<AttributeProto>,
+    ) -> Self {
+        let maker = self.graph().node.iter().position(|node| node.output.iter().any(|name| name == made));
+        self.node_at(maker.map_or(0, |maker| maker + 1), op_type, inputs, output, attributes)
+    }
+
+    fn node_at(
+        self,
+        place: usize,
+        op_type: &str,
+        inputs: &[&str],
+        output: &str,
+        attributes: Vec<AttributeProto>,
+    ) -> Self {
+        let mut graph = self.node(op_type, inputs, &[output], attributes);
+        let node = graph.graph().node.pop().unwrap();
+        graph.graph().node.insert(place, node);
+        graph
+    }
+
+    /// Dimensions and numbers of an f32 weight.
+    pub fn floats(&self, name: &str) -> (Vec<i64>, Vec<f32>) {
+        let mut weights = self.model.graph.iter().flat_map(|graph| &graph.initializer);
+        let weight = weights.find(|weight| weight.name == name).unwrap();
+        let raw = weight.raw_data.as_ref().unwrap().as_chunks::<4>().0;
+        (weight.dims.clone(), raw.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+    }
+
+    pub fn without_weight(mut self, name: &str) -> Self {
+        self.graph().initializer.retain(|weight| weight.name != name);
+        self
+    }
+
     pub fn metadata(mut self, key: &str, text: &str) -> Self {
         self.model.metadata_props.push(StringStringEntryProto { key: key.into(), value: text.into() });
         self
@@ -150,7 +208,8 @@ pub fn ints(name: &str, ints: &[i64]) -> AttributeProto {
 
 /// Attribute `name` with a graph, as Loop's `body`.
 pub fn body(name: &str, graph: Graph) -> AttributeProto {
-    AttributeProto { name: name.into(), g: graph.model.graph, r#type: 5, ..Default::default() }
+    let graph = graph.model.graph.map(|graph| GraphProto { name: name.into(), ..graph });
+    AttributeProto { name: name.into(), g: graph, r#type: 5, ..Default::default() }
 }
 
 /// A model over batches of pictures of that size, whose only output takes hours to compute: by loops within a loop, from its input, or from
@@ -233,6 +292,8 @@ struct StringStringEntryProto {
 struct GraphProto {
     #[prost(message, repeated, tag = "1")]
     node: Vec<NodeProto>,
+    #[prost(string, tag = "2")]
+    name: String,
     #[prost(message, repeated, tag = "5")]
     initializer: Vec<TensorProto>,
     #[prost(message, repeated, tag = "11")]

@@ -5,7 +5,6 @@
 //! tensors have the types that the model file declares. It allocates its intermediate tensors itself, for each run.
 
 mod cut;
-mod limits;
 mod net;
 mod suppress;
 mod threads;
@@ -17,15 +16,15 @@ use rten::{Value, ValueView};
 use rten_tensor::prelude::*;
 use rten_tensor::{Tensor as RtenTensor, TensorView};
 
-use super::options::Options;
-use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, check_rows, contained};
+use super::host::{HostModel, HostNet, THREADS, wanted_threads};
+use super::options::{OptionSpec, Options};
+use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_engine};
 use crate::core::cuda::driver::Context;
 use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::Pool;
-use crate::core::tensor::{DType, Dims, Element, Tensor, TensorDesc, Tensors};
-use crate::image::transform::InputSpec;
-use crate::model::{FileContents, ModelFile, ModelInfo};
+use crate::core::tensor::{DType, Element, Tensor, TensorDesc};
+use crate::model::{ModelFile, ModelInfo};
 use net::Net;
 
 /// The backend.
@@ -33,35 +32,34 @@ pub struct Rten;
 
 impl Backend for Rten {
     fn name(&self) -> &'static str {
-        "cpu"
+        "rten"
     }
 
     fn title(&self) -> &'static str {
-        "the CPU"
+        "the CPU (rten)"
     }
 
     fn blurb(&self) -> &'static str {
-        "CPU, without further libraries"
+        "CPU without further libraries, by rten"
     }
 
     fn device(&self) -> Device {
         Device::Host
     }
 
-    /// It is always there, and slower than any GPU.
-    fn probe(&self, file: &ModelFile, _options: &Options) -> std::result::Result<u32, Unsupported> {
-        if !file.is_engine() {
-            return Ok(1);
-        }
-        let what = format!("{} is a TensorRT engine, which the CPU cannot run", file.path().display());
-        Err(Unsupported::Kind(
-            Error::new(ErrorKind::Settings, what)
-                .remedy("Give the .onnx file that the engine was built from, or use backend=tensorrt"),
-        ))
+    fn options(&self) -> &'static [&'static OptionSpec] {
+        static OPTIONS: [&OptionSpec; 1] = [&THREADS];
+        &OPTIONS
     }
 
-    fn describe(&self, file: &ModelFile, _options: &Options, _: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
-        Ok(Arc::new(RtenModel(Arc::new(ModelInfo::of_onnx(&*file.contents()?)?))))
+    /// It is always there.
+    fn probe(&self, file: &ModelFile, _options: &Options) -> std::result::Result<(), Unsupported> {
+        refuse_engine(file, "the CPU")
+    }
+
+    fn describe(&self, file: &ModelFile, options: &Options, _: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
+        let info = Arc::new(ModelInfo::of_onnx(&*file.contents()?)?);
+        Ok(Arc::new(RtenModel { info, threads: wanted_threads(options) }))
     }
 
     fn takes_any_size(&self) -> bool {
@@ -74,63 +72,40 @@ impl Backend for Rten {
 }
 
 /// A model that is described.
-struct RtenModel(Arc<ModelInfo>);
+struct RtenModel {
+    info: Arc<ModelInfo>,
+    threads: Option<usize>,
+}
 
 impl OpenedModel for RtenModel {
     fn info(&self) -> &Arc<ModelInfo> {
-        &self.0
+        &self.info
     }
 
     fn load(&self, request: &LoadRequest, _: &LoadContext) -> Result<Box<dyn ModelInstance>> {
-        let contents = request.file.contents()?;
+        let (model, contents) = (&self.info, request.file.contents()?);
         request.file.release(); // rten takes the bytes over
-        Ok(Box::new(Cpu::open(self.0.clone(), contents, &request.spec, request.batch)?))
+        let what = format!("The CPU backend cannot load {}", model.path.display());
+        let load = || Net::load(model, contents).map_err(|error| error.about(&what));
+        let net = contained(ErrorKind::Model, &what, load)?;
+        let (widened, pool) = Default::default();
+        let cpu = Cpu { model: model.clone(), net, threads: self.threads, widened, pool };
+        Ok(Box::new(HostModel::new(model.clone(), cpu, &request.spec, request.batch)?))
     }
 }
 
 struct Cpu {
     model: Arc<ModelInfo>,
-    spec: InputSpec,
     net: Net,
-    /// Pictures of a batch, where the file fixes that.
-    fixed: Option<usize>,
-    /// What goes in beside the pictures, in the order of the model's inputs and for that many of them; `None` for the
-    /// pictures.
-    side_inputs: (usize, Vec<Option<Value>>),
+    threads: Option<usize>,
     /// The pictures in f32, where the model wants f16.
     widened: Vec<f32>,
     pool: Pool,
 }
 
-impl Cpu {
-    fn open(model: Arc<ModelInfo>, file: Arc<FileContents>, spec: &InputSpec, batch: usize) -> Result<Self> {
-        let what = format!("The CPU backend cannot load {}", model.path.display());
-        let net = contained(ErrorKind::Model, &what, || Net::load(&model, file).map_err(|error| error.about(&what)))?;
-        let mut cpu = Cpu {
-            fixed: (model.image_input().dims[0] != Dims::DYNAMIC).then_some(batch),
-            model,
-            spec: spec.clone(),
-            net,
-            side_inputs: Default::default(),
-            widened: Vec::new(),
-            pool: Pool::default(),
-        };
-        cpu.make_side_inputs(cpu.fixed.unwrap_or(1))?;
-        Ok(cpu)
-    }
-
-    fn make_side_inputs(&mut self, rows: usize) -> Result<()> {
-        if self.side_inputs.0 != rows {
-            let made = self.model.side_inputs(&self.spec, rows)?;
-            self.side_inputs = (rows, made.iter().map(|tensor| tensor.as_ref().map(to_value)).collect());
-        }
-        Ok(())
-    }
-
-    /// The outputs of a batch.
-    fn infer(&mut self, batch: &Tensor) -> Result<Vec<Tensor>> {
+impl HostNet for Cpu {
+    fn infer(&mut self, batch: &Tensor, sides: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
         let shape: Vec<usize> = batch.desc().dims.iter().map(|&dim| dim as usize).collect();
-        self.make_side_inputs(shape[0])?;
         let view: ValueView = match batch.desc().dtype {
             DType::U8 => TensorView::from_data(&shape, typed::<u8>(batch)).into(),
             DType::F16 => {
@@ -140,42 +115,19 @@ impl Cpu {
             }
             _ => TensorView::from_data(&shape, typed::<f32>(batch)).into(),
         };
-        let inputs = self.model.inputs.iter().zip(&self.side_inputs.1).map(|(desc, side)| {
+        let sides: Vec<Option<Value>> = sides.iter().map(|side| side.as_ref().map(to_value)).collect();
+        let inputs = self.model.inputs.iter().zip(&sides).map(|(desc, side)| {
             let value = side.as_ref().map_or_else(|| view.clone(), Value::as_view);
             (desc.name.as_str(), value)
         });
         let what = format!("The CPU backend failed to run {}", self.model.path.display());
-        let mut values =
-            contained(ErrorKind::Run, &what, || self.net.run(inputs.collect()).map_err(|error| error.about(&what)))?;
+        let run = || self.net.run(inputs.collect(), self.threads).map_err(|error| error.about(&what));
+        let mut values = contained(ErrorKind::Run, &what, run)?;
         let outputs = self.model.outputs.iter().map(|desc| match values.remove(&desc.name) {
             Some(value) => to_tensor(&self.pool, desc, value),
             None => Err(Error::new(ErrorKind::Run, &what).cause(format!("it did not compute {}", desc.name))),
         });
         outputs.collect()
-    }
-}
-
-impl ModelInstance for Cpu {
-    fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>> {
-        let rows = self.fixed.unwrap_or(pictures.len());
-        if let ([picture], 1) = (pictures, rows) {
-            return Ok(vec![Tensors::new(self.infer(&picture[0])?, None, None)]);
-        }
-        // All have one size, which may be another than that of the batch before.
-        let mut desc = pictures[0][0].desc().clone();
-        desc.dims.0[0] = rows as i64;
-        let batch = Tensor::fill(&self.pool, desc, |bytes| {
-            let size = bytes.len() / rows;
-            for (row, picture) in bytes.chunks_mut(size).zip(pictures) {
-                row.copy_from_slice(picture[0].bytes().unwrap_or_default());
-            }
-            bytes[size * pictures.len()..].fill(0);
-            Ok::<_, Error>(())
-        })?;
-        let outputs = self.infer(&batch)?;
-        outputs.iter().try_for_each(|output| check_rows(output.desc(), rows))?;
-        let frame = |row| Tensors::new(outputs.iter().map(|output| output.row(row)).collect(), None, None);
-        Ok((0..pictures.len()).map(frame).collect())
     }
 }
 

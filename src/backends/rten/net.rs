@@ -4,24 +4,18 @@
 use std::collections::HashMap;
 use std::error::Error as _;
 use std::panic::resume_unwind;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
 use rten::{LoadError, LoadErrorKind, ModelOptions, NodeId, Value, ValueOrView, ValueView};
 use rten_tensor::prelude::*;
 
+use super::super::{limits, weights};
 use super::cut::{self, Suppression};
-use super::limits;
 use super::suppress::{self, suppress};
 use super::threads;
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::core::files;
 use crate::model::{FileContents, ModelInfo};
-use crate::onnx::{ExternalFile, GraphProto, external_files, unreadable};
-
-/// Bytes of a file of weights beside a model; all of it is read.
-const MAX_EXTERNAL: u64 = 8 << 30;
 
 pub struct Net {
     parts: Vec<LoadedSubgraph>,
@@ -40,7 +34,7 @@ impl Net {
         let graph = file.graph()?;
         let nodes = limits::check(graph)?;
         let names = |descs: &[crate::core::tensor::TensorDesc]| descs.iter().map(|desc| desc.name.clone()).collect();
-        let weights = external_weights(&model.path, graph)?;
+        let weights = weights::read(&model.path, graph.initializer.iter().flat_map(|weight| &weight.external_data))?;
         let parts = if model.operators.contains(cut::OPERATOR) {
             cut::cut(file.bytes().clone(), graph)?
         } else {
@@ -62,11 +56,19 @@ impl Net {
     }
 
     /// Runs all parts; the result has the values of those names.
-    pub fn run<'a>(&self, inputs: Vec<(&'a str, ValueView<'a>)>) -> Result<HashMap<String, Value>> {
-        on_a_deep_stack(self.nodes, || self.run_here(inputs))
+    pub fn run<'a>(
+        &self,
+        inputs: Vec<(&'a str, ValueView<'a>)>,
+        threads: Option<usize>,
+    ) -> Result<HashMap<String, Value>> {
+        on_a_deep_stack(self.nodes, || self.run_here(inputs, threads))
     }
 
-    fn run_here<'a>(&self, inputs: Vec<(&'a str, ValueView<'a>)>) -> Result<HashMap<String, Value>> {
+    fn run_here<'a>(
+        &self,
+        inputs: Vec<(&'a str, ValueView<'a>)>,
+        threads: Option<usize>,
+    ) -> Result<HashMap<String, Value>> {
         let inputs: HashMap<&str, ValueView> = inputs.into_iter().collect();
         let mut values: HashMap<String, Value> = HashMap::new();
         for part in &self.parts {
@@ -75,7 +77,7 @@ impl Net {
                 Some((*node, ValueOrView::from(value)))
             });
             let nodes: Vec<NodeId> = part.outputs.iter().map(|(_, node)| *node).collect();
-            let made = part.net.run(given.collect(), &nodes, threads::options()).map_err(|error| {
+            let made = part.net.run(given.collect(), &nodes, threads::options(threads)).map_err(|error| {
                 Error::new(ErrorKind::Run, "the model does not run")
                     .cause(error)
                     .remedy("Check that the model was exported correctly and runs with inputs of this size")
@@ -96,16 +98,6 @@ impl Net {
         }
         Ok(values)
     }
-}
-
-/// Reads the files that hold weights of a model. rten would open them itself, pipes too.
-fn external_weights(path: &Path, graph: &GraphProto) -> Result<Vec<(String, Vec<u8>)>> {
-    let entries = graph.initializer.iter().flat_map(|weight| &weight.external_data);
-    let read = |file: ExternalFile| match files::read_regular(&file.path, MAX_EXTERNAL) {
-        Ok(weights) => Ok((file.name.to_string(), weights)),
-        Err(error) => Err(unreadable(&file.path, path, error)),
-    };
-    external_files(path, entries)?.into_iter().map(read).collect()
 }
 
 /// rten recurses for each node on the longest path, so large graphs get a larger stack. Others run on the

@@ -6,9 +6,11 @@
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 use std::thread::ThreadId;
 
+use super::super::log;
+pub use super::super::log::{Level, set_hook};
 use super::abi::AbiVersion;
 use crate::core::error::{Error, ErrorKind, Result};
 
@@ -77,32 +79,11 @@ unsafe fn text<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
 
 // ---------------------------------------------------------------------------- loggers
 
-/// How much a line of TensorRT's log matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    Error,
-    Warning,
-    Info,
-    Verbose,
-}
-
-/// Takes the lines of TensorRT's log, from any thread.
-pub type Hook = fn(Level, &str);
-
-static HOOK: OnceLock<Hook> = OnceLock::new();
-
-/// Where TensorRT's log goes, for this process; the first call counts.
-pub fn set_hook(hook: Hook) {
-    let _ = HOOK.set(hook);
-}
-
 pub(crate) fn log(level: Level, line: &str) {
     if level == Level::Error {
         ERRORS.lock().unwrap().push(line);
     }
-    if let Some(hook) = HOOK.get() {
-        hook(level, line);
-    }
+    log::log(level, line);
 }
 
 /// The last errors that TensorRT logged.

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Finds and opens TensorRT: the supported releases, the one on this machine, and its file names and versions.
 //!
-//! A library that was opened stays open until the process ends: TensorRT keeps threads and objects of its own. It is opened
-//! lazily and for itself alone (RTLD_LAZY, RTLD_LOCAL), so that parts which are not used need nothing, and two releases in
-//! one process do not take each other's classes.
+//! It is opened as [`dylib`] does it.
 
-use std::error::Error as _;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
-use libloading::os::unix::{Library as Dl, RTLD_LAZY, RTLD_LOCAL};
+use libloading::os::unix::Library as Dl;
 
+use super::super::dylib::{self, Attempts, LoadFailure, file_of, reason};
 use super::abi::{self, AbiVersion};
 use super::header::Header;
 use super::interfaces::{self, ErrorListener, Level, logger};
@@ -135,7 +133,7 @@ impl Library {
                 tried.add(name, LoadFailure::Absent("not in this folder".into()));
             }
         }
-        Err(tried.error(format!("There is no usable TensorRT in {}", folder.display())))
+        Err(tried.error(format!("There is no usable TensorRT in {}", folder.display()), REMEDY))
     }
 
     fn find(plan: Option<&Header>) -> Result<&'static Library> {
@@ -155,17 +153,14 @@ impl Library {
                 }
             }
         }
-        Err(tried.error("Cannot find TensorRT".into()))
+        Err(tried.error("Cannot find TensorRT".into(), REMEDY))
     }
 
     /// Opens one file, or finds it already open.
     fn load(file: &Path) -> std::result::Result<&'static Library, LoadFailure> {
         let mut opened = OPENED.lock().unwrap();
         // SAFETY: running the library's initialisation is what the user asks for; TensorRT's does nothing but set up.
-        let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) }
-            .map_err(|error| LoadFailure::of_loader(file, reason(error)))?;
-        // It stays open, used or not: C++ libraries cannot be unloaded safely.
-        let dl: &'static Dl = Box::leak(Box::new(dl));
+        let dl = unsafe { dylib::open(file) }?;
         // SAFETY: if there are functions of these names, they are TensorRT's, which have had these types since 8.
         let (get_version, create_runtime, create_builder) = unsafe {
             (
@@ -300,8 +295,8 @@ impl Library {
         let (_, name) = words.split_once("Unable to load library: ")?;
         let name = name.split([')', ';', ' ']).next()?;
         // SAFETY: TensorRT would have loaded it too.
-        let tried = unsafe { Dl::open(Some(self.folder().join(name)), RTLD_LAZY | RTLD_LOCAL) };
-        Some((name.to_string(), LoadFailure::of_loader(Path::new(name), reason(tried.err()?))))
+        let tried = unsafe { dylib::open(&self.folder().join(name)) };
+        Some((name.to_string(), tried.err()?))
     }
 
     /// The ONNX parser beside this library.
@@ -367,8 +362,7 @@ impl Library {
         let beside = self.folder().join(name);
         let file = if beside.exists() { beside } else { PathBuf::from(name) };
         // SAFETY: as in `load`.
-        let dl = unsafe { Dl::open(Some(file), RTLD_LAZY | RTLD_LOCAL) }.map_err(reason)?;
-        Ok(Box::leak(Box::new(dl)))
+        unsafe { dylib::open(&file) }.map_err(|failure| failure.to_string())
     }
 
     fn folder(&self) -> &Path {
@@ -386,11 +380,6 @@ impl fmt::Debug for Library {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Library({self})")
     }
-}
-
-/// The loader's own words.
-fn reason(error: libloading::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |source| source.to_string())
 }
 
 /// Family and version of the result of `getInferLibVersion`. The error is the reason alone.
@@ -424,62 +413,8 @@ fn recognise(number: i32) -> std::result::Result<(AbiVersion, Version), String> 
 /// Minor version of the newest TensorRT-RTX whose interface was checked.
 const NEWEST_RTX: u32 = 7;
 
-/// Why a library was not loaded, with the reason as text.
-enum LoadFailure {
-    /// There is no such file.
-    Absent(String),
-    /// It wants an executable stack, which glibc 2.41 and later refuse.
-    ExecutableStack(String),
-    /// It is there, but cannot be loaded or is not supported.
-    Unusable(String),
-}
-
-impl LoadFailure {
-    /// The loader returns nothing but a text. One about another file means that a dependency is missing, not `file`.
-    fn of_loader(file: &Path, reason: String) -> Self {
-        let name = file.file_name().and_then(|name| name.to_str());
-        let is_of_file = name.is_none_or(|name| reason.contains(name));
-        if reason.contains("executable stack") {
-            LoadFailure::ExecutableStack(reason)
-        } else if reason.contains("No such file") && is_of_file {
-            LoadFailure::Absent(reason)
-        } else {
-            LoadFailure::Unusable(reason)
-        }
-    }
-}
-
-impl fmt::Display for LoadFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (LoadFailure::Absent(reason) | LoadFailure::ExecutableStack(reason) | LoadFailure::Unusable(reason)) = self;
-        f.write_str(reason)
-    }
-}
-
-/// What was tried, and why it was not taken.
-#[derive(Default)]
-struct Attempts(Vec<(String, LoadFailure)>);
-
-impl Attempts {
-    fn add(&mut self, name: &str, failure: LoadFailure) {
-        self.0.push((name.to_string(), failure));
-    }
-
-    fn error(self, what: String) -> Error {
-        let names: Vec<&str> = self.0.iter().map(|(name, _)| name.as_str()).collect();
-        // A file that is there but cannot be used comes first.
-        let found = self.0.iter().find(|(_, failure)| !matches!(failure, LoadFailure::Absent(_)));
-        let headline = match found {
-            Some((name, reason)) => format!("{what}: {name} cannot be used, {reason}"),
-            None => format!("{what} (tried {})", names.join(", ")),
-        };
-        let reasons: Vec<String> = self.0.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
-        // Its line break keeps the list out of the message, see `Error::message`.
-        Error::new(ErrorKind::Library, headline).cause(format!("tried\n{}", reasons.join("\n"))).remedy(
-            "Install TensorRT 8.6, 10, 11 or TensorRT-RTX, or point to it with trt-library or LD_LIBRARY_PATH; pip puts it into site-packages/tensorrt_libs",
-        )
-    }
-}
+const REMEDY: &str = "Install TensorRT 8.6, 10, 11 or TensorRT-RTX, or point to it with trt-library or LD_LIBRARY_PATH; pip puts \
+                      it into site-packages/tensorrt_libs";
 
 /// Every TensorRT that [`Library::open`] would find, opened; where one cannot be, its name and why. Those that are not there are
 /// left out.
@@ -503,48 +438,14 @@ pub fn installed() -> Vec<std::result::Result<&'static Library, (PathBuf, String
 
 /// Where pip and NVIDIA's archives put TensorRT, which the system's loader does not search.
 fn usual_folders() -> Vec<PathBuf> {
-    let mut roots: Vec<PathBuf> =
-        ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os).map(PathBuf::from).collect();
-    roots.extend(std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local")));
-    roots.extend(["/usr/local", "/usr"].map(PathBuf::from));
-    let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut folders = Vec::new();
-    for root in &roots {
-        let mut pythons: Vec<PathBuf> = entries(&root.join("lib"))
-            .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python3")))
-            .collect();
-        pythons.sort();
-        for packages in
-            pythons.iter().flat_map(|python| ["site-packages", "dist-packages"].map(|name| python.join(name)))
-        {
-            // The last is where wheels of 8.6 have it.
-            folders.extend(["tensorrt_libs", "tensorrt_rtx_libs", "tensorrt"].map(|name| packages.join(name)));
-        }
-    }
-    for root in ["/opt", "/usr/local"].map(Path::new) {
-        let mut archives: Vec<PathBuf> = entries(root)
-            .filter(|path| {
-                path.file_name().is_some_and(|name| name.to_string_lossy().to_lowercase().starts_with("tensorrt"))
-            })
-            .collect();
-        archives.sort();
-        folders.extend(archives.into_iter().map(|archive| archive.join("lib")));
-    }
+    // The last is where wheels of 8.6 have it.
+    let wheels = ["tensorrt_libs", "tensorrt_rtx_libs", "tensorrt"];
+    let packages = dylib::python_packages();
+    let mut folders: Vec<PathBuf> =
+        packages.iter().flat_map(|packages| wheels.map(|name| packages.join(name))).collect();
+    folders.extend(dylib::unpacked_archives("tensorrt"));
     folders.retain(|folder| folder.is_dir());
     folders
-}
-
-/// The file that an address was loaded from.
-fn file_of(address: *const c_void) -> Option<PathBuf> {
-    // SAFETY: writes into the structure, whose zeros mean nothing; the name it points at stays while the file is loaded.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
-            return None;
-        }
-        let name = CStr::from_ptr(info.dli_fname).to_str().ok()?;
-        Some(Path::new(name).canonicalize().unwrap_or_else(|_| name.into()))
-    }
 }
 
 #[cfg(test)]
@@ -589,31 +490,6 @@ mod tests {
         assert_eq!(order(Some(plan(Product::TensorRt, 8))), [8, 10, 11, 1]);
         assert_eq!(order(Some(plan(Product::TensorRt, 10))), [10, 11, 8, 1]);
         assert_eq!(order(Some(plan(Product::Rtx, 1))), [1, 8, 10, 11]);
-    }
-
-    #[test]
-    fn a_missing_library_is_named() {
-        let missing = |name: &str, file: &str| {
-            let reason = format!("{file}: cannot open shared object file: No such file or directory");
-            LoadFailure::of_loader(Path::new(name), reason)
-        };
-        let mut tried = Attempts::default();
-        tried.add("libnvinfer.so.11", missing("libnvinfer.so.11", "libnvinfer.so.11"));
-        let error = tried.error("Cannot find TensorRT".into());
-        assert!(error.message().starts_with("Cannot find TensorRT (tried libnvinfer.so.11). Install "), "{error}");
-
-        let mut tried = Attempts::default();
-        tried.add("libnvinfer.so.11", missing("libnvinfer.so.11", "libnvinfer.so.11"));
-        tried.add("/x/libnvinfer.so.10", missing("/x/libnvinfer.so.10", "libcudart.so.12"));
-        let error = tried.error("Cannot find TensorRT".into());
-        assert!(
-            error.message().contains("/x/libnvinfer.so.10 cannot be used, libcudart.so.12: cannot open"),
-            "{error}"
-        );
-        assert!(error.cause_text().contains("libnvinfer.so.11: "), "{}", error.cause_text());
-        let reason = "libnvinfer_builder_resource.so.8: cannot enable executable stack as shared object requires";
-        let failure = LoadFailure::of_loader(Path::new("libnvinfer_builder_resource.so.8"), reason.into());
-        assert!(matches!(failure, LoadFailure::ExecutableStack(_)), "{failure}");
     }
 
     #[test]

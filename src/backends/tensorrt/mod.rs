@@ -8,7 +8,6 @@ pub mod builder;
 pub mod cache;
 pub mod engine;
 mod executor;
-pub mod exit;
 mod graph_cache;
 pub mod header;
 pub mod interfaces;
@@ -23,11 +22,11 @@ use self::builder::{BuildOptions, Shape};
 use self::cache::{Cache, Lookup};
 use self::engine::{Engine, TensorBinding};
 use self::executor::TrtExecutor;
-use self::exit::ExitGuard;
 use self::header::Header;
 use self::library::Library;
 use self::onnx::Onnx;
 use super::context_pool::ContextPool;
+use super::exit::ExitGuard;
 use super::options::{OptionSpec, Options};
 use super::{Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported};
 use crate::core::cuda::driver::Context;
@@ -62,8 +61,8 @@ impl Backend for TensorRt {
         &options::OPTIONS
     }
 
-    fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<u32, Unsupported> {
-        library_for(file, &options.into()).map(|_| 2).map_err(Unsupported::Missing)
+    fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<(), Unsupported> {
+        library_for(file, &options.into()).map(drop).map_err(Unsupported::Missing)
     }
 
     /// Engines say what goes in and comes out only once they are loaded onto the GPU, so that is done here for them, and takes some

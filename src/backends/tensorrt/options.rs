@@ -243,7 +243,7 @@ mod tests {
                 OptionKind::Flag => "true",
                 OptionKind::Int { .. } | OptionKind::UInt { .. } => "1",
                 OptionKind::Choice { choices, .. } => choices[1].word,
-                OptionKind::Path => "/var/file",
+                OptionKind::Path | OptionKind::Text => "/var/file",
             };
             let changes = with(option.name, other).build != TrtOptions::default().build;
             assert_eq!(changes, option.is_in_key, "{}", option.name);

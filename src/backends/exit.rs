@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Programs that end while another thread is inside TensorRT, such as a build that cannot be stopped: destructors of its libraries
-//! would run beneath that thread, and the program crash at its very end.
+//! Programs that end while another thread is inside TensorRT or ONNX Runtime, such as a build that cannot be stopped: destructors of
+//! the libraries would run beneath that thread, and the program crash at its very end.
 
 #[cfg(target_env = "gnu")]
 use std::{
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 
-/// As long as it lives, this thread is inside TensorRT.
+/// As long as it lives, this thread is inside such a library.
 pub struct ExitGuard;
 
 impl ExitGuard {

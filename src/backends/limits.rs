@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Refuses models that would end the process: rten aborts it where an allocation fails, and its planner recurses for each node of a
-//! path.
+//! Refuses models that would end the process or fill the memory: rten aborts where an allocation fails, and its planner recurses for each
+//! node of a path; ONNX Runtime allocates what a file asks for.
 //!
 //! A static check: sizes from a graph's constants are a lower bound, and sizes that are only known at run time are not checked.
 
@@ -8,7 +8,10 @@ use std::collections::HashMap;
 use std::fmt::Display;
 
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::onnx::{AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto};
+use crate::onnx::{
+    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto,
+    ValueInfoProto,
+};
 
 /// Nodes of a graph, those in branches and loops included. Detectors have hundreds to some thousands, and the time that rten
 /// takes to load a graph grows with the square: 20,000 take 7 s.
@@ -32,15 +35,98 @@ const MAX_CONSTANT: usize = 64;
 /// Looks at the graph of a model; the number of nodes in it. Errors have a cause; the caller adds the file's name.
 pub fn check(graph: &GraphProto) -> Result<usize> {
     let nodes = count(graph);
-    if nodes > MAX_NODES {
-        return Err(Error::new(
-            ErrorKind::Model,
-            format!("its graph has {nodes} nodes, and the CPU takes {MAX_NODES}"),
-        )
-        .remedy("Export the model with its loops kept as loops, or run it with TensorRT"));
-    }
+    check_count(nodes)?;
     Scope::default().check(graph)?;
     Ok(nodes)
+}
+
+fn check_count(nodes: usize) -> Result<()> {
+    if nodes <= MAX_NODES {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Model, format!("its graph has {nodes} nodes, and the CPU takes {MAX_NODES}"))
+        .remedy("Export the model with its loops kept as loops, or run it with TensorRT"))
+}
+
+/// Looks at a model for a library that also takes functions, sparse weights, and weights in attributes of nodes. Returns what the file
+/// says of weights in other files.
+pub fn check_whole(model: &ModelProto) -> Result<Vec<&StringStringEntryProto>> {
+    let graph = model.graph.as_ref().expect("the caller has its graph");
+    check(graph)?;
+    let functions: HashMap<_, _> =
+        model.functions.iter().map(|function| ((&*function.domain, &*function.name), function)).collect();
+    let mut sizes = HashMap::new();
+    check_count(expanded(&mut graph.node.iter(), &functions, &mut sizes)?)?;
+    let mut graphs = vec![graph];
+    let mut bodies: Vec<&NodeProto> = Vec::new();
+    for function in &model.functions {
+        bodies.extend(&function.node);
+        // Its inputs are not known; its constants are.
+        let body = GraphProto { node: function.node.clone(), ..Default::default() };
+        Scope::default().check(&body)?;
+    }
+    let mut entries = Vec::new();
+    while let Some(graph) = graphs.pop() {
+        entries.extend(graph.initializer.iter().flat_map(|weight| &weight.external_data));
+        for node in graph.node.iter().chain(std::mem::take(&mut bodies)) {
+            check_attributes(node)?;
+            graphs.extend(node.graphs());
+        }
+        if !graph.sparse_initializer.is_empty() {
+            return Err(sparse());
+        }
+    }
+    Ok(entries)
+}
+
+/// Weights in attributes may not be in other files, and not sparse.
+fn check_attributes(node: &NodeProto) -> Result<()> {
+    let attributes = || node.attribute.iter();
+    if attributes().any(|attribute| attribute.sparse_tensor.is_some() || !attribute.sparse_tensors.is_empty()) {
+        return Err(sparse());
+    }
+    if attributes()
+        .flat_map(|attribute| attribute.t.iter().chain(&attribute.tensors))
+        .any(|t| !t.external_data.is_empty())
+    {
+        let what = format!("{} (“{}” in its graph) has a constant in another file", node.op_type, node.name);
+        return Err(Error::new(ErrorKind::Model, what).remedy("Export the model as one file"));
+    }
+    Ok(())
+}
+
+fn sparse() -> Error {
+    Error::new(ErrorKind::Model, "it has sparse weights").remedy("Export the model with dense weights")
+}
+
+/// Nodes, once each call of a function is replaced by its body.
+fn expanded<'a>(
+    nodes: &mut dyn Iterator<Item = &'a NodeProto>,
+    functions: &HashMap<(&'a str, &'a str), &'a FunctionProto>,
+    sizes: &mut HashMap<(&'a str, &'a str), Option<usize>>,
+) -> Result<usize> {
+    let mut count = 0usize;
+    for node in nodes {
+        let inner = &mut node.graphs().flat_map(|graph| &graph.node);
+        count = count.saturating_add(expanded(inner, functions, sizes)?);
+        let name = (&*node.domain, &*node.op_type);
+        let size = match (functions.get(&name), sizes.get(&name)) {
+            (None, _) => 1,
+            (Some(_), Some(Some(known))) => *known,
+            (Some(_), Some(None)) => {
+                return Err(Error::new(ErrorKind::Model, format!("its function {} calls itself", name.1))
+                    .remedy("Export the model again; this file contradicts itself"));
+            }
+            (Some(function), None) => {
+                sizes.insert(name, None);
+                let size = expanded(&mut function.node.iter(), functions, sizes)?;
+                sizes.insert(name, Some(size));
+                size
+            }
+        };
+        count = count.saturating_add(size);
+    }
+    Ok(count)
 }
 
 /// What is known of the values of a graph.
@@ -238,7 +324,14 @@ mod tests {
 
     fn node(op_type: &str, input: &[&str], output: &str, attribute: Vec<AttributeProto>) -> NodeProto {
         let input = input.iter().map(|name| name.to_string()).collect();
-        NodeProto { op_type: op_type.into(), input, output: vec![output.into()], attribute, name: "n".into() }
+        NodeProto {
+            op_type: op_type.into(),
+            input,
+            output: vec![output.into()],
+            attribute,
+            name: "n".into(),
+            ..Default::default()
+        }
     }
 
     fn checked(node: Vec<NodeProto>, initializer: Vec<TensorProto>) -> Result<usize> {
@@ -277,6 +370,62 @@ mod tests {
         });
         let error = checked(doubled.collect(), vec![weight("c0", &[1, 2])]).unwrap_err();
         assert!(error.message().contains("Concat"), "{error}");
+    }
+
+    fn function(name: &str, node: Vec<NodeProto>) -> FunctionProto {
+        FunctionProto { name: name.into(), domain: "own".into(), node }
+    }
+
+    fn call(name: &str) -> NodeProto {
+        NodeProto { domain: "own".into(), ..node(name, &["x"], "y", vec![]) }
+    }
+
+    /// The error of a model of these functions, which calls f0, and has this attribute.
+    fn whole(functions: Vec<FunctionProto>, attribute: AttributeProto) -> Result<usize> {
+        let nodes = vec![call("f0"), node("Constant", &[], "z", vec![attribute])];
+        let graph = Some(GraphProto { node: nodes, ..Default::default() });
+        check_whole(&ModelProto { graph, functions, ..Default::default() }).map(|entries| entries.len())
+    }
+
+    #[test]
+    fn functions_count_as_often_as_they_are_called() {
+        let doubling = |depth: usize| {
+            let body = |i: usize| if i < depth { vec![call(&format!("f{}", i + 1)); 2] } else { vec![] };
+            (0..=depth).map(|i| function(&format!("f{i}"), body(i))).collect::<Vec<_>>()
+        };
+        assert!(whole(doubling(4), ints("i", &[])).is_ok());
+        let leaf = |mut functions: Vec<FunctionProto>| {
+            functions.last_mut().unwrap().node = vec![node("Relu", &["x"], "y", vec![])];
+            functions
+        };
+        assert!(whole(leaf(doubling(13)), ints("i", &[])).is_ok());
+        let error = whole(leaf(doubling(60)), ints("i", &[])).unwrap_err();
+        assert!(error.message().contains("nodes, and the CPU takes"), "{error}");
+        let error = whole(vec![function("f0", vec![call("f1")]), function("f1", vec![call("f0")])], ints("i", &[]));
+        assert!(error.unwrap_err().message().contains("calls itself"));
+        let huge = vec![node("ConstantOfShape", &["w"], "y", vec![])];
+        let constant = AttributeProto { t: Some(weight("w", &[1 << 40])), name: "value".into(), ..Default::default() };
+        let huge = [vec![node("Constant", &[], "w", vec![constant])], huge].concat();
+        assert!(whole(vec![function("f0", huge)], ints("i", &[])).unwrap_err().message().contains("more memory"));
+    }
+
+    #[test]
+    fn constants_in_other_files_or_sparse_ones_are_refused() {
+        let entry = StringStringEntryProto { key: "location".into(), value: "/etc/passwd".into() };
+        let outside = TensorProto { external_data: vec![entry], ..weight("w", &[1]) };
+        let attribute = AttributeProto { tensors: vec![outside.clone()], ..Default::default() };
+        let own = vec![function("f0", vec![])];
+        assert!(whole(own.clone(), attribute).unwrap_err().message().contains("constant in another file"));
+        let inside = vec![function(
+            "f0",
+            vec![node("Constant", &[], "y", vec![AttributeProto { t: Some(outside.clone()), ..Default::default() }])],
+        )];
+        assert!(whole(inside, ints("i", &[])).unwrap_err().message().contains("constant in another file"));
+        let sparse = AttributeProto { sparse_tensor: Some(Default::default()), ..Default::default() };
+        assert!(whole(own.clone(), sparse).unwrap_err().message().contains("sparse"));
+        let graph = GraphProto { initializer: vec![outside], ..Default::default() };
+        let nested = AttributeProto { g: Some(graph), ..Default::default() };
+        assert_eq!(whole(own, nested).unwrap(), 1, "to be checked as those of the graph");
     }
 
     #[test]

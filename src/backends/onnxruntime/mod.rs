@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Models by ONNX Runtime, on the CPU or by another of its execution providers. The library is found at run time.
+
+mod abi;
+mod library;
+mod net;
+mod providers;
+
+use std::sync::Arc;
+
+use self::library::OrtLibrary;
+use self::net::{OrtNet, SessionSettings};
+use super::host::{HostModel, THREADS, usual_threads, wanted_threads};
+use super::options::{OptionKind, OptionSpec, Options};
+use super::{Backend, LoadContext, LoadRequest, ModelInstance, OpenedModel, Unsupported, contained, refuse_engine};
+use crate::core::cuda::driver::Context;
+use crate::core::device::Device;
+use crate::core::error::{ErrorKind, Result};
+use crate::model::{ModelFile, ModelInfo};
+
+/// The backend.
+pub struct OnnxRuntime;
+
+static LIBRARY: OptionSpec = OptionSpec {
+    name: "ort-library",
+    nick: "ONNX Runtime library",
+    blurb: "File or folder of the ONNX Runtime library; it contains code: use only a trusted one (unset = ORT_DYLIB_PATH, else what is installed)",
+    kind: OptionKind::Path,
+    is_in_key: false,
+    insists: None,
+};
+
+static PROVIDERS: OptionSpec = OptionSpec {
+    name: "execution-providers",
+    nick: "Execution providers",
+    blurb: "What ONNX Runtime computes with, the preferred one first, like openvino:device_type=GPU,cpu (unset = cpu)",
+    kind: OptionKind::Text,
+    is_in_key: false,
+    insists: None,
+};
+
+fn library(options: &Options) -> Result<&'static OrtLibrary> {
+    OrtLibrary::open(options.path(&LIBRARY).as_deref())
+}
+
+impl Backend for OnnxRuntime {
+    fn name(&self) -> &'static str {
+        "onnxruntime"
+    }
+
+    fn title(&self) -> &'static str {
+        "ONNX Runtime"
+    }
+
+    fn blurb(&self) -> &'static str {
+        "ONNX Runtime on the CPU, or by execution-providers"
+    }
+
+    /// Other devices' providers copy from and to the host by themselves.
+    fn device(&self) -> Device {
+        Device::Host
+    }
+
+    fn options(&self) -> &'static [&'static OptionSpec] {
+        static OPTIONS: [&OptionSpec; 3] = [&LIBRARY, &PROVIDERS, &THREADS];
+        &OPTIONS
+    }
+
+    fn probe(&self, file: &ModelFile, options: &Options) -> std::result::Result<(), Unsupported> {
+        refuse_engine(file, self.title())?;
+        library(options).map(drop).map_err(Unsupported::Missing)
+    }
+
+    fn describe(&self, file: &ModelFile, options: &Options, _: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
+        let library = library(options)?;
+        let providers = providers::parse(&options.text(&PROVIDERS), library)?;
+        let threads = wanted_threads(options).unwrap_or_else(usual_threads);
+        let info = Arc::new(ModelInfo::of_onnx(&*file.contents()?)?);
+        Ok(Arc::new(OrtModel { info, library, settings: SessionSettings { threads, providers } }))
+    }
+
+    fn takes_any_size(&self) -> bool {
+        true
+    }
+}
+
+/// A model that is described.
+struct OrtModel {
+    info: Arc<ModelInfo>,
+    library: &'static OrtLibrary,
+    settings: SessionSettings,
+}
+
+impl OpenedModel for OrtModel {
+    fn info(&self) -> &Arc<ModelInfo> {
+        &self.info
+    }
+
+    fn load(&self, request: &LoadRequest, _: &LoadContext) -> Result<Box<dyn ModelInstance>> {
+        let OrtModel { info, library, settings } = self;
+        let what = format!("ONNX Runtime cannot load {}", info.path.display());
+        let load =
+            || OrtNet::load(library, info, &*request.file.contents()?, settings).map_err(|error| error.about(&what));
+        let net = contained(ErrorKind::Model, &what, load)?;
+        Ok(Box::new(HostModel::new(info.clone(), net, &request.spec, request.batch)?))
+    }
+}

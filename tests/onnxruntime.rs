@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: MPL-2.0
+//! ONNX Runtime beside rten: the same outputs and boxes, what only one of them takes, and what is said where something is missing.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use common::onnx::{BF16, BOOL, F16, F32, Graph, I64, U8, int, ints};
+use common::{ort, path, quantise, scratch, shapes};
+use gsttrt::backends::{LoadContext, LoadRequest, ModelInstance};
+use gsttrt::core::error::{ErrorKind, Result};
+use gsttrt::core::memory::Pool;
+use gsttrt::core::tensor::{DType, Tensor, Tensors};
+use gsttrt::session::{Session, parse_options};
+
+const RTEN: &[&str] = &["backend=rten"];
+
+/// All models of this repository.
+const MODELS: [&str; 8] =
+    ["shapes", "shapes-v8", "shapes-e2e", "shapes-f16", "shapes-seg", "shapes-obb", "shapes-cls", "figures-pose"];
+
+fn request(model: &str, options: &[impl AsRef<str>], batch: usize) -> Result<LoadRequest> {
+    let (options, _) = parse_options(options.iter().map(AsRef::as_ref))?;
+    let no_gpu = || unreachable!("it is no GPU");
+    LoadRequest::new(Path::new(model), options.backend, options.input_size, batch, options.options, no_gpu)
+}
+
+/// A loaded model, and a picture for it.
+fn load(model: &str, options: &[impl AsRef<str>]) -> Result<(Box<dyn ModelInstance>, Arc<Tensors>)> {
+    let request = request(model, options, 1)?;
+    let instance = request.load(&LoadContext::silent())?;
+    Ok((instance, picture(&request, 7)))
+}
+
+/// Soft shapes, which differ by `seed`.
+fn picture(request: &LoadRequest, seed: usize) -> Arc<Tensors> {
+    let desc = request.spec.desc.clone();
+    let (_, height, width) = request.spec.chw();
+    let value = |at: usize| {
+        let (y, x) = (at / width % height, at % width);
+        let wave = ((x * (seed + 3)) as f32 / 61.0).sin() * ((y * (seed + 1)) as f32 / 47.0).cos();
+        0.5 + 0.5 * wave
+    };
+    let tensor = Tensor::fill(&Pool::default(), desc.clone(), |bytes| {
+        match desc.dtype {
+            DType::F32 => bytemuck::cast_slice_mut(bytes).iter_mut().enumerate().for_each(|(at, v)| *v = value(at)),
+            DType::F16 => bytemuck::cast_slice_mut::<_, half::f16>(bytes)
+                .iter_mut()
+                .enumerate()
+                .for_each(|(at, v)| *v = half::f16::from_f32(value(at))),
+            _ => bytes.iter_mut().enumerate().for_each(|(at, v)| *v = (value(at) * 255.0) as u8),
+        }
+        Ok(())
+    });
+    Arc::new(Tensors::new(vec![tensor.unwrap()], None, None))
+}
+
+fn run(model: &str, options: &[impl AsRef<str>]) -> Result<Vec<Tensor>> {
+    let (mut instance, picture) = load(model, options)?;
+    instance.run(&[picture])?.remove(0).into_ready()
+}
+
+fn numbers(tensor: &Tensor) -> Vec<f32> {
+    match tensor.desc().dtype {
+        DType::F32 => tensor.as_slice::<f32>().unwrap().to_vec(),
+        DType::F16 => tensor.as_slice::<half::f16>().unwrap().iter().map(|value| value.to_f32()).collect(),
+        DType::I64 => tensor.as_slice::<i64>().unwrap().iter().map(|&value| value as f32).collect(),
+        DType::I32 => tensor.as_slice::<i32>().unwrap().iter().map(|&value| value as f32).collect(),
+        _ => tensor.bytes().unwrap().iter().map(|&value| value.into()).collect(),
+    }
+}
+
+/// The largest difference of two outputs, in shares of the largest number.
+#[track_caller]
+fn difference(one: &Tensor, other: &Tensor) -> f32 {
+    assert_eq!(one.desc(), other.desc());
+    let (one, other) = (numbers(one), numbers(other));
+    let largest = one.iter().fold(1e-6f32, |most, value| most.max(value.abs()));
+    one.iter().zip(&other).fold(0.0f32, |most, (a, b)| most.max((a - b).abs())) / largest
+}
+
+#[test]
+fn both_backends_compute_the_same() {
+    for library in [ort::NEWEST, ort::OLDEST] {
+        let Some(options) = ort::options(library) else { return };
+        for name in MODELS {
+            let model = path(&format!("tests/models/{name}.onnx"));
+            let (expected, found) = (run(&model, RTEN).unwrap(), run(&model, &options).unwrap());
+            assert_eq!(found.len(), expected.len());
+            // Rows that are sorted by score change places where scores are equal up to rounding.
+            let limit = if name.contains("f16") { 5e-3 } else { 2e-5 };
+            for (expected, found) in expected.iter().zip(&found).filter(|_| name != "shapes-e2e") {
+                let difference = difference(expected, found);
+                println!("{library} {name} {}: {difference:e}", expected.desc());
+                assert!(difference < limit, "{name} {}: {difference:e}", expected.desc());
+            }
+        }
+    }
+}
+
+/// Outputs that are memory of the input are copied, and others stay as they are when the model runs again.
+#[test]
+fn outputs_stay() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    let folder = scratch("ort-outputs");
+    let dims = &["1", "3", "2", "4"];
+    for (name, op) in [("echo", "Identity"), ("twice", "Abs")] {
+        for dtype in [F32, F16, U8] {
+            let graph = Graph::new().input("images", dtype, dims).output("same", dtype, dims);
+            let op = if dtype == U8 { "Identity" } else { op };
+            let model =
+                graph.node(op, &["images"], &["same"], vec![]).save(&folder.join(format!("{name}-{dtype}.onnx")));
+            let request = request(&model, &options, 1).unwrap();
+            let mut instance = request.load(&LoadContext::silent()).unwrap();
+            let expected = picture(&request, 1)[0].bytes().unwrap().to_vec();
+            let first = instance.run(&[picture(&request, 1)]).unwrap().remove(0).into_ready().unwrap();
+            for seed in 2..9 {
+                drop(instance.run(&[picture(&request, seed)]).unwrap());
+            }
+            drop(instance);
+            if op == "Identity" {
+                assert_eq!(first[0].bytes().unwrap(), expected, "{name} {dtype}");
+            } else {
+                assert_eq!(first[0].bytes().unwrap().len(), expected.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_and_open_sizes_are_taken() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    let folder = scratch("ort-batches");
+    let open = Graph::load(&shapes()).with_batch("n").save(&folder.join("open.onnx"));
+    let request = request(&open, &options, 4).unwrap();
+    let mut instance = request.load(&LoadContext::silent()).unwrap();
+    for count in [4, 1, 3] {
+        let pictures: Vec<_> = (0..count).map(|seed| picture(&request, seed)).collect();
+        let together = instance.run(&pictures).unwrap();
+        assert_eq!(together.len(), count);
+        for (picture, outputs) in pictures.iter().zip(together) {
+            let alone = instance.run(std::slice::from_ref(picture)).unwrap().remove(0).into_ready().unwrap();
+            assert!(difference(&alone[0], &outputs.into_ready().unwrap()[0]) < 1e-5);
+        }
+    }
+    let dims = &["n", "3", "h", "w"];
+    let sized = Graph::new()
+        .input("images", F32, dims)
+        .input("im_shape", F32, &["n", "2"])
+        .node("ReduceMean", &["images"], &["mean"], vec![ints("axes", &[1, 2, 3]), int("keepdims", 0)])
+        .node("Identity", &["im_shape"], &["size"], vec![])
+        .output("mean", F32, &["n"])
+        .output("size", F32, &["n", "2"])
+        .save(&folder.join("sized.onnx"));
+    let texts = [&options[..], &["input-size=48x32".into()]].concat();
+    let outputs = run(&sized, &texts).unwrap();
+    assert_eq!(outputs[1].as_slice::<f32>().unwrap(), [32.0, 48.0]);
+}
+
+/// What the file needs and rten lacks.
+#[test]
+fn more_types_and_operators_run() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    let folder = scratch("ort-more");
+    let picture =
+        || Graph::new().input("images", F32, &["1", "3", "8", "8"]).output("output0", F32, &["1", "3", "8", "8"]);
+    for (name, graph) in [
+        (
+            "bf16",
+            picture().node("Cast", &["images"], &["short"], vec![int("to", BF16.into())]).node(
+                "Cast",
+                &["short"],
+                &["output0"],
+                vec![int("to", F32.into())],
+            ),
+        ),
+        ("operator", picture().node("Celu", &["images"], &["output0"], vec![])),
+    ] {
+        let model = graph.save(&folder.join(format!("{name}.onnx")));
+        assert!(run(&model, RTEN).is_err(), "rten takes {name} by now");
+        assert_eq!(run(&model, &options).unwrap()[0].desc().to_string(), "output0 f32 1x3x8x8");
+    }
+}
+
+/// A detector whose convolutions are in INT8 runs on both, and finds nearly the same.
+#[test]
+fn int8_models_run_on_both() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    let folder = scratch("ort-int8");
+    let (observed, names) = quantise::observed(&shapes());
+    let outputs = run(&observed.save(&folder.join("observed.onnx")), &options).unwrap();
+    let mut ranges = vec![("images".to_string(), 0.0, 1.0)];
+    for output in outputs.iter().filter(|output| names.contains(&output.desc().name)) {
+        let values = output.as_slice::<f32>().unwrap();
+        let range = |pick: fn(f32, f32) -> f32| values.iter().copied().fold(0.0, pick);
+        ranges.push((output.desc().name.clone(), range(f32::min), range(f32::max)));
+    }
+    assert_eq!(ranges.len(), names.len() + 1);
+    let int8 = quantise::quantised(&shapes(), &ranges).save(&folder.join("int8.onnx"));
+    let (plain, by_rten, by_ort) =
+        (run(&shapes(), RTEN).unwrap(), run(&int8, RTEN).unwrap(), run(&int8, &options).unwrap());
+    let mean = |one: &Tensor, other: &Tensor| {
+        let (one, other) = (numbers(one), numbers(other));
+        one.iter().zip(&other).map(|(a, b)| f64::from((a - b).abs())).sum::<f64>() / one.len() as f64
+    };
+    let (rten, ort, between) =
+        (mean(&plain[0], &by_rten[0]), mean(&plain[0], &by_ort[0]), mean(&by_rten[0], &by_ort[0]));
+    println!("mean difference to f32: rten {rten:.4}, onnxruntime {ort:.4}; between them {between:.4}");
+    assert!(rten < 1.0 && ort < 1.0 && between < 0.5, "pixels");
+    assert!(std::fs::metadata(&int8).unwrap().len() < std::fs::metadata(shapes()).unwrap().len() / 2);
+}
+
+#[test]
+fn weights_in_other_files_are_read_here() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    let folder = scratch("ort-external");
+    let graph = |file: &str| {
+        Graph::new()
+            .input("images", F32, &["1", "3", "8", "8"])
+            .external_weight("w", file)
+            .node("Mul", &["images", "w"], &["output0"], vec![])
+            .output("output0", F32, &["1", "3", "8", "8"])
+    };
+    std::fs::write(folder.join("w.data"), 2.0f32.to_le_bytes()).unwrap();
+    let model = graph("w.data").save(&folder.join("good.onnx"));
+    let (found, expected) = (run(&model, &options).unwrap(), run(&model, RTEN).unwrap());
+    assert!(difference(&found[0], &expected[0]) == 0.0);
+    std::fs::write(folder.join("short.data"), [0; 2]).unwrap();
+    assert!(Command::new("mkfifo").arg(folder.join("pipe.data")).status().unwrap().success());
+    for file in ["missing.data", "../w.data", "/etc/passwd", "w.bin", "pipe.data", "short.data"] {
+        let error = run(&graph(file).save(&folder.join("bad.onnx")), &options).unwrap_err();
+        println!("{error}");
+        assert_eq!(error.kind(), ErrorKind::Model, "{error}");
+    }
+}
+
+#[test]
+fn models_that_cannot_be_used_are_refused() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    let folder = scratch("ort-refused");
+    let picture = || Graph::new().input("images", F32, &["1", "3", "8", "8"]);
+    let output = |graph: Graph| graph.output("output0", F32, &["1", "3", "8", "8"]);
+    let huge = (26i64 << 40).to_le_bytes().to_vec();
+    for (name, graph, part) in [
+        ("operator", output(picture().node("Frobnicate", &["images"], &["output0"], vec![])), "Frobnicate"),
+        ("dangling", output(picture().node("Relu", &["nothing"], &["output0"], vec![])), "nothing"),
+        ("cycle", output(picture().node("Relu", &["output0"], &["output0"], vec![])), "not acyclic"),
+        (
+            "alloc",
+            picture()
+                .weight("shape", I64, &[1], huge)
+                .node("ConstantOfShape", &["shape"], &["output0"], vec![])
+                .output("output0", F32, &["n"]),
+            "more memory",
+        ),
+    ] {
+        let error = run(&graph.save(&folder.join(format!("{name}.onnx"))), &options).unwrap_err();
+        println!("{error}");
+        assert_eq!(error.kind(), ErrorKind::Model, "{error}");
+        assert!(error.message().contains(part) && error.message().contains(&format!("{name}.onnx")), "{error}");
+    }
+    let shape = [7i64, 7].iter().flat_map(|dim| dim.to_le_bytes()).collect();
+    let reshaped = Graph::new()
+        .input("images", F32, &["n", "3", "h", "w"])
+        .weight("shape", I64, &[2], shape)
+        .node("Reshape", &["images", "shape"], &["output0"], vec![])
+        .output("output0", F32, &["7", "7"]);
+    let texts = [&options[..], &["input-size=16x16".into()]].concat();
+    let error = run(&reshaped.save(&folder.join("reshape.onnx")), &texts).unwrap_err();
+    assert!(error.kind() == ErrorKind::Run && error.message().contains("node_output0"), "{error}");
+}
+
+/// On a stack that is smaller than that of any thread.
+#[test]
+fn long_paths_run() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    let mut graph = Graph::new().input("images", F32, &["1", "3", "8", "8"]);
+    for i in 0..15_000 {
+        let from = if i == 0 { "images".to_string() } else { format!("v{i}") };
+        graph = graph.node("Abs", &[&from], &[&format!("v{}", i + 1)], vec![]);
+    }
+    let graph = graph.node("Relu", &["v15000"], &["output0"], vec![]).output("output0", F32, &["1", "3", "8", "8"]);
+    let model = graph.save(&scratch("ort-long").join("long.onnx"));
+    let small = std::thread::Builder::new().stack_size(256 << 10);
+    small.spawn(move || assert_eq!(run(&model, &options).unwrap().len(), 1)).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_missing_library_says_what_to_install() {
+    let wrong = ["backend=onnxruntime", "ort-library=/nowhere/libonnxruntime.so"];
+    let error = run(&shapes(), &wrong).unwrap_err();
+    assert!(error.kind() == ErrorKind::Library && error.message().contains("pip install onnxruntime"), "{error}");
+    let session = |options: &[&str]| {
+        let (options, _) = parse_options(options.iter().copied()).unwrap();
+        Session::open(shapes(), &options).map(|session| (session.backend(), session.reason().map(str::to_string)))
+    };
+    // Who asks for the CPU gets it, and who asks for nothing is told.
+    assert_eq!(session(&["backend=cpu", wrong[1]]).unwrap(), ("rten", None));
+    if common::gpu::is_hidden("a_missing_library_says_what_to_install") {
+        let (backend, reason) = session(&[wrong[1]]).unwrap();
+        let reason = reason.unwrap();
+        assert!(backend == "rten" && reason.contains("driver") && reason.contains("/nowhere"), "{reason}");
+    }
+    let Some([_, library]) = ort::options(ort::NEWEST) else { return };
+    assert_eq!(session(&["backend=cpu", &library]).unwrap(), ("onnxruntime", None));
+    if common::gpu::is_hidden("a_missing_library_says_what_to_install") {
+        assert_eq!(session(&[&library]).unwrap().0, "onnxruntime");
+    }
+}
+
+#[test]
+fn execution_providers_are_those_of_the_library() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    let with = |providers: &str| {
+        let texts = [&options[..], &[format!("execution-providers={providers}")]].concat();
+        run(&shapes(), &texts)
+    };
+    assert_eq!(with("cpu").unwrap().len(), 1);
+    for (providers, part) in [
+        ("openvino,cpu", "there is no “openvino”"),
+        ("cuda", "there is no “cuda”"),
+        ("tensorrt", "backend=tensorrt"),
+        ("cpu:fast", "key=value"),
+    ] {
+        let error = with(providers).unwrap_err();
+        assert!(error.kind() == ErrorKind::Settings && error.message().contains(part), "{error}");
+        assert!(error.message().contains("ONNX Runtime 1.32.0 here has") && error.message().contains("cpu"), "{error}");
+    }
+}
+
+#[test]
+fn openvino_computes_the_same() {
+    let Some(_) = ort::find(ort::OPENVINO) else {
+        println!("SKIP: tests/onnxruntime/fetch.sh openvino brings {}", ort::OPENVINO);
+        return;
+    };
+    let options = ort::options(ort::OPENVINO).unwrap();
+    for providers in ["openvino", "openvino:device_type=CPU,cpu"] {
+        let texts = [&options[..], &[format!("execution-providers={providers}")]].concat();
+        let (found, expected) = (run(&shapes(), &texts).unwrap(), run(&shapes(), RTEN).unwrap());
+        assert!(difference(&expected[0], &found[0]) < 1e-4, "{providers}");
+    }
+    let texts = [&options[..], &["execution-providers=openvino:colour=red".into()]].concat();
+    let error = run(&shapes(), &texts).unwrap_err();
+    assert!(error.kind() == ErrorKind::Library && error.message().contains("openvino does not start"), "{error}");
+}
+
+#[test]
+fn as_many_threads_as_asked_for() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    for backend in [&options[..], &["backend=rten".to_string()][..]] {
+        for count in [1, 3] {
+            let (mut instance, picture) = load(&shapes(), &[backend, &[format!("threads={count}")]].concat()).unwrap();
+            let outputs = instance.run(std::slice::from_ref(&picture)).unwrap().remove(0).into_ready().unwrap();
+            assert!(difference(&outputs[0], &run(&shapes(), RTEN).unwrap()[0]) < 2e-5);
+        }
+    }
+    // Sessions have threads of their own, one fewer than compute.
+    let before = threads();
+    let (_one, _) = load(&shapes(), &[&options[..], &["threads=1".into()]].concat()).unwrap();
+    let (_five, _) = load(&shapes(), &[&options[..], &["threads=5".into()]].concat()).unwrap();
+    assert!(threads() >= before + 4, "{before}, then {}", threads());
+}
+
+#[cfg(feature = "gstreamer")]
+mod pipelines {
+    use super::*;
+    use std::sync::Mutex;
+
+    use common::boxes::{Found, found};
+    use gst::prelude::*;
+
+    /// The objects of each frame of a clip, of which every fifth is inferred.
+    fn objects(infer: &str) -> Vec<Vec<Found>> {
+        common::init();
+        let line = format!(
+            "filesrc location={} ! decodebin ! trtpreprocess ! trtinfer model-file={} interval=5 {infer} \
+             ! trtnms name=nms hold-detections=false ! fakesink",
+            path("tests/data/sample.mp4"),
+            shapes()
+        );
+        let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        let frames = Arc::new(Mutex::new(Vec::new()));
+        let collected = frames.clone();
+        pipeline.by_name("nms").unwrap().static_pad("src").unwrap().add_probe(
+            gst::PadProbeType::BUFFER,
+            move |_, info| {
+                collected.lock().unwrap().push(found(info.buffer().unwrap()));
+                gst::PadProbeReturn::Ok
+            },
+        );
+        common::run(&pipeline).expect_success();
+        std::mem::take(&mut frames.lock().unwrap())
+    }
+
+    #[test]
+    fn boxes_are_equal() {
+        let Some(options) = ort::options(ort::NEWEST) else { return };
+        let (expected, found) = (objects("backend=rten"), objects(&options.join(" ")));
+        assert_eq!(expected.len(), found.len());
+        let (mut boxes, mut furthest) = (0, 0.0f64);
+        for (frame, (expected, found)) in expected.iter().zip(&found).enumerate() {
+            assert_eq!(expected.len(), found.len(), "frame {frame}");
+            for a in expected {
+                // In the order of their scores, which rounding may change.
+                let same = found.iter().filter(|b| a.label == b.label);
+                let apart = |b: &Found| {
+                    let corners = a.corners.iter().zip(&b.corners).map(|(a, b)| (a - b).abs());
+                    corners.fold((a.confidence - b.confidence).abs(), f64::max)
+                };
+                furthest = furthest.max(same.map(apart).fold(1.0, f64::min));
+                boxes += 1;
+            }
+        }
+        println!("{boxes} boxes, at most {furthest:e} apart");
+        assert!(boxes > 200 && furthest < 1e-4, "{boxes}, {furthest}");
+    }
+
+    #[test]
+    fn messages_and_model_info_name_it() {
+        let Some(options) = ort::options(ort::NEWEST) else { return };
+        common::init();
+        let line = format!(
+            "videotestsrc num-buffers=2 ! video/x-raw,width=64,height=64 ! trtpreprocess ! trtinfer name=infer model-file={} {} \
+             threads=1 ! trtnms ! fakesink",
+            shapes(),
+            options.join(" ")
+        );
+        let outcome = common::launch(&line);
+        outcome.expect_success();
+        assert!(outcome.progress[0].contains("for the onnxruntime backend"), "{:?}", outcome.progress);
+        let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        pipeline.set_state(gst::State::Paused).unwrap();
+        let info = pipeline.by_name("infer").unwrap().property::<gst::Structure>("model-info");
+        pipeline.set_state(gst::State::Null).unwrap();
+        assert_eq!(info.get::<&str>("backend").unwrap(), "onnxruntime");
+    }
+
+    /// A run that never ends is ended, so that there is nothing to warn of.
+    #[test]
+    fn a_run_that_never_ends_is_ended() {
+        let Some(options) = ort::options(ort::NEWEST) else { return };
+        common::init();
+        let model = common::onnx::endless("1", "8", false).save(&scratch("ort-endless").join("endless.onnx"));
+        let line = format!(
+            "videotestsrc ! video/x-raw,format=RGB,width=8,height=8 ! trtpreprocess ! trtinfer name=infer model-file={model} {} \
+             ! trtnms ! fakesink",
+            options.join(" ")
+        );
+        let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+        let bus = pipeline.bus().unwrap();
+        let infer = pipeline.by_name("infer").unwrap();
+        for _ in 0..2 {
+            pipeline.set_state(gst::State::Playing).unwrap();
+            while infer.property::<gst::Structure>("stats").get::<u64>("batches").unwrap() == 0 {
+                let failed = bus.pop_filtered(&[gst::MessageType::Error]);
+                assert!(failed.is_none(), "{failed:?}");
+                std::thread::yield_now();
+            }
+            pipeline.set_state(gst::State::Ready).unwrap();
+            let said = bus.pop_filtered(&[gst::MessageType::Warning, gst::MessageType::Error]);
+            assert!(said.is_none(), "{said:?}");
+        }
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
+}
+
+/// Types that tensors of models have.
+#[test]
+fn types_pass() {
+    let Some(options) = ort::options(ort::NEWEST) else { return };
+    let folder = scratch("ort-types");
+    for (dtype, name) in
+        [(I64, "i64"), (BOOL, "bool"), (U8, "u8"), (F16, "f16"), (common::onnx::I32, "i32"), (common::onnx::I8, "i8")]
+    {
+        let model = Graph::new()
+            .input("images", F32, &["1", "3", "2", "2"])
+            .node("Cast", &["images"], &["output0"], vec![int("to", dtype.into())])
+            .output("output0", dtype, &["1", "3", "2", "2"])
+            .save(&folder.join(format!("{name}.onnx")));
+        let outputs = run(&model, &options).unwrap();
+        assert_eq!(outputs[0].desc().to_string(), format!("output0 {name} 1x3x2x2"));
+    }
+}
