@@ -189,7 +189,7 @@ fn events_are_published() {
     let with_events = || {
         let mut buffer = frame(&[7]);
         let mut meta = gst::meta::CustomMeta::add(buffer.get_mut().unwrap(), "GstTrtEventMeta").unwrap();
-        meta.mut_structure().set("events", gst::List::new([event("gate"), event("door")]));
+        meta.mut_structure().set("events", gst::Array::new([event("gate"), event("door")]));
         buffer
     };
     let crossed = |name: &str| json!({ "event": "crossed", "name": name, "track-id": 7, "label": "cat", "stream-time": 1_000_000_000 });

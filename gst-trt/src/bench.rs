@@ -15,7 +15,7 @@ use gsttrt::session::{Detector, DeviceFrame, PostprocessOptions, Session, Sessio
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Status, print};
-use crate::model_options::{check_file, parse_size, session_options};
+use crate::model_options::{backend_words, check_file, parse_size, session_options};
 use crate::signals::Signals;
 
 /// Runs before the first that counts, at least; as trtexec does by time.
@@ -52,8 +52,7 @@ pub struct Args {
 }
 
 fn backends() -> PossibleValuesParser {
-    let names = BACKENDS.iter().map(|backend| backend.name());
-    PossibleValuesParser::new(["auto", "all"].into_iter().chain(names))
+    PossibleValuesParser::new(backend_words().chain(["all"]))
 }
 
 fn formats() -> PossibleValuesParser {
@@ -72,12 +71,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     let chosen: Vec<BackendPreference> = match args.backend.as_str() {
         "auto" => vec![options.backend],
         "all" => BACKENDS.iter().map(|backend| BackendPreference::Named(backend.name())).collect(),
-        name => BACKENDS
-            .iter()
-            .map(|backend| backend.name())
-            .filter(|known| *known == name)
-            .map(BackendPreference::Named)
-            .collect(),
+        name => backend_words().filter(|word| *word == name).map(BackendPreference::from).collect(),
     };
     let mut measured = Vec::new();
     for backend in chosen {

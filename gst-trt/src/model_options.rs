@@ -5,14 +5,23 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use gsttrt::backends::PREFERENCE;
+use gsttrt::backends::options::OptionKind;
 use gsttrt::session::{PostprocessOptions, SessionOptions, parse_options};
 
 use crate::failure::Failure;
 
-/// The names of `backend`, as of trtinfer.
+/// The values of `backend`, as of trtinfer.
+pub fn backend_words() -> impl Iterator<Item = &'static str> {
+    let choices = match &PREFERENCE.kind {
+        OptionKind::Choice { choices, .. } => *choices,
+        _ => &[],
+    };
+    choices.iter().map(|choice| choice.word)
+}
+
 pub fn backends() -> PossibleValuesParser {
-    let names = gsttrt::backends::BACKENDS.iter().map(|backend| backend.name());
-    PossibleValuesParser::new(["auto"].into_iter().chain(names))
+    PossibleValuesParser::new(backend_words())
 }
 
 #[derive(Args, Clone, Debug, Default)]

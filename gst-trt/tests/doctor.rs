@@ -42,7 +42,7 @@ fn the_chain_is_tried_on_the_cpu() {
         "GStreamer",
         "ok  decodebin",
         "ok  H.264 encoder",
-        "ok  backend=cpu",
+        "ok  backend=rten",
         "NVDEC",
         "TensorRT",
         "it finds a red picture red",

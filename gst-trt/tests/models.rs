@@ -154,12 +154,23 @@ fn an_engine_needs_a_gpu() {
 #[test]
 fn figures_are_in_order() {
     let (folder, shapes) = (scratch("bench"), shapes());
-    let args =
-        ["bench", &shapes, "--backend", "cpu", "--duration", "0.3", "--frame", "320x180", "--frame", "64x48", "--json"];
+    let args = [
+        "bench",
+        &shapes,
+        "--backend",
+        "rten",
+        "--duration",
+        "0.3",
+        "--frame",
+        "320x180",
+        "--frame",
+        "64x48",
+        "--json",
+    ];
     let output = succeed(&folder, &args);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let cpu = &found["backends"][0];
-    assert_eq!((&cpu["backend"], &cpu["input"]), (&json!("cpu"), &json!("images f32 1x3x512x512")));
+    assert_eq!((&cpu["backend"], &cpu["input"]), (&json!("rten"), &json!("images f32 1x3x512x512")));
     let chains = cpu["chain"].as_array().unwrap();
     let frames: Vec<&Value> = chains.iter().map(|chain| &chain["frame"]).collect();
     assert_eq!(frames, [&json!("320x180"), &json!("64x48")]);

@@ -135,7 +135,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     args.model.check()?;
     let signals = Signals::listen()?;
     chain::start_gstreamer()?;
-    if args.model.backend.as_deref() != Some("cpu") {
+    if !matches!(args.model.backend.as_deref(), Some("cpu" | "onnxruntime" | "rten")) {
         chain::prefer_gpu_decoders();
     }
     let chain = Chain {
