@@ -14,6 +14,14 @@ pub fn no_model() -> Error {
         .remedy("Set model-file to an ONNX file or a TensorRT engine of a detector")
 }
 
+/// Another model would run on the CPU, and the frames of this stream are in CUDA memory.
+pub fn frames_in_cuda_memory(backend: &dyn Backend, reason: Option<&str>) -> Error {
+    let reason = reason.map_or(String::new(), |reason| format!(", since {reason}"));
+    Error::new(ErrorKind::Negotiation, "Cannot use frames in CUDA memory")
+        .cause(format!("the new model would run on {}{reason}", backend.title()))
+        .remedy("Put cudadownload before trtpreprocess, or give a model that TensorRT can run")
+}
+
 /// An option that must have an effect has none with this backend.
 pub fn not_heeded(option: &OptionSpec, owners: &[&dyn Backend], backend: &dyn Backend) -> Error {
     let (name, value) = (option.name, option.insists.unwrap_or_default());

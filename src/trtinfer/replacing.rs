@@ -12,6 +12,7 @@ use std::time::Duration;
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use gst_base::prelude::*;
 
 use super::loading::Loading;
 use super::settings::Settings;
@@ -21,7 +22,9 @@ use super::{TrtInfer, messages};
 use crate::backends::LoadRequest;
 use crate::backends::loader::ModelHandle;
 use crate::core::cuda::driver::Context;
+use crate::core::device::Device;
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::gst::video;
 
 /// The model on its way: once it is read, its handle. Without this, nothing comes of it.
 pub type Replacement = Arc<Mutex<Option<ModelHandle>>>;
@@ -85,6 +88,11 @@ impl ReplaceRequest {
         let (names, owners) = self.settings.without_effect(plan.backend);
         if let Some(option) = self.settings.insists(&names) {
             return Err(messages::not_heeded(option, &owners, plan.backend));
+        }
+        // Nothing between would download them.
+        let caps = element.upgrade().and_then(|element| element.sink_pad().current_caps());
+        if plan.backend.device() == Device::Host && caps.is_some_and(|caps| video::is_cuda(&caps)) {
+            return Err(messages::frames_in_cuda_memory(plan.backend, plan.reason.as_deref()));
         }
         Ok(match self.frame.filter(|_| plan.waits_for_frames()) {
             Some(frame) => plan.for_tensor(plan.spec_for(frame)),
