@@ -13,10 +13,10 @@ use super::MessageSubject;
 use super::settings::{self, PublishSettings, Wanted};
 use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind, Result};
-use crate::gst::element::continues;
 use crate::gst::meta::record;
 use crate::gst::report::{Report, error_message, may_set};
 use crate::gst::stats;
+use crate::gst::stream::{StreamFrame, VideoStream, any_video_templates};
 use crate::publish::clock;
 use crate::publish::destinations;
 use crate::publish::formats;
@@ -28,16 +28,12 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 });
 
 /// State since start() and set_caps().
+#[derive(Default)]
 struct PublishState {
-    /// The size of the frames; 0x0 before the first caps.
-    size: (u32, u32),
-    /// The time of the last frame, in nanoseconds that never jump.
-    now: u64,
-    /// When the last frame was published, by the same clock.
+    stream: VideoStream,
+    /// When the last frame was published, in running time.
     published: Option<u64>,
-    frames: u64,
     tracks: TracksInSight,
-    stream_id: String,
 }
 
 /// Lock order: settings, state, publisher. No lock is held while the publisher is waited for.
@@ -76,24 +72,19 @@ impl TrtPublish {
 
     /// The records of a frame.
     fn records(&self, state: &mut PublishState, wanted: &Wanted, buffer: &gst::BufferRef) -> Vec<Record> {
-        let number = state.frames;
-        state.frames += 1;
-        let segment = self.obj().segment();
-        let segment = segment.downcast_ref::<gst::ClockTime>();
-        let running_time = segment.and_then(|segment| segment.to_running_time(buffer.pts()));
-        state.now = running_time.map_or(state.now, gst::ClockTime::nseconds);
+        let StreamFrame { number, stream_time } = state.stream.advance(&self.obj().segment(), buffer.pts());
+        let now = state.stream.now;
         if wanted.per == MessageSubject::Frame && !is_due(state, wanted.publish_every) {
             return Vec::new();
         }
-        let mut frame = record::frame(buffer, state.size);
+        let mut frame = record::frame(buffer, state.stream.size);
         frame.number = number;
-        frame.times.stream_time =
-            segment.and_then(|segment| segment.to_stream_time(buffer.pts())).map(gst::ClockTime::nseconds);
+        frame.times.stream_time = stream_time.map(gst::ClockTime::nseconds);
         frame.times.wall_clock = Some(clock::now());
         match wanted.per {
             MessageSubject::Frame if frame.is_empty() && !wanted.add_empty_results => Vec::new(),
             MessageSubject::Frame => {
-                state.published = Some(state.now);
+                state.published = Some(now);
                 vec![Record::Frame(frame)]
             }
             MessageSubject::Event => {
@@ -101,7 +92,7 @@ impl TrtPublish {
                 frame.events.into_iter().map(|event| Record::Event { times, number, event }).collect()
             }
             MessageSubject::Object => {
-                state.tracks.see(&frame, state.now, wanted.gone_after).into_iter().map(Record::Track).collect()
+                state.tracks.see(&frame, now, wanted.gone_after).into_iter().map(Record::Track).collect()
             }
         }
     }
@@ -126,22 +117,6 @@ impl TrtPublish {
         };
         if let Some(publisher) = self.publisher().filter(|_| !ended.is_empty()) {
             self.push(&publisher, ended.into_iter().map(Record::Track).collect());
-        }
-    }
-
-    /// Whether another part of the stream, or another stream, follows.
-    fn is_another(&self, event: &gst::Event) -> bool {
-        match event.view() {
-            gst::EventView::FlushStop(_) => true,
-            gst::EventView::StreamStart(start) => {
-                let mut state = self.state.lock().unwrap();
-                let stream_id = start.stream_id();
-                state
-                    .as_mut()
-                    .is_some_and(|state| std::mem::replace(&mut state.stream_id, stream_id.to_string()) != stream_id)
-            }
-            gst::EventView::Segment(segment) => !continues(&self.obj().segment(), segment.segment()),
-            _ => false,
         }
     }
 
@@ -178,7 +153,8 @@ impl TrtPublish {
 
 /// Whether a frame of now may be published. A time that has jumped back begins anew.
 fn is_due(state: &PublishState, publish_every: u64) -> bool {
-    state.published.is_none_or(|last| state.now < last || state.now - last >= publish_every)
+    let now = state.stream.now;
+    state.published.is_none_or(|last| now < last || now - last >= publish_every)
 }
 
 #[glib::object_subclass]
@@ -229,12 +205,7 @@ impl ElementImpl for TrtPublish {
     }
 
     fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<[gst::PadTemplate; 2]> = LazyLock::new(|| {
-            let caps = gst::Caps::builder("video/x-raw").any_features().build();
-            [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)].map(|(name, direction)| {
-                gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps).expect("valid template")
-            })
-        });
+        static TEMPLATES: LazyLock<[gst::PadTemplate; 2]> = LazyLock::new(any_video_templates);
         &*TEMPLATES
     }
 
@@ -261,14 +232,7 @@ impl BaseTransformImpl for TrtPublish {
         self.stats.reset();
         let publisher = self.open().map_err(|error| error_message(&error))?;
         *self.publisher.lock().unwrap() = Some(Arc::new(publisher));
-        *self.state.lock().unwrap() = Some(PublishState {
-            size: (0, 0),
-            now: 0,
-            published: None,
-            frames: 0,
-            tracks: TracksInSight::default(),
-            stream_id: String::new(),
-        });
+        *self.state.lock().unwrap() = Some(PublishState::default());
         Ok(())
     }
 
@@ -301,11 +265,15 @@ impl BaseTransformImpl for TrtPublish {
     }
 
     fn sink_event(&self, event: gst::Event) -> bool {
-        if self.is_another(&event) {
+        let segment = self.obj().segment();
+        let is_cut = |state: &mut PublishState| {
+            let is_cut = state.stream.is_cut(&event, &segment);
+            state.published.take_if(|_| is_cut);
+            is_cut
+        };
+        let is_cut = self.state.lock().unwrap().as_mut().is_some_and(is_cut);
+        if is_cut {
             self.end_tracks();
-            if let Some(state) = self.state.lock().unwrap().as_mut() {
-                state.published = None;
-            }
         }
         match event.view() {
             gst::EventView::FlushStart(_) => self.publisher().iter().for_each(|publisher| publisher.set_open(true)),
@@ -320,19 +288,14 @@ impl BaseTransformImpl for TrtPublish {
     }
 
     fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
-        let caps = incaps.structure(0).expect("fixed caps have one structure");
-        let side = |name| caps.get::<i32>(name).ok().and_then(|side| u32::try_from(side).ok()).filter(|&side| side > 0);
-        let (Some(width), Some(height)) = (side("width"), side("height")) else {
-            let error = Error::new(ErrorKind::Negotiation, "The caps of the frames have no width and height")
-                .cause(incaps)
-                .remedy("Put a capsfilter with width and height before trtpublish");
-            self.obj().post_error(&error);
-            return Err(gst::loggable_error!(CAT, "{error}"));
+        let taken = match self.state.lock().unwrap().as_mut() {
+            Some(state) => state.stream.set_caps(incaps, "trtpublish").map(drop),
+            None => return Err(gst::loggable_error!(CAT, "caps before the start")),
         };
-        let mut state = self.state.lock().unwrap();
-        let state = state.as_mut().ok_or_else(|| gst::loggable_error!(CAT, "caps before the start"))?;
-        state.size = (width, height);
-        Ok(())
+        taken.map_err(|error| {
+            self.obj().post_error(&error);
+            gst::loggable_error!(CAT, "{error}")
+        })
     }
 
     fn generate_output(&self) -> std::result::Result<GenerateOutputSuccess, gst::FlowError> {
@@ -341,7 +304,7 @@ impl BaseTransformImpl for TrtPublish {
         let wanted = self.settings.lock().unwrap().wanted;
         let records = {
             let mut state = self.state.lock().unwrap();
-            let state = state.as_mut().filter(|state| state.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
+            let state = state.as_mut().filter(|state| state.stream.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
             self.records(state, &wanted, &frame)
         };
         let count = records.len();
