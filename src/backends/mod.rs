@@ -157,7 +157,7 @@ impl From<Error> for Interrupted {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum BackendPreference {
-    /// The first of [`BACKENDS`] that can run the model.
+    /// The first of `BACKENDS` that can run the model.
     #[default]
     Auto,
     /// The one of this name; `cpu` is the first of those that take tensors in the host's memory.
