@@ -269,7 +269,7 @@ impl Letterbox {
     }
 
     /// The same for a box.
-    pub fn to_frame(&self, bbox: &BBox) -> BBox {
+    pub fn to_frame(self, bbox: &BBox) -> BBox {
         let (scale_x, scale_y) = self.scale();
         let x = |x: f32| (x - self.x as f32) * scale_x + self.place.x1;
         let y = |y: f32| (y - self.y as f32) * scale_y + self.place.y1;
