@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What can be asked of a running service, and what can be done to it. HTTP knows the service by this alone.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::sync::watch;
+
+/// A running service. Calls return at once: what takes long goes on in the background, and its outcome is in the status.
+pub trait Control: Send + Sync {
+    /// In the order in which they were added.
+    fn sources(&self) -> Vec<SourceStatus>;
+
+    /// Adds a source, described by the keys that `[[source]]` has in the configuration.
+    fn add_source(&self, source: &serde_json::Value) -> Result<(), Refused>;
+
+    fn remove_source(&self, name: &str) -> Result<(), Refused>;
+
+    fn models(&self) -> Vec<ModelStatus>;
+
+    /// Loads another file for a model, which takes over between two frames of its sources.
+    fn replace_model(&self, name: &str, file: &Path) -> Result<(), Refused>;
+
+    /// The frames of a source with what was found in them, each a JPEG picture. Frames are encoded only as long as there is a
+    /// receiver, which sees the newest one. The channel closes when the source is removed.
+    fn watch(&self, source: &str) -> Result<watch::Receiver<Option<Bytes>>, Refused>;
+
+    /// Whether all models are loaded, and each source has given a frame or was found to fail.
+    fn is_ready(&self) -> bool;
+}
+
+/// Why a request is not carried out: what failed, why, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no source or model of that name.
+    Unknown(String),
+    /// The name is taken already.
+    Exists(String),
+    /// The request itself is wrong.
+    Invalid(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Started, without a frame so far.
+    Connecting,
+    Running,
+    /// It failed, and is started again when the backoff time has passed.
+    Waiting,
+    /// A file that was read to its end.
+    Ended,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SourceStatus {
+    pub name: String,
+    /// Without user and password.
+    pub address: String,
+    pub model: String,
+    pub state: State,
+    /// Why it failed last, until it runs again.
+    pub error: Option<String>,
+    /// How often it was started again after a failure.
+    pub restarts: u64,
+    /// Whether events are being recorded to a file now.
+    pub recording: bool,
+    /// Frames with results since the service was started, over all restarts.
+    pub frames: u64,
+    /// Frames that were dropped because the model was too slow for a live source.
+    pub dropped: u64,
+    /// Frames that wait now.
+    pub queued: u64,
+    /// Frames of the last seconds for each second.
+    pub fps: f64,
+    /// From the frame's arrival to its results, in seconds; `None` before the first frame.
+    pub latency: Option<Quantiles>,
+    /// The GPU's time for a frame's inference, in seconds, where it is measured.
+    pub gpu: Option<Quantiles>,
+    /// Objects in the last frame.
+    pub objects: u64,
+    /// Events since the start by their kind: `crossed`, `entered`, `left`, `crowded`.
+    pub events: BTreeMap<String, u64>,
+    /// What publishing has done, one for each destination.
+    pub published: Vec<Published>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Quantiles {
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Published {
+    /// Without user and password.
+    pub location: String,
+    pub sent: u64,
+    pub dropped: u64,
+    pub connected: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ModelStatus {
+    pub name: String,
+    pub file: PathBuf,
+    /// `tensorrt`, `onnxruntime` or `rten`, once it is loaded.
+    pub backend: Option<String>,
+    pub loaded: bool,
+    /// Share of the engine that is built, 0 to 1, while one is built.
+    pub progress: Option<f64>,
+    /// Why the last replacement failed.
+    pub error: Option<String>,
+}
