@@ -64,7 +64,8 @@ fn names_existing_properties(line: &str) -> usize {
         let Some((name, setting)) = words.split_once(' ').filter(|(name, _)| ELEMENTS.contains(name)) else { continue };
         let element = gst::ElementFactory::make(name).build().unwrap();
         for setting in setting.split(' ') {
-            let (property, value) = setting.split_once('=').map_or((setting, None), |(name, value)| (name, Some(value)));
+            let (property, value) =
+                setting.split_once('=').map_or((setting, None), |(name, value)| (name, Some(value)));
             assert!(element.has_property(property), "{words}");
             value.into_iter().for_each(|value| element.set_property_from_str(property, value));
             named += 1;

@@ -18,7 +18,10 @@ const RESULTS: [(&str, &[(&str, &str)]); 7] = [
     (
         "trtpreprocess",
         &[
-            ("reads", "with `regions=objects` `GstVideoRegionOfInterestMeta`: [a model on objects](../elements.md#a-model-on-objects)"),
+            (
+                "reads",
+                "with `regions=objects` `GstVideoRegionOfInterestMeta`: [a model on objects](../elements.md#a-model-on-objects)",
+            ),
             ("writes", "the tensors, for trtinfer and trtnms only: [architecture](../architecture.md)"),
         ],
     ),
@@ -56,7 +59,10 @@ const RESULTS: [(&str, &[(&str, &str)]); 7] = [
         "trtanalytics",
         &[
             ("posts", "`trt-event`: [trtanalytics](../elements.md#trtanalytics)"),
-            ("reads", "`GstVideoRegionOfInterestMeta` with ids; with `--features v1_24` `GstAnalyticsODMtd` and `GstAnalyticsTrackingMtd`"),
+            (
+                "reads",
+                "`GstVideoRegionOfInterestMeta` with ids; with `--features v1_24` `GstAnalyticsODMtd` and `GstAnalyticsTrackingMtd`",
+            ),
             (
                 "writes",
                 "`GstTrtEventMeta`, `GstTrtZoneMeta`, and the param `analytics` of `GstVideoRegionOfInterestMeta`: \
@@ -116,7 +122,8 @@ fn page(factory: &gst::ElementFactory) -> String {
     for template in factory.static_pad_templates() {
         let presence = format!("{:?}", template.presence()).to_lowercase();
         let (name, direction) = (template.name_template(), format!("{:?}", template.direction()).to_lowercase());
-        writeln!(page, "\n`{name}`, a {direction} pad, {presence} there:\n\n```text\n{}```", caps(&template.caps())).unwrap();
+        writeln!(page, "\n`{name}`, a {direction} pad, {presence} there:\n\n```text\n{}```", caps(&template.caps()))
+            .unwrap();
     }
     page
 }
@@ -139,7 +146,12 @@ fn caps(caps: &gst::Caps) -> String {
 
 /// Type with range, and default, of a property.
 fn kind(property: &glib::ParamSpec) -> (String, String) {
-    fn number<T: std::fmt::Debug + PartialEq>(name: &str, (low, high): (T, T), whole: (T, T), default: T) -> (String, String) {
+    fn number<T: std::fmt::Debug + PartialEq>(
+        name: &str,
+        (low, high): (T, T),
+        whole: (T, T),
+        default: T,
+    ) -> (String, String) {
         let range = match (low == whole.0, high == whole.1) {
             (true, true) => String::new(),
             (false, true) => format!(" from {low:?}"),
@@ -159,9 +171,10 @@ fn kind(property: &glib::ParamSpec) -> (String, String) {
     let default = property.default_value();
     match property.value_type() {
         glib::Type::BOOL => ("boolean".into(), format!("`{}`", default.get::<bool>().unwrap())),
-        glib::Type::STRING => {
-            ("string".into(), default.get::<Option<String>>().unwrap().map_or(String::new(), |text| format!("`{text}`")))
-        }
+        glib::Type::STRING => (
+            "string".into(),
+            default.get::<Option<String>>().unwrap().map_or(String::new(), |text| format!("`{text}`")),
+        ),
         kind if kind.is_a(glib::Type::ENUM) => {
             let (_, value) = glib::EnumValue::from_value(default).unwrap();
             (format!("[{kind}](#values-of-{})", property.name()), format!("`{}`", value.nick()))
@@ -219,7 +232,8 @@ fn pages_show_the_elements_as_they_are() {
 /// No page of an element that is gone.
 #[test]
 fn there_is_a_page_for_each_element() {
-    let mut pages: Vec<_> = std::fs::read_dir(common::path("docs/reference")).unwrap().map(|page| page.unwrap().path()).collect();
+    let mut pages: Vec<_> =
+        std::fs::read_dir(common::path("docs/reference")).unwrap().map(|page| page.unwrap().path()).collect();
     pages.sort();
     let mut wanted = ELEMENTS.map(|name| std::path::PathBuf::from(common::path(&format!("docs/reference/{name}.md"))));
     wanted.sort();
