@@ -61,7 +61,11 @@ fn pages_for_those_who_come_from_elsewhere_name_existing_properties() {
 fn names_existing_properties(line: &str) -> usize {
     let mut named = 0;
     for words in line.split('`').skip(1).step_by(2) {
-        let Some((name, setting)) = words.split_once(' ').filter(|(name, _)| ELEMENTS.contains(name)) else { continue };
+        let Some((name, setting)) =
+            words.split_once(' ').filter(|(name, rest)| ELEMENTS.contains(name) && !rest.starts_with('!'))
+        else {
+            continue;
+        };
         let element = gst::ElementFactory::make(name).build().unwrap();
         for setting in setting.split(' ') {
             let (property, value) =
