@@ -149,6 +149,14 @@ need_cargo_c() {
         cargo install --locked --debug cargo-c --version 0.10.24+cargo-0.98.0
 }
 
+# mdbook makes the book of the pages in docs. Without optimisation and without its server it builds in about a minute of processor time.
+need_mdbook() {
+    ! mdbook --version >/dev/null 2>&1 || return 0
+    quietly "Installing mdbook, which makes a book of the pages (a minute)" \
+        env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 \
+        cargo install --locked --debug mdbook --version 0.5.4 --no-default-features
+}
+
 # ---------------------------------------------------------------------------- the two set-ups
 
 need_gstreamer() {
