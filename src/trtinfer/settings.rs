@@ -132,14 +132,14 @@ pub static PROPERTIES: LazyLock<PropertyTable<Settings>> = LazyLock::new(|| {
     ];
     properties.extend(backends::all_options().map(of_backend));
     properties.push(property!(
-            glib::ParamSpecBoolean::builder("tensor-meta")
-                .nick("Tensor meta")
-                .blurb("Attach the outputs as GstTensorMeta too, for GStreamer's own tensor decoders (from GStreamer 1.26 on); trtinfer then waits for them, and copies them where they are on a GPU")
-                .default_value(default.own.tensor_meta)
-                .mutable_ready()
-                .build(),
-            own.tensor_meta
-        ));
+        glib::ParamSpecBoolean::builder("tensor-meta")
+            .nick("Tensor meta")
+            .blurb("Attach the outputs as GstTensorMeta too, for GStreamer's own tensor decoders (from GStreamer 1.26 on); trtinfer then waits for them, and copies them where they are on a GPU")
+            .default_value(default.own.tensor_meta)
+            .mutable_ready()
+            .build(),
+        own.tensor_meta
+    ));
     properties.push(property!(stats::measure_property(), own.measure));
     PropertyTable::new(properties)
 });
