@@ -5,7 +5,7 @@
 //! after it; and a track that has expired is not matched once more.
 
 use super::assignment::Assignment;
-use super::detections::Detections;
+use super::detections::FrameDetections;
 use super::kalman::{BoxFilter, BoxState};
 use super::overlap::{Edges, Neighbours, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
@@ -83,7 +83,7 @@ pub struct ByteTrack {
     frames: u64,
     /// Whether objects were predicted since the last detections.
     has_predicted: bool,
-    found: Detections,
+    found: FrameDetections,
     /// Indices of the tracks to match.
     rows: Vec<u32>,
     neighbours: Neighbours,
@@ -97,7 +97,7 @@ impl ByteTrack {
             tracks: Vec::new(),
             frames: 0,
             has_predicted: false,
-            found: Detections::default(),
+            found: FrameDetections::default(),
             rows: Vec::new(),
             neighbours: Neighbours::default(),
             assignment: Assignment::default(),
@@ -209,7 +209,8 @@ impl ByteTrack {
         place: impl Fn(&Track) -> Edges,
         cost: impl Fn(&Track, &Edges, &TrackInput) -> f64,
     ) {
-        let ByteTrack { tracks, found: Detections { edges, columns, .. }, rows, neighbours, assignment, .. } = self;
+        let ByteTrack { tracks, found: FrameDetections { edges, columns, .. }, rows, neighbours, assignment, .. } =
+            self;
         assignment.begin(columns.len(), limit);
         if !rows.is_empty() {
             neighbours.fill((0..).zip(columns.iter().map(|&detection| edges[detection as usize])));

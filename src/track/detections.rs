@@ -6,7 +6,7 @@ use super::{TrackInput, TrackOptions};
 
 /// It keeps its memory.
 #[derive(Debug, Default)]
-pub struct Detections {
+pub struct FrameDetections {
     /// Those of all detections.
     pub edges: Vec<Edges>,
     /// Indices of valid boxes with at least `track_thresh`, which are matched first.
@@ -15,7 +15,7 @@ pub struct Detections {
     pub low: Vec<u32>,
 }
 
-impl Detections {
+impl FrameDetections {
     pub fn fill(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
         self.edges.clear();
         self.columns.clear();

@@ -11,7 +11,7 @@
 use std::f64::consts::{FRAC_PI_2, PI};
 
 use super::assignment::Assignment;
-use super::detections::Detections;
+use super::detections::FrameDetections;
 use super::kalman::Estimate;
 use super::overlap::{Edges, Neighbours, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
@@ -174,7 +174,7 @@ impl OcTrack {
 pub struct OcSort {
     tracks: Vec<OcTrack>,
     frames: u64,
-    found: Detections,
+    found: FrameDetections,
     rows: Vec<u32>,
     neighbours: Neighbours,
     assignment: Assignment,
@@ -249,7 +249,7 @@ impl OcSort {
         place: impl Fn(&OcTrack) -> Option<Edges>,
         bonus: impl Fn(&OcTrack, &Edges, f32) -> f64,
     ) {
-        let OcSort { tracks, found: Detections { edges, columns, .. }, rows, neighbours, assignment, .. } = self;
+        let OcSort { tracks, found: FrameDetections { edges, columns, .. }, rows, neighbours, assignment, .. } = self;
         assignment.begin(columns.len(), 0.0);
         neighbours.fill((0..).zip(columns.iter().map(|&detection| edges[detection as usize])));
         for &row in &*rows {
@@ -270,7 +270,7 @@ impl OcSort {
 
     /// Keeps in `rows` and `columns` what was not matched.
     fn see_matches(&mut self, options: &TrackOptions, detections: &[TrackInput], now: u64) {
-        let OcSort { tracks, found: Detections { edges, columns, .. }, rows, assignment, .. } = self;
+        let OcSort { tracks, found: FrameDetections { edges, columns, .. }, rows, assignment, .. } = self;
         for (row, &track) in rows.iter().enumerate() {
             if let Some(column) = assignment.column(row) {
                 let detection = columns[column];
