@@ -14,6 +14,7 @@ mod failure;
 mod info;
 mod model_options;
 mod progress;
+mod serve;
 mod signals;
 mod source;
 
