@@ -3,16 +3,17 @@
 
 use std::time::Duration;
 
-use axum::body::{self, Body};
+use axum::extract::{FromRequest, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::serve::control::Refused;
 
 /// Bytes of a request's body.
-const BODY: usize = 64 << 10;
+pub const BODY: usize = 64 << 10;
 
 /// Why a request is not answered as wished: `{"error": "what failed, why, what to do"}`.
 #[derive(Debug)]
@@ -51,13 +52,16 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
 }
 
 /// The object in a request's body, which must come within a time.
-pub async fn object(body: Body, time: Duration) -> Result<Map<String, Value>, Problem> {
-    let bytes = match tokio::time::timeout(time, body::to_bytes(body, BODY)).await {
+pub async fn object(request: Request, time: Duration) -> Result<Map<String, Value>, Problem> {
+    let bytes = match tokio::time::timeout(time, Bytes::from_request(request, &())).await {
         Ok(Ok(bytes)) => bytes,
-        // What to_bytes finds is a body that is too long, or a connection that ended, where nobody reads this.
-        Ok(Err(_)) => {
-            let text = format!("The body is not read: it may have {BODY} bytes. Send less, in one piece.");
+        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            let text = format!("The body is too long: it may have {BODY} bytes. Send less.");
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+        }
+        Ok(Err(_)) => {
+            let text = "The body is broken: it is not as long, or not in such chunks, as it says. Send it again.";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, text));
         }
         Err(_) => {
             let text = format!("The body did not come within {} s. Send it in one piece.", time.as_secs_f64());

@@ -4,8 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::{FromRequestParts, Path as Segments, State};
+use axum::extract::{FromRequestParts, Path as Segments, Request, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -50,8 +49,8 @@ pub async fn source(State(context): State<Arc<Context>>, Name(name): Name) -> Re
     Ok(json(StatusCode::OK, &context.find(&name)?))
 }
 
-pub async fn add_source(State(context): State<Arc<Context>>, body: Body) -> Result<Response, Problem> {
-    let source = Value::Object(object(body, context.limits.body).await?);
+pub async fn add_source(State(context): State<Arc<Context>>, request: Request) -> Result<Response, Problem> {
+    let source = Value::Object(object(request, context.limits.body).await?);
     context.service.add_source(&source)?;
     let name = source["name"].as_str().unwrap_or_default();
     match context.find(name) {
@@ -76,9 +75,9 @@ pub async fn models(State(context): State<Arc<Context>>) -> Response {
 pub async fn replace_model(
     State(context): State<Arc<Context>>,
     Name(name): Name,
-    body: Body,
+    request: Request,
 ) -> Result<Response, Problem> {
-    let wish = object(body, context.limits.body).await?;
+    let wish = object(request, context.limits.body).await?;
     let file = match (wish.get("file"), wish.len()) {
         (Some(Value::String(file)), 1) if !file.is_empty() => file,
         _ => {

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 
-use super::answer::Problem;
+use super::answer::{self, Problem};
 use super::{Context, entries, health, metrics, page, pictures};
 
 pub fn all(context: Arc<Context>) -> Router {
@@ -30,6 +30,7 @@ pub fn all(context: Arc<Context>) -> Router {
         .route("/readyz", get(health::readyz))
         .fallback(no_path)
         .method_not_allowed_fallback(no_method)
+        .layer(DefaultBodyLimit::max(answer::BODY))
         .layer(middleware::from_fn_with_state(context.clone(), protect))
         .with_state(context)
 }

@@ -74,7 +74,7 @@ function setError(element, error) {
 }
 
 const count = (number) => number.toLocaleString("en");
-const ms = (seconds) => (seconds * 1000).toFixed(seconds < 0.01 ? 2 : 0);
+const ms = (seconds) => (seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0);
 const times = (found) => found ? `${ms(found.p50)} / ${ms(found.p95)} / ${ms(found.p99)} ms` : "–";
 
 function figures(source) {
