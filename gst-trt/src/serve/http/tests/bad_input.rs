@@ -137,7 +137,7 @@ fn names(cases: &mut Vec<Case>) {
         "%252e",
         "a%20b",
         "a+b",
-        "ä".into(),
+        "ä",
         "%F0%9F%93%B7",
         "door%00",
         "DOOR",
