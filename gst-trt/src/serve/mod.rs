@@ -2,10 +2,12 @@
 //! `gst-trt serve`: many sources under one roof, for months.
 //!
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
+//!   `http`: how they ask.
 //! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames beside publishing.
 
 mod config;
 mod control;
+mod http;
 mod log;
 mod model;
 mod record;
@@ -55,18 +57,23 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     // Before anything is started, lest a signal that comes early ends it half-way.
     let mut signals = listen()?;
     chain::prefer_gpu_decoders();
+    let http = config.http.clone();
     let service = Arc::new(Service::start(config)?);
-    say("serve", "Started.");
+    // Dropped, it answers no more; what it has asked for is done then.
+    let server = http.as_ref().map(|settings| http::start(settings, service.clone())).transpose()?;
+    let listens = server.as_ref().map_or(String::new(), |server| format!(" http://{}/", server.address()));
+    say("serve", &format!("Started.{listens}"));
     for signal in signals.forever() {
         if signal != SIGHUP {
             break;
         }
         match Config::load(&args.config).and_then(|config| service.reload(config)) {
-            Ok(()) => say("serve", &format!("{} was read again.", args.config.display())),
+            Ok(()) => say("serve", &format!("{} was read again. A change of [http] counts from the next start on.", args.config.display())),
             Err(failure) => say("serve", &format!("{failure} Everything goes on as before.")),
         }
     }
     say("serve", "Ending.");
+    drop(server);
     match service.stop() {
         true => Ok(Status::Done),
         false => Err("A source does not end. What it had is lost.".into()),

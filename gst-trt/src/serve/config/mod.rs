@@ -8,5 +8,4 @@ mod properties;
 mod tests;
 mod wording;
 
-pub use keys::HttpKeys;
 pub use plan::{Config, ModelPlan, RecordPlan, StreamPlan};

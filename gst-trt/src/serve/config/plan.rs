@@ -16,6 +16,7 @@ use super::wording;
 use crate::chain::{self, Chain};
 use crate::failure::Failure;
 use crate::model_options::{ModelOptions, backend_words, check_file};
+use crate::serve::http::HttpSettings;
 use crate::source::Address;
 
 /// Bytes of a configuration and of a file with zones.
@@ -27,7 +28,7 @@ const EVENTS: [&str; 7] = ["crossed", "entered", "left", "dwelled", "crowded", "
 pub struct Config {
     pub sources: Vec<StreamPlan>,
     pub models: Vec<ModelPlan>,
-    pub http: Option<HttpKeys>,
+    pub http: Option<HttpSettings>,
     /// For sources that come later.
     keys: ConfigKeys,
     /// Relative paths begin here.
@@ -107,7 +108,8 @@ impl Config {
     }
 
     fn of(keys: ConfigKeys, folder: PathBuf) -> Result<Self, (&'static str, usize, Problem)> {
-        let mut config = Config { sources: Vec::new(), models: Vec::new(), http: keys.http.clone(), keys, folder };
+        let http = keys.http.clone().map(|HttpKeys { listen, token }| HttpSettings { listen, token });
+        let mut config = Config { sources: Vec::new(), models: Vec::new(), http, keys, folder };
         for (number, model) in config.keys.model.clone().iter().enumerate() {
             let plan = config.model(model).map_err(|problem| ("model", number, problem))?;
             config.models.push(plan);
@@ -120,9 +122,6 @@ impl Config {
         }
         if let Some(analytics) = &config.keys.analytics {
             config.analytics(analytics.clone()).map_err(|problem| ("analytics", 0, problem))?;
-        }
-        if config.http.as_ref().and_then(|http| http.token.as_ref()).is_some_and(|token| token.trim().len() < 8) {
-            return Err(("http", 0, problem("token", "a token has at least 8 characters")));
         }
         for (number, source) in config.keys.source.clone().iter().enumerate() {
             let plan = config.stream(source).map_err(|problem| ("source", number, problem))?;
