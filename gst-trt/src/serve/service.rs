@@ -156,7 +156,8 @@ impl Control for Service {
 
     fn add_source(&self, source: &serde_json::Value) -> Result<(), Refused> {
         let mut running = self.lock();
-        let plan = running.config.source(source).map_err(|problem| Refused::Invalid(format!("Cannot add it: {problem}")))?;
+        let plan =
+            running.config.source(source).map_err(|problem| Refused::Invalid(format!("Cannot add it: {problem}")))?;
         if running.stream(&plan.name).is_ok() {
             return Err(Refused::Exists(format!("There is a source “{}” already.", plan.name)));
         }

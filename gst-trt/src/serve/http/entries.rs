@@ -35,7 +35,7 @@ impl Context {
     pub fn find(&self, name: &str) -> Result<SourceStatus, Problem> {
         let found = self.service.sources().into_iter().find(|source| source.name == name);
         found.ok_or_else(|| {
-            let text = format!("There is no source \"{name}\". GET /sources lists them.");
+            let text = format!("There is no source “{name}”. GET /sources lists them.");
             Problem::new(StatusCode::NOT_FOUND, text)
         })
     }

@@ -33,12 +33,12 @@ pub async fn readyz(State(context): State<Arc<Context>>, headers: HeaderMap) -> 
 fn reasons(service: &dyn Control) -> Vec<String> {
     let models =
         service.models().into_iter().filter(|model| !model.loaded).map(|model| match (&model.error, model.progress) {
-            (Some(error), _) => format!("the model \"{}\" is not loaded: {}", model.name, error.trim_end_matches('.')),
+            (Some(error), _) => format!("the model “{}” is not loaded: {}", model.name, error.trim_end_matches('.')),
             (None, Some(part)) => {
-                format!("the engine of the model \"{}\" is built to {:.0} %", model.name, part * 100.0)
+                format!("the engine of the model “{}” is built to {:.0} %", model.name, part * 100.0)
             }
-            (None, None) => format!("the model \"{}\" is being loaded", model.name),
+            (None, None) => format!("the model “{}” is being loaded", model.name),
         });
     let sources = service.sources().into_iter().filter(|source| source.state == SourceState::Connecting);
-    models.chain(sources.map(|source| format!("the source \"{}\" has given no frame yet", source.name))).collect()
+    models.chain(sources.map(|source| format!("the source “{}” has given no frame yet", source.name))).collect()
 }

@@ -33,7 +33,7 @@ pub async fn snapshot(State(context): State<Arc<Context>>, Name(name): Name) -> 
     let mut frames = context.service.watch(&name)?;
     if context.find(&name)?.state == SourceState::Ended {
         let text = format!(
-            "There is no picture of \"{name}\": the file was read to its end. Remove the source, and add it again."
+            "There is no picture of “{name}”: the file was read to its end. Remove the source, and add it again."
         );
         return Err(Problem::new(StatusCode::CONFLICT, text));
     }
@@ -42,14 +42,13 @@ pub async fn snapshot(State(context): State<Arc<Context>>, Name(name): Name) -> 
     match tokio::time::timeout(context.limits.frame, next(&mut frames)).await {
         Ok(Some(picture)) => Ok(([(header::CONTENT_TYPE, "image/jpeg")], picture).into_response()),
         Ok(None) => {
-            let text = format!("There is no picture of \"{name}\": the source was removed. GET /sources lists them.");
+            let text = format!("There is no picture of “{name}”: the source was removed. GET /sources lists them.");
             Err(Problem::new(StatusCode::NOT_FOUND, text))
         }
         Err(_) => {
             let time = context.limits.frame.as_secs_f64();
-            let text = format!(
-                "There is no picture of \"{name}\": no frame came within {time} s. GET /sources/NAME tells why."
-            );
+            let text =
+                format!("There is no picture of “{name}”: no frame came within {time} s. GET /sources/NAME tells why.");
             Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, text))
         }
     }

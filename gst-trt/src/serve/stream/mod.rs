@@ -115,9 +115,7 @@ impl StreamThread {
             let begun = Instant::now();
             let command = match self.play() {
                 End::Command(command) => Some(command),
-                End::Ended => {
-                    self.wait(None)
-                }
+                End::Ended => self.wait(None),
                 End::Failed(_) if begun.elapsed() > self.plan.timeout + PATIENCE => {
                     backoff = self.backoff();
                     self.wait(Some(backoff.wait()))
@@ -163,8 +161,7 @@ impl StreamThread {
     fn play(&mut self) -> End {
         self.run += 1;
         let model = self.model.plan();
-        let built =
-            StreamPipeline::build(&self.plan, &model, self.model.shared_name(), &self.pictures, &self.meter);
+        let built = StreamPipeline::build(&self.plan, &model, self.model.shared_name(), &self.pictures, &self.meter);
         let end = match built {
             Ok(built) => {
                 built.listen(self.run, self.sender.clone());
@@ -211,13 +208,19 @@ impl StreamThread {
                         return End::Failed(format!("{} has ended.", self.plan.address.shown()));
                     }
                     gst::MessageView::Eos(_) if self.meter.frames_of_run() == rounds_from => {
-                        return End::Failed(format!("Cannot read {}: there is no video in it.", self.plan.address.shown()));
+                        return End::Failed(format!(
+                            "Cannot read {}: there is no video in it.",
+                            self.plan.address.shown()
+                        ));
                     }
                     gst::MessageView::Eos(_) if self.plan.is_loop => {
                         rounds_from = self.meter.frames_of_run();
                         let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT;
                         if pipeline.seek_simple(flags, gst::ClockTime::ZERO).is_err() {
-                            return End::Failed(format!("Cannot go back to the beginning of {}.", self.plan.address.shown()));
+                            return End::Failed(format!(
+                                "Cannot go back to the beginning of {}.",
+                                self.plan.address.shown()
+                            ));
                         }
                     }
                     gst::MessageView::Eos(_) => return End::Ended,
@@ -232,7 +235,10 @@ impl StreamThread {
                     }
                     quiet = if self.plan.address.gave_up(pipeline, &built.entry()) { quiet + 1 } else { 0 };
                     if quiet > 2 {
-                        return End::Failed(format!("Cannot read {}: it is damaged, or cut off.", self.plan.address.shown()));
+                        return End::Failed(format!(
+                            "Cannot read {}: it is damaged, or cut off.",
+                            self.plan.address.shown()
+                        ));
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return End::Command(StreamEvent::Stop),

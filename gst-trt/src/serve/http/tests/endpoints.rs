@@ -37,7 +37,7 @@ fn sources_are_listed_added_and_removed() {
 
     assert!(change(&server, "DELETE", "/sources/gate%20%26%20co", "").expect(204).body.is_empty());
     change(&server, "DELETE", "/sources/gate%20%26%20co", "").expect_error(404, &["gate & co", "GET /sources"]);
-    get(&server, "/sources/gate").expect_error(404, &["no source \"gate\"", "GET /sources"]);
+    get(&server, "/sources/gate").expect_error(404, &["no source “gate”", "GET /sources"]);
     assert_eq!(service.names(), ["door", "yard"]);
 }
 
@@ -53,7 +53,7 @@ fn models_are_listed_and_replaced() {
     let answer = change(&server, "PUT", "/models/yolo", r#"{"file": "other.onnx"}"#).expect(202);
     assert_eq!(answer.json()["file"], "other.onnx");
     assert_eq!(service.models()[0].file, Path::new("other.onnx"));
-    change(&server, "PUT", "/models/x", r#"{"file": "other.onnx"}"#).expect_error(404, &["no model \"x\""]);
+    change(&server, "PUT", "/models/x", r#"{"file": "other.onnx"}"#).expect_error(404, &["no model “x”"]);
     change(&server, "PUT", "/models/yolo", r#"{"file": "other"}"#).expect_error(400, &["no model file"]);
     for body in ["{}", r#"{"file": 1}"#, r#"{"file": ""}"#, r#"{"file": "a.onnx", "x": 1}"#] {
         change(&server, "PUT", "/models/yolo", body).expect_error(400, &["one key, file"]);
@@ -78,10 +78,10 @@ fn health_is_told_and_why_it_is_not_ready() {
     get(&server, "/healthz").expect(200);
     let answer = get(&server, "/readyz").expect(503).json();
     let reasons = [
-        "the engine of the model \"yolo\" is built to 40 %",
-        "the model \"broken\" is not loaded: No such file",
-        "the model \"late\" is being loaded",
-        "the source \"door\" has given no frame yet",
+        "the engine of the model “yolo” is built to 40 %",
+        "the model “broken” is not loaded: No such file",
+        "the model “late” is being loaded",
+        "the source “door” has given no frame yet",
     ];
     assert_eq!(answer["reasons"], json!(reasons));
     get(&server, "/readyz").expect_error(503, &reasons);

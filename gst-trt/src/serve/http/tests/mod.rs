@@ -101,7 +101,7 @@ fn entry(name: &str) -> Entry {
 }
 
 fn unknown(what: &str, name: &str) -> Refused {
-    Refused::Unknown(format!("There is no {what} \"{name}\". GET /{what}s lists them."))
+    Refused::Unknown(format!("There is no {what} “{name}”. GET /{what}s lists them."))
 }
 
 impl Control for Service {
@@ -112,13 +112,13 @@ impl Control for Service {
     fn add_source(&self, source: &Value) -> Result<(), Refused> {
         let known = ["name", "address", "model", "timeout"];
         if let Some(key) = source.as_object().unwrap().keys().find(|key| !known.contains(&key.as_str())) {
-            return Err(Refused::Invalid(format!("A source has no key \"{key}\". It has {}.", known.join(", "))));
+            return Err(Refused::Invalid(format!("A source has no key “{key}”. It has {}.", known.join(", "))));
         }
         let (Some(name), Some(address)) = (source["name"].as_str(), source["address"].as_str()) else {
             return Err(Refused::Invalid("A source needs the texts name and address. Add them.".into()));
         };
         if self.names().iter().any(|taken| taken == name) {
-            return Err(Refused::Exists(format!("There is a source \"{name}\" already. Choose another name.")));
+            return Err(Refused::Exists(format!("There is a source “{name}” already. Choose another name.")));
         }
         let mut entry = entry(name);
         entry.status.address = address.into();
