@@ -203,7 +203,8 @@ async function update() {
   } catch (error) {
     isCut = true;
     setText($("#summary"), "No data");
-    say(error.status ? error.message : "The service does not answer. This page tries again each second.", true);
+    if (error.status === 401) say("The sources are shown with the token. Enter it with the button above.", true);
+    else say(error.status ? error.message : "The service does not answer. This page tries again each second.", true);
   }
 }
 
