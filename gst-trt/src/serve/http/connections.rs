@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -50,8 +50,11 @@ async fn accept(listener: TcpListener, context: Arc<Context>) {
     }
 }
 
-/// The kernel ends a connection whose client has taken nothing for that time, which frees what waits to write to it.
+/// The kernel ends a connection whose client has taken nothing for that time, or is gone without a word. This frees what waits
+/// to write to it.
 fn limit_stall(stream: &TcpStream, time: Duration) {
     let _ = stream.set_nodelay(true);
-    let _ = SockRef::from(stream).set_tcp_user_timeout(Some(time));
+    let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_user_timeout(Some(time));
+    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(time));
 }
