@@ -4,8 +4,7 @@
 #
 #   python/build.sh [FOLDER]      FOLDER: default target/wheels
 #
-# Needs what the plugin is built with (see docs/install.md), and Python 3.9 or newer with venv. GSTTRT_PROFILE=dev takes
-# the libraries of `cargo build`, which are slower and are there after a test run.
+# Needs what the plugin is built with (see docs/install.md), and Python 3.9 or newer with venv.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

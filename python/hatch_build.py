@@ -22,13 +22,12 @@ GSTREAMER = re.compile(r"lib(gst[a-z]*|glib|gobject|gio)-[\d.]+\.so\.0")
 
 
 class Libraries(BuildHookInterface):
-    """GSTTRT_PROFILE=dev puts in what `cargo build` makes, instead of `cargo build --release`."""
-
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         del version
         self.folder = Path(tempfile.mkdtemp(prefix="gsttrt-wheel-"))
-        library = self.library("gsttrt-capi", "libgsttrt_capi.so", "libgsttrt-1.so.0", SYSTEM)
-        plugin = self.library("gst-plugin-trt", "libgsttrt.so", "libgsttrt.so", SYSTEM, GSTREAMER)
+        subprocess.run([str(ROOT / "packaging" / "build.sh"), "library", "plugin"], check=True)
+        library = self.library("libgsttrt_capi.so", "libgsttrt-1.so.0", SYSTEM)
+        plugin = self.library("libgsttrt.so", "libgsttrt.so", SYSTEM, GSTREAMER)
         build_data["force_include"] = {
             str(library): "gsttrt/lib/libgsttrt-1.so.0",
             str(plugin): "gsttrt/lib/gstreamer-1.0/libgsttrt.so",
@@ -39,13 +38,11 @@ class Libraries(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_{glibc[0]}_{glibc[1]}_{platform.machine()}"
 
-    def library(self, package: str, built: str, name: str, *allowed: re.Pattern[str]) -> Path:
-        """Builds a library, without symbols for debuggers, and with no dependency that the wheel lacks."""
-        profile = os.environ.get("GSTTRT_PROFILE", "release")
-        subprocess.run(["cargo", "build", "--locked", "--lib", "--profile", profile, "--package", package], cwd=ROOT, check=True)
+    def library(self, built: str, name: str, *allowed: re.Pattern[str]) -> Path:
+        """A library without symbols for debuggers, and with no dependency that a system may lack."""
         target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
         path = self.folder / name
-        strip = ["strip", "--strip-unneeded", "-o", str(path), str(target / {"dev": "debug"}.get(profile, profile) / built)]
+        strip = ["strip", "--strip-unneeded", "-o", str(path), str(target / "release" / built)]
         subprocess.run(strip, check=True)
         for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", readelf("--dynamic", path)):
             if not any(pattern.fullmatch(needed) for pattern in allowed):

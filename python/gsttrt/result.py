@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Probs(NamedTuple):
-    """The k best classes of a whole image, the most probable first. k is the option top_k, 5 by default."""
+    """The k best classes of a whole image, the most probable first: those above score_threshold, at most top_k (5 by default)."""
 
     class_id: Integers
     """(k,) int64"""
