@@ -429,6 +429,7 @@ fn rotated_boxes_have_angles_and_corners() {
     };
     let results = found(&one_box("capi-upright"));
     assert_eq!(rotation(results), (0.0, upright), "this model has no rotated boxes");
+    assert_eq!(gst_trt_results_kinds(results), 0);
     gst_trt_results_free(results);
 
     // Of 16x8 around (28, 28), by an eighth of a turn clockwise: the lower right corner comes straight down or so.
@@ -438,7 +439,7 @@ fn rotated_boxes_have_angles_and_corners() {
     let graph = graph.metadata("end2end", "True").metadata("names", "{0: 'ship'}");
     let results = found(&graph.save(&scratch("capi-obb").join("obb.onnx")));
     let (read, corners) = rotation(results);
-    assert_eq!(read, angle);
+    assert_eq!((read, gst_trt_results_kinds(results)), (angle, 1));
     let (far, near) = (12.0 * 0.5f32.sqrt(), 4.0 * 0.5f32.sqrt());
     let wanted = [[near, far], [far, near], [-near, -far], [-far, -near]].map(|corner| corner.map(|at| at + 28.0));
     let apart = corners.iter().flatten().zip(wanted.iter().flatten()).map(|(a, b)| (a - b).abs());
@@ -461,6 +462,7 @@ fn masks_are_read() {
     let session = open(&graph.save(&scratch("capi-segment").join("segment.onnx")), &["backend=rten"]).unwrap();
     let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap_or_else(|_| panic!("{}", last_error()));
     gst_trt_session_close(session);
+    assert_eq!(gst_trt_results_kinds(results), 4);
     let mut rect = [0; 4];
     let mask = unsafe { gst_trt_results_mask(results, 0, &mut rect) };
     assert_eq!(rect, [0, 0, 32, 32], "{}", last_error());
@@ -490,6 +492,7 @@ fn keypoints_are_read_and_may_lack_names_and_visibility() {
         let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap_or_else(|_| panic!("{}", last_error()));
         gst_trt_session_close(session);
         assert_eq!((gst_trt_results_count(results), gst_trt_results_keypoint_count(results)), (1, 2));
+        assert_eq!(gst_trt_results_kinds(results), 2);
         results
     };
     let point = |results, keypoint| {
@@ -707,6 +710,29 @@ fn tensors_are_described_until_the_session_is_closed() {
 }
 
 #[test]
+fn classes_have_names() {
+    let label = |session, class| text(gst_trt_session_class_label(session, class));
+    let model = one_box("capi-labels");
+    let session = open(&model, &["backend=rten"]).unwrap();
+    assert_eq!(gst_trt_session_class_count(session), 2);
+    assert_eq!([0, 1, 2, u32::MAX].map(|class| label(session, class)), [Some("cat"), Some("dog"), None, None]);
+    assert!(last_error().contains("no class 4294967295: 2 have names"), "{}", last_error());
+    gst_trt_session_close(session);
+    assert_eq!((gst_trt_session_class_count(session), label(session, 0)), (0, None));
+    assert!(last_error().contains("closed already"), "{}", last_error());
+    assert_eq!(gst_trt_results_kinds(ptr::null()), 0);
+    assert!(last_error().contains("it is NULL"), "{}", last_error());
+
+    let file = scratch("capi-labels").join("labels.txt");
+    std::fs::write(&file, "Katze\nHund\n").unwrap();
+    let session = open(&model, &["backend=rten", &format!("label-file={}", file.display())]).unwrap();
+    assert_eq!([0, 1].map(|class| label(session, class)), [Some("Katze"), Some("Hund")]);
+    gst_trt_session_close(session);
+    let (code, error) = open(&model, &["backend=rten", "label-file=/nowhere.txt"]).unwrap_err();
+    assert!(code == 2 && error.contains("no label file /nowhere.txt"), "{error}");
+}
+
+#[test]
 fn threads_take_turns() {
     let session = open(&one_box("capi-threads"), &["backend=rten"]).unwrap().addr();
     std::thread::scope(|scope| {
@@ -727,6 +753,7 @@ fn classes_of_the_frame_are_told() {
     let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
     gst_trt_session_close(session);
     assert_eq!((gst_trt_results_count(results), gst_trt_results_frame_class_count(results)), (0, 2));
+    assert_eq!(gst_trt_results_kinds(results), 8);
     assert_eq!(text(gst_trt_results_frame_class_label(results, 0)), Some("bird"));
     assert_eq!([0, 1].map(|rank| gst_trt_results_frame_class_id(results, rank)), [2, 1]);
     let confidence = gst_trt_results_frame_class_confidence(results, 0);
@@ -773,6 +800,7 @@ fn maps_of_the_frame_are_given() {
     // A car in the upper half.
     let found = results(graph(&[1, 2, 2, 1], &[0.0, 1.0, 1.0, 0.0], "semantic"), &[]);
     let half = SIDE * SIDE / 2;
+    assert_eq!(gst_trt_results_kinds(found), 16);
     assert_eq!(values(found), Some([vec![1; half], vec![0; half]].concat()));
     assert_eq!(gst_trt_results_map_region_count(found), 2);
     assert_eq!(text(gst_trt_results_map_region_label(found, 1)), Some("car"));

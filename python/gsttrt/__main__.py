@@ -23,7 +23,7 @@ def lines(source: str, model: str, options: list[str]) -> None:
         if not equals:
             raise Error(f"The option {option!r} has no value. Write name=value, such as score-threshold=0.5.")
         settings[name] = value
-    for index, (_, result) in enumerate(detect(source, model, **settings)):  # type: ignore[arg-type]
+    for index, (_, result) in enumerate(detect(source, model, **settings)):
         probs = result.probs
         line = {"frame": index, "time": result.time, "width": result.width, "height": result.height, "objects": result.json()}
         if probs is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from ctypes import c_char_p, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, Union
@@ -114,6 +115,9 @@ def find() -> str:
     return os.environ.get("GSTTRT_LIBRARY") or (str(inside) if inside.exists() else NAME)
 
 
+# The library looks for TensorRT and ONNX Runtime of pip in this environment, also if no shell has activated it.
+if sys.prefix != sys.base_prefix:
+    os.environ.setdefault("VIRTUAL_ENV", sys.prefix)
 library = Library(find())
 
 

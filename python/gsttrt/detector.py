@@ -66,7 +66,7 @@ class Detector:
         library.check(library.session_open(path, texts({**named, **options}), ctypes.byref(session)))
         self._session = Handle(session, library.session_close)
         self._path = os.fspath(model)
-        self._backend = library.session_backend(session).decode()
+        self._backend: str = library.session_backend(session).decode()
         reason = library.session_reason(session)
         self._reason = reason.decode() if reason else None
         count = library.session_class_count(session)

@@ -60,8 +60,9 @@ class Result:
         self.track_id: Integers | None = None
         """(n,) int64: set by Tracker.update: the same from frame to frame, from 1 on, and 0 for objects without one."""
         value = handle.value
-        self._kinds = library.results_kinds(value)
-        self._count = count = library.results_count(value)
+        self._kinds: int = library.results_kinds(value)
+        count: int = library.results_count(value)
+        self._count = count
         boxes = numpy.empty((count, 4), numpy.float32)
         for index in range(count):
             library.check(library.results_box(value, index, boxes.ctypes.data + 16 * index))

@@ -111,10 +111,10 @@ def read_images(paths: list[Path]) -> Iterator[tuple[NDArray[numpy.uint8], None]
 def gstreamer() -> Any:
     """The module Gst, initialised."""
     try:
-        import gi
+        import gi  # type: ignore[import-not-found]
 
         gi.require_version("Gst", "1.0")
-        from gi.repository import Gst
+        from gi.repository import Gst  # type: ignore[import-not-found]
     except (ImportError, ValueError) as error:
         raise LibraryError(
             f"Videos are read by GStreamer, whose Python bindings are not here: {error}. On Debian and Ubuntu: apt install python3-gi "

@@ -2,6 +2,9 @@
 """One image, in any form in which Python has images."""
 
 import ctypes.util
+import os
+import subprocess
+import sys
 import threading
 
 import numpy
@@ -256,6 +259,13 @@ def test_tensors_are_read_by_dlpack(detector, image):
     tensor = ByDlpack(image)
     tensor.__class__ = type("OnHost", (ByDlpack,), {"__dlpack_device__": lambda self: (1, 0), "__dlpack__": lambda self, **_: image.__dlpack__()})
     assert same(detector(tensor), detector(image))
+
+
+def test_packages_of_the_environment_are_found_without_its_activation():
+    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    script = "import gsttrt, os, sys; print(os.environ['VIRTUAL_ENV'] == sys.prefix)"
+    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert run.stdout == "True\n", run.stderr
 
 
 def test_a_failing_library_says_how_to_get_one():
