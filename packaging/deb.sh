@@ -94,7 +94,7 @@ Maintainer: The maintainers of gst-plugin-trt <maintainers@localhost>
 Section: libs
 Priority: optional
 Installed-Size: $(du --summarize --block-size=1K --apparent-size "$stage" | cut -f1)
-Depends: $depends, gstreamer1.0-plugins-base, gstreamer1.0-plugins-good
+Depends: $depends, libgstreamer1.0-0 (>= 1.22), gstreamer1.0-plugins-base, gstreamer1.0-plugins-good
 Recommends: gstreamer1.0-libav, gstreamer1.0-plugins-ugly, gstreamer1.0-plugins-bad, gstreamer1.0-tools
 Homepage: $(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml)
 Description: object detection in GStreamer, with TensorRT or on the CPU

@@ -148,5 +148,5 @@ if [ -z "${SECOND_PART:-}" ]; then
         "COMPAT_RUST=$COMPAT_RUST" "COMPAT_CRATES=$COMPAT_CRATES" "COMPAT_NEXTEST=$COMPAT_NEXTEST"
 fi
 trap count_steps EXIT
-only_one_at_a_time
+only_one_at_a_time lock
 for suite in "${SUITES[@]}"; do "test_$suite"; done

@@ -33,9 +33,10 @@ start_second_part() {
 
 # ------------------------------------------------------------- as root
 
+# only_one_at_a_time FILE: of the scripts that use the same folders.
 only_one_at_a_time() {
-    exec 9>"$CACHE/lock"
-    flock --nonblock 9 || fail "another run uses $CACHE; wait for its end."
+    exec 9>"$CACHE/$1"
+    flock --nonblock 9 || fail "another run uses these folders of $CACHE; wait for its end."
 }
 
 # Files are removed below, which must never reach through a mount that is not ours.

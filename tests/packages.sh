@@ -76,7 +76,7 @@ if [ -z "${SECOND_PART:-}" ]; then
     start_second_part "$ROOT/tests/packages.sh" "${SUITES[@]}" -- "PACKAGE_FILE=$package_file"
 fi
 trap count_steps EXIT
-only_one_at_a_time
+only_one_at_a_time packages.lock
 for suite in "${SUITES[@]}"; do
     choose "$suite"
     nothing_mounted
