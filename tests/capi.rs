@@ -723,7 +723,7 @@ fn classes_have_names() {
     assert_eq!(gst_trt_results_kinds(ptr::null()), 0);
     assert!(last_error().contains("it is NULL"), "{}", last_error());
 
-    let file = scratch("capi-labels").join("labels.txt");
+    let file = scratch("capi-label-file").join("labels.txt");
     std::fs::write(&file, "Katze\nHund\n").unwrap();
     let session = open(&model, &["backend=rten", &format!("label-file={}", file.display())]).unwrap();
     assert_eq!([0, 1].map(|class| label(session, class)), [Some("Katze"), Some("Hund")]);

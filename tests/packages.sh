@@ -4,6 +4,7 @@
 #
 #   tests/packages.sh               Debian 12 and 13; needs root or sudo
 #   tests/packages.sh trixie        only that one; bookworm is the other
+#   tests/packages.sh filled        quickly: Debian 13 in the folder that tests/compat.sh has filled, which has GStreamer already
 #
 # The package is that of packaging/deb.sh, which is built first. A folder of a bare system is kept in the user's cache (200 MB each); what is
 # installed lies above it in memory, and is gone at the end.
@@ -22,21 +23,25 @@ choose() {
     case $1 in
         bookworm) NAME="Debian 12" ;;
         trixie) NAME="Debian 13" ;;
-        *) fail "there is no suite \"$1\"; use bookworm or trixie" ;;
+        filled)
+            NAME="Debian 13 with GStreamer" FOLDER=$CACHE/trixie
+            [ -d "$FOLDER" ] || fail "there is no $FOLDER; run tests/compat.sh trixie first."
+            ;;
+        *) fail "there is no suite \"$1\"; use bookworm, trixie or filled" ;;
     esac
 }
 
 # A bare system, and a layer above it for what is installed.
 fresh_system() {
     make_folder
-    share_network_settings "$FOLDER"
-    rm -f "$FOLDER/etc/dpkg/dpkg.cfg.d/test-folder" # a user's system has documentation
     local layer=$CACHE/layer-$SUITE
     mkdir -p "$layer"
     mount -t tmpfs tmpfs "$layer"
     mkdir "$layer/upper" "$layer/work" "$layer/system"
     mount -t overlay overlay -o "lowerdir=$FOLDER,upperdir=$layer/upper,workdir=$layer/work" "$layer/system"
     FOLDER=$layer/system
+    share_network_settings "$FOLDER"
+    rm -f "$FOLDER/etc/dpkg/dpkg.cfg.d/test-folder" # a user's system has documentation
     kernel_files
     cp "$PACKAGE_FILE" "$ROOT/tests/data/sample.mp4" "$ROOT/tests/models/shapes.onnx" "$FOLDER/root"
 }
@@ -72,8 +77,8 @@ look_around() {
 if [ -z "${SECOND_PART:-}" ]; then
     for suite in "${SUITES[@]}"; do choose "$suite"; done
     need_debootstrap
-    package_file=$("$ROOT/packaging/deb.sh")
-    start_second_part "$ROOT/tests/packages.sh" "${SUITES[@]}" -- "PACKAGE_FILE=$package_file"
+    built=$("$ROOT/packaging/deb.sh")
+    start_second_part "$ROOT/tests/packages.sh" "${SUITES[@]}" -- "PACKAGE_FILE=$built"
 fi
 trap count_steps EXIT
 only_one_at_a_time packages.lock
