@@ -21,7 +21,7 @@ RUN_PACKAGES=(
     gstreamer1.0-libav
 )
 TEST_PACKAGES=(
-    python3 python3-numpy python3-venv python3-gi python3-gst-1.0
+    python3 python3-numpy python3-venv python3-gi python3-gst-1.0 python3-prometheus-client curl
     gir1.2-gst-plugins-base-1.0
 )
 # Servers that trtpublish publishes to, their clients, and certificates for them.
@@ -147,6 +147,14 @@ need_cargo_c() {
     quietly "Installing cargo-c, which installs plugin and C library (some minutes)" \
         env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 \
         cargo install --locked --debug cargo-c --version 0.10.24+cargo-0.98.0
+}
+
+# mdbook makes the book of the pages in docs. Without optimisation and without its server it builds in about a minute of processor time.
+need_mdbook() {
+    ! mdbook --version >/dev/null 2>&1 || return 0
+    quietly "Installing mdbook, which makes a book of the pages (a minute)" \
+        env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 \
+        cargo install --locked --debug mdbook --version 0.5.4 --no-default-features
 }
 
 # ---------------------------------------------------------------------------- the two set-ups

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
 # Builds and tests with later GStreamers and their analytics library, on any Debian or Ubuntu:
-# with 1.26 on Debian 13, and with 1.28 on Debian sid.
+# with 1.26 on Debian 13, and with 1.28 on Debian sid.  If asked to, also for 64-bit ARM:
+# cross-built on Debian sid, with its Rust, and run by QEMU.
 #
 #   tests/compat.sh          needs root or sudo; later runs reuse the folders and the builds
 #   tests/compat.sh sid      only that one; trixie is the other
+#   tests/compat.sh arm64    64-bit ARM: the sample clip in a pipeline
 #
 # Each is a folder in the user's cache, made by debootstrap.  This machine's Rust, its
 # downloaded crates and this checkout are mounted into it read-only.  The mounts live in a
@@ -24,7 +26,7 @@ SUITES=("$@")
 
 # choose SUITE: what the functions of the second part work on.
 choose() {
-    SUITE=$1 FOLDER=$CACHE/$1
+    FOLDER=$CACHE/$1 RELEASE=$1
     case $1 in
         trixie)
             NAME="Debian 13" FEATURE=v1_26 TESTS=()
@@ -34,7 +36,10 @@ choose() {
             NAME="Debian sid" FEATURE=v1_28
             TESTS=(tensor_meta pipeline trtinfer trtnms analytics neighbours)
             ;;
-        *) fail "there is no suite \"$1\"; use trixie or sid" ;;
+        arm64)
+            NAME="Debian sid for 64-bit ARM" RELEASE=sid FEATURE=aarch64
+            ;;
+        *) fail "there is no suite \"$1\"; use trixie, sid or arm64" ;;
     esac
 }
 
@@ -135,6 +140,81 @@ test_sid() {
     if ! (fill_folder); then skip_suite && return; fi
     step "$NAME" furnish_folder
     step "tests on $NAME, $FEATURE" run_tests
+}
+
+# ------------------------------------------------------------- 64-bit ARM
+# The compiler and all tools are those of this machine's own architecture; only what the tests run is ARM.
+
+ARM_PACKAGES=(
+    cargo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+    libgio-2.0-dev:arm64 gstreamer1.0-tools:arm64 gstreamer1.0-plugins-base:arm64
+)
+# By what they depend on, these would bring a desktop and a compiler.
+ARM_FILES=(
+    libdrm-dev:arm64 libgstreamer-plugins-base1.0-dev:arm64 libgstreamer1.0-dev:arm64
+    liborc-0.4-dev:arm64 libstd-rust-dev:arm64
+)
+
+fill_arm64() {
+    local missing
+    # Of QEMU's machines, which take 450 MB, one.
+    printf '%s\n' 'path-exclude=/usr/bin/qemu-*' 'path-include=/usr/bin/qemu-aarch64' \
+        >"$FOLDER/etc/dpkg/dpkg.cfg.d/one-machine"
+    inside dpkg --add-architecture arm64
+    mapfile -t missing < <(missing_inside "${ARM_PACKAGES[@]}")
+    if [ "${#missing[@]}" -gt 0 ]; then
+        share_network_settings "$FOLDER"
+        quietly "Installing in it: ${missing[*]}" install_inside "${missing[@]}"
+    fi
+    [ ! -e "$FOLDER/var/lib/arm64-files" ] || return 0
+    quietly "Unpacking in it: ${ARM_FILES[*]}" unpack_inside "${ARM_FILES[@]}"
+    touch "$FOLDER/var/lib/arm64-files"
+}
+
+furnish_arm64() {
+    lend "$COMPAT_CRATES" /opt/cargo/registry
+    lend "$ROOT" /project
+    own_build
+    inside cargo --version
+    echo "GStreamer $(for_arm aarch64-linux-gnu-pkg-config --modversion gstreamer-1.0)"
+}
+
+# A plugin scanner would be a program of the other architecture, which Linux alone does not run.
+for_arm() {
+    inside env CARGO_BUILD_TARGET=aarch64-unknown-linux-gnu \
+        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+        PKG_CONFIG=aarch64-linux-gnu-pkg-config PKG_CONFIG_ALLOW_CROSS=1 \
+        GST_REGISTRY_FORK=no GST_PLUGIN_PATH=/project/target/aarch64-unknown-linux-gnu/debug "$@"
+}
+
+build_for_arm() {
+    for_arm cargo build --locked --package gst-plugin-trt --package gsttrt-capi --lib
+}
+
+# Five frames, which take QEMU 6 s each.  They are decoded on this machine: FFmpeg for ARM is a hundred packages.
+detect_on_arm() {
+    local raw=$FOLDER/build/sample.i420 found=$FOLDER/build/sample.jsonl
+    rm -f "$found"
+    gst-launch-1.0 --quiet filesrc location="$ROOT/tests/data/sample.mp4" ! qtdemux ! h264parse ! avdec_h264 ! \
+        identity eos-after=3 ! videoconvert ! video/x-raw,format=I420,colorimetry=bt601 ! filesink location="$raw"
+    for_arm qemu-aarch64 /usr/bin/gst-inspect-1.0 trt
+    for_arm qemu-aarch64 /usr/bin/gst-launch-1.0 filesrc location=target/sample.i420 ! \
+        rawvideoparse width=640 height=360 format=i420 framerate=30/1 ! trtpreprocess ! \
+        trtinfer model-file=tests/models/shapes.onnx ! trtnms draw=false ! trtpublish location=target/sample.jsonl ! \
+        fakesink
+    python3 "$ROOT/tests/data/score.py" "$ROOT/tests/data/sample.json" "$found" --only-present \
+        --min-precision 0.98 --min-recall 0.98 --min-iou 0.85
+}
+
+test_arm64() {
+    choose arm64
+    nothing_mounted
+    if ! (make_folder); then skip_suite && return; fi
+    kernel_files
+    if ! (fill_arm64); then skip_suite && return; fi
+    step "$NAME" furnish_arm64
+    step "build on $NAME" build_for_arm
+    step "sample clip on $NAME" detect_on_arm
 }
 
 skip_suite() {

@@ -186,6 +186,34 @@ fn the_c_example_takes_frames_that_were_converted() {
 }
 
 #[test]
+fn crops_are_written_as_pictures() {
+    let mut example = Example::plain("py", "crops");
+    let (clip, crops) = (example.clip(), example.folder.join("crops"));
+    let objects = text(&example.run(&[&clip, &shapes()]).stdout).lines().count();
+    example.words = vec![path("examples/crops.py")];
+    let output = example.run(&[&clip, &shapes(), crops.to_str().unwrap()]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let files: Vec<PathBuf> = std::fs::read_dir(&crops).unwrap().map(|file| file.unwrap().path()).collect();
+    // The frames are RGB here and YUV there, so an object near the threshold may be in one only.
+    assert!(objects > 60 && files.len().abs_diff(objects) <= objects / 20, "{} crops of {objects}", files.len());
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        assert!(name.ends_with("-disc.jpg") || name.ends_with("-box.jpg"), "{name}");
+        assert!(std::fs::read(&file).unwrap().starts_with(&[0xff, 0xd8, 0xff]), "{name} is no JPEG");
+    }
+    for (arguments, expected_text) in [
+        (&[] as &[&str], "Usage: crops.py VIDEO MODEL FOLDER"),
+        (&[&clip, "nope.onnx", "crops"], "There is no model file nope.onnx"),
+        (&["nope.mp4", &shapes(), "crops"], "Resource not found"),
+    ] {
+        let output = example.run(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains(expected_text) && !said.contains("Traceback"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn python_without_bindings_prints_what_is_missing() {
     let example = Example::plain("py", "bare");
     // `-S` leaves out the folder in which Debian installs modules.

@@ -3,7 +3,7 @@
 # Debian systems in folders, made by debootstrap, for tests/compat.sh and tests/packages.sh, which source this file behind
 # pipelines/setup.sh.
 #
-# Functions of the second part work on a folder: SUITE is its Debian, NAME that in words, FOLDER its path.
+# Functions of the second part work on a folder: RELEASE is its Debian, NAME that in words, FOLDER its path.
 
 CACHE=$(realpath --canonicalize-missing "${XDG_CACHE_HOME:-$HOME/.cache}/gst-plugin-trt")
 
@@ -66,7 +66,7 @@ share_network_settings() {
     cp --dereference /etc/resolv.conf "$1/etc/resolv.conf"
     apt-config dump | grep -E '^Acquire::(https?::|Check-)' >"$settings" || true
     # A copy of sid's archive may be older than its lists say they may become.
-    [ "$SUITE" != sid ] || echo 'Acquire::Check-Valid-Until "false";' >>"$settings"
+    [ "$RELEASE" != sid ] || echo 'Acquire::Check-Valid-Until "false";' >>"$settings"
     [ ! -e $certificates ] || install -D -m 644 $certificates "$1$certificates"
 }
 
@@ -77,7 +77,7 @@ make_folder() {
     rm -rf --one-file-system "$new"
     enough_disk
     mirror=$(debian_mirror)
-    quietly "$NAME goes into $FOLDER" debootstrap --variant=minbase "$SUITE" "$new" ${mirror:+"$mirror"}
+    quietly "$NAME goes into $FOLDER" debootstrap --variant=minbase "$RELEASE" "$new" ${mirror:+"$mirror"}
     # Nothing here must survive a power cut, and no manuals are needed.
     printf '%s\n' force-unsafe-io 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/*' \
         >"$new/etc/dpkg/dpkg.cfg.d/test-folder"

@@ -19,12 +19,12 @@ SUITES=("$@")
 [ $# != 0 ] || SUITES=(bookworm trixie)
 
 choose() {
-    SUITE=$1 FOLDER=$CACHE/bare-$1
+    SUITE=$1 RELEASE=$1 FOLDER=$CACHE/bare-$1
     case $1 in
         bookworm) NAME="Debian 12" ;;
         trixie) NAME="Debian 13" ;;
         filled)
-            NAME="Debian 13 with GStreamer" FOLDER=$CACHE/trixie
+            NAME="Debian 13 with GStreamer" RELEASE=trixie FOLDER=$CACHE/trixie
             [ -d "$FOLDER" ] || fail "there is no $FOLDER; run tests/compat.sh trixie first."
             ;;
         *) fail "there is no suite \"$1\"; use bookworm, trixie or filled" ;;

@@ -30,6 +30,8 @@ pub struct Chain {
     pub model: ModelOptions,
     /// The property `tracker` of trttrack, if objects get ids.
     pub track: Option<String>,
+    /// Frames that may wait between trtinfer and trtnms, in a queue, if there is one.
+    pub queue: Option<u32>,
     /// The property `slices` of trtpreprocess.
     pub slices: Option<String>,
     /// Further properties of the elements, as in a launch line.
@@ -45,7 +47,7 @@ impl Chain {
     /// From frames to frames with results, which are drawn if `draw`. No value of a property is part of it, as quotes and spaces
     /// in it would need care: [`Chain::configure`] sets them.
     pub fn launch_line(&self, draw: bool) -> String {
-        let Chain { preprocess, infer, nms, track, .. } = self;
+        let Chain { preprocess, infer, nms, track, queue, .. } = self;
         // With a tracker behind trtnms, ids are known only then. Drawing costs time where nobody looks.
         let (draw_first, draw_last) = match (draw, track) {
             (true, None) => ("", ""),
@@ -53,8 +55,11 @@ impl Chain {
             (false, _) => ("draw=false", ""),
         };
         let track = if track.is_some() { "! trttrack name=track" } else { "" };
+        let queue = queue.map_or_else(String::new, |frames| {
+            format!("! queue max-size-buffers={frames} max-size-bytes=0 max-size-time=0")
+        });
         format!(
-            "trtpreprocess name=preprocess {preprocess} ! trtinfer name=infer {infer} \
+            "trtpreprocess name=preprocess {preprocess} ! trtinfer name=infer {infer} {queue} \
              ! trtnms name=nms {draw_first} {nms} {track} {draw_last}"
         )
     }
@@ -76,8 +81,6 @@ impl Chain {
         if let Some(tracker) = &self.track {
             element("track").set_property_from_str("tracker", tracker);
         }
-        // Of a frame without objects, only the message says whether it was skipped, whatever the options for trtnms are.
-        element(self.last()).set_property("post-messages", true);
         Ok(())
     }
 
@@ -100,7 +103,7 @@ pub fn parse(line: &str) -> Result<gst::Pipeline, Failure> {
 
 /// Whether an element is one of the chain's.
 pub fn is_ours(name: &str) -> bool {
-    STAGES.contains(&name) || ["track", "overlay"].contains(&name)
+    STAGES.contains(&name) || ["track", "overlay", "analytics"].contains(&name) || name.starts_with("publish")
 }
 
 /// The text of an error message. Those of our elements are complete.

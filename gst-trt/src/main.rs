@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `gst-trt`: detection for people who want no launch line.
 //!
-//! * `detect`: one file for each subcommand; `detect` is a folder.
+//! * `detect`: one file for each subcommand; `detect` and `serve` are folders.
 //! * `source`, `chain`, `model_options`: what is read, and what runs on it, for every subcommand that has a pipeline.
 //! * `results`: from the metas of a frame to JSON. `progress`, `signals`, `failure`: the program and its terminal.
 
@@ -14,6 +14,7 @@ mod failure;
 mod info;
 mod model_options;
 mod progress;
+mod serve;
 mod signals;
 mod source;
 
@@ -45,6 +46,8 @@ enum Command {
     Build(build::Args),
     /// Measure throughput and latency of a model
     Bench(bench::Args),
+    /// Run many cameras and files by a configuration, for months
+    Serve(serve::Args),
     /// Tell what is on this machine, and what each missing piece costs
     Doctor(doctor::Args),
 }
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args),
         Command::Build(args) => build::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     };
     match outcome {

@@ -207,6 +207,29 @@ fn glob(pattern: &str) -> Result<Vec<PathBuf>, Failure> {
 // ------------------------------------------------------------------------------------------- elements
 
 impl Address {
+    /// A video that may come and go: what is not there now is no error. Relative paths begin at the folder.
+    ///
+    /// # Errors
+    /// It is an address that GStreamer has no element for.
+    pub fn parse(text: &str, folder: &Path) -> Result<Self, Failure> {
+        let path = match text.split_once("://") {
+            Some(("file", _)) => PathBuf::from(path_of(text)?),
+            Some((scheme, rest)) => {
+                let Source::Video { address, .. } = stream(scheme, rest, text)? else {
+                    unreachable!("no stream is an image")
+                };
+                return Ok(address);
+            }
+            None if text.is_empty() || text == "-" => {
+                return Err(
+                    "Give a file, an address such as rtsp://camera/stream, or a camera such as /dev/video0.".into()
+                );
+            }
+            None => folder.join(text),
+        };
+        Ok(if path.starts_with("/dev") { Address::Camera(path) } else { Address::File(path) })
+    }
+
     /// Whether its frames come at their own time, so that those which come too early for the model are lost.
     pub fn is_live(&self) -> bool {
         match self {

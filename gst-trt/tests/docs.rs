@@ -7,10 +7,21 @@ use std::path::Path;
 
 use common::{command, path, picture, sample, scratch, shapes, text};
 
+/// The pages that show how to call it.
+const PAGES: [&str; 7] = [
+    "README.md",
+    "docs/models.md",
+    "docs/program.md",
+    "docs/ultralytics.md",
+    "docs/tasks/own-model.md",
+    "docs/tasks/results.md",
+    "docs/tasks/sources.md",
+];
+
 /// The lines that call the program, without what a comment adds, and without redirections.
 fn documented() -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
-    for page in ["README.md", "docs/program.md"] {
+    for page in PAGES {
         let page = std::fs::read_to_string(path(page)).unwrap().replace("\\\n", " ");
         for block in page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
             let lines = block.lines().map(|line| line.split(" #").next().unwrap().trim());
@@ -27,10 +38,29 @@ fn documented() -> Vec<(String, Vec<String>)> {
 /// What the reader has: a video, a folder of photos, a model.
 fn furnish(folder: &Path) {
     std::os::unix::fs::symlink(sample(), folder.join("street.mp4")).unwrap();
-    std::os::unix::fs::symlink(shapes(), folder.join("yolo11n.onnx")).unwrap();
+    for model in ["yolo11n.onnx", "best.onnx"] {
+        std::os::unix::fs::symlink(shapes(), folder.join(model)).unwrap();
+    }
     std::fs::create_dir(folder.join("photos")).unwrap();
     picture(&folder.join("photos/1.jpg"), 320, 180);
     picture(&folder.join("photos/2.jpg"), 200, 200);
+}
+
+/// No page that shows how to call it is left out above.
+#[test]
+fn pages_with_commands_are_known() {
+    for folder in ["docs", "docs/tasks"] {
+        for page in std::fs::read_dir(path(folder)).unwrap().map(|page| page.unwrap().path()) {
+            let shown = page.display().to_string().replace(&path(""), "");
+            if page.extension().is_some_and(|ending| ending == "md") && !PAGES.contains(&shown.as_str()) {
+                let text = std::fs::read_to_string(&page).unwrap();
+                assert!(
+                    !text.lines().any(|line| line.starts_with("gst-trt ")),
+                    "{shown} shows commands: add it to PAGES"
+                );
+            }
+        }
+    }
 }
 
 #[test]

@@ -20,3 +20,6 @@ pub fn parse(text: &str, stream: u32) -> Result<AnalyticsConfig> {
     config.check()?;
     Ok(config)
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ pub mod device;
 pub mod dlpack;
 pub mod dtype;
 pub mod error;
-pub(crate) mod files;
+pub mod files;
 pub mod memory;
 pub mod tensor;
 pub mod words;

@@ -8,10 +8,24 @@ use gst::glib::translate::{IntoGlib, from_glib, from_glib_none};
 use gst::glib::{self, gobject_ffi};
 use gst::prelude::*;
 
-use crate::backends::options::{self, Choice, OptionKind, OptionSpec, OptionValue};
+use super::property::Property;
+use crate::backends::options::{self, Choice, OptionKind, OptionSpec, OptionValue, Options};
 
-/// The property that an option becomes. Set while a model runs, it counts for the next one.
-pub fn property(option: &OptionSpec) -> glib::ParamSpec {
+/// The property that an option becomes, by where the settings have the options.
+pub fn property<S: 'static>(
+    option: &'static OptionSpec,
+    get: fn(&S) -> &Options,
+    place: fn(&mut S) -> &mut Options,
+) -> Property<S> {
+    Property::of_values(
+        spec(option),
+        move |settings| to_value(option, &get(settings).get(option)),
+        move |settings, value| place(settings).set(option, from_value(option, value)),
+    )
+}
+
+/// The specification of the property. Set while a model runs, it counts for the next one.
+pub fn spec(option: &OptionSpec) -> glib::ParamSpec {
     macro_rules! build {
         ($builder:expr) => {
             $builder.nick(option.nick).blurb(option.blurb).mutable_playing().build()

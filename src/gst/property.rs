@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Properties of elements, each declared once with the setting that it shows.
 
+use std::path::PathBuf;
+
 use gst::glib;
 use gst::glib::value::{FromValue, ValueTypeChecker};
 use gst::prelude::*;
@@ -17,28 +19,62 @@ type Write<S> = Box<dyn Fn(&mut S, &glib::Value) + Send + Sync>;
 
 const CHECKED: &str = "GObject has checked the type";
 
+/// A type of properties.
+pub trait Valued: ToValue + for<'v> FromValue<'v, Checker: ValueTypeChecker> + 'static {}
+impl<T: ToValue + for<'v> FromValue<'v, Checker: ValueTypeChecker> + 'static> Valued for T {}
+
 impl<S: 'static> Property<S> {
-    /// A property that has the setting's own type.
-    pub fn new<T>(spec: glib::ParamSpec, get: fn(&S) -> &T, place: fn(&mut S) -> &mut T) -> Self
-    where
-        T: ToValue + for<'v> FromValue<'v, Checker: ValueTypeChecker> + 'static,
-    {
-        Property {
+    /// A property that is read from and written to the settings as a value of GObject, whose type GObject has checked.
+    pub fn of_values(
+        spec: glib::ParamSpec,
+        get: impl Fn(&S) -> glib::Value + Send + Sync + 'static,
+        set: impl Fn(&mut S, &glib::Value) + Send + Sync + 'static,
+    ) -> Self {
+        Property { spec, get: Box::new(get), set: Box::new(set) }
+    }
+
+    /// A property of the type `T`, which is shown and taken in otherwise than the settings hold it.
+    pub fn converted<T: Valued>(
+        spec: glib::ParamSpec,
+        get: impl Fn(&S) -> T + Send + Sync + 'static,
+        set: impl Fn(&mut S, T) + Send + Sync + 'static,
+    ) -> Self {
+        Self::of_values(
             spec,
-            get: Box::new(move |settings| get(settings).to_value()),
-            set: Box::new(move |settings, value| *place(settings) = value.get().expect(CHECKED)),
-        }
+            move |settings| get(settings).to_value(),
+            move |settings, value| set(settings, value.get().expect(CHECKED)),
+        )
+    }
+
+    /// A property that has the setting's own type.
+    pub fn new<T: Valued>(spec: glib::ParamSpec, get: fn(&S) -> &T, place: fn(&mut S) -> &mut T) -> Self {
+        Self::of_values(
+            spec,
+            move |settings| get(settings).to_value(),
+            move |settings, value| *place(settings) = value.get().expect(CHECKED),
+        )
     }
 
     /// A text that is NULL where the setting is empty.
     pub fn text(spec: glib::ParamSpec, get: fn(&S) -> &String, place: fn(&mut S) -> &mut String) -> Self {
-        Property {
+        Self::converted(
             spec,
-            get: Box::new(move |settings| Some(get(settings)).filter(|text| !text.is_empty()).to_value()),
-            set: Box::new(move |settings, value| {
-                *place(settings) = value.get::<Option<String>>().expect(CHECKED).unwrap_or_default();
-            }),
-        }
+            move |settings| Some(get(settings)).filter(|text| !text.is_empty()).cloned(),
+            move |settings, text: Option<String>| *place(settings) = text.unwrap_or_default(),
+        )
+    }
+
+    /// A path that is unset where the text is empty.
+    pub fn path(
+        spec: glib::ParamSpec,
+        get: fn(&S) -> &Option<PathBuf>,
+        place: fn(&mut S) -> &mut Option<PathBuf>,
+    ) -> Self {
+        Self::converted(
+            spec,
+            move |settings| get(settings).clone(),
+            move |settings, path: Option<PathBuf>| *place(settings) = path.filter(|path| !path.as_os_str().is_empty()),
+        )
     }
 }
 
@@ -83,4 +119,10 @@ macro_rules! text_property {
         $crate::gst::property::Property::text($spec, |settings| &settings.$($place).+, |settings| &mut settings.$($place).+)
     };
 }
-pub(crate) use {property, text_property};
+/// The same of a path that may be unset.
+macro_rules! path_property {
+    ($spec:expr, $($place:ident).+) => {
+        $crate::gst::property::Property::path($spec, |settings| &settings.$($place).+, |settings| &mut settings.$($place).+)
+    };
+}
+pub(crate) use {path_property, property, text_property};

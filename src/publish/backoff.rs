@@ -8,21 +8,28 @@ const FIRST: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct Backoff {
+    first: Duration,
     next: Duration,
     longest: Duration,
     random: u64,
 }
 
 impl Backoff {
+    /// Begins with a tenth of a second.
     pub fn new(longest: Duration) -> Self {
+        Self::between(FIRST, longest)
+    }
+
+    pub fn between(first: Duration, longest: Duration) -> Self {
         // The standard library's hashers have random keys.
         let random = RandomState::new().hash_one(longest) | 1;
-        Backoff { next: FIRST.min(longest), longest, random }
+        let first = first.min(longest);
+        Backoff { first, next: first, longest, random }
     }
 
     /// It has worked: the next failure is the first one again.
     pub fn reset(&mut self) {
-        self.next = FIRST.min(self.longest);
+        self.next = self.first;
     }
 
     /// The time to wait now: between a half and all of what doubles with each call.

@@ -4,15 +4,19 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(feature = "gstreamer")]
+use gst::glib;
+
 /// What happens to a message that comes while as many wait as may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtPublishDrop"))]
 pub enum DropPolicy {
-    /// The one that has waited longest is dropped.
     #[default]
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "Drop the message that has waited longest", nick = "oldest"))]
     Oldest,
-    /// The one that comes is dropped.
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "Drop the new message", nick = "newest"))]
     Newest,
-    /// The one who brings it waits.
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "Hold frames until there is room", nick = "block"))]
     Block,
 }
 

@@ -79,6 +79,14 @@ impl Assignment {
         Some(self.row_of[column]).filter(|&row| row != NONE).map(|row| row as usize)
     }
 
+    /// Removes what is matched from the lists whose indices rows and columns are.
+    pub fn keep_unmatched(&self, rows: &mut Vec<u32>, columns: &mut Vec<u32>) {
+        let mut row = 0..;
+        rows.retain(|_| self.column(row.next().expect("endless")).is_none());
+        let mut column = 0..;
+        columns.retain(|_| self.row(column.next().expect("endless")).is_none());
+    }
+
     pub fn solve(&mut self) {
         let rows = self.rows();
         let columns = self.columns as usize + rows;
@@ -89,6 +97,7 @@ impl Assignment {
         refill(&mut self.distance, columns, f64::INFINITY);
         refill(&mut self.came_from, columns, NONE);
         refill(&mut self.is_done, columns, false);
+        self.reached.reserve(columns); // a path reaches each of them once at the most
         (0..rows as u32).for_each(|row| self.place(row));
     }
 

@@ -5,6 +5,7 @@
 //! after it; and a track that has expired is not matched once more.
 
 use super::assignment::Assignment;
+use super::detections::FrameDetections;
 use super::kalman::{BoxFilter, BoxState};
 use super::overlap::{Edges, Neighbours, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
@@ -13,8 +14,11 @@ use crate::image::geometry::BBox;
 /// Largest costs of the second match and of the match of unconfirmed tracks.
 const SECOND_LIMIT: f64 = 0.5;
 const UNCONFIRMED_LIMIT: f64 = 0.7;
-/// Part of its width and height by which a box is made larger on each side where frames were skipped.
-const BUFFER: f64 = 0.5;
+/// Largest cost of a match by overlap where frames were skipped.
+const SKIPPED_LIMIT: f64 = 0.5;
+/// Largest squared Mahalanobis distances of the matches that follow then. DeepSORT's, 95 % of the boxes of an object that moves on
+/// as it did, and five standard deviations for one that has turned.
+const GATES: [f64; 2] = [9.4877, 25.0];
 /// Tracks that overlap by more are duplicates.
 const SAME: f64 = 1.0 - 0.15;
 
@@ -77,17 +81,11 @@ pub struct ByteTrack {
     tracks: Vec<Track>,
     /// Frames since the start.
     frames: u64,
-    /// The time of the last detections.
-    last_update: u64,
-    /// Whether objects were predicted since.
+    /// Whether objects were predicted since the last detections.
     has_predicted: bool,
-    /// For each detection of the last update, its object.
-    objects: Vec<Option<TrackedObject>>,
-    edges: Vec<Edges>,
-    /// Indices of the tracks and detections to match.
+    found: FrameDetections,
+    /// Indices of the tracks to match.
     rows: Vec<u32>,
-    columns: Vec<u32>,
-    low: Vec<u32>,
     neighbours: Neighbours,
     assignment: Assignment,
 }
@@ -98,13 +96,9 @@ impl ByteTrack {
             state,
             tracks: Vec::new(),
             frames: 0,
-            last_update: 0,
             has_predicted: false,
-            objects: Vec::new(),
-            edges: Vec::new(),
+            found: FrameDetections::default(),
             rows: Vec::new(),
-            columns: Vec::new(),
-            low: Vec::new(),
             neighbours: Neighbours::default(),
             assignment: Assignment::default(),
         }
@@ -112,12 +106,7 @@ impl ByteTrack {
 
     pub fn reset(&mut self) {
         self.tracks.clear();
-        self.objects.clear();
-        self.frames = 0;
-    }
-
-    pub fn objects(&self) -> &[Option<TrackedObject>] {
-        &self.objects
+        (self.frames, self.has_predicted) = (0, false);
     }
 
     pub(crate) fn update(
@@ -129,7 +118,9 @@ impl ByteTrack {
     ) {
         self.frames += 1;
         self.remove_old(options, now);
-        self.split(options, detections);
+        self.found.fill(options, detections);
+        let has_skipped = std::mem::take(&mut self.has_predicted) || steps > 1;
+        let limit = |limit: f64| if has_skipped { limit.min(SKIPPED_LIMIT) } else { limit };
         for track in &mut self.tracks {
             // In the paper the filter of a new track does not predict between the first two frames.
             if track.state != TrackState::Unconfirmed || track.is_predicted || steps > 1 {
@@ -139,62 +130,53 @@ impl ByteTrack {
 
         let is_known = |track: &Track| track.state != TrackState::Unconfirmed;
         select(&mut self.rows, &self.tracks, is_known);
-        self.assign(options, detections, options.fuse_score, f64::from(options.match_thresh));
+        self.assign_overlaps(options, detections, options.fuse_score, limit(f64::from(options.match_thresh)));
         self.see_matches(detections, now, last_id);
-        let assignment = &self.assignment;
-        let mut row = 0..;
-        self.rows.retain(|_| assignment.column(row.next().expect("endless")).is_none());
-        let mut column = 0..;
-        self.columns.retain(|_| assignment.row(column.next().expect("endless")).is_none());
+        self.assignment.keep_unmatched(&mut self.rows, &mut self.found.columns);
 
         // The remaining high scores are matched with the unconfirmed tracks below.
         let tracks = &self.tracks;
         self.rows.retain(|&row| tracks[row as usize].state == TrackState::Tracked);
-        std::mem::swap(&mut self.columns, &mut self.low);
-        self.assign(options, detections, false, SECOND_LIMIT);
+        std::mem::swap(&mut self.found.columns, &mut self.found.low);
+        self.assign_overlaps(options, detections, false, SECOND_LIMIT);
         self.see_matches(detections, now, last_id);
         self.lose_others();
-        std::mem::swap(&mut self.columns, &mut self.low);
+        std::mem::swap(&mut self.found.columns, &mut self.found.low);
 
         let is_unconfirmed = |track: &Track| track.state == TrackState::Unconfirmed;
         select(&mut self.rows, &self.tracks, is_unconfirmed);
-        self.assign(options, detections, options.fuse_score, UNCONFIRMED_LIMIT);
+        self.assign_overlaps(options, detections, options.fuse_score, limit(UNCONFIRMED_LIMIT));
         self.see_matches(detections, now, last_id);
-        if std::mem::take(&mut self.has_predicted) || steps > 1 {
-            self.match_buffered(options, detections, now, last_id);
+        if has_skipped {
+            GATES.iter().for_each(|&gate| self.match_distances(options, detections, gate, now, last_id));
         }
         self.tracks.retain(|track| track.state != TrackState::Unconfirmed);
-        self.last_update = now;
 
-        for column in 0..self.columns.len() {
-            let detection = self.columns[column];
+        for column in 0..self.found.columns.len() {
+            let detection = self.found.columns[column];
             let seen = &detections[detection as usize];
             if self.assignment.row(column).is_none() && seen.score >= options.det_thresh {
                 self.begin(detection, seen, now, last_id);
             }
         }
         self.remove_doubles(options);
-        self.objects.clear();
-        self.objects.resize(detections.len(), None);
-        self.publish();
     }
 
-    /// Objects whose velocity is not yet known move far between detections where frames were skipped. Unmatched tracks that were
-    /// seen in the last detected frame are matched once more by larger boxes, as in C-BIoU (Yang et al., WACV 2023).
-    fn match_buffered(&mut self, options: &TrackOptions, detections: &[TrackInput], now: u64, last_id: &mut u64) {
-        let ByteTrack { assignment, tracks, edges, columns, .. } = self;
-        let mut column = 0..;
-        columns.retain(|_| assignment.row(column.next().expect("endless")).is_none());
-        columns.iter().for_each(|&detection| edges[detection as usize] = buffered(&edges[detection as usize]));
-        let last_update = self.last_update;
-        let was_just_seen = |track: &Track| {
-            track.state == TrackState::Unconfirmed || track.state == TrackState::Lost && track.last_seen == last_update
-        };
-        select(&mut self.rows, tracks, was_just_seen);
-        self.rows.iter().for_each(|&row| tracks[row as usize].edges = buffered(&tracks[row as usize].edges));
-        self.assign(options, detections, false, f64::from(options.match_thresh));
-        let ByteTrack { tracks, rows, .. } = self;
-        rows.iter().for_each(|&row| tracks[row as usize].edges = tracks[row as usize].filter.edges());
+    /// Where frames were skipped, objects whose velocity is not yet known, and those that turn, are far from their predicted boxes.
+    /// What overlaps did not match is matched by how probable the positions and sizes are.
+    fn match_distances(
+        &mut self,
+        options: &TrackOptions,
+        detections: &[TrackInput],
+        gate: f64,
+        now: u64,
+        last_id: &mut u64,
+    ) {
+        let ByteTrack { assignment, tracks, rows, found, .. } = self;
+        assignment.keep_unmatched(rows, &mut found.columns);
+        select(rows, tracks, |track| matches!(track.state, TrackState::Unconfirmed | TrackState::Lost));
+        let place = |track: &Track| track.filter.reach(gate);
+        self.assign(options, detections, gate, place, |track, _, seen| track.filter.distance(&seen.bbox));
         self.see_matches(detections, now, last_id);
     }
 
@@ -206,46 +188,39 @@ impl ByteTrack {
             track.is_predicted = true;
         }
         self.remove_old(options, now);
-        self.objects.fill(None);
-        self.publish();
     }
 
-    /// Puts detections of high scores into `columns`, those of low scores into `low`.
-    fn split(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
-        self.edges.clear();
-        self.columns.clear();
-        self.low.clear();
-        for (number, TrackInput { bbox, score, .. }) in (0..).zip(detections) {
-            self.edges.push([bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(f64::from));
-            if !bbox.is_valid() {
-                continue;
-            }
-            if *score >= options.track_thresh {
-                self.columns.push(number);
-            } else if *score > options.low_thresh {
-                self.low.push(number);
-            }
-        }
+    /// Matches the tracks of `rows` with the detections of `columns` by their overlaps.
+    fn assign_overlaps(&mut self, options: &TrackOptions, detections: &[TrackInput], fuse_score: bool, limit: f64) {
+        let cost = |track: &Track, edges: &Edges, seen: &TrackInput| {
+            let overlap = iou(&track.edges, edges);
+            1.0 - if fuse_score { overlap * f64::from(seen.score) } else { overlap }
+        };
+        self.assign(options, detections, limit, |track| track.edges, cost);
     }
 
-    /// Matches the tracks of `rows` with the detections of `columns`.
-    fn assign(&mut self, options: &TrackOptions, detections: &[TrackInput], fuse_score: bool, limit: f64) {
-        let ByteTrack { tracks, edges, rows, columns, neighbours, assignment, .. } = self;
+    /// Matches the tracks of `rows`, which are looked for at the given boxes, with the detections of `columns`. Pairs that cost as
+    /// much as the limit are none.
+    fn assign(
+        &mut self,
+        options: &TrackOptions,
+        detections: &[TrackInput],
+        limit: f64,
+        place: impl Fn(&Track) -> Edges,
+        cost: impl Fn(&Track, &Edges, &TrackInput) -> f64,
+    ) {
+        let ByteTrack { tracks, found: FrameDetections { edges, columns, .. }, rows, neighbours, assignment, .. } =
+            self;
         assignment.begin(columns.len(), limit);
         if !rows.is_empty() {
             neighbours.fill((0..).zip(columns.iter().map(|&detection| edges[detection as usize])));
         }
         for &row in &*rows {
             let track = &tracks[row as usize];
-            for column in neighbours.near(&track.edges) {
+            for column in neighbours.near(&place(track)) {
                 let detection = columns[column as usize] as usize;
-                let TrackInput { score, class, .. } = detections[detection];
-                if options.per_class && class != track.class {
-                    continue;
-                }
-                let overlap = iou(&track.edges, &edges[detection]);
-                if overlap > 0.0 {
-                    assignment.pair(column, 1.0 - if fuse_score { overlap * f64::from(score) } else { overlap });
+                if !options.per_class || detections[detection].class == track.class {
+                    assignment.pair(column, cost(track, &edges[detection], &detections[detection]));
                 }
             }
             assignment.end_row();
@@ -256,7 +231,7 @@ impl ByteTrack {
     fn see_matches(&mut self, detections: &[TrackInput], now: u64, last_id: &mut u64) {
         for (row, &track) in self.rows.iter().enumerate() {
             if let Some(column) = self.assignment.column(row) {
-                let detection = self.columns[column];
+                let detection = self.found.columns[column];
                 self.tracks[track as usize].see(detection, &detections[detection as usize], now, last_id);
             }
         }
@@ -320,20 +295,14 @@ impl ByteTrack {
     }
 
     /// Writes `objects`, which has room.
-    fn publish(&mut self) {
+    pub(crate) fn publish(&self, objects: &mut [Option<TrackedObject>]) {
         for track in self.tracks.iter().filter(|track| track.state == TrackState::Tracked) {
             let [x1, y1, x2, y2] = track.edges.map(|edge| edge as f32);
             let &Track { id, first_seen, last_seen, .. } = track;
             let bbox = BBox::new(x1, y1, x2, y2);
-            self.objects[track.detection as usize] = Some(TrackedObject { id, bbox, first_seen, last_seen });
+            objects[track.detection as usize] = Some(TrackedObject { id, bbox, first_seen, last_seen });
         }
     }
-}
-
-fn buffered(edges: &Edges) -> Edges {
-    let [left, top, right, bottom] = *edges;
-    let (across, down) = (BUFFER * (right - left), BUFFER * (bottom - top));
-    [left - across, top - down, right + across, bottom + down]
 }
 
 /// Writes the indices of the tracks for which `is_it` is true.

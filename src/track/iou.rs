@@ -24,7 +24,6 @@ struct IouTrack {
 pub struct IouTracker {
     tracks: Vec<IouTrack>,
     frames: u64,
-    objects: Vec<Option<TrackedObject>>,
     edges: Vec<Edges>,
     /// Overlap, track, detection.
     pairs: Vec<(f64, u32, u32)>,
@@ -35,12 +34,7 @@ pub struct IouTracker {
 impl IouTracker {
     pub fn reset(&mut self) {
         self.tracks.clear();
-        self.objects.clear();
         self.frames = 0;
-    }
-
-    pub fn objects(&self) -> &[Option<TrackedObject>] {
-        &self.objects
     }
 
     pub(crate) fn update(
@@ -106,16 +100,11 @@ impl IouTracker {
             *last_id += 1;
             track.id = *last_id;
         }
-        self.objects.clear();
-        self.objects.resize(detections.len(), None);
-        self.publish();
     }
 
     /// Objects stay at their last boxes.
     pub(crate) fn predict(&mut self, options: &TrackOptions, Moment { now, .. }: Moment) {
         self.remove_old(options, now);
-        self.objects.fill(None);
-        self.publish();
     }
 
     fn remove_old(&mut self, options: &TrackOptions, now: u64) {
@@ -124,13 +113,13 @@ impl IouTracker {
     }
 
     /// Writes `objects`, which has room.
-    fn publish(&mut self) {
+    pub(crate) fn publish(&self, objects: &mut [Option<TrackedObject>]) {
         for track in self.tracks.iter().filter(|track| track.id != 0) {
             if let Some(detection) = track.detection {
                 let [x1, y1, x2, y2] = track.edges.map(|edge| edge as f32);
                 let &IouTrack { id, first_seen, last_seen, .. } = track;
                 let bbox = BBox::new(x1, y1, x2, y2);
-                self.objects[detection as usize] = Some(TrackedObject { id, bbox, first_seen, last_seen });
+                objects[detection as usize] = Some(TrackedObject { id, bbox, first_seen, last_seen });
             }
         }
     }

@@ -56,6 +56,9 @@ const PLACE: f64 = 1.0 / 20.0;
 /// The same for a velocity, per step.
 const VELOCITY: f64 = 1.0 / 160.0;
 
+/// The standard deviation of a side where it is compared with another one's, as a fraction.
+const SIZE: f64 = 1.0 / 10.0;
+
 /// The filter of a box.
 #[derive(Clone, Copy, Debug)]
 pub struct BoxFilter {
@@ -118,6 +121,30 @@ impl BoxFilter {
         for (number, (measured, (place, _))) in self.numbers.iter_mut().zip(measured.into_iter().zip(deviations)) {
             number.update(measured, place * place);
         }
+    }
+
+    /// The squared Mahalanobis distance of a measured box from the predicted one. Sizes may differ by a tenth, however long the
+    /// object was not seen: the filter foresees none, and its variances would tell no boxes apart.
+    pub fn distance(&self, bbox: &BBox) -> f64 {
+        let measured = measure(BoxState::Xywh, bbox);
+        let [left, top, right, bottom] = self.edges();
+        let [x, y] = self.variances();
+        let predicted = [(left + right) / 2.0, (top + bottom) / 2.0, right - left, bottom - top];
+        let variances = [x, y, (predicted[2] * SIZE).powi(2), (predicted[3] * SIZE).powi(2)];
+        (0..4).map(|number| (measured[number] - predicted[number]).powi(2) / variances[number]).sum()
+    }
+
+    /// The predicted box, and beyond it as far as the centres of boxes lie that are not farther than this squared distance.
+    pub fn reach(&self, distance: f64) -> [f64; 4] {
+        let [across, down] = self.variances().map(|variance| (variance * distance).sqrt());
+        let [left, top, right, bottom] = self.edges();
+        [left - across, top - down, right + across, bottom + down]
+    }
+
+    /// The variances of a measured centre about the predicted one.
+    fn variances(&self) -> [f64; 2] {
+        let deviations = deviations(self.state, self.numbers[2].value, self.numbers[3].value);
+        [0, 1].map(|number| self.numbers[number].variance + deviations[number].0.powi(2))
     }
 
     /// Left, top, right and bottom.

@@ -7,12 +7,13 @@
 //! | [`ocsort`] | OC-SORT (Cao et al., CVPR 2023) |
 //! | [`iou`] | the largest overlaps first |
 //! | [`kalman`] | predicts boxes |
-//! | [`overlap`], [`assignment`] | match boxes |
+//! | `detections`, [`overlap`], [`assignment`] | match boxes |
 //!
 //! Once the busiest frame has passed, nothing is allocated.
 
 pub mod assignment;
 pub mod bytetrack;
+mod detections;
 mod history;
 pub mod iou;
 pub mod kalman;
@@ -21,6 +22,8 @@ pub mod options;
 pub mod overlap;
 
 use bytetrack::ByteTrack;
+#[cfg(feature = "gstreamer")]
+use gst::glib;
 pub use history::History;
 use iou::IouTracker;
 use kalman::BoxState;
@@ -30,11 +33,31 @@ use crate::image::geometry::BBox;
 
 /// An algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtTracker"))]
 pub enum TrackerKind {
     #[default]
+    #[cfg_attr(
+        feature = "gstreamer",
+        enum_value(name = "ByteTrack: detections of high scores first, then those of low scores", nick = "bytetrack")
+    )]
     ByteTrack,
+    #[cfg_attr(
+        feature = "gstreamer",
+        enum_value(
+            name = "BoT-SORT without pixels: ByteTrack with a filter of width and height",
+            nick = "botsort-iou"
+        )
+    )]
     BotSortIou,
+    #[cfg_attr(
+        feature = "gstreamer",
+        enum_value(name = "OC-SORT: by the direction and the place in which objects were seen", nick = "ocsort")
+    )]
     OcSort,
+    #[cfg_attr(
+        feature = "gstreamer",
+        enum_value(name = "The largest overlaps with the last boxes first", nick = "iou")
+    )]
     Iou,
 }
 
@@ -149,6 +172,8 @@ macro_rules! each {
 #[derive(Debug)]
 pub struct Tracker {
     algorithm: Algorithm,
+    /// For each detection of the last update, its object.
+    objects: Vec<Option<TrackedObject>>,
     /// The last id that was given.
     last_id: u64,
     /// The time of the last frame.
@@ -166,12 +191,13 @@ impl Tracker {
             TrackerKind::OcSort => Algorithm::OcSort(OcSort::default()),
             TrackerKind::Iou => Algorithm::Iou(IouTracker::default()),
         };
-        Tracker { algorithm, last_id: 0, last: None }
+        Tracker { algorithm, objects: Vec::new(), last_id: 0, last: None }
     }
 
     /// The next frame does not follow the last one: all tracks end. No id is given twice.
     pub fn reset(&mut self) {
         each!(&mut self.algorithm, it => it.reset());
+        self.objects.clear();
         self.last = None;
     }
 
@@ -186,19 +212,27 @@ impl Tracker {
     ) -> &[Option<TrackedObject>] {
         let moment = self.moment(now, frame_duration);
         each!(&mut self.algorithm, it => it.update(options, detections, moment, &mut self.last_id));
-        self.objects()
+        self.objects.clear();
+        self.objects.resize(detections.len(), None);
+        self.publish()
     }
 
     /// Predicts the objects of the last detections at `now`, in a frame that no detector has seen.
     pub fn predict(&mut self, options: &TrackOptions, now: u64, frame_duration: u64) -> &[Option<TrackedObject>] {
         let moment = self.moment(now, frame_duration);
         each!(&mut self.algorithm, it => it.predict(options, moment));
-        self.objects()
+        self.objects.fill(None);
+        self.publish()
     }
 
     /// The object of each detection of the last update; `None` for those without a confirmed track.
     pub fn objects(&self) -> &[Option<TrackedObject>] {
-        each!(&self.algorithm, it => it.objects())
+        &self.objects
+    }
+
+    fn publish(&mut self) -> &[Option<TrackedObject>] {
+        each!(&self.algorithm, it => it.publish(&mut self.objects));
+        &self.objects
     }
 
     fn moment(&mut self, now: u64, frame_duration: u64) -> Moment {

@@ -11,6 +11,7 @@
 use std::f64::consts::{FRAC_PI_2, PI};
 
 use super::assignment::Assignment;
+use super::detections::FrameDetections;
 use super::kalman::Estimate;
 use super::overlap::{Edges, Neighbours, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
@@ -173,11 +174,8 @@ impl OcTrack {
 pub struct OcSort {
     tracks: Vec<OcTrack>,
     frames: u64,
-    objects: Vec<Option<TrackedObject>>,
-    edges: Vec<Edges>,
+    found: FrameDetections,
     rows: Vec<u32>,
-    columns: Vec<u32>,
-    low: Vec<u32>,
     neighbours: Neighbours,
     assignment: Assignment,
 }
@@ -185,12 +183,7 @@ pub struct OcSort {
 impl OcSort {
     pub fn reset(&mut self) {
         self.tracks.clear();
-        self.objects.clear();
         self.frames = 0;
-    }
-
-    pub fn objects(&self) -> &[Option<TrackedObject>] {
-        &self.objects
     }
 
     pub(crate) fn update(
@@ -202,7 +195,7 @@ impl OcSort {
     ) {
         self.frames += 1;
         self.remove_old(options, now);
-        self.split(options, detections);
+        self.found.fill(options, detections);
         for track in &mut self.tracks {
             track.predict(steps);
             track.age += 1;
@@ -221,16 +214,16 @@ impl OcSort {
         self.assign(options, detections, |track| Some(track.edges), momentum);
         self.see_matches(options, detections, now);
         if options.use_byte {
-            std::mem::swap(&mut self.columns, &mut self.low);
+            std::mem::swap(&mut self.found.columns, &mut self.found.low);
             self.assign(options, detections, |track| Some(track.edges), |_, _, _| 0.0);
             self.see_matches(options, detections, now);
-            std::mem::swap(&mut self.columns, &mut self.low);
+            std::mem::swap(&mut self.found.columns, &mut self.found.low);
         }
         self.assign(options, detections, |track| track.sights.last, |_, _, _| 0.0);
         self.see_matches(options, detections, now);
 
-        for at in 0..self.columns.len() {
-            let detection = self.columns[at];
+        for at in 0..self.found.columns.len() {
+            let detection = self.found.columns[at];
             self.begin(detection, detections[detection as usize].class, now);
         }
         let is_early = self.frames <= u64::from(options.min_hits);
@@ -241,33 +234,11 @@ impl OcSort {
                 track.id = *last_id;
             }
         }
-        self.objects.clear();
-        self.objects.resize(detections.len(), None);
-        self.publish();
     }
 
     pub(crate) fn predict(&mut self, options: &TrackOptions, Moment { now, steps }: Moment) {
         self.tracks.iter_mut().for_each(|track| track.predict(steps));
         self.remove_old(options, now);
-        self.objects.fill(None);
-        self.publish();
-    }
-
-    fn split(&mut self, options: &TrackOptions, detections: &[TrackInput]) {
-        self.edges.clear();
-        self.columns.clear();
-        self.low.clear();
-        for (number, TrackInput { bbox, score, .. }) in (0..).zip(detections) {
-            self.edges.push([bbox.x1, bbox.y1, bbox.x2, bbox.y2].map(f64::from));
-            if !bbox.is_valid() {
-                continue;
-            }
-            if *score >= options.track_thresh {
-                self.columns.push(number);
-            } else if *score > options.low_thresh {
-                self.low.push(number);
-            }
-        }
     }
 
     /// Matches the tracks of `rows`, at the given boxes, with the detections of `columns`. A bonus adds to the overlap of a pair.
@@ -278,7 +249,7 @@ impl OcSort {
         place: impl Fn(&OcTrack) -> Option<Edges>,
         bonus: impl Fn(&OcTrack, &Edges, f32) -> f64,
     ) {
-        let OcSort { tracks, edges, rows, columns, neighbours, assignment, .. } = self;
+        let OcSort { tracks, found: FrameDetections { edges, columns, .. }, rows, neighbours, assignment, .. } = self;
         assignment.begin(columns.len(), 0.0);
         neighbours.fill((0..).zip(columns.iter().map(|&detection| edges[detection as usize])));
         for &row in &*rows {
@@ -299,7 +270,7 @@ impl OcSort {
 
     /// Keeps in `rows` and `columns` what was not matched.
     fn see_matches(&mut self, options: &TrackOptions, detections: &[TrackInput], now: u64) {
-        let OcSort { tracks, edges, rows, columns, assignment, .. } = self;
+        let OcSort { tracks, found: FrameDetections { edges, columns, .. }, rows, assignment, .. } = self;
         for (row, &track) in rows.iter().enumerate() {
             if let Some(column) = assignment.column(row) {
                 let detection = columns[column];
@@ -307,14 +278,11 @@ impl OcSort {
                 tracks[track as usize].see(detection, seen, class, now, options.delta_t);
             }
         }
-        let mut row = 0..;
-        rows.retain(|_| assignment.column(row.next().expect("endless")).is_none());
-        let mut column = 0..;
-        columns.retain(|_| assignment.row(column.next().expect("endless")).is_none());
+        assignment.keep_unmatched(rows, columns);
     }
 
     fn begin(&mut self, detection: u32, class: u32, now: u64) {
-        let edges = self.edges[detection as usize];
+        let edges = self.found.edges[detection as usize];
         let filter = AreaFilter::new(&edges);
         // As in the authors' program, the first detection of a track is not an observation.
         self.tracks.push(OcTrack {
@@ -342,12 +310,12 @@ impl OcSort {
     }
 
     /// Writes `objects`, which has room.
-    fn publish(&mut self) {
+    pub(crate) fn publish(&self, objects: &mut [Option<TrackedObject>]) {
         for track in self.tracks.iter().filter(|track| track.is_out) {
             let [x1, y1, x2, y2] = track.edges.map(|edge| edge as f32);
             let &OcTrack { id, first_seen, last_seen, .. } = track;
             let bbox = BBox::new(x1, y1, x2, y2);
-            self.objects[track.detection as usize] = Some(TrackedObject { id, bbox, first_seen, last_seen });
+            objects[track.detection as usize] = Some(TrackedObject { id, bbox, first_seen, last_seen });
         }
     }
 }

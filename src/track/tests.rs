@@ -362,6 +362,52 @@ fn boxes_between_detections_are_predicted() {
     }
 }
 
+/// The ids in each `interval`-th frame, of objects that are somewhere in each frame; the others are predicted.
+fn ids_with_interval(
+    kind: TrackerKind,
+    interval: u64,
+    frames: u64,
+    place: impl Fn(u64) -> Vec<TrackInput>,
+) -> Vec<Vec<u64>> {
+    let mut clip = Clip::new(kind);
+    let mut given = Vec::new();
+    for frame in 0..frames {
+        if frame % interval == 0 {
+            given.push(clip.push(&place(frame)));
+        } else {
+            clip.now += FRAME;
+            clip.tracker.predict(&clip.options, clip.now, FRAME);
+        }
+    }
+    given
+}
+
+#[test]
+fn objects_far_from_their_predicted_boxes_keep_their_ids_where_frames_were_skipped() {
+    let small = |x: f32, y: f32| TrackInput { bbox: BBox::from_center(x, y, 20.0, 40.0), ..at(x, y) };
+    for kind in [TrackerKind::ByteTrack, TrackerKind::BotSortIou] {
+        // It is 70 pixels away in the next detection, and its velocity is not yet known.
+        let fast = ids_with_interval(kind, 5, 30, |frame| vec![at(100.0 + 14.0 * frame as f32, 300.0)]);
+        assert_eq!(fast, vec![[1]; 6], "{kind:?}");
+        // It turns about between two detections.
+        let turning = |frame: u64| vec![at(100.0 + 5.0 * (47 - frame.abs_diff(47)) as f32, 300.0)];
+        assert_eq!(ids_with_interval(kind, 5, 80, turning), vec![[1]; 16], "{kind:?}");
+        // It hides for a while, and turns meanwhile.
+        let hiding = |frame: u64| if (45..60).contains(&frame) { vec![] } else { turning(frame) };
+        let given = ids_with_interval(kind, 5, 80, hiding);
+        assert_eq!(given.into_iter().flatten().collect::<Vec<_>>(), [1; 13], "{kind:?}");
+        // Each is nearer to where the other one was. Their sizes tell them apart.
+        let swapping = |frame: u64| {
+            let (one, other) = if frame < 5 { (100.0, 130.0) } else { (130.0, 100.0) };
+            vec![at(one, 300.0), small(other, 320.0)]
+        };
+        assert_eq!(ids_with_interval(kind, 5, 10, swapping), vec![[1, 2]; 2], "{kind:?}");
+        // It is another object where it cannot have gone so far.
+        let jumping = |frame: u64| vec![at(if frame < 50 { 100.0 } else { 700.0 }, 300.0)];
+        assert_eq!(ids_with_interval(kind, 5, 60, jumping).last(), Some(&vec![2]), "{kind:?}");
+    }
+}
+
 #[test]
 fn thousands_of_boxes_at_one_place_take_no_time_without_end() {
     for kind in TrackerKind::ALL {

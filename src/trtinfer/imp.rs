@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::opening::{self, ModelSlot, OpeningTicket};
 use super::replacing::Replacement;
-use super::settings::Settings;
+use super::settings::{PROPERTIES, Settings};
 use super::sharing::{self, SharedModel};
 use super::started::{Beginning, StartedModel};
 use super::{loading, messages};
@@ -213,7 +213,7 @@ impl TrtInfer {
 
     /// Whether outputs were thrown away, and none was ever read.
     fn is_unread(&self) -> bool {
-        !self.settings.lock().unwrap().tensor_meta && self.running.lock().unwrap().usage.is_none()
+        !self.settings.lock().unwrap().own.tensor_meta && self.running.lock().unwrap().usage.is_none()
     }
 
     /// Loads the model for tensors of that size, where that was left to the frames.
@@ -242,7 +242,7 @@ impl TrtInfer {
         let StartedModel { model, handle, published, .. } = self.session().ok_or(Interrupted::Flushing)?;
         let (interval, measure, is_shared) = {
             let settings = self.settings.lock().unwrap();
-            (settings.interval, settings.measure, !settings.shared_model.is_empty())
+            (settings.own.interval, settings.own.measure, !settings.shared_model.is_empty())
         };
         let passed = running.passed.map_or(interval, |passed| passed + 1);
         if passed < interval {
@@ -323,11 +323,11 @@ impl Properties for TrtInfer {
                 "Frames inferred and skipped, and what inference costs: time on the host, waits for the GPU, bytes copied, use of the pool",
             ),
         ];
-        super::settings::properties().into_iter().chain(read_only).collect()
+        PROPERTIES.specs().chain(read_only).collect()
     }
 
     fn set(&self, name: &str, value: &glib::Value) {
-        self.settings.lock().unwrap().set(name, value);
+        PROPERTIES.set(&mut self.settings.lock().unwrap(), name, value);
         if name == "model-file" && self.session.is_started() {
             self.replace_model();
         }
@@ -356,7 +356,7 @@ impl Properties for TrtInfer {
                 ];
                 stats::structure(&totals, counts).to_value()
             }
-            name => self.settings.lock().unwrap().get(name),
+            name => PROPERTIES.get(&self.settings.lock().unwrap(), name),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! The properties of trtinfer, and what they mean.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use gst::glib;
 use gst::prelude::*;
@@ -9,7 +10,8 @@ use gst::prelude::*;
 use crate::backends::options::{OptionSpec, OptionValue, Options};
 use crate::backends::{self, BACKENDS, Backend, BackendPreference, PREFERENCE};
 use crate::core::device::Device;
-use crate::gst::options;
+use crate::gst::property::{Property, PropertyTable, path_property, property, text_property};
+use crate::gst::{cuda, options, stats};
 
 /// What the user typed.
 #[derive(Clone)]
@@ -22,15 +24,22 @@ pub struct Settings {
     pub batch_timeout: u32,
     /// Empty for a model of one's own.
     pub shared_model: String,
-    pub interval: u32,
     /// -1 follows the pipeline.
     pub cuda_device_id: i32,
+    /// Options for backends.
+    pub options: Options,
+    /// What elements that share a model need not have in common.
+    pub own: OwnSettings,
+}
+
+/// The settings of an element, not of its model.
+#[derive(Clone)]
+pub struct OwnSettings {
+    pub interval: u32,
     /// Takes the GPU's time for each batch.
     pub measure: bool,
     /// Publishes outputs as GstTensorMeta.
     pub tensor_meta: bool,
-    /// Options for backends.
-    pub options: Options,
 }
 
 impl Default for Settings {
@@ -42,30 +51,44 @@ impl Default for Settings {
             batch_size: 1,
             batch_timeout: 10_000,
             shared_model: String::new(),
-            interval: 1,
             cuda_device_id: -1,
-            measure: false,
-            tensor_meta: false,
             options: Options::default(),
+            own: OwnSettings { interval: 1, measure: false, tensor_meta: false },
         }
     }
 }
 
-/// The properties that [`Settings`] hold.
-pub fn properties() -> Vec<glib::ParamSpec> {
+pub static PROPERTIES: LazyLock<PropertyTable<Settings>> = LazyLock::new(|| {
     let default = Settings::default();
-    let mut properties = vec![
+    let of_backend =
+        |option| options::property(option, |settings: &Settings| &settings.options, |settings| &mut settings.options);
+    let mut properties: Vec<Property<Settings>> = vec![
+        path_property!(
             glib::ParamSpecString::builder("model-file")
                 .nick("Model file")
                 .blurb("ONNX file or TensorRT engine of the model. Set while playing, it is loaded beside, with the properties that were set before, and takes over between two frames. Engines contain code: use only trusted ones")
                 .mutable_playing()
                 .build(),
-            options::property(&PREFERENCE),
+            model_file
+        ),
+        Property::of_values(
+            options::spec(&PREFERENCE),
+            |settings: &Settings| options::to_value(&PREFERENCE, &OptionValue::Choice(settings.backend.word())),
+            |settings, value| {
+                if let OptionValue::Choice(word) = options::from_value(&PREFERENCE, value) {
+                    settings.backend = word.into();
+                }
+            },
+        ),
+        text_property!(
             glib::ParamSpecString::builder("input-size")
                 .nick("Input size")
                 .blurb("Width and height like 640x640, for models that leave them open; auto takes the smallest rectangle that frames need within the size in the file, or that size with shared-model (unset = auto)")
                 .mutable_playing()
                 .build(),
+            input_size
+        ),
+        property!(
             glib::ParamSpecUInt::builder("batch-size")
                 .nick("Batch size")
                 .blurb("Maximum frames per run, of this stream and of those that share its model. The model must have a dynamic batch, or this one. One stream fills batches only if a queue behind trtinfer has room for as many frames")
@@ -74,6 +97,9 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .default_value(default.batch_size)
                 .mutable_playing()
                 .build(),
+            batch_size
+        ),
+        property!(
             glib::ParamSpecUInt::builder("batch-timeout")
                 .nick("Batch timeout")
                 .blurb("Maximum microseconds that a frame waits for others to fill its batch")
@@ -81,33 +107,42 @@ pub fn properties() -> Vec<glib::ParamSpec> {
                 .default_value(default.batch_timeout)
                 .mutable_playing()
                 .build(),
+            batch_timeout
+        ),
+        text_property!(
             glib::ParamSpecString::builder("shared-model")
                 .nick("Shared model")
                 .blurb("Elements of this process with the same name here (and the same cuda-device-id) run one model, and fill its batches together (unset = a model of its own)")
                 .mutable_ready()
                 .build(),
+            shared_model
+        ),
+        property!(
             glib::ParamSpecUInt::builder("interval")
                 .nick("Interval")
                 .blurb("Infer every n-th frame; trtnms repeats the last boxes on the others")
                 .minimum(1)
                 .maximum(u32::MAX)
-                .default_value(default.interval)
+                .default_value(default.own.interval)
                 .mutable_playing()
                 .build(),
-            crate::gst::cuda::device_id_property(),
+            own.interval
+        ),
+        property!(cuda::device_id_property(), cuda_device_id),
     ];
-    properties.extend(backends::all_options().map(options::property));
-    properties.extend([
-            glib::ParamSpecBoolean::builder("tensor-meta")
-                .nick("Tensor meta")
-                .blurb("Attach the outputs as GstTensorMeta too, for GStreamer's own tensor decoders (from GStreamer 1.26 on); trtinfer then waits for them, and copies them where they are on a GPU")
-                .default_value(default.tensor_meta)
-                .mutable_ready()
-                .build(),
-            crate::gst::stats::measure_property(),
-    ]);
-    properties
-}
+    properties.extend(backends::all_options().map(of_backend));
+    properties.push(property!(
+        glib::ParamSpecBoolean::builder("tensor-meta")
+            .nick("Tensor meta")
+            .blurb("Attach the outputs as GstTensorMeta too, for GStreamer's own tensor decoders (from GStreamer 1.26 on); trtinfer then waits for them, and copies them where they are on a GPU")
+            .default_value(default.own.tensor_meta)
+            .mutable_ready()
+            .build(),
+        own.tensor_meta
+    ));
+    properties.push(property!(stats::measure_property(), own.measure));
+    PropertyTable::new(properties)
+});
 
 /// The option of a backend that a property is.
 fn option(name: &str) -> Option<&'static OptionSpec> {
@@ -138,68 +173,20 @@ impl Settings {
 
     /// The first property by which models of these settings are not the same, with both values.
     pub fn difference(&self, other: &Settings) -> Option<(&'static str, String, String)> {
-        let text = |settings: &Settings, name: &str| match settings.get(name).serialize() {
+        let text = |settings: &Settings, name: &str| match PROPERTIES.get(settings, name).serialize() {
             Ok(text) => text.to_string(),
             Err(_) => "unset".into(), // texts that are NULL
         };
-        let own = ["interval", "measure", "tensor-meta"]; // of each element
-        properties().into_iter().map(|property| property.name()).filter(|name| !own.contains(name)).find_map(|name| {
-            let (mine, theirs) = (text(self, name), text(other, name));
+        let other = Settings { own: self.own.clone(), ..other.clone() };
+        PROPERTIES.specs().map(|property| property.name()).find_map(|name| {
+            let (mine, theirs) = (text(self, name), text(&other, name));
             (mine != theirs).then_some((name, mine, theirs))
         })
     }
 
     /// Takes over what belongs to the model, from an element that shares it.
     pub fn follow(&mut self, other: &Settings) {
-        let Settings { interval, measure, tensor_meta, .. } = *self;
-        *self = Settings { interval, measure, tensor_meta, ..other.clone() };
-    }
-
-    /// Takes over a property, whose type and range GObject has checked.
-    pub fn set(&mut self, name: &str, value: &glib::Value) {
-        fn get<'a, T: glib::value::FromValue<'a>>(value: &'a glib::Value) -> T {
-            value.get().unwrap_or_else(|_| unreachable!("checked by GObject"))
-        }
-        let path = || get::<Option<PathBuf>>(value).filter(|path| !path.as_os_str().is_empty());
-        match name {
-            "model-file" => self.model_file = path(),
-            "backend" => {
-                if let OptionValue::Choice(word) = options::from_value(&PREFERENCE, value) {
-                    self.backend = word.into();
-                }
-            }
-            "input-size" => self.input_size = get::<Option<String>>(value).unwrap_or_default(),
-            "batch-size" => self.batch_size = get(value),
-            "batch-timeout" => self.batch_timeout = get(value),
-            "shared-model" => self.shared_model = get::<Option<String>>(value).unwrap_or_default(),
-            "interval" => self.interval = get(value),
-            "cuda-device-id" => self.cuda_device_id = get(value),
-            "measure" => self.measure = get(value),
-            "tensor-meta" => self.tensor_meta = get(value),
-            name => {
-                let option = option(name).unwrap_or_else(|| unreachable!("property {name}"));
-                self.options.set(option, options::from_value(option, value));
-            }
-        }
-    }
-
-    pub fn get(&self, name: &str) -> glib::Value {
-        match name {
-            "model-file" => self.model_file.as_deref().to_value(),
-            "backend" => options::to_value(&PREFERENCE, &OptionValue::Choice(self.backend.word())),
-            "input-size" => (!self.input_size.is_empty()).then_some(&self.input_size).to_value(),
-            "batch-size" => self.batch_size.to_value(),
-            "batch-timeout" => self.batch_timeout.to_value(),
-            "shared-model" => (!self.shared_model.is_empty()).then_some(&self.shared_model).to_value(),
-            "interval" => self.interval.to_value(),
-            "cuda-device-id" => self.cuda_device_id.to_value(),
-            "measure" => self.measure.to_value(),
-            "tensor-meta" => self.tensor_meta.to_value(),
-            name => {
-                let option = option(name).unwrap_or_else(|| unreachable!("property {name}"));
-                options::to_value(option, &self.options.get(option))
-            }
-        }
+        *self = Settings { own: self.own.clone(), ..other.clone() };
     }
 }
 
@@ -211,10 +198,10 @@ mod tests {
 
     /// The settings with a property as gst-launch-1.0 sets it.
     fn with(name: &str, text: &str) -> Settings {
-        let property = properties().into_iter().find(|property| property.name() == name).unwrap();
+        let property = PROPERTIES.specs().find(|property| property.name() == name).unwrap();
         let value = glib::Value::deserialize_with_pspec(text, &property).unwrap();
         let mut settings = Settings::default();
-        settings.set(name, &value);
+        PROPERTIES.set(&mut settings, name, &value);
         settings
     }
 
@@ -229,7 +216,7 @@ mod tests {
             };
             let settings = with(option.name, text);
             assert_eq!(settings.options.get(option), option.parse(text).unwrap(), "{}", option.name);
-            assert_eq!(settings.get(option.name).serialize().unwrap(), text);
+            assert_eq!(PROPERTIES.get(&settings, option.name).serialize().unwrap(), text);
         }
         assert!(!with("engine-cache", "").options.has(option("engine-cache").unwrap()), "as if unset");
         assert_eq!(with("backend", "cpu").backend, BackendPreference::Named("cpu"));
@@ -264,21 +251,22 @@ mod tests {
         for (name, value) in other {
             let (settings, mut changed) = (Settings::default(), Settings::default());
             assert_eq!(settings.difference(&changed), None);
-            changed.set("interval", &7u32.into());
-            changed.set("measure", &true.into());
+            PROPERTIES.set(&mut changed, "interval", &7u32.into());
+            PROPERTIES.set(&mut changed, "measure", &true.into());
             assert_eq!(settings.difference(&changed), None);
-            changed.set(name, &with(name, value).get(name));
+            PROPERTIES.set(&mut changed, name, &PROPERTIES.get(&with(name, value), name));
             assert_eq!(settings.difference(&changed).map(|(property, ..)| property), Some(name));
         }
     }
 
     #[test]
     fn properties_are_read_back() {
+        gst::init().unwrap();
         let settings = Settings::default();
-        for property in properties() {
+        for property in PROPERTIES.specs() {
             let mut changed = settings.clone();
-            changed.set(property.name(), &settings.get(property.name()));
-            let (was, is) = (settings.get(property.name()), changed.get(property.name()));
+            PROPERTIES.set(&mut changed, property.name(), &PROPERTIES.get(&settings, property.name()));
+            let [was, is] = [&settings, &changed].map(|settings| PROPERTIES.get(settings, property.name()));
             assert_eq!(format!("{was:?}"), format!("{is:?}"), "{}", property.name());
         }
     }

@@ -95,7 +95,7 @@ impl StartedModel {
 
     fn joined(settings: &Settings, (model, handle, is_reader): Joined) -> Result<Self> {
         let (waits, tensor) = (model.plan.waits_for_frames(), Arc::new(model.plan.spec.clone()));
-        let published = if settings.tensor_meta {
+        let published = if settings.own.tensor_meta {
             let (_, height, width) = tensor.chw();
             Some(Arc::new(PublishedOutputs::new(model.plan.model(), (width as u32, height as u32))?))
         } else {

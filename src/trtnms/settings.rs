@@ -8,7 +8,7 @@ use gst::prelude::*;
 
 use crate::core::error::Error;
 use crate::gst::overlay::{draw_labels_property, line_width_property, mask_alpha_property};
-use crate::gst::property::{PropertyTable, property, text_property};
+use crate::gst::property::{PropertyTable, path_property, property, text_property};
 use crate::gst::{cuda, stats};
 use crate::heads::{self, HeadFormat};
 use crate::image::overlay::Style;
@@ -77,7 +77,7 @@ pub static PROPERTIES: LazyLock<PropertyTable<NmsSettings>> = LazyLock::new(|| {
                 .build(),
             layout
         ),
-        property!(
+        path_property!(
             glib::ParamSpecString::builder("label-file")
                 .nick("Label file")
                 .blurb("UTF-8 text with one class name a line (unset = names from the model file)")

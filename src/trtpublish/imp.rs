@@ -10,7 +10,7 @@ use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
 
 use super::MessageSubject;
-use super::settings::{self, PublishSettings, Wanted};
+use super::settings::{PROPERTIES, PublishSettings, Wanted};
 use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::gst::meta::record;
@@ -57,7 +57,7 @@ impl TrtPublish {
         let source = settings.source()?;
         let opened = destinations::open(&settings.options)?;
         gst::debug!(CAT, imp = self, "publishing to {}", opened.shown);
-        let format = settings.format.into();
+        let format = settings.format;
         let write = move |record: &Record| formats::message(format, record, &source);
         let element = self.obj().downgrade();
         let notify = move |notice| {
@@ -166,16 +166,20 @@ impl ObjectSubclass for TrtPublish {
 
 impl ObjectImpl for TrtPublish {
     fn properties() -> &'static [glib::ParamSpec] {
-        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(settings::list);
-        &PROPERTIES
+        static SPECS: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
+            let stats =
+                "Frames; messages published, waiting, dropped and rejected; connections; and the time that frames take";
+            PROPERTIES.specs().chain([stats::property(stats)]).collect()
+        });
+        &SPECS
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, property: &glib::ParamSpec) {
         if may_set(&*self.obj(), property) {
             let mut settings = self.settings.lock().unwrap();
-            settings::set(&mut settings, property.name(), value);
+            PROPERTIES.set(&mut settings, property.name(), value);
             // As it is shown, which a password is not.
-            let shown = settings::get(&settings, property.name());
+            let shown = PROPERTIES.get(&settings, property.name());
             drop(settings);
             gst::info!(CAT, imp = self, "{} = {shown:?}", property.name());
         }
@@ -185,7 +189,7 @@ impl ObjectImpl for TrtPublish {
         if property.name() == "stats" {
             return self.statistics().to_value();
         }
-        settings::get(&self.settings.lock().unwrap(), property.name())
+        PROPERTIES.get(&self.settings.lock().unwrap(), property.name())
     }
 }
 

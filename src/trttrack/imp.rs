@@ -9,7 +9,7 @@ use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
 
-use super::settings::{self, TrackSettings};
+use super::settings::{PROPERTIES, TrackSettings};
 use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind};
 use crate::gst::meta::read::{self, MetaObjects};
@@ -155,14 +155,17 @@ impl ObjectSubclass for TrtTrack {
 
 impl ObjectImpl for TrtTrack {
     fn properties() -> &'static [glib::ParamSpec] {
-        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(settings::list);
-        &PROPERTIES
+        static SPECS: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
+            let stats = stats::property("Frames, objects with an id, and the time that following them takes");
+            PROPERTIES.specs().chain([stats]).collect()
+        });
+        &SPECS
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, property: &glib::ParamSpec) {
         if may_set(&*self.obj(), property) {
             gst::info!(CAT, imp = self, "{} = {value:?}", property.name());
-            settings::set(&mut self.settings.lock().unwrap(), property.name(), value);
+            PROPERTIES.set(&mut self.settings.lock().unwrap(), property.name(), value);
         }
     }
 
@@ -171,7 +174,7 @@ impl ObjectImpl for TrtTrack {
             let totals = self.stats.read();
             return stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value();
         }
-        settings::get(&self.settings.lock().unwrap(), property.name())
+        PROPERTIES.get(&self.settings.lock().unwrap(), property.name())
     }
 }
 
@@ -203,7 +206,7 @@ impl BaseTransformImpl for TrtTrack {
 
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         self.stats.reset();
-        let tracker = Tracker::new(self.settings.lock().unwrap().tracker.into());
+        let tracker = Tracker::new(self.settings.lock().unwrap().tracker);
         *self.state.lock().unwrap() = Some(TrackingState::new(tracker));
         Ok(())
     }

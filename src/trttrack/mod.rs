@@ -25,36 +25,8 @@ mod settings;
 use gst::glib;
 use gst::prelude::*;
 
-use crate::track::TrackerKind;
-
 glib::wrapper! {
     pub struct TrtTrack(ObjectSubclass<imp::TrtTrack>) @extends gst_base::BaseTransform, gst::Element, gst::Object;
-}
-
-/// The tracking algorithm.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
-#[enum_type(name = "GstTrtTracker")]
-pub enum TrackAlgorithm {
-    #[default]
-    #[enum_value(name = "ByteTrack: detections of high scores first, then those of low scores", nick = "bytetrack")]
-    ByteTrack,
-    #[enum_value(name = "BoT-SORT without pixels: ByteTrack with a filter of width and height", nick = "botsort-iou")]
-    BotSortIou,
-    #[enum_value(name = "OC-SORT: by the direction and the place in which objects were seen", nick = "ocsort")]
-    OcSort,
-    #[enum_value(name = "The largest overlaps with the last boxes first", nick = "iou")]
-    Iou,
-}
-
-impl From<TrackAlgorithm> for TrackerKind {
-    fn from(value: TrackAlgorithm) -> Self {
-        match value {
-            TrackAlgorithm::ByteTrack => TrackerKind::ByteTrack,
-            TrackAlgorithm::BotSortIou => TrackerKind::BotSortIou,
-            TrackAlgorithm::OcSort => TrackerKind::OcSort,
-            TrackAlgorithm::Iou => TrackerKind::Iou,
-        }
-    }
 }
 
 pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {

@@ -6,6 +6,8 @@
 pub mod boxes;
 #[cfg(feature = "gstreamer")]
 pub mod brokers;
+#[cfg(feature = "gstreamer")]
+pub mod elements;
 pub mod gpu;
 pub mod heap;
 pub mod hostile;

@@ -15,6 +15,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "gold"))
 import numpy as np
 import tracks as gold
+from scipy.optimize import linear_sum_assignment
 from trackeval.metrics import CLEAR, HOTA, Identity
 
 
@@ -97,6 +98,27 @@ def theirs(run, folder, frames):
     return [[(i, *found[n][:4]) for n, i in ids.items()] for found, ids in zip(detections, run(folder, detections))]
 
 
+def bound(frames, interval):
+    """What a tracker that sees each `interval`-th frame can reach, if it knows the true number and box of all that was detected:
+    until the next of these frames, boxes move as they did since the last one. What has come or turned meanwhile is in no detection."""
+    shown, moving = [], []
+    for number, (truth, found) in enumerate(frames):
+        if number % interval:
+            shown.append([(n, *(at + way * (number % interval))) for n, at, way in moving])
+            continue
+        before = {n: np.array(box) for n, *box in frames[number - interval][0]} if number else {}
+        rows, moving = [], []
+        overlaps = gold.ious([box for _, *box in truth], [row[:4] for row in found])
+        for at, row in zip(*linear_sum_assignment(-overlaps)):
+            if overlaps[at, row] >= 0.5:
+                n, *box = truth[at]
+                box = np.array(box)
+                rows.append((n, *found[row][:4]))
+                moving.append((n, box, (box - before.get(n, box)) / interval))
+        shown.append(rows)
+    return shown
+
+
 def score(frames, tracks):
     """HOTA, IDF1, changes of numbers per 1,000 frames, recall."""
     truth_ids = sorted({n for truth, _ in frames for n, *_ in truth})
@@ -123,6 +145,7 @@ def main():
         frames = [scene.frame() for _ in range(length)]
         runs = {kind: ours(program, kind, frames) for kind in ("bytetrack", "ocsort", "botsortiou", "iou")}
         runs["bytetrack, interval=5"] = ours(program, "bytetrack", frames, 5)
+        runs["bound of interval=5"] = bound(frames, 5)
         if folders:
             runs["ByteTrack's program"] = theirs(gold.bytetrack, folders[0], frames)
             runs["OC-SORT's program"] = theirs(gold.ocsort, folders[1], frames)

@@ -141,6 +141,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     let chain = Chain {
         model: args.model.clone(),
         track: args.track.clone(),
+        queue: None,
         slices: args.slices.clone(),
         preprocess: args.preprocess.clone(),
         infer: args.infer.clone(),

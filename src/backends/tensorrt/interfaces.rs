@@ -179,7 +179,7 @@ static OLD_LOGGER: Table<OldLogger> = Table::new(OldLogger { log: log_line, dest
 static NEW_LOGGER: Table<NewLogger> = Table::new(NewLogger { versioned: versioned!(c"ILogger"), log: log_line });
 
 /// An object without data: a pointer to its functions.
-struct Bare(#[expect(dead_code, reason = "TensorRT reads it")] *const c_void);
+struct Bare(#[allow(dead_code, reason = "TensorRT reads it")] *const c_void);
 
 // SAFETY: it points at a table that never changes.
 unsafe impl Sync for Bare {}

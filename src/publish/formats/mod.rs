@@ -6,20 +6,30 @@ mod deepstream;
 mod dlstreamer;
 pub mod gst_trt;
 
+#[cfg(feature = "gstreamer")]
+use gst::glib;
 use serde_json::Value;
 
 use super::record::{FrameRecord, PublishSource, Record};
 
+/// How results are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtPublishFormat"))]
 pub enum PublishFormat {
-    /// This project's.
     #[default]
+    #[cfg_attr(
+        feature = "gstreamer",
+        enum_value(name = "All results, under the names that element messages have", nick = "gst-trt")
+    )]
     GstTrt,
-    /// That of gvametaconvert.
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "As DL Streamer's gvametaconvert", nick = "dlstreamer"))]
     DlStreamer,
-    /// That of nvmsgconv with `payload-type=1`.
+    #[cfg_attr(
+        feature = "gstreamer",
+        enum_value(name = "As DeepStream's nvmsgconv with payload-type=1", nick = "deepstream-minimal")
+    )]
     DeepStreamMinimal,
-    /// Results as pycocotools reads them.
+    #[cfg_attr(feature = "gstreamer", enum_value(name = "Arrays of results as pycocotools reads them", nick = "coco"))]
     Coco,
 }
 

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The configuration as it is written: its tables, their keys and defaults.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+
+use super::properties::{Analytics, Properties, Publish, Track};
+
+#[derive(Clone, Debug, serde::Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ConfigKeys {
+    #[serde(default)]
+    pub source: Vec<SourceKeys>,
+    #[serde(default)]
+    pub model: Vec<ModelKeys>,
+    pub track: Option<Properties<Track>>,
+    pub analytics: Option<Properties<Analytics>>,
+    #[serde(default)]
+    pub publish: Vec<Properties<Publish>>,
+    pub record: Option<RecordKeys>,
+    pub http: Option<HttpKeys>,
+}
+
+#[derive(Clone, Debug, serde::Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SourceKeys {
+    pub name: Name,
+    pub address: String,
+    /// The only one, where it is left out.
+    pub model: Option<String>,
+    #[serde(default)]
+    pub r#loop: bool,
+    /// Frames of a file at their own time.
+    #[serde(default)]
+    pub sync: bool,
+    #[serde(default = "seconds::<10_000>")]
+    pub timeout: Seconds,
+    #[serde(default = "seconds::<500>")]
+    pub backoff_min: Seconds,
+    #[serde(default = "seconds::<30_000>")]
+    pub backoff_max: Seconds,
+    #[serde(default)]
+    pub track: Choice<Properties<Track>>,
+    #[serde(default)]
+    pub analytics: Choice<Properties<Analytics>>,
+    /// Names; all, where it is left out.
+    pub publish: Option<Vec<String>>,
+    #[serde(default)]
+    pub record: Choice<RecordKeys>,
+}
+
+#[derive(Clone, Debug, serde::Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ModelKeys {
+    pub name: Name,
+    pub file: PathBuf,
+    pub labels: Option<PathBuf>,
+    pub backend: Option<String>,
+    #[serde(default = "one")]
+    pub batch_size: u32,
+    #[serde(default)]
+    pub preprocess: String,
+    #[serde(default)]
+    pub infer: String,
+    #[serde(default)]
+    pub nms: String,
+}
+
+#[derive(Clone, Debug, serde::Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RecordKeys {
+    pub folder: PathBuf,
+    /// Kinds of events; all, where it is left out.
+    pub events: Option<Vec<String>>,
+    #[serde(default = "seconds::<5_000>")]
+    pub pre_roll: Seconds,
+    #[serde(default = "seconds::<10_000>")]
+    pub post_roll: Seconds,
+    #[serde(default = "seconds::<300_000>")]
+    pub max_length: Seconds,
+    /// Whether objects are drawn.
+    #[serde(default)]
+    pub draw: bool,
+}
+
+#[derive(Clone, Debug, serde::Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct HttpKeys {
+    #[serde(default = "localhost")]
+    pub listen: SocketAddr,
+    /// For everything that changes something; without it nothing can be changed.
+    pub token: Option<String>,
+}
+
+fn localhost() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 8090).into()
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn seconds<const MILLISECONDS: u64>() -> Seconds {
+    Seconds(Duration::from_millis(MILLISECONDS))
+}
+
+/// A name that may be part of the name of a file and of an address.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Name(pub String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        match !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain) && !name.starts_with('.') {
+            true => Ok(Name(name)),
+            false => {
+                Err(de::Error::custom("a name has 1 to 64 letters, digits, -, _ and ., and does not begin with a dot"))
+            }
+        }
+    }
+}
+
+/// A time in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seconds(pub Duration);
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        match (0.0..=1e6).contains(&seconds) {
+            true => Ok(Seconds(Duration::from_secs_f64(seconds))),
+            false => Err(de::Error::custom("a time is 0 to 1000000 seconds")),
+        }
+    }
+}
+
+/// What a source has of something that is configured for all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Choice<T> {
+    /// As all.
+    #[default]
+    Common,
+    /// `false`
+    Off,
+    /// A table of its own.
+    Own(T),
+}
+
+impl<T: Clone> Choice<T> {
+    pub fn or(&self, common: &Option<T>) -> Option<T> {
+        match self {
+            Choice::Common => common.clone(),
+            Choice::Off => None,
+            Choice::Own(own) => Some(own.clone()),
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Choice<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ChoiceVisitor(PhantomData))
+    }
+}
+
+struct ChoiceVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ChoiceVisitor<T> {
+    type Value = Choice<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("true, false or a table")
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(if value { Choice::Common } else { Choice::Off })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(de::value::MapAccessDeserializer::new(map)).map(Choice::Own)
+    }
+}

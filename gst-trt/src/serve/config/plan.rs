@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What runs, made of what is written: names are resolved, paths are absolute, defaults are in place.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gst::prelude::*;
+use gsttrt::analytics::parse;
+use gsttrt::core::files::read_regular;
+use serde::Deserialize;
+
+use super::keys::{ConfigKeys, HttpKeys, ModelKeys, RecordKeys, SourceKeys};
+use super::properties::{Analytics, Properties, Publish, Track};
+use super::wording;
+use crate::chain::{self, Chain};
+use crate::failure::Failure;
+use crate::model_options::{ModelOptions, backend_words, check_file};
+use crate::serve::http::HttpSettings;
+use crate::source::Address;
+
+/// Bytes of a configuration and of a file with zones.
+const MAX_LENGTH: u64 = 4 << 20;
+/// What trtanalytics calls what happens.
+const EVENTS: [&str; 7] = ["crossed", "entered", "left", "dwelled", "crowded", "uncrowded", "headed"];
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub sources: Vec<StreamPlan>,
+    pub models: Vec<ModelPlan>,
+    pub http: Option<HttpSettings>,
+    /// For sources that come later.
+    keys: ConfigKeys,
+    /// Relative paths begin here.
+    folder: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelPlan {
+    pub name: String,
+    pub file: PathBuf,
+    pub labels: Option<PathBuf>,
+    pub backend: Option<String>,
+    pub batch_size: u32,
+    /// Further properties, as in a launch line.
+    pub preprocess: String,
+    pub infer: String,
+    pub nms: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamPlan {
+    pub name: String,
+    pub address: Address,
+    pub model: String,
+    pub is_loop: bool,
+    pub sync: bool,
+    pub timeout: Duration,
+    pub backoff: (Duration, Duration),
+    pub track: Option<Properties<Track>>,
+    pub analytics: Option<Properties<Analytics>>,
+    pub publish: Vec<Properties<Publish>>,
+    pub record: Option<RecordPlan>,
+    /// Whether somebody may want to see it.
+    pub has_view: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordPlan {
+    pub folder: PathBuf,
+    /// Kinds; empty for all.
+    pub events: Vec<String>,
+    pub pre_roll: Duration,
+    pub post_roll: Duration,
+    pub max_length: Duration,
+    pub draw: bool,
+}
+
+/// What is wrong, and with which key of the table.
+struct Problem {
+    key: &'static str,
+    text: String,
+}
+
+fn problem(key: &'static str, text: impl Into<String>) -> Problem {
+    Problem { key, text: text.into() }
+}
+
+impl Config {
+    /// Reads and checks a file. GStreamer must have been started.
+    ///
+    /// # Errors
+    /// It cannot be read, or something in it is wrong.
+    pub fn load(file: &Path) -> Result<Self, Failure> {
+        let shown = file.display();
+        let bytes = read_regular(file, MAX_LENGTH).map_err(|error| format!("Cannot read {shown}: {error}."))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let byte = error.utf8_error().valid_up_to();
+            let line = 1 + error.as_bytes()[..byte].iter().filter(|c| **c == b'\n').count();
+            format!("Cannot use {shown}: line {line}: it is not a text in UTF-8.")
+        })?;
+        let keys: ConfigKeys = toml::from_str(&text).map_err(|error| wording::in_file(file, &text, &error))?;
+        let folder = std::path::absolute(file).ok().and_then(|path| Some(path.parent()?.to_path_buf()));
+        Self::of(keys, folder.unwrap_or_default()).map_err(|(table, number, problem)| {
+            let line = wording::line_of(&text, table, number, problem.key);
+            wording::at_line(file, &text, line, &problem.text).into()
+        })
+    }
+
+    fn of(keys: ConfigKeys, folder: PathBuf) -> Result<Self, (&'static str, usize, Problem)> {
+        let http = keys.http.clone().map(|HttpKeys { listen, token }| HttpSettings { listen, token });
+        let mut config = Config { sources: Vec::new(), models: Vec::new(), http, keys, folder };
+        for (number, model) in config.keys.model.clone().iter().enumerate() {
+            let plan = config.model(model).map_err(|problem| ("model", number, problem))?;
+            config.models.push(plan);
+        }
+        for (number, publish) in config.keys.publish.clone().iter().enumerate() {
+            config.check_publish(number, publish).map_err(|problem| ("publish", number, problem))?;
+        }
+        if let Some(record) = &config.keys.record {
+            config.record(record).map_err(|problem| ("record", 0, problem))?;
+        }
+        if let Some(analytics) = &config.keys.analytics {
+            config.analytics(analytics.clone()).map_err(|problem| ("analytics", 0, problem))?;
+        }
+        for (number, source) in config.keys.source.clone().iter().enumerate() {
+            let plan = config.stream(source).map_err(|problem| ("source", number, problem))?;
+            if config.sources.iter().any(|other| other.name == plan.name) {
+                return Err(("source", number, problem("name", format!("there are two sources “{}”", plan.name))));
+            }
+            config.sources.push(plan);
+        }
+        config.check_files().map_err(|problem| ("publish", 0, problem))?;
+        Ok(config)
+    }
+
+    /// The same without anything that runs.
+    pub fn without_sources(&self) -> Self {
+        Config { sources: Vec::new(), models: Vec::new(), ..self.clone() }
+    }
+
+    /// A source that comes later, by the keys of `[[source]]`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn source(&self, keys: &serde_json::Value) -> Result<StreamPlan, String> {
+        let keys = SourceKeys::deserialize(keys).map_err(|error| wording::of_serde(&error.to_string()))?;
+        self.stream(&keys).map_err(|Problem { key, text }| format!("{key}: {text}"))
+    }
+
+    /// A path as if it was written in the file.
+    pub fn path(&self, path: &Path) -> PathBuf {
+        self.folder.join(path)
+    }
+
+    fn model(&self, keys: &ModelKeys) -> Result<ModelPlan, Problem> {
+        let name = keys.name.0.clone();
+        if self.models.iter().any(|other| other.name == name) {
+            return Err(problem("name", format!("there are two models “{name}”")));
+        }
+        let plan = ModelPlan {
+            name,
+            file: self.folder.join(&keys.file),
+            labels: keys.labels.as_ref().map(|labels| self.folder.join(labels)),
+            backend: keys.backend.clone(),
+            batch_size: keys.batch_size,
+            preprocess: keys.preprocess.clone(),
+            infer: keys.infer.clone(),
+            nms: keys.nms.clone(),
+        };
+        check_file(&plan.file).map_err(|failure| problem("file", failure.to_string()))?;
+        if let Some(labels) = &plan.labels {
+            check_file(labels).map_err(|failure| problem("labels", failure.to_string()))?;
+        }
+        let backends: Vec<_> = backend_words().collect();
+        if let Some(backend) = plan.backend.as_deref().filter(|backend| !backends.contains(backend)) {
+            return Err(problem(
+                "backend",
+                format!("there is no backend “{backend}”. There are: {}", backends.join(", ")),
+            ));
+        }
+        if !(1..=1024).contains(&plan.batch_size) {
+            return Err(problem("batch-size", "a batch has 1 to 1024 frames"));
+        }
+        for (key, text) in [("preprocess", &plan.preprocess), ("infer", &plan.infer), ("nms", &plan.nms)] {
+            check_properties(key, text)?;
+        }
+        Ok(plan)
+    }
+
+    fn stream(&self, keys: &SourceKeys) -> Result<StreamPlan, Problem> {
+        let name = keys.name.0.clone();
+        let address =
+            Address::parse(&keys.address, &self.folder).map_err(|failure| problem("address", failure.to_string()))?;
+        let models = || self.models.iter().map(|model| model.name.as_str());
+        let model = match (&keys.model, &self.models[..]) {
+            (Some(model), _) if models().any(|other| other == model) => model.clone(),
+            (Some(model), _) => return Err(problem("model", wording::unknown_name("model", model, models()))),
+            (None, [only]) => only.name.clone(),
+            (None, []) => return Err(problem("name", "a source needs a [[model]]")),
+            (None, _) => return Err(problem("name", "there are several models, so a source needs the key model")),
+        };
+        if address.is_live() && (keys.r#loop || keys.sync) {
+            let key = if keys.r#loop { "loop" } else { "sync" };
+            return Err(problem(key, format!("only files have {key}, and {} is live", address.shown())));
+        }
+        let backoff = (keys.backoff_min.0, keys.backoff_max.0);
+        if backoff.0 > backoff.1 || backoff.1.is_zero() {
+            return Err(problem("backoff-max", "backoff-max must be above 0 and not below backoff-min"));
+        }
+        if keys.timeout.0.is_zero() {
+            return Err(problem("timeout", "a timeout is above 0 seconds"));
+        }
+        let track = keys.track.or(&self.keys.track);
+        let analytics = keys.analytics.or(&self.keys.analytics).map(|zones| self.analytics(zones)).transpose()?;
+        if analytics.is_some() && track.is_none() {
+            return Err(problem(
+                "track",
+                "[analytics] needs the ids of [track]: add it, or set analytics = false here",
+            ));
+        }
+        let record = keys.record.or(&self.keys.record).map(|record| self.record(&record)).transpose()?;
+        if record.is_some() && analytics.is_none() {
+            return Err(problem(
+                "record",
+                "[record] needs the events of [analytics]: add it, or set record = false here",
+            ));
+        }
+        let publish = self.publish(&name, keys.publish.as_deref())?;
+        Ok(StreamPlan {
+            name,
+            address,
+            model,
+            is_loop: keys.r#loop,
+            sync: keys.sync,
+            timeout: keys.timeout.0,
+            backoff,
+            track,
+            analytics,
+            publish,
+            record,
+            has_view: self.http.is_some(),
+        })
+    }
+
+    /// The destinations of a source.
+    fn publish(&self, source: &str, names: Option<&[String]>) -> Result<Vec<Properties<Publish>>, Problem> {
+        let all = || self.keys.publish.iter();
+        let known = || all().filter_map(|publish| publish.get("name"));
+        if let Some(unknown) = names.into_iter().flatten().find(|name| !known().any(|known| known == *name)) {
+            return Err(problem("publish", wording::unknown_name("publish", unknown, known())));
+        }
+        let is_wanted = |publish: &&Properties<Publish>| match names {
+            None => true,
+            Some(names) => publish.get("name").is_some_and(|name| names.iter().any(|wanted| wanted == name)),
+        };
+        let of_source = |publish: &Properties<Publish>| {
+            let mut publish = publish.clone();
+            publish.remove("name");
+            publish.change(|text| text.replace("{source}", source));
+            if publish.get("source-id").is_none() {
+                publish.set("source-id", source.into());
+            }
+            let location = publish.get("location").unwrap_or_default();
+            if let Some(path) = file_of(location) {
+                publish.set("location", self.folder.join(path).to_string_lossy().into_owned());
+            }
+            for key in ["password-file", "ca-file", "cert-file", "key-file"] {
+                if let Some(path) = publish.get(key).map(|path| self.folder.join(path)) {
+                    publish.set(key, path.to_string_lossy().into_owned());
+                }
+            }
+            publish
+        };
+        Ok(all().filter(is_wanted).map(of_source).collect())
+    }
+
+    fn check_publish(&self, number: usize, publish: &Properties<Publish>) -> Result<(), Problem> {
+        if publish.get("location").unwrap_or_default().is_empty() {
+            return Err(problem("location", "the key location is missing"));
+        }
+        let name = publish.get("name");
+        if name.is_some() && self.keys.publish[..number].iter().any(|other| other.get("name") == name) {
+            return Err(problem("name", format!("there are two destinations “{}”", name.unwrap_or_default())));
+        }
+        Ok(())
+    }
+
+    /// Several sources would write over each other's lines.
+    fn check_files(&self) -> Result<(), Problem> {
+        let mut seen = BTreeSet::new();
+        for publish in self.sources.iter().flat_map(|source| &source.publish) {
+            let location = publish.get("location").unwrap_or_default();
+            if file_of(location).is_some() && !seen.insert(location) {
+                let text =
+                    format!("{location} is the file of several sources: write {{source}} where their names belong");
+                return Err(problem("location", text));
+            }
+        }
+        Ok(())
+    }
+
+    /// With the contents of the file, so that a change in it is seen.
+    fn analytics(&self, mut zones: Properties<Analytics>) -> Result<Properties<Analytics>, Problem> {
+        let stream = zones.get("config-stream").and_then(|number| number.parse().ok()).unwrap_or_default();
+        let (key, shown, text) = match (zones.remove("config-file"), zones.remove("config")) {
+            (Some(_), Some(_)) => return Err(problem("config", "there is config-file, too: one of both is enough")),
+            (None, None) => return Err(problem("config-file", "config-file or config must say what is counted")),
+            (None, Some(text)) => ("config", String::new(), text),
+            (Some(file), None) => {
+                let path = self.folder.join(file);
+                let text = read_regular(&path, MAX_LENGTH)
+                    .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other))
+                    .map_err(|error| problem("config-file", format!("cannot read {}: {error}", path.display())))?;
+                ("config-file", format!("{}: ", path.display()), text)
+            }
+        };
+        parse::parse(&text, stream).map_err(|error| problem(key, format!("{shown}{}", error.message())))?;
+        zones.set("config", text);
+        Ok(zones)
+    }
+
+    fn record(&self, keys: &RecordKeys) -> Result<RecordPlan, Problem> {
+        let events = keys.events.clone().unwrap_or_default();
+        if let Some(unknown) = events.iter().find(|event| !EVENTS.contains(&event.as_str())) {
+            return Err(problem("events", wording::unknown_name("event", unknown, EVENTS.into_iter())));
+        }
+        if keys.max_length.0 < Duration::from_secs(1) {
+            return Err(problem("max-length", "a recording has at least 1 second"));
+        }
+        Ok(RecordPlan {
+            folder: self.folder.join(&keys.folder),
+            events,
+            pre_roll: keys.pre_roll.0,
+            post_roll: keys.post_roll.0,
+            max_length: keys.max_length.0,
+            draw: keys.draw,
+        })
+    }
+}
+
+impl ModelPlan {
+    /// The elements that run it, as those that share it under that name need them.
+    pub fn chain(&self, track: Option<String>) -> Chain {
+        let ModelPlan { file, labels, backend, batch_size, preprocess, infer, nms, .. } = self.clone();
+        Chain {
+            model: ModelOptions { model: file, labels, backend },
+            track,
+            queue: Some(batch_size),
+            slices: None,
+            preprocess,
+            infer: format!("batch-size={batch_size} {infer}"),
+            nms,
+        }
+    }
+}
+
+/// The path of a location that is a file.
+fn file_of(location: &str) -> Option<&str> {
+    match location.strip_prefix("file:") {
+        Some(path) => Some(path.strip_prefix("//").unwrap_or(path)),
+        None => (location != "-" && !location.contains("://") && !location.starts_with("unix:")).then_some(location),
+    }
+}
+
+/// Whether the text sets properties of the element and does nothing else.
+fn check_properties(key: &'static str, text: &str) -> Result<(), Problem> {
+    // A pipeline in a text of properties would be one in each source.
+    let parsed = chain::parse(&format!("trt{key} {text} ! fakesink name=end"));
+    let pipeline = parsed.map_err(|failure| problem(key, failure.to_string()))?;
+    match pipeline.children().len() {
+        2 => Ok(()),
+        _ => Err(problem(key, "it is a text of properties, such as \"interval=2\"")),
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Properties of an element as keys of a table: their names, types and ranges are those of the element.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use gst::glib;
+use gst::glib::translate::*;
+use gst::prelude::*;
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
+
+use super::wording;
+
+/// The element whose properties a table has.
+pub trait Owner {
+    const FACTORY: &'static str;
+    /// Keys of the table that are no properties, all of them texts.
+    const MORE: &'static [&'static str] = &[];
+    /// Properties that are set here and nowhere else.
+    const TAKEN: &'static [&'static str] = &[];
+}
+
+#[derive(Clone, Debug)]
+pub struct Track;
+#[derive(Clone, Debug)]
+pub struct Analytics;
+#[derive(Clone, Debug)]
+pub struct Publish;
+
+impl Owner for Track {
+    const FACTORY: &'static str = "trttrack";
+}
+
+impl Owner for Analytics {
+    const FACTORY: &'static str = "trtanalytics";
+    const TAKEN: &'static [&'static str] = &["post-messages"];
+}
+
+impl Owner for Publish {
+    const FACTORY: &'static str = "trtpublish";
+    const MORE: &'static [&'static str] = &["name"];
+}
+
+/// Values by name, as the texts that GStreamer reads.
+#[derive(Clone, Debug)]
+pub struct Properties<O> {
+    values: Vec<(String, String)>,
+    owner: PhantomData<O>,
+}
+
+impl<O> PartialEq for Properties<O> {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+}
+
+impl<O: Owner> Properties<O> {
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.values.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn set(&mut self, name: &str, value: String) {
+        self.remove(name);
+        self.values.push((name.into(), value));
+    }
+
+    pub fn remove(&mut self, name: &str) -> Option<String> {
+        let position = self.values.iter().position(|(key, _)| key == name)?;
+        Some(self.values.remove(position).1)
+    }
+
+    /// Changes each text that is not one of the further keys.
+    pub fn change(&mut self, change: impl Fn(&str) -> String) {
+        let texts = self.values.iter_mut().filter(|(name, _)| !O::MORE.contains(&name.as_str()));
+        texts.for_each(|(_, value)| *value = change(value));
+    }
+
+    /// Sets them on the element.
+    pub fn apply(&self, element: &gst::Element) {
+        for (name, text) in &self.values {
+            if let Some(spec) = element.find_property(name)
+                && let Ok(value) = value(&spec, text)
+            {
+                element.set_property_from_value(name, &value);
+            }
+        }
+    }
+}
+
+/// The properties of an element that belong in a configuration.
+fn specs<O: Owner>() -> Vec<glib::ParamSpec> {
+    let Ok(element) = gst::ElementFactory::make(O::FACTORY).build() else { return Vec::new() };
+    let specs = element.list_properties().into_iter().filter(|spec| spec.owner_type() == element.type_());
+    specs.filter(|spec| spec.flags().contains(glib::ParamFlags::WRITABLE) && !O::TAKEN.contains(&spec.name())).collect()
+}
+
+fn value(spec: &glib::ParamSpec, text: &str) -> Result<glib::Value, String> {
+    if spec.value_type() == glib::Type::STRING {
+        return Ok(text.to_value());
+    }
+    let mut value = glib::Value::deserialize_with_pspec(text, spec).map_err(|_| format!("it cannot be {text}"))?;
+    // SAFETY: both are alive, and the value is of the specification's type, as it was read for it.
+    let is_changed =
+        unsafe { glib::gobject_ffi::g_param_value_validate(spec.to_glib_none().0, value.to_glib_none_mut().0) };
+    match is_changed {
+        glib::ffi::GFALSE => Ok(value),
+        _ => Err(format!("it cannot be {text}, which is out of its range")),
+    }
+}
+
+impl<'de, O: Owner> de::Deserialize<'de> for Properties<O> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Table(PhantomData))
+    }
+}
+
+struct Table<O>(PhantomData<O>);
+
+impl<'de, O: Owner> Visitor<'de> for Table<O> {
+    type Value = Properties<O>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a table with properties of {}", O::FACTORY)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let specs = specs::<O>();
+        let mut values = Vec::new();
+        while let Some(key) = map.next_key_seed(Key(&specs, O::MORE))? {
+            let spec = specs.iter().find(|spec| spec.name() == key);
+            let text = map.next_value_seed(Text(&key, spec))?;
+            values.push((key, text));
+        }
+        Ok(Properties { values, owner: PhantomData })
+    }
+}
+
+/// A key, which must be known. What is wrong is said while it is read, so that the error has its place in the file.
+struct Key<'a>(&'a [glib::ParamSpec], &'static [&'static str]);
+
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key<'_> {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: de::Error>(self, key: &str) -> Result<String, E> {
+        let known: Vec<&str> = self.0.iter().map(|spec| spec.name()).chain(self.1.iter().copied()).collect();
+        if known.contains(&key) { Ok(key.into()) } else { Err(E::custom(wording::unknown_key(key, &known))) }
+    }
+}
+
+/// The value of a key.
+struct Text<'a>(&'a str, Option<&'a glib::ParamSpec>);
+
+impl Text<'_> {
+    fn check<E: de::Error>(&self, text: String) -> Result<String, E> {
+        if let Some(spec) = self.1 {
+            value(spec, &text).map_err(|problem| E::custom(format!("{}: {problem}", self.0)))?;
+        }
+        Ok(text)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Text<'_> {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for Text<'_> {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a number, true or false")
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<String, E> {
+        self.check(value.to_string())
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<String, E> {
+        self.check(value.to_string())
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<String, E> {
+        self.check(value.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<String, E> {
+        self.check(value.to_string())
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<String, E> {
+        if value.contains('\0') {
+            return Err(E::custom("a text cannot contain the character NUL"));
+        }
+        self.check(value.into())
+    }
+}

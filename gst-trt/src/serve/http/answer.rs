@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Bodies and errors: JSON both ways.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequest, Request};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::serve::control::Refused;
+
+/// Bytes of a request's body.
+pub const BODY: usize = 64 << 10;
+
+/// Why a request is not answered as wished: `{"error": "what failed, why, what to do"}`.
+#[derive(Debug)]
+pub struct Problem {
+    pub status: StatusCode,
+    pub text: String,
+}
+
+impl Problem {
+    pub fn new(status: StatusCode, text: impl Into<String>) -> Self {
+        Problem { status, text: text.into() }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        json(self.status, &serde_json::json!({ "error": self.text }))
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Unknown(text) => Problem::new(StatusCode::NOT_FOUND, text),
+            Refused::Exists(text) => Problem::new(StatusCode::CONFLICT, text),
+            Refused::Invalid(text) => Problem::new(StatusCode::BAD_REQUEST, text),
+        }
+    }
+}
+
+pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(text) => (status, [(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// The object in a request's body, which must come within a time.
+pub async fn object(request: Request, time: Duration) -> Result<Map<String, Value>, Problem> {
+    let bytes = match tokio::time::timeout(time, Bytes::from_request(request, &())).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            let text = format!("The body is too long: it may have {BODY} bytes. Send less.");
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+        }
+        Ok(Err(_)) => {
+            let text = "The body is broken: it is not as long, or not in such chunks, as it says. Send it again.";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, text));
+        }
+        Err(_) => {
+            let text = format!("The body did not come within {} s. Send it in one piece.", time.as_secs_f64());
+            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, text));
+        }
+    };
+    let wrong = |why: String| Problem::new(StatusCode::BAD_REQUEST, why);
+    match serde_json::from_slice(&bytes) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(wrong("The body is no JSON object. Send one, such as {\"key\": \"value\"}.".into())),
+        Err(error) => {
+            Err(wrong(format!("The body is no JSON: {error}. Send an object, such as {{\"key\": \"value\"}}.")))
+        }
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Connections: each is a task on one thread, and ends when the client is too slow.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::{Context, routes};
+
+/// Bytes of a request's first line and headers.
+const HEAD: usize = 16 << 10;
+/// When no connection can be accepted, for lack of file descriptors most likely.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers until `stopped`, or its sender is dropped.
+pub async fn serve(listener: std::net::TcpListener, context: Arc<Context>, stopped: oneshot::Receiver<()>) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return eprintln!("HTTP is not served: {error}."),
+    };
+    tokio::spawn(accept(listener, context));
+    let _ = stopped.await;
+}
+
+async fn accept(listener: TcpListener, context: Arc<Context>) {
+    let stalled = context.limits.stalled;
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(context.limits.head).max_header_size(HEAD).max_buf_size(4 * HEAD);
+    let places = Arc::new(Semaphore::new(context.limits.connections));
+    let service = TowerToHyperService::new(routes::all(context));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        limit_stall(&stream, stalled);
+        let connection = http.serve_connection(TokioIo::new(stream), service.clone());
+        tokio::spawn(async move {
+            // Clients that go away in the middle are no concern of ours.
+            let _ = connection.await;
+            drop(place);
+        });
+    }
+}
+
+/// The kernel ends a connection whose client has taken nothing for that time, or is gone without a word. This frees what waits
+/// to write to it.
+fn limit_stall(stream: &TcpStream, time: Duration) {
+    let _ = stream.set_nodelay(true);
+    let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_user_timeout(Some(time));
+    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(time));
+}

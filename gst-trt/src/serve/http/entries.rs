@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Sources and models: listed, added, removed, replaced.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path as Segments, Request, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+
+use super::Context;
+use super::answer::{Problem, json, object};
+use crate::serve::control::SourceStatus;
+
+/// The name in the path, which may be any text in percent-encoding.
+pub struct Name(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Segments::<String>::from_request_parts(parts, state).await {
+            Ok(Segments(name)) => Ok(Name(name)),
+            Err(_) => {
+                let text = "The name in the address is no text. Write it in UTF-8, in percent-encoding.";
+                Err(Problem::new(StatusCode::BAD_REQUEST, text))
+            }
+        }
+    }
+}
+
+impl Context {
+    pub fn find(&self, name: &str) -> Result<SourceStatus, Problem> {
+        let found = self.service.sources().into_iter().find(|source| source.name == name);
+        found.ok_or_else(|| {
+            let text = format!("There is no source “{name}”. GET /sources lists them.");
+            Problem::new(StatusCode::NOT_FOUND, text)
+        })
+    }
+}
+
+pub async fn sources(State(context): State<Arc<Context>>) -> Response {
+    json(StatusCode::OK, &context.service.sources())
+}
+
+pub async fn source(State(context): State<Arc<Context>>, Name(name): Name) -> Result<Response, Problem> {
+    Ok(json(StatusCode::OK, &context.find(&name)?))
+}
+
+pub async fn add_source(State(context): State<Arc<Context>>, request: Request) -> Result<Response, Problem> {
+    let source = Value::Object(object(request, context.limits.body).await?);
+    context.service.add_source(&source)?;
+    let name = source["name"].as_str().unwrap_or_default();
+    match context.find(name) {
+        Ok(status) => {
+            let location = format!("/sources/{}", encoded(name));
+            Ok(([(header::LOCATION, location)], json(StatusCode::CREATED, &status)).into_response())
+        }
+        // Removed by another client since.
+        Err(_) => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
+}
+
+pub async fn remove_source(State(context): State<Arc<Context>>, Name(name): Name) -> Result<StatusCode, Problem> {
+    context.service.remove_source(&name)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub async fn models(State(context): State<Arc<Context>>) -> Response {
+    json(StatusCode::OK, &context.service.models())
+}
+
+pub async fn replace_model(
+    State(context): State<Arc<Context>>,
+    Name(name): Name,
+    request: Request,
+) -> Result<Response, Problem> {
+    let wish = object(request, context.limits.body).await?;
+    let file = match (wish.get("file"), wish.len()) {
+        (Some(Value::String(file)), 1) if !file.is_empty() => file,
+        _ => {
+            let text = "The model is not replaced: the body has one key, file, with a path. Send {\"file\": \"PATH\"}.";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, text));
+        }
+    };
+    context.service.replace_model(&name, Path::new(file))?;
+    let model = context.service.models().into_iter().find(|model| model.name == name);
+    // It is loaded in the background.
+    Ok(json(StatusCode::ACCEPTED, &model))
+}
+
+/// As a segment of a path.
+fn encoded(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let write = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    name.bytes().map(write).collect()
+}

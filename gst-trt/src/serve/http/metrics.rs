@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `/metrics`: the text format of Prometheus, version 0.0.4.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+
+use super::Context;
+use crate::serve::control::{Control, ModelStatus, Published, Quantiles, SourceStatus, State as SourceState};
+
+pub async fn metrics(State(context): State<Arc<Context>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], exposition(&*context.service))
+}
+
+fn exposition(service: &dyn Control) -> String {
+    let mut text = Exposition(String::with_capacity(1 << 16));
+    text.family("build_info", "gauge", "1, with the version of the program.");
+    text.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    text.family(
+        "ready",
+        "gauge",
+        "1 when all models are loaded and each source has given a frame or was found to fail.",
+    );
+    text.sample("ready", &[], service.is_ready() as u8);
+    write_models(&mut text, &service.models());
+    let sources = service.sources();
+    write_sources(&mut text, &sources);
+    write_published(&mut text, &sources);
+    text.0
+}
+
+fn write_models(text: &mut Exposition, models: &[ModelStatus]) {
+    let mut each = |name, help, value: &dyn Fn(&ModelStatus) -> Option<f64>| {
+        text.family(name, "gauge", help);
+        for model in models {
+            if let Some(value) = value(model) {
+                text.sample(name, &[("model", &model.name)], value);
+            }
+        }
+    };
+    each("model_loaded", "1 when the model is loaded.", &|model| Some(f64::from(model.loaded)));
+    each("model_build_progress", "Share of the engine that is built, 0 to 1, while one is built.", &|model| {
+        model.progress
+    });
+    each("model_failed", "1 when the last replacement failed.", &|model| Some(f64::from(model.error.is_some())));
+    text.family("model_info", "gauge", "1, with the file and what runs it.");
+    for model in models {
+        let (file, backend) = (model.file.to_string_lossy(), model.backend.as_deref().unwrap_or_default());
+        text.sample("model_info", &[("model", &model.name), ("file", &file), ("backend", backend)], 1);
+    }
+}
+
+fn write_sources(text: &mut Exposition, sources: &[SourceStatus]) {
+    text.family("source_info", "gauge", "1, with the model of the source.");
+    for source in sources {
+        text.sample("source_info", &[("source", &source.name), ("model", &source.model)], 1);
+    }
+    text.family("source_state", "gauge", "1 for the state that the source is in, 0 for the others.");
+    for source in sources {
+        for (state, name) in [
+            (SourceState::Connecting, "connecting"),
+            (SourceState::Running, "running"),
+            (SourceState::Waiting, "waiting"),
+            (SourceState::Ended, "ended"),
+        ] {
+            let labels = [("source", source.name.as_str()), ("state", name)];
+            text.sample("source_state", &labels, (source.state == state) as u8);
+        }
+    }
+    let mut each = |name, kind, help, value: &dyn Fn(&SourceStatus) -> f64| {
+        text.family(name, kind, help);
+        for source in sources {
+            text.sample(name, &[("source", &source.name)], value(source));
+        }
+    };
+    each("frames_per_second", "gauge", "Frames with results of the last seconds, for each second.", &|source| {
+        source.fps
+    });
+    each("frames_total", "counter", "Frames with results.", &|source| source.frames as f64);
+    each("dropped_frames_total", "counter", "Frames that the model was too slow for.", &|source| source.dropped as f64);
+    each("queued_frames", "gauge", "Frames that wait for the model.", &|source| source.queued as f64);
+    each("objects", "gauge", "Objects in the last frame.", &|source| source.objects as f64);
+    each("restarts_total", "counter", "Starts after a failure.", &|source| source.restarts as f64);
+    each("recording", "gauge", "1 while events are recorded to a file.", &|source| f64::from(source.recording));
+
+    let mut quantiles = |name, help, value: &dyn Fn(&SourceStatus) -> Option<Quantiles>| {
+        text.family(name, "summary", help);
+        for source in sources {
+            let Some(found) = value(source) else { continue };
+            for (quantile, value) in [("0.5", found.p50), ("0.95", found.p95), ("0.99", found.p99)] {
+                text.sample(name, &[("source", &source.name), ("quantile", quantile)], value);
+            }
+        }
+    };
+    quantiles("latency_seconds", "From a frame's arrival to its results.", &|source| source.latency);
+    quantiles("gpu_seconds", "The GPU's time for a frame's inference.", &|source| source.gpu);
+
+    text.family("events_total", "counter", "Events of zones and lines by their kind.");
+    for source in sources {
+        for (kind, number) in &source.events {
+            text.sample("events_total", &[("source", &source.name), ("kind", kind)], number);
+        }
+    }
+}
+
+fn write_published(text: &mut Exposition, sources: &[SourceStatus]) {
+    let each_source = sources.iter().map(|source| (source, destinations(&source.published)));
+    let all: Vec<_> = each_source.collect();
+    let mut each = |name, kind, help, value: &dyn Fn(&Published) -> u64| {
+        text.family(name, kind, help);
+        for (source, destinations) in &all {
+            for (location, published) in destinations {
+                text.sample(name, &[("source", &source.name), ("destination", location)], value(published));
+            }
+        }
+    };
+    each("published_total", "counter", "Messages that a destination has taken.", &|published| published.sent);
+    each("publish_dropped_total", "counter", "Messages that were dropped.", &|published| published.dropped);
+    each("publish_connected", "gauge", "1 while the destination is connected.", &|published| {
+        published.connected as u64
+    });
+}
+
+/// By their locations, of which each can be there once: two publishers to one place count together.
+fn destinations(published: &[Published]) -> BTreeMap<&str, Published> {
+    let mut found = BTreeMap::new();
+    for one in published {
+        let sum = found.entry(&*one.location).or_insert_with(|| Published { sent: 0, dropped: 0, ..one.clone() });
+        sum.sent += one.sent;
+        sum.dropped += one.dropped;
+        sum.connected &= one.connected;
+    }
+    found
+}
+
+struct Exposition(String);
+
+/// Writing to a string does not fail.
+impl Exposition {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP gst_trt_{name} {help}\n# TYPE gst_trt_{name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let _ = write!(self.0, "gst_trt_{name}");
+        for (number, (label, value)) in labels.iter().enumerate() {
+            let _ = write!(self.0, "{}{label}=\"", if number == 0 { '{' } else { ',' });
+            for character in value.chars() {
+                match character {
+                    '\\' => self.0.push_str("\\\\"),
+                    '"' => self.0.push_str("\\\""),
+                    '\n' => self.0.push_str("\\n"),
+                    other => self.0.push(other),
+                }
+            }
+            self.0.push('"');
+        }
+        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+}

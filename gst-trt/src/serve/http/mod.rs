@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The HTTP side of a service: what it does, as JSON, pictures, metrics and a page, and what changes it.
+//!
+//! * `connections`: one thread, on which each connection is a task with limits on time and size.
+//! * `access`: who may ask for what. `routes`: which function answers what. `answer`: bodies and errors.
+//! * `entries`: sources and models. `pictures`, `metrics`, `health`, `page`: what their names say.
+
+mod access;
+mod answer;
+mod connections;
+mod entries;
+mod health;
+mod metrics;
+mod page;
+mod pictures;
+mod routes;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, oneshot};
+
+use super::control::Control;
+use crate::failure::Failure;
+use access::Access;
+
+/// Where to listen, and what a request must know to change something.
+#[derive(Clone)]
+pub struct HttpSettings {
+    pub listen: SocketAddr,
+    pub token: Option<String>,
+}
+
+impl fmt::Debug for HttpSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let token = self.token.as_ref().map(|_| "***");
+        f.debug_struct("HttpSettings").field("listen", &self.listen).field("token", &token).finish()
+    }
+}
+
+/// What one client can take from the others.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Connections at a time. More of them wait until one ends.
+    connections: usize,
+    /// Live views at a time. Fewer than connections, so that they leave room for other requests.
+    watchers: usize,
+    /// For a request's first line and headers, and for the next request on a connection.
+    head: Duration,
+    /// For a request's body.
+    body: Duration,
+    /// Until a source gives its next frame.
+    frame: Duration,
+    /// Without a byte taken by the client.
+    stalled: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 256,
+            watchers: 64,
+            head: Duration::from_secs(10),
+            body: Duration::from_secs(10),
+            frame: Duration::from_secs(5),
+            stalled: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What requests are answered with.
+struct Context {
+    service: Arc<dyn Control>,
+    access: Access,
+    limits: Limits,
+    watchers: Arc<Semaphore>,
+}
+
+/// Answers requests until it is dropped.
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Listens, and answers in a thread of its own.
+pub fn start(settings: &HttpSettings, service: Arc<dyn Control>) -> Result<Server, Failure> {
+    start_within(Limits::default(), settings, service)
+}
+
+fn start_within(limits: Limits, settings: &HttpSettings, service: Arc<dyn Control>) -> Result<Server, Failure> {
+    let access = Access::new(settings)?;
+    let cannot = |error| {
+        let remedy = "Choose another address with listen in [http], or end the program that has it";
+        format!("Cannot serve HTTP on {}: {error}. {remedy}.", settings.listen)
+    };
+    let listener = TcpListener::bind(settings.listen).map_err(cannot)?;
+    listener.set_nonblocking(true).map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(cannot)?;
+
+    let watchers = Arc::new(Semaphore::new(limits.watchers));
+    let context = Arc::new(Context { service, access, limits, watchers });
+    let (stop, stopped) = oneshot::channel();
+    // With the runtime, all connections end.
+    let work = move || runtime.block_on(connections::serve(listener, context, stopped));
+    let thread = thread::Builder::new().name("http".into()).spawn(work).map_err(cannot)?;
+    Ok(Server { address, stop: Some(stop), thread: Some(thread) })
+}
+
+impl Server {
+    /// Where it listens, with the port that the system chose for port 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Which function answers what.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, put};
+
+use super::answer::{self, Problem};
+use super::{Context, entries, health, metrics, page, pictures};
+
+pub fn all(context: Arc<Context>) -> Router {
+    let guarded = Router::new()
+        .route("/sources", get(entries::sources).post(entries::add_source))
+        .route("/sources/{name}", get(entries::source).delete(entries::remove_source))
+        .route("/sources/{name}/snapshot.jpg", get(pictures::snapshot))
+        .route("/sources/{name}/live.mjpeg", get(pictures::live))
+        .route("/models", get(entries::models))
+        .route("/models/{name}", put(entries::replace_model))
+        .route("/metrics", get(metrics::metrics))
+        .route_layer(middleware::from_fn_with_state(context.clone(), need_token));
+    Router::new()
+        .merge(guarded)
+        .merge(page::routes())
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .fallback(no_path)
+        .method_not_allowed_fallback(no_method)
+        .layer(DefaultBodyLimit::max(answer::BODY))
+        .layer(middleware::from_fn_with_state(context.clone(), protect))
+        .with_state(context)
+}
+
+async fn need_token(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
+    match context.access.check_token(request.method(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// What holds for every request and every answer.
+async fn protect(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
+    let mut response = match context.access.check_origin(request.method(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    };
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"gst-trt\""));
+    }
+    for (name, value) in [
+        ("cache-control", "no-store"),
+        ("content-security-policy", page::POLICY),
+        ("cross-origin-resource-policy", "same-origin"), // no other site shows the pictures
+        ("referrer-policy", "no-referrer"),
+        ("x-content-type-options", "nosniff"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn no_path(uri: Uri) -> Problem {
+    let text =
+        format!("There is no {}. See /sources, /models, /metrics, /healthz, /readyz and the page at /.", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, text)
+}
+
+async fn no_method(method: Method, uri: Uri) -> Problem {
+    let text = format!("{} does not take {method}. The Allow header of this answer lists what it takes.", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, text)
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What each path answers.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn sources_are_listed_added_and_removed() {
+    let service = Service::new(&["door", "yard"]);
+    let server = serve(&service);
+    let answer = get(&server, "/sources").expect(200);
+    assert!(answer.head.contains("content-type: application/json"), "{}", answer.head);
+    let sources = answer.json();
+    assert_eq!(sources.as_array().unwrap().len(), 2);
+    assert_eq!(sources[0], get(&server, "/sources/door").expect(200).json());
+    let latency = json!({"p50": 0.012, "p95": 0.02, "p99": 0.031});
+    for (key, value) in [
+        ("name", json!("door")),
+        ("state", json!("running")),
+        ("error", json!(null)),
+        ("latency", latency),
+        ("events", json!({"crossed": 17, "entered": 4})),
+        ("published", json!([{"location": "mqtt://broker/t", "sent": 99, "dropped": 1, "connected": true}])),
+    ] {
+        assert_eq!(sources[0][key], value, "{key}");
+    }
+
+    let body = json!({"name": "gate & co", "address": "rtsp://gate/1"}).to_string();
+    let answer = change(&server, "POST", "/sources", &body).expect(201);
+    assert!(answer.head.contains("location: /sources/gate%20%26%20co"), "{}", answer.head);
+    assert_eq!(answer.json()["address"], "rtsp://gate/1");
+    change(&server, "POST", "/sources", &body).expect_error(409, &["gate & co", "already"]);
+    assert_eq!(service.names(), ["door", "yard", "gate & co"]);
+
+    assert!(change(&server, "DELETE", "/sources/gate%20%26%20co", "").expect(204).body.is_empty());
+    change(&server, "DELETE", "/sources/gate%20%26%20co", "").expect_error(404, &["gate & co", "GET /sources"]);
+    get(&server, "/sources/gate").expect_error(404, &["no source “gate”", "GET /sources"]);
+    assert_eq!(service.names(), ["door", "yard"]);
+}
+
+#[test]
+fn models_are_listed_and_replaced() {
+    let service = Service::new(&[]);
+    let server = serve(&service);
+    let models = get(&server, "/models").expect(200).json();
+    let expected = json!([{
+        "name": "yolo", "file": "yolo11n.onnx", "backend": "tensorrt", "loaded": true, "progress": null, "error": null,
+    }]);
+    assert_eq!(models, expected);
+    let answer = change(&server, "PUT", "/models/yolo", r#"{"file": "other.onnx"}"#).expect(202);
+    assert_eq!(answer.json()["file"], "other.onnx");
+    assert_eq!(service.models()[0].file, Path::new("other.onnx"));
+    change(&server, "PUT", "/models/x", r#"{"file": "other.onnx"}"#).expect_error(404, &["no model “x”"]);
+    change(&server, "PUT", "/models/yolo", r#"{"file": "other"}"#).expect_error(400, &["no model file"]);
+    for body in ["{}", r#"{"file": 1}"#, r#"{"file": ""}"#, r#"{"file": "a.onnx", "x": 1}"#] {
+        change(&server, "PUT", "/models/yolo", body).expect_error(400, &["one key, file"]);
+    }
+}
+
+#[test]
+fn health_is_told_and_why_it_is_not_ready() {
+    let service = Service::new(&["door"]);
+    let server = serve(&service);
+    get(&server, "/healthz").expect(200);
+    get(&server, "/readyz").expect(200);
+    service.is_unready.store(true, Ordering::Relaxed);
+    service.change("door", |status| status.state = State::Connecting);
+    {
+        let mut models = service.models.lock().unwrap();
+        let unloaded = ModelStatus { loaded: false, ..models[0].clone() };
+        models[0] = ModelStatus { progress: Some(0.4), ..unloaded.clone() };
+        models.push(ModelStatus { name: "broken".into(), error: Some("No such file.".into()), ..unloaded.clone() });
+        models.push(ModelStatus { name: "late".into(), ..unloaded });
+    }
+    get(&server, "/healthz").expect(200);
+    let answer = get(&server, "/readyz").expect(503).json();
+    let reasons = [
+        "the engine of the model “yolo” is built to 40 %",
+        "the model “broken” is not loaded: No such file",
+        "the model “late” is being loaded",
+        "the source “door” has given no frame yet",
+    ];
+    assert_eq!(answer["reasons"], json!(reasons));
+    get(&server, "/readyz").expect_error(503, &reasons);
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let server = serve(&Service::new(&["door"]));
+    for path in ["/nothing", "/sources/", "/sources/door/", "/models/yolo/file", "//", "/sources/door/snapshot.png"] {
+        get(&server, path).expect_error(404, &[path, "/sources"]);
+    }
+    for (method, path, allowed) in [
+        ("PATCH", "/sources", "get,head,post"),
+        ("PUT", "/sources/door", "get,head,delete"),
+        ("POST", "/healthz", "get"),
+    ] {
+        let answer = change(&server, method, path, "{}");
+        assert!(answer.head.contains(&format!("allow: {allowed}")), "{}", answer.head);
+        answer.expect_error(405, &[method, path]);
+    }
+    // HEAD is as GET, without the body.
+    assert!(request(&server, "HEAD", "/sources", &[], "").expect(200).body.is_empty());
+}
+
+#[test]
+fn one_connection_takes_several_requests() {
+    let server = serve(&Service::new(&[]));
+    let one = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3);
+    let answer = exchange(server.address(), one.as_bytes(), true);
+    assert_eq!(String::from_utf8_lossy(&answer).matches("HTTP/1.1 200 OK").count(), 3);
+}
+
+#[test]
+fn the_address_can_be_used_again_at_once() {
+    let service = Service::new(&["door"]);
+    let server = serve(&service);
+    let address = server.address();
+    // A connection in the middle of an answer does not hold up the end.
+    let mut stream = connect(address);
+    stream.write_all(b"GET /sources/door/live.mjpeg HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let frames = service.frames("door");
+    until("watched", || frames.receiver_count() == 1);
+    let error = start_within(Limits::default(), &settings(&address.to_string(), None), service.clone()).err().unwrap();
+    assert!(error.to_string().contains(&format!("Cannot serve HTTP on {address}")), "{error}");
+    drop(server);
+    assert_eq!(frames.receiver_count(), 0);
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    let server = start_within(Limits::default(), &settings(&address.to_string(), None), service.clone()).unwrap();
+    get(&server, "/healthz").expect(200);
+}

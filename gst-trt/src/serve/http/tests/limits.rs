@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MPL-2.0
+//! No client takes what the others need.
+
+use super::*;
+
+const SHORT: Duration = Duration::from_millis(50);
+const HALF: &[u8] = b"GET /sources HTTP/1.1\r\nHost: loc";
+
+#[test]
+fn half_a_request_ends_after_a_time() {
+    let server = serve_within(Limits { head: SHORT, body: SHORT, ..Limits::default() }, &Service::new(&[]));
+    for half in [&b""[..], b"G", HALF] {
+        let answer = exchange(server.address(), half, false);
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
+    }
+    // A connection that was used, and is left open.
+    let answer = exchange(server.address(), b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", false);
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+    let head = format!("POST /sources HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n");
+    for body in ["Content-Length: 100\r\n\r\n{\"name\"", "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"na"] {
+        let answer = exchange(server.address(), format!("{head}{body}").as_bytes(), false);
+        Answer::parse(&answer).unwrap().expect_error(408, &["did not come within"]);
+    }
+}
+
+#[test]
+fn connections_are_limited_and_others_wait() {
+    let server = serve_within(Limits { connections: 3, head: SHORT, ..Limits::default() }, &Service::new(&[]));
+    for _ in 0..3 {
+        let held: Vec<_> = (0..6)
+            .map(|_| {
+                let mut stream = connect(server.address());
+                stream.write_all(HALF).unwrap();
+                stream
+            })
+            .collect();
+        get(&server, "/healthz").expect(200);
+        drop(held);
+    }
+}
+
+#[test]
+fn hundreds_of_half_requests_leave_room() {
+    let server = serve(&Service::new(&[]));
+    let held: Vec<_> = (0..200)
+        .map(|_| {
+            let mut stream = connect(server.address());
+            stream.write_all(HALF).unwrap();
+            stream
+        })
+        .collect();
+    for _ in 0..20 {
+        get(&server, "/sources").expect(200);
+    }
+    drop(held);
+}
+
+#[test]
+fn live_views_are_limited() {
+    let service = Service::new(&["door"]);
+    let server = serve_within(Limits { watchers: 2, ..Limits::default() }, &service);
+    let frames = service.frames("door");
+    let open = || {
+        let mut stream = connect(server.address());
+        stream.write_all(b"GET /sources/door/live.mjpeg HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        stream
+    };
+    let (one, _other) = (open(), open());
+    until("watched", || frames.receiver_count() == 2);
+    get(&server, "/sources/door/live.mjpeg").expect_error(503, &["2 of them", "snapshot.jpg"]);
+    drop(one);
+    until("freed", || frames.receiver_count() == 1);
+    let _third = open();
+    until("watched again", || frames.receiver_count() == 2);
+}
+
+/// A client that takes nothing any more, and does not close.
+#[test]
+fn a_stalled_live_view_is_ended() {
+    let service = Service::new(&["door"]);
+    let server = serve_within(Limits { stalled: Duration::from_millis(200), ..Limits::default() }, &service);
+    let frames = service.frames("door");
+    let mut stream = connect(server.address());
+    stream.write_all(b"GET /sources/door/live.mjpeg HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    until("watched", || frames.receiver_count() == 1);
+    let large = Bytes::from(vec![0; 1 << 20]);
+    let _camera = Camera::new(frames.clone(), move |_| large.clone());
+    until("freed", || frames.receiver_count() == 0);
+    drop(stream);
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Requests over real sockets, answered from a service that is made up.
+
+mod access;
+mod bad_input;
+mod browser;
+mod endpoints;
+mod limits;
+mod metrics;
+mod page;
+mod pages;
+mod pictures;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::{HttpSettings, Limits, Server, start_within};
+use crate::serve::control::*;
+
+const TOKEN: &str = "0123456789abcdef-test";
+/// After this something hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+// ------------------------------------------------------------------------------------------- service
+
+pub struct Entry {
+    pub status: SourceStatus,
+    pub frames: Arc<watch::Sender<Option<Bytes>>>,
+}
+
+/// A service that does what it is asked in its tables alone.
+#[derive(Default)]
+pub struct Service {
+    pub sources: Mutex<Vec<Entry>>,
+    pub models: Mutex<Vec<ModelStatus>>,
+    pub is_unready: AtomicBool,
+}
+
+impl Service {
+    pub fn new(names: &[&str]) -> Arc<Self> {
+        let service = Service::default();
+        let model = ModelStatus {
+            name: "yolo".into(),
+            file: "yolo11n.onnx".into(),
+            backend: Some("tensorrt".into()),
+            loaded: true,
+            progress: None,
+            error: None,
+        };
+        service.models.lock().unwrap().push(model);
+        service.sources.lock().unwrap().extend(names.iter().map(|name| entry(name)));
+        Arc::new(service)
+    }
+
+    pub fn change(&self, name: &str, change: impl FnOnce(&mut SourceStatus)) {
+        let mut sources = self.sources.lock().unwrap();
+        change(&mut sources.iter_mut().find(|entry| entry.status.name == name).unwrap().status);
+    }
+
+    pub fn frames(&self, name: &str) -> Arc<watch::Sender<Option<Bytes>>> {
+        let sources = self.sources.lock().unwrap();
+        sources.iter().find(|entry| entry.status.name == name).unwrap().frames.clone()
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.sources.lock().unwrap().iter().map(|entry| entry.status.name.clone()).collect()
+    }
+}
+
+fn entry(name: &str) -> Entry {
+    let times = Quantiles { p50: 0.012, p95: 0.02, p99: 0.031 };
+    let status = SourceStatus {
+        name: name.into(),
+        address: format!("rtsp://{name}/stream"),
+        model: "yolo".into(),
+        state: State::Running,
+        error: None,
+        restarts: 1,
+        recording: false,
+        frames: 12_345,
+        dropped: 6,
+        queued: 2,
+        fps: 29.97,
+        latency: Some(times),
+        gpu: Some(Quantiles { p50: 0.0021, ..times }),
+        objects: 3,
+        events: BTreeMap::from([("crossed".into(), 17), ("entered".into(), 4)]),
+        published: vec![Published { location: "mqtt://broker/t".into(), sent: 99, dropped: 1, connected: true }],
+    };
+    Entry { status, frames: Arc::new(watch::Sender::new(None)) }
+}
+
+fn unknown(what: &str, name: &str) -> Refused {
+    Refused::Unknown(format!("There is no {what} “{name}”. GET /{what}s lists them."))
+}
+
+impl Control for Service {
+    fn sources(&self) -> Vec<SourceStatus> {
+        self.sources.lock().unwrap().iter().map(|entry| entry.status.clone()).collect()
+    }
+
+    fn add_source(&self, source: &Value) -> Result<(), Refused> {
+        let known = ["name", "address", "model", "timeout"];
+        if let Some(key) = source.as_object().unwrap().keys().find(|key| !known.contains(&key.as_str())) {
+            return Err(Refused::Invalid(format!("A source has no key “{key}”. It has {}.", known.join(", "))));
+        }
+        let (Some(name), Some(address)) = (source["name"].as_str(), source["address"].as_str()) else {
+            return Err(Refused::Invalid("A source needs the texts name and address. Add them.".into()));
+        };
+        if self.names().iter().any(|taken| taken == name) {
+            return Err(Refused::Exists(format!("There is a source “{name}” already. Choose another name.")));
+        }
+        let mut entry = entry(name);
+        entry.status.address = address.into();
+        self.sources.lock().unwrap().push(entry);
+        Ok(())
+    }
+
+    fn remove_source(&self, name: &str) -> Result<(), Refused> {
+        let mut sources = self.sources.lock().unwrap();
+        let place =
+            sources.iter().position(|entry| entry.status.name == name).ok_or_else(|| unknown("source", name))?;
+        sources.remove(place);
+        Ok(())
+    }
+
+    fn models(&self) -> Vec<ModelStatus> {
+        self.models.lock().unwrap().clone()
+    }
+
+    fn replace_model(&self, name: &str, file: &Path) -> Result<(), Refused> {
+        let mut models = self.models.lock().unwrap();
+        let model = models.iter_mut().find(|model| model.name == name).ok_or_else(|| unknown("model", name))?;
+        if file.extension().is_none() {
+            return Err(Refused::Invalid(format!("{} is no model file. Give an .onnx or .engine.", file.display())));
+        }
+        model.file = file.into();
+        Ok(())
+    }
+
+    fn watch(&self, source: &str) -> Result<watch::Receiver<Option<Bytes>>, Refused> {
+        match self.names().iter().any(|name| name == source) {
+            true => Ok(self.frames(source).subscribe()),
+            false => Err(unknown("source", source)),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.is_unready.load(Ordering::Relaxed)
+    }
+}
+
+/// Gives frames until it is dropped, each another picture.
+pub struct Camera {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Camera {
+    pub fn new(frames: Arc<watch::Sender<Option<Bytes>>>, picture: impl Fn(u64) -> Bytes + Send + 'static) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = is_over.clone();
+        let work = move || {
+            for number in (0..).take_while(|_| !ends.load(Ordering::Relaxed)) {
+                frames.send_replace(Some(picture(number)));
+                thread::park_timeout(Duration::from_millis(5)); // the time between two frames
+            }
+        };
+        Camera { is_over, thread: Some(thread::spawn(work)) }
+    }
+}
+
+impl Drop for Camera {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// Tries until it is so.
+#[track_caller]
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LIMIT, "{what}: not within {LIMIT:?}");
+        thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+// ------------------------------------------------------------------------------------------- requests
+
+pub fn settings(listen: &str, token: Option<&str>) -> HttpSettings {
+    HttpSettings { listen: listen.parse().unwrap(), token: token.map(String::from) }
+}
+
+pub fn serve(service: &Arc<Service>) -> Server {
+    serve_within(Limits::default(), service)
+}
+
+pub fn serve_within(limits: Limits, service: &Arc<Service>) -> Server {
+    start_within(limits, &settings("127.0.0.1:0", Some(TOKEN)), service.clone()).unwrap()
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+        let head = String::from_utf8(bytes[..end].to_vec()).ok()?;
+        let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+        Some(Answer { status, head: head.to_lowercase(), body: bytes[end + 4..].to_vec() })
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}\n{}", self.head, String::from_utf8_lossy(&self.body));
+        self
+    }
+
+    /// Whether it has the text of an error, and nothing that breaks JSON.
+    pub fn is_error(&self) -> bool {
+        let value: Result<Value, _> = serde_json::from_slice(&self.body);
+        value.is_ok_and(|value| value["error"].as_str().is_some_and(|text| text.ends_with('.')))
+    }
+
+    /// It is refused with one text that says all that.
+    #[track_caller]
+    pub fn expect_error(self, status: u16, parts: &[&str]) {
+        let answer = self.expect(status);
+        let text = answer.json()["error"].as_str().unwrap_or_else(|| panic!("{answer:?}")).to_string();
+        assert!(parts.iter().all(|part| text.contains(part)) && text.ends_with('.'), "{text}");
+    }
+}
+
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream.set_write_timeout(Some(LIMIT)).unwrap();
+    stream
+}
+
+/// What comes back for some bytes until the server ends the connection. It may do so before it has read all of them.
+pub fn exchange(address: SocketAddr, bytes: &[u8], ends: bool) -> Vec<u8> {
+    let mut stream = connect(address);
+    let _ = stream.write_all(bytes);
+    if ends {
+        let _ = stream.shutdown(Shutdown::Write);
+    }
+    let mut answer = Vec::new();
+    if let Err(error) = stream.read_to_end(&mut answer) {
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "the server hangs: {error}");
+    }
+    answer
+}
+
+/// A request with these headers, which may replace `Host`.
+pub fn request(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        text += &format!("Host: {}\r\n", server.address());
+    }
+    text.extend(headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")));
+    let answer = exchange(server.address(), format!("{text}\r\n{body}").as_bytes(), false);
+    Answer::parse(&answer).unwrap_or_else(|| panic!("{method} {path}: {}", String::from_utf8_lossy(&answer)))
+}
+
+pub fn get(server: &Server, path: &str) -> Answer {
+    request(server, "GET", path, &[], "")
+}
+
+/// With the token.
+pub fn change(server: &Server, method: &str, path: &str, body: &str) -> Answer {
+    request(server, method, path, &[("Authorization", &format!("Bearer {TOKEN}"))], body)
+}

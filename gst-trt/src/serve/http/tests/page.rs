@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The status page in a browser.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::browser::Browser;
+use super::*;
+
+/// An empty folder under target/, with a short path.
+fn scratch(test: &str) -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let folder =
+        program.ancestors().find(|folder| folder.ends_with("target") || folder.join("CACHEDIR.TAG").exists()).unwrap();
+    let folder = folder.join("tmp").join(test);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Frames of a video test source as JPEG.
+fn pictures(pattern: &str) -> Vec<Bytes> {
+    use gst::prelude::*;
+    gst::init().unwrap();
+    let line = format!(
+        "videotestsrc num-buffers=30 pattern={pattern} ! video/x-raw,width=640,height=360 \
+         ! jpegenc ! appsink name=out sync=false"
+    );
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let sink = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
+    let samples = std::iter::from_fn(|| sink.pull_sample().ok());
+    let found =
+        samples.map(|sample| Bytes::copy_from_slice(&sample.buffer().unwrap().map_readable().unwrap())).collect();
+    pipeline.set_state(gst::State::Null).unwrap();
+    found
+}
+
+fn camera(service: &Service, name: &str, pattern: &str) -> Camera {
+    let pictures = pictures(pattern);
+    Camera::new(service.frames(name), move |number| pictures[number as usize % pictures.len()].clone())
+}
+
+const CARD: &str =
+    "(name => [...document.querySelectorAll('.source')].find(card => card.querySelector('h3').textContent === name))";
+
+/// Fills a form as a user would, and sends it.
+fn submit(browser: &mut Browser, form: &str, values: &[(&str, &str)]) {
+    let fill: String = values
+        .iter()
+        .map(|(name, value)| format!("form.elements[{}].value = {};", json!(name), json!(value)))
+        .collect();
+    browser.evaluate(&format!("(() => {{ const form = {form}; {fill} form.requestSubmit(); return true; }})()"));
+}
+
+fn screenshot(browser: &mut Browser, file: PathBuf) {
+    use std::process::{Command, Stdio};
+    let data = browser.call("Page.captureScreenshot", json!({}))["data"].as_str().unwrap().to_string();
+    let mut decode = Command::new("base64")
+        .arg("-d")
+        .stdin(Stdio::piped())
+        .stdout(std::fs::File::create(file).unwrap())
+        .spawn()
+        .unwrap();
+    decode.stdin.take().unwrap().write_all(data.as_bytes()).unwrap();
+    assert!(decode.wait().unwrap().success());
+}
+
+#[test]
+fn the_page_shows_and_changes_the_service() {
+    let folder = scratch("http-page");
+    let Some(mut browser) = Browser::start(&folder) else { return };
+    let service = Service::new(&["door", "yard", "<b>gate</b>", "file"]);
+    service.change("yard", |status| {
+        status.published.push(Published { location: "redis://store".into(), sent: 5, dropped: 40, connected: false });
+        status.recording = true;
+    });
+    service.change("<b>gate</b>", |status| {
+        status.state = State::Waiting;
+        status.fps = 0.0;
+        status.error =
+            Some("Cannot read rtsp://gate/stream: connection refused. Look whether the camera is on.".into());
+    });
+    service.change("file", |status| status.state = State::Ended);
+    {
+        let mut models = service.models.lock().unwrap();
+        let building = ModelStatus {
+            name: "poses".into(),
+            loaded: false,
+            backend: None,
+            progress: Some(0.4),
+            ..models[0].clone()
+        };
+        models.push(building);
+    }
+    let _cameras = [("door", "smpte"), ("yard", "ball")].map(|(name, pattern)| camera(&service, name, pattern));
+    let server = serve(&service);
+    browser.call(
+        "Emulation.setDeviceMetricsOverride",
+        json!({"width": 1280, "height": 1000, "deviceScaleFactor": 1, "mobile": false}),
+    );
+    browser.call("Page.navigate", json!({"url": format!("http://{}/", server.address())}));
+
+    // What the service says, as text and never as HTML.
+    browser.wait_for(
+        "document.querySelectorAll('.source').length === 4 && document.querySelectorAll('#models tr').length === 2",
+    );
+    let text = browser.evaluate("document.body.innerText");
+    let text = text.as_str().unwrap();
+    for part in [
+        "2 of 4 running",
+        "● running",
+        "▲ waiting to retry",
+        "■ ended",
+        "<b>gate</b>",
+        "connection refused",
+        "12 / 20 / 31 ms",
+        "12,345",
+        "crossed 17, entered 4",
+        "99 sent, 1 dropped",
+        "5 sent, 40 dropped, not connected",
+        "building 40 %",
+        "yolo11n.onnx",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // The pictures change, those of sources that run.
+    for name in ["door", "yard"] {
+        let image = format!("{CARD}('{name}').querySelector('img')");
+        browser.wait_for(&format!("{image}.naturalWidth === 640"));
+        browser.evaluate(&format!("window.before = {image}.src"));
+        browser.wait_for(&format!("{image}.src !== window.before"));
+    }
+    assert_eq!(browser.evaluate(&format!("{CARD}('file').querySelector('img').hasAttribute('src')")), false);
+    for scheme in ["light", "dark"] {
+        browser.call(
+            "Emulation.setEmulatedMedia",
+            json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]}),
+        );
+        browser.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))");
+        screenshot(&mut browser, folder.join(format!("{scheme}.png")));
+    }
+
+    // A live view, which is freed when it is closed.
+    browser.evaluate(&format!("{CARD}('yard').querySelector('.picture').click()"));
+    browser
+        .wait_for("document.querySelector('#live').open && document.querySelector('#live img').naturalWidth === 640");
+    screenshot(&mut browser, folder.join("live.png"));
+    browser.evaluate("document.querySelector('#live button').click()");
+
+    // Without the token, it is asked for; a wrong one is refused, and the page tells it.
+    assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
+    let add = "document.querySelector('#add form')";
+    let new = [("name", "roof"), ("address", "rtsp://roof/1"), ("more", "{\"timeout\": 5}")];
+    submit(&mut browser, add, &new);
+    browser.wait_for("document.querySelector('#token').open");
+    screenshot(&mut browser, folder.join("token.png"));
+    let token = |browser: &mut Browser, token: &str| {
+        let set = format!("document.querySelector('#token input').value = {}", json!(token));
+        browser.evaluate(&format!("{set}; document.querySelector('#token button[value=keep]').click()"));
+    };
+    token(&mut browser, "wrong");
+    browser.wait_for("document.querySelector('#message').textContent.includes('the token is wrong')");
+    submit(&mut browser, add, &new);
+    browser.wait_for("document.querySelector('#token').open");
+    token(&mut browser, TOKEN);
+    browser.wait_for(&format!("{CARD}('roof') !== undefined"));
+    assert_eq!(service.names().last().unwrap(), "roof");
+    submit(&mut browser, add, &[("name", "roof"), ("address", "rtsp://roof/1"), ("more", "{}")]);
+    browser.wait_for("document.querySelector('#message').textContent.includes('already')");
+
+    browser.evaluate(&format!("{CARD}('roof').querySelector('.remove').click()"));
+    browser.wait_for(&format!("{CARD}('roof') === undefined"));
+    assert!(!service.names().contains(&"roof".into()));
+    submit(&mut browser, "document.querySelector('#models form')", &[("file", "better.onnx")]);
+    browser.wait_for("document.querySelector('#models .file').textContent === 'better.onnx'");
+
+    // Nothing of the page was refused by its policy, and the browser complained of the refused requests alone.
+    let refused = |complaint: &&Value| complaint.to_string().contains("status of 4");
+    assert!(browser.complaints.iter().all(|complaint| refused(&complaint)), "{:?}", browser.complaints);
+
+    // Nobody looks any more.
+    browser.call("Page.navigate", json!({"url": "about:blank"}));
+    let frames = ["door", "yard"].map(|name| service.frames(name));
+    until("freed", || frames.iter().all(|frames| frames.receiver_count() == 0));
+}

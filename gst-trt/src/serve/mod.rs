@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt serve`: many sources under one roof, for months.
+//!
+//! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
+//!   `http`: how they ask.
+//! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames beside publishing.
+
+mod config;
+mod control;
+mod http;
+mod log;
+mod model;
+mod record;
+mod service;
+mod stream;
+mod view;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
+
+use crate::chain;
+use crate::failure::{Failure, Status, print};
+use config::Config;
+use log::say;
+use service::Service;
+
+const EXAMPLES: &str = "\
+Examples:
+  gst-trt serve --check config.toml
+  gst-trt serve config.toml
+
+SIGHUP reads the file again, SIGTERM and Ctrl+C end it cleanly. The file is described in docs/serve.md.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What runs, in TOML
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// Only check the file
+    #[arg(long)]
+    check: bool,
+}
+
+pub fn run(args: &Args) -> Result<Status, Failure> {
+    chain::start_gstreamer()?;
+    let config = Config::load(&args.config)?;
+    if args.check {
+        print(&format!(
+            "{} is right: sources {}, models {}.",
+            args.config.display(),
+            config.sources.len(),
+            config.models.len()
+        ))?;
+        return Ok(Status::Done);
+    }
+    // Before anything is started, lest a signal that comes early ends it half-way.
+    let mut signals = listen()?;
+    chain::prefer_gpu_decoders();
+    let http = config.http.clone();
+    let service = Arc::new(Service::start(config)?);
+    // Dropped, it answers no more; what it has asked for is done then.
+    let server = http.as_ref().map(|settings| http::start(settings, service.clone())).transpose()?;
+    let listens = server.as_ref().map_or(String::new(), |server| format!(" http://{}/", server.address()));
+    say("serve", &format!("Started.{listens}"));
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            break;
+        }
+        match Config::load(&args.config).and_then(|config| service.reload(config)) {
+            Ok(()) => say(
+                "serve",
+                &format!("{} was read again. A change of [http] counts from the next start on.", args.config.display()),
+            ),
+            Err(failure) => say("serve", &format!("{failure} Everything goes on as before.")),
+        }
+    }
+    say("serve", "Ending.");
+    drop(server);
+    match service.stop() {
+        true => Ok(Status::Done),
+        false => Err("A source does not end. What it had is lost.".into()),
+    }
+}
+
+/// The first SIGINT or SIGTERM asks for a clean end, the second one ends the program at once.
+fn listen() -> Result<Signals, Failure> {
+    let failed = |error: std::io::Error| Failure::from(format!("Cannot listen to signals: {error}."));
+    let is_ending = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // First what looks at the flag, then what sets it.
+        flag::register_conditional_shutdown(signal, 128 + signal, is_ending.clone()).map_err(failed)?;
+        flag::register(signal, is_ending.clone()).map_err(failed)?;
+    }
+    Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(failed)
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A model: an element without a pipeline shares it, so that it is loaded before the first frame, stays loaded while sources come
+//! and go, and can be replaced whether or not a source runs.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use gst::prelude::*;
+use gsttrt::publish::backoff::Backoff;
+
+use super::config::ModelPlan;
+use super::control::ModelStatus;
+use super::log::say;
+use crate::chain;
+use crate::failure::Failure;
+
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// What sources know of their model.
+pub struct SharedModel {
+    /// `shared-model` of the elements. With other settings it is another model, so it has a number.
+    name: String,
+    state: Mutex<ModelState>,
+}
+
+struct ModelState {
+    plan: ModelPlan,
+    backend: Option<String>,
+    is_loaded: bool,
+    progress: Option<f64>,
+    error: Option<String>,
+}
+
+enum ModelEvent {
+    Message(gst::Message),
+    /// `model-file` of the element has changed.
+    File(Option<PathBuf>),
+    Replace(PathBuf),
+    Stop,
+}
+
+/// A model, for those who command it.
+pub struct Model {
+    pub shared: Arc<SharedModel>,
+    events: Sender<ModelEvent>,
+}
+
+impl SharedModel {
+    fn lock(&self) -> MutexGuard<'_, ModelState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// With the file that is in use.
+    pub fn plan(&self) -> ModelPlan {
+        self.lock().plan.clone()
+    }
+
+    pub fn shared_name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn status(&self) -> ModelStatus {
+        let ModelState { plan, backend, is_loaded, progress, error } = &*self.lock();
+        ModelStatus {
+            name: plan.name.clone(),
+            file: plan.file.clone(),
+            backend: backend.clone(),
+            loaded: *is_loaded,
+            progress: *progress,
+            error: error.clone(),
+        }
+    }
+
+    /// A progress message of an element that loads it; whichever came first does.
+    pub fn note(&self, message: &gst::message::Progress) {
+        let (kind, _, text) = message.get();
+        let mut state = self.lock();
+        match kind {
+            gst::ProgressType::Continue => state.progress = percent(text).map(|percent| percent / 100.0),
+            gst::ProgressType::Complete => {
+                (state.is_loaded, state.progress) = (true, None);
+            }
+            gst::ProgressType::Error | gst::ProgressType::Canceled => state.progress = None,
+            _ => {}
+        }
+        if kind != gst::ProgressType::Continue {
+            say(&state.plan.name, &format!("{text}."));
+        }
+    }
+}
+
+/// The number in `… (42 %)`.
+fn percent(text: &str) -> Option<f64> {
+    text.strip_suffix(" %)")?.rsplit_once('(')?.1.parse().ok()
+}
+
+impl Model {
+    /// Returns once its description is read, where that is quick, so that this element is the first to have it. `alive` is dropped when
+    /// the thread has ended.
+    pub fn start(plan: ModelPlan, number: u64, alive: Sender<()>) -> Result<Self, Failure> {
+        let name = format!("{}#{number}", plan.name);
+        let state = ModelState { plan, backend: None, is_loaded: false, progress: None, error: None };
+        let shared = Arc::new(SharedModel { name, state: Mutex::new(state) });
+        let (sender, events) = channel();
+        let thread = ModelThread { shared: shared.clone(), events, sender: sender.clone(), replacing: None };
+        let first = thread.hold();
+        let thread_name = format!("model-{}", shared.plan().name);
+        let work = move || {
+            thread.work(first);
+            drop(alive);
+        };
+        let spawned = thread::Builder::new().name(thread_name).spawn(work);
+        spawned.map_err(|error| format!("There is no thread for the model {}: {error}.", shared.plan().name))?;
+        Ok(Model { shared, events: sender })
+    }
+
+    pub fn replace(&self, file: &Path) {
+        let _ = self.events.send(ModelEvent::Replace(file.into())); // it has ended
+    }
+
+    pub fn stop(&self) {
+        let _ = self.events.send(ModelEvent::Stop);
+    }
+}
+
+/// An element that shares the model. Dropped, it does no more.
+struct Holder(gst::Element);
+
+impl Holder {
+    fn is_source_of(&self, message: &gst::Message) -> bool {
+        message.src() == Some(self.0.upcast_ref())
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.set_state(gst::State::Null);
+        self.0.set_bus(None);
+    }
+}
+
+struct ModelThread {
+    shared: Arc<SharedModel>,
+    events: Receiver<ModelEvent>,
+    sender: Sender<ModelEvent>,
+    /// The file that is to take over, and what was said about it last.
+    replacing: Option<(PathBuf, Option<String>)>,
+}
+
+impl ModelThread {
+    fn work(mut self, first: Option<Holder>) {
+        let mut holder = first;
+        let mut backoff = Backoff::between(RETRY.0, RETRY.1);
+        loop {
+            let event = match &holder {
+                Some(_) => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                None => self.events.recv_timeout(backoff.wait()),
+            };
+            match event {
+                // Of one that was given up already.
+                Ok(ModelEvent::Message(message))
+                    if !holder.as_ref().is_some_and(|holder| holder.is_source_of(&message)) => {}
+                Ok(ModelEvent::Message(message)) => {
+                    if self.is_failure(&message) {
+                        holder = None;
+                    }
+                    if self.has_taken_over(&message) {
+                        // The one that takes its place has the new model alone, and lets the former one go.
+                        let next = self.hold();
+                        holder = next;
+                        backoff = Backoff::between(RETRY.0, RETRY.1);
+                    }
+                }
+                Ok(ModelEvent::File(file)) => self.look_at(file),
+                Ok(ModelEvent::Replace(file)) => match &holder {
+                    Some(holder) => {
+                        self.replacing = Some((file.clone(), None));
+                        self.shared.lock().error = None;
+                        holder.0.set_property("model-file", file);
+                    }
+                    None => {
+                        self.shared.lock().plan.file = file;
+                        holder = self.hold();
+                    }
+                },
+                Ok(ModelEvent::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => holder = self.hold(),
+            }
+        }
+    }
+
+    /// An element that has the model, where that does not fail at once.
+    fn hold(&self) -> Option<Holder> {
+        let plan = self.shared.plan();
+        let made = chain::parse(&plan.chain(None).launch_line(false)).and_then(|pipeline| {
+            // Set as in each source, and taken out of the launch line.
+            plan.chain(None).configure(&pipeline)?;
+            let infer = chain::element(&pipeline, "infer");
+            pipeline.remove(&infer)?;
+            Ok(infer)
+        });
+        let infer = made.inspect_err(|failure| self.fail(&failure.to_string())).ok()?;
+        infer.set_property("shared-model", self.shared.shared_name());
+        let bus = gst::Bus::new();
+        let to = Mutex::new(self.sender.clone());
+        let send = move |event| drop(to.lock().unwrap_or_else(PoisonError::into_inner).send(event));
+        let messages = self.sender.clone();
+        bus.set_sync_handler(move |_, message| {
+            let _ = messages.send(ModelEvent::Message(message.clone()));
+            gst::BusSyncReply::Drop
+        });
+        infer.set_bus(Some(&bus));
+        infer.connect_notify(Some("model-file"), move |infer, _| send(ModelEvent::File(infer.property("model-file"))));
+        // What is wrong is on the bus.
+        let _ = infer.set_state(gst::State::Paused);
+        Some(Holder(infer))
+    }
+
+    fn fail(&self, error: &str) {
+        let mut state = self.shared.lock();
+        say(&state.plan.name, error);
+        (state.is_loaded, state.progress) = (false, None);
+        state.error = Some(error.into());
+    }
+
+    /// Whether the element can do no more.
+    fn is_failure(&mut self, message: &gst::Message) -> bool {
+        match message.view() {
+            gst::MessageView::Error(error) => {
+                self.fail(&error.error().to_string());
+                return true;
+            }
+            gst::MessageView::Warning(warning) => {
+                let text = warning.error().to_string();
+                say(&self.shared.plan().name, &text);
+                if let Some((_, last)) = &mut self.replacing {
+                    *last = Some(text);
+                }
+            }
+            gst::MessageView::Info(info) => say(&self.shared.plan().name, &info.error().to_string()),
+            gst::MessageView::Progress(progress) => self.shared.note(progress),
+            _ => {}
+        }
+        if let Some(source) = message.src().and_then(|source| source.downcast_ref::<gst::Element>())
+            && let Some(info) = source.property::<Option<gst::Structure>>("model-info")
+        {
+            self.shared.lock().backend = info.get("backend").ok();
+        }
+        false
+    }
+
+    /// Whether the message says that the file that is to take over has done so.
+    fn has_taken_over(&mut self, message: &gst::Message) -> bool {
+        let gst::MessageView::Progress(progress) = message.view() else { return false };
+        if progress.get().0 != gst::ProgressType::Complete {
+            return false;
+        }
+        let Some((file, _)) = self.replacing.take() else { return false };
+        let mut state = self.shared.lock();
+        state.plan.file = file;
+        state.error = None;
+        true
+    }
+
+    /// An element that keeps its model sets its file back.
+    fn look_at(&mut self, file: Option<PathBuf>) {
+        let is_kept = self.replacing.as_ref().is_some_and(|(wanted, _)| file.as_ref() != Some(wanted));
+        if is_kept && let Some((_, Some(problem))) = self.replacing.take() {
+            self.shared.lock().error = Some(problem);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_that_is_built_is_in_the_text() {
+        assert_eq!(percent("Loading m.onnx: building the engine (42 %)"), Some(42.0));
+        assert_eq!(percent("Loading m.onnx: building the engine"), None);
+    }
+}

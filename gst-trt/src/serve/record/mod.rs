@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Recording on events: frames are encoded all the time, and the newest ones are kept in memory, so that a file begins before the
+//! event that it is written for.
+
+mod file;
+mod ring;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use gst::ClockTime;
+use gst::prelude::*;
+use gsttrt::gst::meta::events;
+
+use self::file::RecordingFile;
+use self::ring::{Encoded, Ring};
+use super::config::RecordPlan;
+use super::log::say;
+use crate::chain::element;
+use crate::failure::Failure;
+
+/// Records one run of a source.
+#[derive(Clone)]
+pub struct Recorder(Arc<Mutex<Recording>>);
+
+struct Recording {
+    plan: RecordPlan,
+    source: String,
+    ring: Ring,
+    /// The running time up to which frames are to be in a file.
+    wanted: Option<Wanted>,
+    file: Option<RecordingFile>,
+    /// Files that get their last bytes.
+    finishing: Vec<JoinHandle<()>>,
+    is_broken: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Wanted {
+    from: ClockTime,
+    until: ClockTime,
+}
+
+/// A branch of the tee `out`.
+pub fn launch_line(plan: &RecordPlan, is_live: bool, download: &str) -> String {
+    // A camera does not wait for the encoder.
+    let leaky = if is_live { "leaky=downstream" } else { "" };
+    let draw = if plan.draw { "trtoverlay !" } else { "" };
+    // One thread each: there are many sources. Key frames are where a file can begin.
+    let encoder = match gst::ElementFactory::find("nvh264enc") {
+        Some(_) => "nvh264enc gop-size=30 bframes=0",
+        None => "x264enc speed-preset=veryfast tune=zerolatency key-int-max=30 threads=1",
+    };
+    format!(
+        "out. ! queue name=record {leaky} max-size-buffers=30 max-size-bytes=0 max-size-time=0 ! {draw} {download} videoconvert \
+         ! videoscale add-borders=false ! video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2] ! {encoder} \
+         ! h264parse config-interval=-1 ! video/x-h264,stream-format=avc,alignment=au \
+         ! appsink name=encoded sync=false async=false"
+    )
+}
+
+impl Recorder {
+    /// # Errors
+    /// There is no folder to write to.
+    pub fn new(plan: &RecordPlan, source: &str) -> Result<Self, Failure> {
+        let shown = plan.folder.display();
+        std::fs::create_dir_all(&plan.folder).map_err(|error| format!("Cannot make the folder {shown}: {error}."))?;
+        Ok(Recorder(Arc::new(Mutex::new(Recording {
+            plan: plan.clone(),
+            source: source.into(),
+            ring: Ring::default(),
+            wanted: None,
+            file: None,
+            finishing: Vec::new(),
+            is_broken: false,
+        }))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recording> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches for events on frames, and takes the encoded ones.
+    pub fn connect(&self, pipeline: &gst::Pipeline) {
+        let recorder = self.clone();
+        let entry = element(pipeline, "record").static_pad("sink").expect("an always pad");
+        entry.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
+            if let Some(buffer) = info.buffer()
+                && has_event(buffer, &recorder.lock().plan.events)
+                && let Some(time) = running_time(pad, buffer.pts())
+            {
+                recorder.lock().trigger(time);
+            }
+            gst::PadProbeReturn::Ok
+        });
+        let recorder = self.clone();
+        let take = move |sink: &gst_app::AppSink| {
+            let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
+            if let Some(frame) = Encoded::new(&sample) {
+                recorder.lock().take(frame, sample.caps());
+            }
+            Ok(gst::FlowSuccess::Ok)
+        };
+        let sink = element(pipeline, "encoded").downcast::<gst_app::AppSink>().expect("it is an appsink");
+        sink.set_callbacks(gst_app::AppSinkCallbacks::builder().new_sample(take).build());
+    }
+
+    pub fn is_recording(&self) -> bool {
+        self.lock().file.is_some()
+    }
+
+    /// No frame comes any more: returns when all files are whole.
+    pub fn finish(&self) {
+        let threads = {
+            let mut recording = self.lock();
+            recording.wanted = None;
+            recording.close();
+            std::mem::take(&mut recording.finishing)
+        };
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+    }
+}
+
+impl Recording {
+    /// There is an event on the frame of that time.
+    fn trigger(&mut self, time: ClockTime) {
+        let (before, after) = (clock_time(self.plan.pre_roll), clock_time(self.plan.post_roll));
+        let until = time + after;
+        self.wanted = Some(match self.wanted {
+            Some(wanted) => Wanted { until: wanted.until.max(until), ..wanted },
+            None => Wanted { from: time.saturating_sub(before), until },
+        });
+    }
+
+    fn take(&mut self, frame: Encoded, caps: Option<&gst::CapsRef>) {
+        if self.ring.is_cut_by(&frame) {
+            self.close();
+            self.wanted = None;
+            self.ring.clear();
+        }
+        let time = frame.time;
+        self.ring.push(frame.clone(), clock_time(self.plan.pre_roll));
+        let Some(wanted) = self.wanted else { return };
+        if time > wanted.until {
+            self.wanted = None;
+            return self.close();
+        }
+        match &mut self.file {
+            Some(file) if file.length(time) >= clock_time(self.plan.max_length) && frame.is_key => {
+                // Goes on in another one, whose first frame is this.
+                self.wanted = Some(Wanted { from: time, ..wanted });
+                self.close();
+                self.open(time, caps);
+            }
+            Some(file) => {
+                if let Err(failure) = file.write(&frame) {
+                    self.give_up(&failure);
+                }
+            }
+            None => self.open(wanted.from, caps),
+        }
+    }
+
+    /// Begins a file with the frames from that time on.
+    fn open(&mut self, from: ClockTime, caps: Option<&gst::CapsRef>) {
+        let frames = self.ring.since(from);
+        let (Some(caps), Some(first)) = (caps, frames.first()) else { return };
+        let opened = RecordingFile::create(&self.plan.folder, &self.source, caps, first);
+        let written = opened.and_then(|file| frames.iter().try_for_each(|frame| file.write(frame)).map(|()| file));
+        match written {
+            Ok(file) => {
+                self.is_broken = false;
+                self.file = Some(file);
+            }
+            Err(failure) => self.give_up(&failure),
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(file) = self.file.take() {
+            self.finishing.retain(|thread| !thread.is_finished());
+            self.finishing.extend(file.finish(self.source.clone()));
+        }
+    }
+
+    /// Says once that nothing can be written, until something can.
+    fn give_up(&mut self, failure: &Failure) {
+        self.wanted = None;
+        self.close();
+        if !std::mem::replace(&mut self.is_broken, true) {
+            say(&self.source, &failure.to_string());
+        }
+    }
+}
+
+fn clock_time(time: std::time::Duration) -> ClockTime {
+    ClockTime::from_nseconds(time.as_nanos() as u64)
+}
+
+fn running_time(pad: &gst::Pad, time: Option<ClockTime>) -> Option<ClockTime> {
+    let event = pad.sticky_event::<gst::event::Segment>(0)?;
+    event.segment().downcast_ref::<ClockTime>()?.to_running_time(time)
+}
+
+/// Whether one of these kinds is on the frame; any, where none is named.
+fn has_event(buffer: &gst::BufferRef, kinds: &[String]) -> bool {
+    let Ok(meta) = gst::meta::CustomMeta::from_buffer(buffer, events::NAME) else { return false };
+    let Ok(events) = meta.structure().get::<gst::Array>("events") else { return false };
+    let kind = |value: &gst::glib::SendValue| value.get::<gst::Structure>().ok()?.get::<String>("event").ok();
+    kinds.is_empty() && !events.is_empty()
+        || events.iter().filter_map(kind).any(|kind| kinds.iter().any(|wanted| *wanted == kind))
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MPL-2.0
+//! What is counted and measured of a source, over all its restarts.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gst::prelude::*;
+
+use super::super::control::{Published, Quantiles, SourceStatus, State};
+use super::super::record::Recorder;
+use crate::serve::config::StreamPlan;
+use gsttrt::publish::address::redacted;
+
+/// The newest frames that latency and rate are taken of.
+const KEPT: usize = 1024;
+/// The rate is that of so long.
+const RATE_OVER: Duration = Duration::from_secs(5);
+/// Frames on their way through the elements; more have been lost on it.
+const UNDER_WAY: usize = 256;
+
+/// Shared by the threads of a source and those that ask for its status.
+#[derive(Default)]
+pub struct Meter(Mutex<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    state: Option<State>,
+    error: Option<String>,
+    restarts: u64,
+    frames: u64,
+    dropped: u64,
+    objects: u64,
+    events: BTreeMap<String, u64>,
+    /// Of destinations by their location, before this run.
+    published: BTreeMap<String, (u64, u64)>,
+    /// When frames left, and how many seconds after their arrival, where that is known.
+    left: VecDeque<(Instant, Option<f64>)>,
+    run: Option<Run>,
+}
+
+/// What belongs to the pipeline that runs.
+struct Run {
+    elements: MeteredElements,
+    /// The time stamps of frames under way, and when they came.
+    under_way: VecDeque<(Option<gst::ClockTime>, Instant)>,
+    arrived: u64,
+    entered: u64,
+    frames: u64,
+    begun: Instant,
+    last_arrival: Option<Instant>,
+}
+
+/// The elements that know a part of it.
+pub struct MeteredElements {
+    /// The queue where frames come in.
+    pub frames: gst::Element,
+    pub infer: gst::Element,
+    pub publish: Vec<gst::Element>,
+    pub recorder: Option<Recorder>,
+}
+
+impl Meter {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A pipeline is started.
+    pub fn begin(&self, elements: MeteredElements) {
+        let mut counts = self.lock();
+        counts.state = Some(State::Connecting);
+        counts.run = Some(Run {
+            elements,
+            under_way: VecDeque::new(),
+            arrived: 0,
+            entered: 0,
+            frames: 0,
+            begun: Instant::now(),
+            last_arrival: None,
+        });
+    }
+
+    /// It has ended: what it has counted stays.
+    pub fn end(&self, state: State, error: Option<String>) {
+        let mut counts = self.lock();
+        counts.state = Some(state);
+        if error.is_some() {
+            counts.error = error;
+        }
+        counts.left.clear();
+        let Some(run) = counts.run.take() else { return };
+        // Frames that wait are not dropped because of the model.
+        counts.dropped += run.dropped();
+        for destination in run.published() {
+            let before = counts.published.entry(destination.location).or_default();
+            *before = (before.0 + destination.sent, before.1 + destination.dropped);
+        }
+    }
+
+    pub fn restart(&self) {
+        self.lock().restarts += 1;
+    }
+
+    /// A frame comes from the decoder.
+    pub fn arrive(&self, time: Option<gst::ClockTime>) {
+        let mut counts = self.lock();
+        let Some(run) = &mut counts.run else { return };
+        let now = Instant::now();
+        run.arrived += 1;
+        run.last_arrival = Some(now);
+        if run.under_way.len() == UNDER_WAY {
+            run.under_way.pop_front();
+        }
+        run.under_way.push_back((time, now));
+    }
+
+    /// A frame leaves the queue where old ones are dropped.
+    pub fn enter(&self) {
+        if let Some(run) = &mut self.lock().run {
+            run.entered += 1;
+        }
+    }
+
+    /// A frame has its results. Returns whether it is the first one of the run.
+    pub fn leave(&self, time: Option<gst::ClockTime>, objects: u64) -> bool {
+        let mut counts = self.lock();
+        let now = Instant::now();
+        let Some(run) = &mut counts.run else { return false };
+        run.frames += 1;
+        let is_first = run.frames == 1;
+        // Frames are in their order, so those before it were dropped.
+        let position = run.under_way.iter().position(|(came, _)| *came == time && time.is_some());
+        let latency = position.and_then(|position| run.under_way.drain(..=position).next_back());
+        let latency = latency.map(|(_, came)| (now - came).as_secs_f64());
+        counts.state = Some(State::Running);
+        counts.error = None;
+        counts.frames += 1;
+        counts.objects = objects;
+        if counts.left.len() == KEPT {
+            counts.left.pop_front();
+        }
+        counts.left.push_back((now, latency));
+        is_first
+    }
+
+    pub fn event(&self, kind: &str) {
+        *self.lock().events.entry(kind.into()).or_default() += 1;
+    }
+
+    /// Frames with results in this run.
+    pub fn frames_of_run(&self) -> u64 {
+        self.lock().run.as_ref().map_or(0, |run| run.frames)
+    }
+
+    /// How long no frame has come.
+    pub fn silence(&self) -> Duration {
+        let counts = self.lock();
+        counts.run.as_ref().map_or(Duration::ZERO, |run| run.last_arrival.unwrap_or(run.begun).elapsed())
+    }
+
+    /// Whether a frame has come, or it is known that none comes.
+    pub fn is_settled(&self) -> bool {
+        let counts = self.lock();
+        counts.frames > 0 || counts.error.is_some() || matches!(counts.state, Some(State::Waiting | State::Ended))
+    }
+
+    pub fn status(&self, plan: &StreamPlan) -> SourceStatus {
+        let counts = self.lock();
+        let run = counts.run.as_ref();
+        let published = plan.publish.iter().filter_map(|publish| publish.get("location")).map(|location| {
+            let location = redacted(location);
+            let (sent, dropped) = counts.published.get(&location).copied().unwrap_or_default();
+            Published { location, sent, dropped, connected: false }
+        });
+        let mut published: Vec<Published> = published.collect();
+        for now in run.iter().flat_map(|run| run.published()) {
+            if let Some(all) = published.iter_mut().find(|all| all.location == now.location) {
+                all.sent += now.sent;
+                all.dropped += now.dropped;
+                all.connected = now.connected;
+            }
+        }
+        SourceStatus {
+            name: plan.name.clone(),
+            address: plan.address.shown(),
+            model: plan.model.clone(),
+            state: counts.state.unwrap_or(State::Connecting),
+            error: counts.error.clone(),
+            restarts: counts.restarts,
+            recording: run.and_then(|run| run.elements.recorder.as_ref()).is_some_and(Recorder::is_recording),
+            frames: counts.frames,
+            dropped: counts.dropped + run.map_or(0, Run::dropped),
+            queued: run.map_or(0, Run::queued),
+            fps: fps(&counts.left),
+            latency: quantiles(counts.left.iter().filter_map(|(_, latency)| *latency).collect()),
+            gpu: run.and_then(Run::gpu),
+            objects: counts.objects,
+            events: counts.events.clone(),
+            published,
+        }
+    }
+}
+
+impl Run {
+    fn queued(&self) -> u64 {
+        self.elements.frames.property::<u32>("current-level-buffers").into()
+    }
+
+    fn dropped(&self) -> u64 {
+        self.arrived.saturating_sub(self.entered + self.queued())
+    }
+
+    fn published(&self) -> Vec<Published> {
+        let of = |element: &gst::Element| {
+            let stats = element.property::<gst::Structure>("stats");
+            let count = |name| stats.get::<u64>(name).unwrap_or_default();
+            Published {
+                // The element shows it without its password.
+                location: element.property::<Option<String>>("location").unwrap_or_default(),
+                sent: count("published"),
+                dropped: count("dropped") + count("rejected"),
+                connected: stats.get("connected").unwrap_or_default(),
+            }
+        };
+        self.elements.publish.iter().map(of).collect()
+    }
+
+    /// `measure=true` of trtinfer takes these times.
+    fn gpu(&self) -> Option<Quantiles> {
+        let stats = self.elements.infer.property::<gst::Structure>("stats");
+        let seconds = |name| stats.get::<f64>(name).ok().map(|milliseconds| milliseconds / 1e3);
+        let (p50, p95, p99) = (seconds("gpu-p50-ms")?, seconds("gpu-p95-ms")?, seconds("gpu-p99-ms")?);
+        (p99 > 0.0).then_some(Quantiles { p50, p95, p99 })
+    }
+}
+
+fn fps(left: &VecDeque<(Instant, Option<f64>)>) -> f64 {
+    let now = Instant::now();
+    let recent = || left.iter().map(|(left, _)| now - *left).filter(|ago| *ago <= RATE_OVER);
+    match recent().next() {
+        // All that there are may be of a shorter time.
+        Some(oldest) if recent().count() > 1 => (recent().count() - 1) as f64 / oldest.as_secs_f64().max(1e-3),
+        _ => 0.0,
+    }
+}
+
+fn quantiles(mut values: Vec<f64>) -> Option<Quantiles> {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    let at = |share: f64| values[(last as f64 * share).round() as usize];
+    Some(Quantiles { p50: at(0.50), p95: at(0.95), p99: at(0.99) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_of_sorted_values() {
+        assert_eq!(quantiles(Vec::new()), None);
+        assert_eq!(quantiles(vec![2.0]), Some(Quantiles { p50: 2.0, p95: 2.0, p99: 2.0 }));
+        let values: Vec<f64> = (0..=100).rev().map(f64::from).collect();
+        assert_eq!(quantiles(values), Some(Quantiles { p50: 50.0, p95: 95.0, p99: 99.0 }));
+    }
+}

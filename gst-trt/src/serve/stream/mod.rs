@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MPL-2.0
+//! A source: a thread that runs its pipeline, starts it again when it fails, and stops it. Whatever one source does, it blocks no
+//! other.
+
+pub mod meter;
+mod pipeline;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gst::prelude::*;
+use gsttrt::publish::backoff::Backoff;
+
+use super::config::StreamPlan;
+use super::control::State;
+use super::log::say;
+use super::model::SharedModel;
+use super::view::Pictures;
+use crate::chain;
+use crate::failure::Failure;
+use meter::Meter;
+use pipeline::StreamPipeline;
+
+/// How often a pipeline without messages is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+/// For the frames that are under way when a source is stopped, and for what is to be published.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the thread of a source wakes up for.
+pub enum StreamEvent {
+    /// Of the pipeline of that run.
+    Message(u64, gst::Message),
+    /// Go on with that instead.
+    Change(Box<StreamPlan>, Arc<SharedModel>),
+    /// What it waits for may be better now.
+    Retry,
+    Stop,
+}
+
+/// A source, for those who command it.
+pub struct Stream {
+    pub plan: StreamPlan,
+    pub meter: Arc<Meter>,
+    pub pictures: Arc<Pictures>,
+    events: Sender<StreamEvent>,
+}
+
+impl Stream {
+    /// `alive` is dropped when the thread has ended.
+    pub fn start(plan: StreamPlan, model: Arc<SharedModel>, alive: Sender<()>) -> Result<Self, Failure> {
+        let (sender, events) = channel();
+        let stream = Stream { plan, meter: Arc::default(), pictures: Arc::new(Pictures::new(None)), events: sender };
+        let thread = StreamThread {
+            plan: stream.plan.clone(),
+            model,
+            meter: stream.meter.clone(),
+            pictures: stream.pictures.clone(),
+            events,
+            sender: stream.events.clone(),
+            run: 0,
+        };
+        let name = format!("src-{}", stream.plan.name);
+        let work = move || {
+            thread.work();
+            drop(alive);
+        };
+        let spawned = thread::Builder::new().name(name).spawn(work);
+        spawned.map_err(|error| format!("There is no thread for the source {}: {error}.", stream.plan.name))?;
+        Ok(stream)
+    }
+
+    pub fn change(&mut self, plan: StreamPlan, model: Arc<SharedModel>) {
+        self.plan = plan.clone();
+        self.send(StreamEvent::Change(Box::new(plan), model));
+    }
+
+    pub fn retry(&self) {
+        self.send(StreamEvent::Retry);
+    }
+
+    pub fn stop(&self) {
+        self.send(StreamEvent::Stop);
+    }
+
+    fn send(&self, event: StreamEvent) {
+        let _ = self.events.send(event); // it has ended
+    }
+}
+
+struct StreamThread {
+    plan: StreamPlan,
+    model: Arc<SharedModel>,
+    meter: Arc<Meter>,
+    pictures: Arc<Pictures>,
+    events: Receiver<StreamEvent>,
+    sender: Sender<StreamEvent>,
+    /// The number of the pipeline.
+    run: u64,
+}
+
+/// Why a pipeline does not go on.
+enum End {
+    /// A file was read to its end.
+    Ended,
+    Failed(String),
+    Command(StreamEvent),
+}
+
+impl StreamThread {
+    fn work(mut self) {
+        let mut backoff = self.backoff();
+        loop {
+            let begun = Instant::now();
+            let command = match self.play() {
+                End::Command(command) => Some(command),
+                End::Ended => self.wait(None),
+                End::Failed(_) if begun.elapsed() > self.plan.timeout + PATIENCE => {
+                    backoff = self.backoff();
+                    self.wait(Some(backoff.wait()))
+                }
+                End::Failed(_) => self.wait(Some(backoff.wait())),
+            };
+            match command {
+                Some(StreamEvent::Stop) => return,
+                Some(StreamEvent::Change(plan, model)) => {
+                    (self.plan, self.model) = (*plan, model);
+                    backoff = self.backoff();
+                }
+                Some(_) => {}
+                None => self.meter.restart(),
+            }
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::between(self.plan.backoff.0, self.plan.backoff.1)
+    }
+
+    /// Waits for a command, or until the time has passed.
+    fn wait(&self, time: Option<Duration>) -> Option<StreamEvent> {
+        let until = time.map(|time| Instant::now() + time);
+        loop {
+            let event = match until {
+                Some(until) => self.events.recv_timeout(until.saturating_duration_since(Instant::now())),
+                None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match event {
+                Ok(StreamEvent::Message(..)) => {}
+                // There is nothing to try again where a file has ended.
+                Ok(StreamEvent::Retry) if time.is_none() => {}
+                Ok(command) => return Some(command),
+                Err(RecvTimeoutError::Timeout) => return None,
+                Err(RecvTimeoutError::Disconnected) => return Some(StreamEvent::Stop),
+            }
+        }
+    }
+
+    /// One run, from the start of a pipeline to its stop.
+    fn play(&mut self) -> End {
+        self.run += 1;
+        let model = self.model.plan();
+        let built = StreamPipeline::build(&self.plan, &model, self.model.shared_name(), &self.pictures, &self.meter);
+        let end = match built {
+            Ok(built) => {
+                built.listen(self.run, self.sender.clone());
+                let end = self.follow(&built);
+                if let End::Command(_) = end {
+                    self.drain(&built);
+                }
+                self.finish(&end, Some(built));
+                return end;
+            }
+            Err(failure) => End::Failed(failure.to_string()),
+        };
+        self.finish(&end, None);
+        end
+    }
+
+    fn finish(&self, end: &End, built: Option<StreamPipeline>) {
+        let (state, error) = match end {
+            End::Ended => (State::Ended, None),
+            End::Failed(error) => {
+                say(&self.plan.name, error);
+                (State::Waiting, Some(error.clone()))
+            }
+            End::Command(_) => (State::Connecting, None),
+        };
+        // The elements are asked for their last counts once they have stopped.
+        if let Some(built) = built {
+            built.stop();
+        }
+        self.meter.end(state, error);
+    }
+
+    fn follow(&self, built: &StreamPipeline) -> End {
+        let StreamPipeline { pipeline, .. } = built;
+        let is_live = self.plan.address.is_live();
+        let started = pipeline.set_state(gst::State::Playing);
+        let mut quiet = 0;
+        let mut rounds_from = 0;
+        loop {
+            match self.events.recv_timeout(LOOK) {
+                Ok(StreamEvent::Message(run, message)) if run == self.run => match message.view() {
+                    gst::MessageView::Error(error) => return End::Failed(self.plan.address.sentence(error)),
+                    gst::MessageView::Eos(_) if is_live => {
+                        return End::Failed(format!("{} has ended.", self.plan.address.shown()));
+                    }
+                    gst::MessageView::Eos(_) if self.meter.frames_of_run() == rounds_from => {
+                        return End::Failed(format!(
+                            "Cannot read {}: there is no video in it.",
+                            self.plan.address.shown()
+                        ));
+                    }
+                    gst::MessageView::Eos(_) if self.plan.is_loop => {
+                        rounds_from = self.meter.frames_of_run();
+                        let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT;
+                        if pipeline.seek_simple(flags, gst::ClockTime::ZERO).is_err() {
+                            return End::Failed(format!(
+                                "Cannot go back to the beginning of {}.",
+                                self.plan.address.shown()
+                            ));
+                        }
+                    }
+                    gst::MessageView::Eos(_) => return End::Ended,
+                    _ => self.note(&message),
+                },
+                Ok(StreamEvent::Message(..) | StreamEvent::Retry) => {}
+                Ok(command) => return End::Command(command),
+                Err(RecvTimeoutError::Timeout) => {
+                    // An error message is more specific, and it has come before.
+                    if started.is_err() {
+                        return End::Failed("The pipeline does not start.".into());
+                    }
+                    quiet = if self.plan.address.gave_up(pipeline, &built.entry()) { quiet + 1 } else { 0 };
+                    if quiet > 2 {
+                        return End::Failed(format!(
+                            "Cannot read {}: it is damaged, or cut off.",
+                            self.plan.address.shown()
+                        ));
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return End::Command(StreamEvent::Stop),
+            }
+            if is_live && self.meter.silence() > self.plan.timeout {
+                let seconds = self.plan.timeout.as_secs_f64();
+                return End::Failed(format!("{} gave no frame for {seconds} s.", self.plan.address.shown()));
+            }
+        }
+    }
+
+    /// A message that is neither an error nor the end.
+    fn note(&self, message: &gst::Message) {
+        let is_ours = message.src().is_some_and(|source| chain::is_ours(&source.name()));
+        match message.view() {
+            gst::MessageView::Warning(warning) => say(&self.plan.name, &warning.error().to_string()),
+            gst::MessageView::Info(info) if is_ours => say(&self.plan.name, &info.error().to_string()),
+            gst::MessageView::Progress(progress) if is_ours => self.model.note(progress),
+            gst::MessageView::Element(_) => {
+                if let Some(kind) = message.structure().and_then(|event| event.get::<String>("event").ok()) {
+                    self.meter.event(&kind);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets the frames that are under way come to their end, so that they are published.
+    fn drain(&self, built: &StreamPipeline) {
+        if self.meter.frames_of_run() == 0 {
+            return; // an event before the first frame would be out of order, and there is nothing to wait for
+        }
+        // The pad may be blocked by frames that wait. Stopping the pipeline ends that.
+        let entry = built.entry();
+        let end = move || {
+            entry.send_event(gst::event::Eos::new());
+        };
+        if thread::Builder::new().name("src-drain".into()).spawn(end).is_err() {
+            return;
+        }
+        let until = Instant::now() + PATIENCE;
+        while let Ok(event) = self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            let StreamEvent::Message(run, message) = event else { continue };
+            match message.view() {
+                gst::MessageView::Eos(_) | gst::MessageView::Error(_) if run == self.run => return,
+                _ if run == self.run => self.note(&message),
+                _ => {}
+            }
+        }
+    }
+}

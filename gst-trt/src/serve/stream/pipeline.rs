@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MPL-2.0
+//! The elements of a source: from its decoder over the chain to destinations, recordings and pictures.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use gst::prelude::*;
+
+use super::super::config::{ModelPlan, StreamPlan};
+use super::super::record::{self, Recorder};
+use super::super::view::{self, Pictures};
+use super::StreamEvent;
+use super::meter::{Meter, MeteredElements};
+use crate::chain::{self, element};
+use crate::failure::Failure;
+
+/// A source that runs.
+pub struct StreamPipeline {
+    pub pipeline: gst::Pipeline,
+    pub recorder: Option<Recorder>,
+}
+
+impl StreamPipeline {
+    pub fn build(
+        plan: &StreamPlan,
+        model: &ModelPlan,
+        shared: &str,
+        pictures: &Arc<Pictures>,
+        meter: &Arc<Meter>,
+    ) -> Result<Self, Failure> {
+        let tracker = plan.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
+        let chain = model.chain(tracker);
+        let pipeline = chain::parse(&launch_line(plan, &chain.launch_line(false)))?;
+        chain.configure(&pipeline)?;
+        element(&pipeline, "infer").set_property("shared-model", shared);
+        if let Some(track) = &plan.track {
+            track.apply(&element(&pipeline, "track"));
+        }
+        if let Some(analytics) = &plan.analytics {
+            analytics.apply(&element(&pipeline, "analytics"));
+        }
+        let publish: Vec<_> =
+            (0..plan.publish.len()).map(|number| element(&pipeline, &format!("publish{number}"))).collect();
+        plan.publish.iter().zip(&publish).for_each(|(properties, element)| properties.apply(element));
+        let recorder = plan.record.as_ref().map(|record| Recorder::new(record, &plan.name)).transpose()?;
+        recorder.iter().for_each(|recorder| recorder.connect(&pipeline));
+        if plan.has_view {
+            view::connect(&pipeline, pictures);
+        }
+        let built = StreamPipeline { pipeline, recorder };
+        built.measure(publish, meter);
+        plan.address.connect(&built.pipeline, built.entry())?;
+        Ok(built)
+    }
+
+    /// Where the frames go in.
+    pub fn entry(&self) -> gst::Pad {
+        pad(&element(&self.pipeline, "frames"), "sink")
+    }
+
+    fn measure(&self, publish: Vec<gst::Element>, meter: &Arc<Meter>) {
+        let named = |name| element(&self.pipeline, name);
+        let frames = named("frames");
+        let buffers = gst::PadProbeType::BUFFER;
+        let arrivals = meter.clone();
+        pad(&frames, "sink").add_probe(buffers, move |_, info| {
+            arrivals.arrive(info.buffer().and_then(|buffer| buffer.pts()));
+            gst::PadProbeReturn::Ok
+        });
+        let entries = meter.clone();
+        pad(&frames, "src").add_probe(buffers, move |_, _| {
+            entries.enter();
+            gst::PadProbeReturn::Ok
+        });
+        let results = meter.clone();
+        pad(&named("out"), "sink").add_probe(buffers, move |_, info| {
+            if let Some(buffer) = info.buffer() {
+                let objects = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>().count();
+                results.leave(buffer.pts(), objects as u64);
+            }
+            gst::PadProbeReturn::Ok
+        });
+        let recorder = self.recorder.clone();
+        meter.begin(MeteredElements { frames, infer: named("infer"), publish, recorder });
+    }
+
+    /// Sends on what the thread of the source looks at.
+    pub fn listen(&self, run: u64, to: Sender<StreamEvent>) {
+        self.pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {
+            use gst::MessageView::*;
+            let is_wanted = match message.view() {
+                Eos(_) | Error(_) | Warning(_) | Info(_) | Progress(_) => true,
+                Element(_) => message.structure().is_some_and(|content| content.name() == "trt-event"),
+                _ => false,
+            };
+            if is_wanted {
+                let _ = to.send(StreamEvent::Message(run, message.clone())); // it is not there at the end
+            }
+            gst::BusSyncReply::Drop
+        });
+    }
+
+    /// Stops all its threads, and completes what is recorded.
+    pub fn stop(self) {
+        let _ = self.pipeline.set_state(gst::State::Null);
+        self.pipeline.bus().expect("a pipeline has a bus").unset_sync_handler();
+        self.recorder.iter().for_each(Recorder::finish);
+    }
+}
+
+fn launch_line(plan: &StreamPlan, chain: &str) -> String {
+    // Where the model is slower than a camera, old frames make room for new ones.
+    let is_live = plan.address.is_live();
+    let leaky = if is_live { "leaky=downstream" } else { "" };
+    let analytics = if plan.analytics.is_some() { "! trtanalytics name=analytics" } else { "" };
+    let publish: String = (0..plan.publish.len()).map(|number| format!("! trtpublish name=publish{number} ")).collect();
+    // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
+    let download = if gst::ElementFactory::find("cudadownload").is_some() { "cudadownload !" } else { "" };
+    let record = plan.record.as_ref().map_or_else(String::new, |plan| record::launch_line(plan, is_live, download));
+    let view = if plan.has_view { view::launch_line(download) } else { String::new() };
+    format!(
+        "queue name=frames {leaky} max-size-buffers=2 max-size-bytes=0 max-size-time=0 ! {chain} {analytics} {publish} \
+         ! tee name=out out. ! fakesink name=sink sync={} enable-last-sample=false {record} {view}",
+        plan.sync
+    )
+}
+
+fn pad(element: &gst::Element, name: &str) -> gst::Pad {
+    element.static_pad(name).expect("an always pad")
+}

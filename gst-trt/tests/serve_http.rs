@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt serve` over HTTP: pictures, changes and metrics of a service that runs.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use common::{command, sample, scratch, shapes};
+use serde_json::{Value, json};
+
+const TOKEN: &str = "0123456789abcdef-test";
+/// After this something hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+struct Service {
+    child: Child,
+    address: String,
+    journal: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Service {
+    fn start(configuration: &str, test: &str) -> Self {
+        let folder = scratch(test);
+        std::fs::write(folder.join("serve.toml"), configuration).unwrap();
+        let mut child = command(&folder).args(["serve", "serve.toml"]).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let mut read = String::new();
+        let address = loop {
+            let Some(line) = lines.next() else { panic!("it did not start: {read}") };
+            read += &format!("{line}\n");
+            if let Some((_, address)) = line.split_once("Started. http://") {
+                break address.trim_end_matches('/').to_string();
+            }
+        };
+        let journal = Arc::new(Mutex::new(read));
+        let more = journal.clone();
+        let reader = std::thread::spawn(move || lines.for_each(|line| *more.lock().unwrap() += &format!("{line}\n")));
+        Service { child, address, journal, reader: Some(reader) }
+    }
+
+    fn send(&self, method: &str, path: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
+        let token = format!("Authorization: Bearer {TOKEN}\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all([&head, &token, body].concat().as_bytes()).unwrap();
+        stream
+    }
+
+    /// The status and the body.
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Vec<u8>) {
+        let mut answer = Vec::new();
+        self.send(method, path, body).read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        (std::str::from_utf8(&answer[9..12]).unwrap().parse().unwrap(), answer.split_off(end + 4))
+    }
+
+    fn json(&self, path: &str) -> Value {
+        let (status, body) = self.ask("GET", path, "");
+        assert_eq!(status, 200, "{path}: {}", String::from_utf8_lossy(&body));
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    /// Tries until it is so.
+    #[track_caller]
+    fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
+        let begun = Instant::now();
+        while !is_so(self) {
+            assert!(begun.elapsed() < LIMIT, "{what}: not within {LIMIT:?}: {}", self.journal.lock().unwrap());
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+    }
+
+    /// By SIGTERM, cleanly. What it wrote.
+    fn end(mut self) -> String {
+        assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{}", self.journal.lock().unwrap());
+        self.reader.take().unwrap().join().unwrap();
+        std::mem::take(&mut self.journal.lock().unwrap())
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_running_service_is_watched_and_changed() {
+    let configuration = format!(
+        "[[model]]\nname = \"shapes\"\nfile = {:?}\nbackend = \"rten\"\n\
+         [[source]]\nname = \"door\"\naddress = {:?}\nloop = true\nsync = true\n\
+         [http]\nlisten = \"127.0.0.1:0\"\ntoken = \"{TOKEN}\"\n",
+        shapes(),
+        sample()
+    );
+    let service = Service::start(&configuration, "serve-http");
+    service.until("ready", |service| service.ask("GET", "/readyz", "").0 == 200);
+    let door = service.json("/sources/door");
+    assert_eq!(
+        (&door["state"], &door["model"], &door["error"]),
+        (&json!("running"), &json!("shapes"), &json!(null)),
+        "{door}"
+    );
+    service.until("frames", |service| service.json("/sources/door")["frames"].as_u64().unwrap() > 5);
+    assert_eq!(service.json("/models")[0]["backend"], "rten");
+
+    // JPEG begins with ff d8, and ends with ff d9.
+    let (status, picture) = service.ask("GET", "/sources/door/snapshot.jpg", "");
+    assert!(status == 200 && picture.starts_with(&[0xff, 0xd8]) && picture.ends_with(&[0xff, 0xd9]), "{status}");
+    let mut live = service.send("GET", "/sources/door/live.mjpeg", "");
+    let (mut read, mut part) = (Vec::new(), [0; 1 << 16]);
+    while read.windows(4).filter(|window| window == b"\xff\xd9\r\n").count() < 3 {
+        let length = live.read(&mut part).unwrap();
+        assert!(length > 0, "{}", String::from_utf8_lossy(&read));
+        read.extend(&part[..length]);
+    }
+    drop(live);
+
+    // A source that cannot be read is added, and told of without its password.
+    let gate = json!({"name": "gate", "address": "rtsp://user:hush@127.0.0.1:1/gate", "backoff-min": 0.1}).to_string();
+    assert_eq!(service.ask("POST", "/sources", &gate).0, 201);
+    assert_eq!(service.ask("POST", "/sources", &gate).0, 409);
+    service.until("failed", |service| service.json("/sources/gate")["error"].is_string());
+    let mut told = String::new();
+    for path in ["/sources", "/sources/gate", "/metrics", "/readyz"] {
+        told += &String::from_utf8(service.ask("GET", path, "").1).unwrap();
+    }
+    let (status, wrong) = service.ask("POST", "/sources", r#"{"name": "x", "adress": "rtsp://user:hush@host/"}"#);
+    let wrong = String::from_utf8(wrong).unwrap();
+    assert!(status == 400 && wrong.contains("adress") && wrong.contains("address"), "{wrong}");
+    told += &wrong;
+    assert_eq!(service.ask("DELETE", "/sources/gate", "").0, 204);
+    assert_eq!(service.ask("GET", "/sources/gate", "").0, 404);
+
+    // Another file for the model, while the source goes on.
+    let other = scratch("serve-http-model").join("other.onnx");
+    std::fs::copy(shapes(), &other).unwrap();
+    assert_eq!(service.ask("PUT", "/models/shapes", &json!({"file": other}).to_string()).0, 202);
+    service.until("replaced", |service| {
+        let model = &service.json("/models")[0];
+        assert_eq!(model["error"], json!(null));
+        model["file"] == json!(other) && model["progress"].is_null()
+    });
+    assert_eq!(service.ask("PUT", "/models/shapes", r#"{"file": "/nowhere.onnx"}"#).0, 400);
+    let frames = service.json("/sources/door")["frames"].as_u64().unwrap();
+    service.until("frames", |service| service.json("/sources/door")["frames"].as_u64().unwrap() > frames);
+    assert_eq!(service.json("/sources/door")["restarts"], 0);
+    let metrics = String::from_utf8(service.ask("GET", "/metrics", "").1).unwrap();
+    assert!(metrics.contains("gst_trt_source_state{source=\"door\",state=\"running\"} 1\n"), "{metrics}");
+
+    told += &service.end();
+    assert!(!told.contains("hush") && !told.contains(TOKEN), "{told}");
+}

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MPL-2.0
+"""The loops that users write in Python: `loops.py ultralytics|opencv CLIP MODEL THREADS`. They print a line for each frame."""
+
+import ast
+import os
+import sys
+
+SCORE, IOU, LIMIT = 0.25, 0.45, 300  # the defaults of trtnms
+
+
+def ultralytics(clip, model, _):
+    os.environ.update(YOLO_OFFLINE="true", YOLO_AUTOINSTALL="false", YOLO_VERBOSE="false")
+    from ultralytics import YOLO
+
+    for result in YOLO(model, task="detect").predict(clip, stream=True, conf=SCORE, iou=IOU, max_det=LIMIT, verbose=False):
+        print("frame", len(result.boxes), flush=True)
+
+
+def opencv(clip, model, threads):
+    """VideoCapture, a letterbox, ONNX Runtime, and NMSBoxes, as in the tutorials, with NumPy for all that is a loop over anchors."""
+    import cv2
+    import numpy as np
+    import onnxruntime
+
+    cv2.setNumThreads(threads)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    wanted = session.get_inputs()[0]
+    height, width = wanted.shape[2:]
+    names = ast.literal_eval(session.get_modelmeta().custom_metadata_map["names"])
+    video = cv2.VideoCapture(clip)
+    while True:
+        read, frame = video.read()
+        if not read:
+            break
+        rows, columns = frame.shape[:2]
+        scale = min(width / columns, height / rows)
+        inner = round(columns * scale), round(rows * scale)
+        left, top = (width - inner[0]) // 2, (height - inner[1]) // 2
+        resized = cv2.resize(frame, inner, interpolation=cv2.INTER_LINEAR)
+        right, bottom = width - inner[0] - left, height - inner[1] - top
+        padded = cv2.copyMakeBorder(resized, top, bottom, left, right, cv2.BORDER_CONSTANT, value=(114, 114, 114))
+        tensor = np.ascontiguousarray(padded[:, :, ::-1].transpose(2, 0, 1)[None]).astype(np.float32) / 255
+        output = session.run(None, {wanted.name: tensor})[0][0].T
+        scores = output[:, 4:].max(1)
+        passed = scores > SCORE
+        found, scores = output[passed], scores[passed]
+        classes = found[:, 4:].argmax(1)
+        boxes = np.stack((found[:, 0] - found[:, 2] / 2, found[:, 1] - found[:, 3] / 2, found[:, 2], found[:, 3]), 1)
+        kept = cv2.dnn.NMSBoxesBatched(boxes, scores, classes, SCORE, IOU)[:LIMIT]
+        objects = [
+            (names[int(classes[row])], float(scores[row]), (boxes[row] - [left, top, 0, 0]) / scale) for row in kept
+        ]
+        print("frame", len(objects), flush=True)
+
+
+LOOPS = {"ultralytics": ultralytics, "opencv": opencv}
+
+if __name__ == "__main__":
+    LOOPS[sys.argv[1]](sys.argv[2], sys.argv[3], int(sys.argv[4]))

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MPL-2.0
+//! Sessions: what opens, what is detected, and what is an error.
+
+use super::*;
+
+#[test]
+fn open_errors_name_the_cause() {
+    let model = one_box("capi-open");
+    for (model, options, code, expected_text) in [
+        ("/nowhere.onnx", &[][..], 2, "There is no model file /nowhere.onnx"),
+        ("/", &[], 3, "Cannot read"),
+        (&path("README.md"), &[], 4, "README.md"),
+        (&model, &["backend"], 1, "“backend” has no value"),
+        (&model, &["colour=red"], 1, "no option “colour”"),
+        (&model, &["input-size=32x32"], 1, "32x32"),
+    ] {
+        let (found, text) = open(model, options).unwrap_err();
+        assert!(found == code && text.contains(expected_text), "{found}: {text}");
+    }
+    unsafe {
+        let mut session = ptr::null_mut();
+        assert_eq!(gst_trt_session_open(ptr::null(), ptr::null(), &mut session), 7);
+        assert_eq!(last_error(), "The argument model is NULL.");
+        assert_eq!(gst_trt_session_open(c"x".as_ptr(), ptr::null(), ptr::null_mut()), 7);
+        assert_eq!(last_error(), "The argument session is NULL.");
+        assert_eq!(gst_trt_session_open(c"\xff".as_ptr(), ptr::null(), &mut session), 7);
+        assert_eq!(last_error(), "The argument model is no UTF-8.");
+    }
+    assert_eq!(std::thread::spawn(last_error).join().unwrap(), "", "each thread has its own");
+}
+
+#[test]
+fn wrong_frames_are_errors_and_break_nothing() {
+    let session = open(&one_box("capi-frames"), &["backend=rten"]).unwrap();
+    let pixels = vec![0u8; SIDE * SIDE * 3];
+    type Spoil = fn(&mut GstTrtFrame);
+    let mistakes: [(Spoil, c_int, &str); 18] = [
+        (|frame| frame.format = ptr::null(), 7, "frame->format is NULL"),
+        (|frame| frame.format = c"\xff".as_ptr(), 7, "frame->format is no UTF-8"),
+        (|frame| frame.format = c"YUY2".as_ptr(), 7, "YUY2 cannot be used"),
+        (|frame| frame.format = c"NV12".as_ptr(), 7, "planes[1] is NULL"),
+        (|frame| frame.planes[0] = ptr::null(), 7, "planes[0] is NULL"),
+        (|frame| frame.bytes[0] = 9, 7, "has 9 bytes at stride 192"),
+        (|frame| frame.bytes[0] = usize::MAX, 7, "no array of"),
+        (|frame| frame.strides[0] = 191, 7, "at stride 191"),
+        (|frame| frame.strides[0] = usize::MAX, 7, "too few for 64 rows"),
+        (|frame| frame.width = 0, 8, "0x64"),
+        (|frame| frame.height = u32::MAX, 8, "64x4294967295"),
+        (|frame| frame.color = 3, 7, "color 3"),
+        (|frame| frame.color = 32, 7, "color 32"),
+        (|frame| frame.reserved = 1, 7, "reserved is 1, not 0"),
+        (|frame| frame.struct_size = 0, 7, "struct_size 0"),
+        (|frame| frame.struct_size -= 1, 7, "struct_size 103"),
+        (|frame| frame.struct_size = 4096, 7, "struct_size 4096"),
+        (|frame| frame.struct_size = usize::MAX, 7, "Set struct_size to sizeof (GstTrtFrame)"),
+    ];
+    for (spoil, code, expected_text) in mistakes {
+        let mut spoilt = frame(&pixels);
+        spoil(&mut spoilt);
+        let status = detect(session, &spoilt).unwrap_err();
+        assert!(
+            status == code && last_error().contains(expected_text),
+            "{status}: {} is not “{expected_text}”",
+            last_error()
+        );
+        assert!(finds(session), "{expected_text}");
+    }
+    assert_eq!(detect(session, ptr::null()), Err(7));
+    assert_eq!(last_error(), "The argument frame is NULL.");
+    assert_eq!(unsafe { gst_trt_session_detect(session, &frame(&pixels), ptr::null_mut()) }, 7);
+    assert_eq!(last_error(), "The argument results is NULL.");
+    gst_trt_session_close(session);
+}
+
+/// A program that was built for a later version, whose structure is longer.
+#[test]
+fn frames_of_later_versions_work_without_new_fields() {
+    #[repr(C)]
+    struct Later {
+        frame: GstTrtFrame,
+        field: usize,
+    }
+    let session = open(&one_box("capi-later"), &["backend=rten"]).unwrap();
+    let pixels = vec![0; SIDE * SIDE * 3];
+    let mut later = Later { frame: frame(&pixels), field: 0 };
+    later.frame.struct_size = size_of::<Later>();
+    let results = detect(session, (&raw const later).cast()).unwrap();
+    assert_eq!(gst_trt_results_count(results), 1);
+    gst_trt_results_free(results);
+    later.field = 1;
+    assert_eq!(detect(session, (&raw const later).cast()), Err(7));
+    assert!(last_error().contains("frame uses fields that this library does not know"), "{}", last_error());
+    gst_trt_session_close(session);
+}
+
+#[test]
+fn gpus_are_counted_or_the_error_has_the_reason() {
+    let mut count = 99;
+    match unsafe { gst_trt_gpu_count(&mut count) } {
+        0 => assert!(count > 0),
+        status => {
+            assert_eq!((status, count), (5, 0));
+            assert!(last_error().starts_with("Cannot use CUDA: "), "{}", last_error());
+        }
+    }
+    assert_eq!(unsafe { gst_trt_gpu_count(ptr::null_mut()) }, 7);
+}
+
+#[test]
+fn closed_sessions_are_errors() {
+    let session = open(&one_box("capi-closed"), &["backend=rten"]).unwrap();
+    gst_trt_session_close(session);
+    gst_trt_session_close(session);
+    gst_trt_session_close(ptr::null_mut());
+    let closed = |session, expected_text: &str| unsafe {
+        assert!(gst_trt_session_input(session).is_null());
+        assert!(last_error().contains(expected_text), "{}", last_error());
+        assert!(gst_trt_session_output(session, 0).is_null());
+        assert_eq!(detect(session, &frame(&[])), Err(7));
+        assert_eq!(gst_trt_session_run(session, ptr::null(), 0, ptr::null(), ptr::null(), 0), 7);
+        assert!(gst_trt_session_backend(session).is_null() && gst_trt_session_reason(session).is_null());
+        assert_eq!(gst_trt_session_output_count(session), 0);
+    };
+    closed(session, "closed already");
+    closed(ptr::null_mut(), "it is NULL");
+    closed(ptr::without_provenance_mut(usize::MAX), "never was one");
+}
+
+#[test]
+fn classes_have_names() {
+    let label = |session, class| text(gst_trt_session_class_label(session, class));
+    let model = one_box("capi-labels");
+    let session = open(&model, &["backend=rten"]).unwrap();
+    assert_eq!(gst_trt_session_class_count(session), 2);
+    assert_eq!([0, 1, 2, u32::MAX].map(|class| label(session, class)), [Some("cat"), Some("dog"), None, None]);
+    assert!(last_error().contains("no class 4294967295: 2 have names"), "{}", last_error());
+    gst_trt_session_close(session);
+    assert_eq!((gst_trt_session_class_count(session), label(session, 0)), (0, None));
+    assert!(last_error().contains("closed already"), "{}", last_error());
+    assert_eq!(gst_trt_results_kinds(ptr::null()), 0);
+    assert!(last_error().contains("it is NULL"), "{}", last_error());
+
+    let file = scratch("capi-label-file").join("labels.txt");
+    std::fs::write(&file, "Katze\nHund\n").unwrap();
+    let session = open(&model, &["backend=rten", &format!("label-file={}", file.display())]).unwrap();
+    assert_eq!([0, 1].map(|class| label(session, class)), [Some("Katze"), Some("Hund")]);
+    gst_trt_session_close(session);
+    let (code, error) = open(&model, &["backend=rten", "label-file=/nowhere.txt"]).unwrap_err();
+    assert!(code == 2 && error.contains("no label file /nowhere.txt"), "{error}");
+}
+
+#[test]
+fn threads_take_turns() {
+    let session = open(&one_box("capi-threads"), &["backend=rten"]).unwrap().addr();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(move || (0..50).for_each(|_| assert!(finds(ptr::without_provenance_mut(session)))));
+        }
+    });
+    gst_trt_session_close(ptr::without_provenance_mut(session));
+}
+
+#[test]
+fn only_detection_models_detect_but_others_run() {
+    let graph = Graph::new().input("images", U8, &["1", "3", "2", "2"]).constant("scores", &[1, 2], &[0.25, 0.75]);
+    let model = graph.metadata("task", "caption").save(&scratch("capi-task").join("caption.onnx"));
+    let session = open(&model, &["backend=rten"]).unwrap();
+    assert_eq!(detect(session, &frame(&[0; SIDE * SIDE * 3])), Err(4));
+    assert!(last_error().contains("“caption”"), "{}", last_error());
+    let mut scores = [0f32; 2];
+    let out = scores.as_mut_ptr().cast::<c_void>();
+    assert_eq!(unsafe { gst_trt_session_run(session, [0u8; 12].as_ptr().cast(), 12, &out, &8, 1) }, 0);
+    assert_eq!(scores, [0.25, 0.75]);
+    gst_trt_session_close(session);
+}
