@@ -18,8 +18,9 @@ set -euo pipefail
 
 # shellcheck source=pipelines/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../pipelines/setup.sh"
+# shellcheck source=tests/folders.sh
+. "$ROOT/tests/folders.sh"
 
-CACHE=$(realpath --canonicalize-missing "${XDG_CACHE_HOME:-$HOME/.cache}/gst-plugin-trt")
 SUITES=("$@")
 [ $# != 0 ] || SUITES=(trixie sid)
 
@@ -47,108 +48,17 @@ choose() {
 # Run before anything needs root, so that no file of the user's cargo comes to belong to root.
 prepare() {
     setup_tests
-    [ "${TRT_SETUP:-}" = skip ] ||
-        need_packages "what makes Debian's folders" debootstrap debian-archive-keyring
+    need_debootstrap
     COMPAT_RUST=$(rustc --print sysroot)
     [ "$COMPAT_RUST" != /usr ] ||
         fail "Rust from Debian packages does not run in Debian's folders; install it with rustup."
     COMPAT_CRATES=${CARGO_HOME:-$HOME/.cargo}/registry
     COMPAT_NEXTEST=$(command -v cargo-nextest)
     cargo fetch --manifest-path "$ROOT/Cargo.toml" --locked --quiet
-    mkdir -p "$CACHE" "$ROOT/target"
-}
-
-# Starts this script again as root, in a mount namespace of its own.
-start_second_part() {
-    local as_root=()
-    if [ "$(id -u)" != 0 ]; then
-        command -v sudo >/dev/null || fail "Debian's folders need root; run this as root or install sudo."
-        as_root=(sudo)
-    fi
-    # Copies instead of mounts would not do: Rust's tools find themselves by /proc.
-    "${as_root[@]}" unshare --mount true 2>/dev/null ||
-        fail "mounts are not permitted here; in a container, start it with --cap-add SYS_ADMIN."
-    exec "${as_root[@]}" env "HOME=$HOME" "PATH=$PATH" "XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}" \
-        "CI=${CI:-}" "COMPAT_RUST=$COMPAT_RUST" "COMPAT_CRATES=$COMPAT_CRATES" \
-        "COMPAT_NEXTEST=$COMPAT_NEXTEST" COMPAT_PART=2 \
-        unshare --mount --propagation private "$ROOT/tests/compat.sh" "${SUITES[@]}"
+    mkdir -p "$ROOT/target"
 }
 
 # ------------------------------------------------------------- second part: as root
-
-only_one_at_a_time() {
-    exec 9>"$CACHE/lock"
-    flock --nonblock 9 || fail "another run uses $CACHE; wait for its end."
-}
-
-# Files are removed below, which must never reach through a mount that is not ours.
-nothing_mounted() {
-    ! cut -d' ' -f5 /proc/self/mountinfo | grep -F -- "${FOLDER// /\\040}" ||
-        fail "something is mounted in $FOLDER (the lines above); unmount it first."
-}
-
-# The mirror that this machine takes Debian from; nothing on other distributions, where
-# debootstrap's own default is right.
-debian_mirror() {
-    # shellcheck disable=SC2016  # apt expands REPO_URI
-    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' |
-        grep -m 1 '^https\?:' || true
-}
-
-# A folder and its build take 6 GB; one that fills the disk fails somewhere else.
-enough_disk() {
-    local free
-    free=$(df --output=avail --block-size=G "$CACHE" | tail -n 1 | tr -dc 0-9)
-    [ "$free" -ge 8 ] || fail "$CACHE has $free GB of free disk, and 8 are needed; make room and try again."
-}
-
-# What reaches the mirror from this machine (name servers, proxies, certificates) does so in the folder.
-share_network_settings() {
-    local settings=$1/etc/apt/apt.conf.d/90host certificates=/etc/ssl/certs/ca-certificates.crt
-    cp --dereference /etc/resolv.conf "$1/etc/resolv.conf"
-    apt-config dump | grep -E '^Acquire::(https?::|Check-)' >"$settings" || true
-    # A copy of sid's archive may be older than its lists say they may become.
-    [ "$RELEASE" != sid ] || echo 'Acquire::Check-Valid-Until "false";' >>"$settings"
-    [ ! -e $certificates ] || install -D -m 644 $certificates "$1$certificates"
-}
-
-# Made under another name first: a folder named after its suite is always a whole one.
-make_folder() {
-    local new=$FOLDER.new mirror
-    [ ! -d "$FOLDER" ] || return 0
-    rm -rf --one-file-system "$new"
-    enough_disk
-    mirror=$(debian_mirror)
-    quietly "$NAME goes into $FOLDER" debootstrap --variant=minbase "$RELEASE" "$new" ${mirror:+"$mirror"}
-    # Nothing here must survive a power cut, and no manuals are needed.
-    printf '%s\n' force-unsafe-io 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/*' \
-        >"$new/etc/dpkg/dpkg.cfg.d/test-folder"
-    mv "$new" "$FOLDER"
-}
-
-inside() {
-    chroot "$FOLDER" env --ignore-environment \
-        HOME=/root LANG=C.UTF-8 PATH=/opt/rust/bin:/usr/local/bin:/usr/bin:/usr/sbin \
-        CARGO_HOME=/opt/cargo CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never "CI=${CI:-}" \
-        CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only \
-        sh -c 'cd /project 2>/dev/null || cd /; exec "$@"' sh "$@"
-}
-
-missing_inside() {
-    local package
-    for package in "$@"; do
-        # shellcheck disable=SC2016  # dpkg expands Status
-        inside dpkg-query --show --showformat='${db:Status-Status}\n' "$package" 2>/dev/null |
-            grep -qx installed || echo "$package"
-    done
-}
-
-# In one chain, because `set -e` does not hold in a command that is asked whether it failed.
-install_inside() {
-    inside apt-get --yes --quiet update &&
-        inside env DEBIAN_FRONTEND=noninteractive apt-get --yes --quiet install --no-install-recommends "$@" &&
-        inside apt-get clean
-}
 
 # Only the files of these packages: by what it depends on, the analytics library's brings 1 GB of OpenCV.
 unpack_inside() {
@@ -173,23 +83,10 @@ fill_folder() {
     fi
 }
 
-# lend SOURCE PLACE: SOURCE is to be read, not written, at PLACE in the folder.
-lend() {
-    mkdir -p "$FOLDER$2"
-    mount --bind "$1" "$FOLDER$2"
-    mount -o remount,bind,ro "$FOLDER$2"
-}
-
 # The folder's own build is where the tests look for it; the host's is hidden.
 own_build() {
     mkdir -p "$FOLDER/build"
     mount --bind "$FOLDER/build" "$FOLDER/project/target"
-}
-
-kernel_files() {
-    mount -t proc proc "$FOLDER/proc"
-    mount --rbind /sys "$FOLDER/sys"
-    mount --rbind /dev "$FOLDER/dev"
 }
 
 # What is the project's and this machine's, in the folder.
@@ -324,11 +221,12 @@ skip_suite() {
     printf '\n== SKIP: %s cannot be installed today, the reason is above; nothing ran with %s\n' "$NAME" "$FEATURE"
 }
 
-if [ -z "${COMPAT_PART:-}" ]; then
+if [ -z "${SECOND_PART:-}" ]; then
     for suite in "${SUITES[@]}"; do choose "$suite"; done
     prepare
-    start_second_part
+    start_second_part "$ROOT/tests/compat.sh" "${SUITES[@]}" -- \
+        "COMPAT_RUST=$COMPAT_RUST" "COMPAT_CRATES=$COMPAT_CRATES" "COMPAT_NEXTEST=$COMPAT_NEXTEST"
 fi
 trap count_steps EXIT
-only_one_at_a_time
+only_one_at_a_time lock
 for suite in "${SUITES[@]}"; do "test_$suite"; done

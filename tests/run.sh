@@ -3,7 +3,7 @@
 # Every check of this repository that one machine can do; tests/compat.sh does newer GStreamers.
 #
 #   tests/run.sh          everything
-#   tests/run.sh quick    without the book, the model zoo, the 1080p clip, valgrind and cargo-c
+#   tests/run.sh quick    without the book, the Python package, the model zoo, the 1080p clip, valgrind and cargo-c
 #
 # TRT_SETUP=skip installs no Debian packages.  The first failing step ends the run.
 set -euo pipefail
@@ -152,6 +152,7 @@ step "detect.sh on the sample clip" detect_sample
 step "detect.sh on a clip of figures" detect_poses
 step "detect.sh on clips of shapes" detect_shapes
 if [ "$MODE" = full ]; then
+    step "Python package" python/test.sh
     step "mdbook" need_mdbook
     step "book" tests/book.py
     step "cargo-c" need_cargo_c

@@ -103,6 +103,12 @@ const char *gst_trt_session_backend (GstTrtSession *session);
 /* Why backend=auto did not select TensorRT; NULL if it did not, and on errors. Valid until the session is closed. */
 const char *gst_trt_session_reason (GstTrtSession *session);
 
+/* The number of classes with names, in the model file or the option label-file; 0 on errors too. */
+size_t gst_trt_session_class_count (GstTrtSession *session);
+
+/* The name of a class. Valid until the session is closed. NULL if there is none, and on errors. */
+const char *gst_trt_session_class_label (GstTrtSession *session, uint32_t class_id);
+
 /* The model's input: the tensor of one picture. The session fills other inputs, such as the picture's size. NULL on errors.
  * Handles of inputs and outputs belong to the session and are closed with it. */
 const GstTrtTensorInfo *gst_trt_session_input (GstTrtSession *session);
@@ -142,6 +148,18 @@ GstTrtStatus gst_trt_session_detect (GstTrtSession *session, const GstTrtFrame *
  * so far, and have been read when this returns. GST_TRT_LIBRARY if the model does not run on a GPU. */
 GstTrtStatus gst_trt_session_detect_device (GstTrtSession *session, const GstTrtFrame *frame, void *stream,
                                             GstTrtResults **results);
+
+/* What a model gives. */
+enum {
+  GST_TRT_ROTATED_BOXES = 1,
+  GST_TRT_KEYPOINTS = 2,
+  GST_TRT_MASKS = 4,
+  GST_TRT_FRAME_CLASSES = 8,
+  GST_TRT_MAP = 16
+};
+
+/* Flags of what the model gives besides upright boxes, also where it found nothing in this frame. 0 on errors too. */
+uint32_t gst_trt_results_kinds (const GstTrtResults *results);
 
 /* Frees the results and their texts. NULL and freed results are ignored. */
 void gst_trt_results_free (GstTrtResults *results);

@@ -79,6 +79,19 @@ impl Results {
         }
     }
 
+    /// Flags of `gsttrt.h`.
+    fn kinds(&self) -> u32 {
+        let Instances { rotated, keypoints, classes, .. } = &self.instances;
+        let all = [
+            rotated.is_some(),
+            keypoints.is_some(),
+            self.instances.has_masks(),
+            classes.is_some(),
+            self.map().is_some(),
+        ];
+        all.into_iter().enumerate().map(|(bit, given)| u32::from(given) << bit).sum()
+    }
+
     fn object(&self, index: usize) -> Result<&Candidate> {
         let count = self.instances.len();
         self.instances
@@ -164,6 +177,12 @@ pub extern "C" fn gst_trt_results_free(results: *mut GstTrtResults) {
         drop(RESULTS.remove(results));
         Ok(())
     });
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_results_kinds(results: *const GstTrtResults) -> u32 {
+    get(results, |results| Ok(results.kinds())).unwrap_or(0)
 }
 
 /// See `gsttrt.h`.

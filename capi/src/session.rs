@@ -6,6 +6,7 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gsttrt::core::error::Result;
+use gsttrt::postprocess::read_labels;
 use gsttrt::session::{Detections, Detector, Session, parse_options};
 
 use crate::error::{c_string, contained, done, null, wrong};
@@ -25,17 +26,20 @@ pub(crate) static SESSIONS: Handles<Open> = Handles::new("session", "gst_trt_ses
 pub(crate) struct Open {
     backend: CString,
     reason: Option<CString>,
+    /// The names of all classes, by id; empty if they have none.
+    class_labels: Vec<CString>,
     /// Handles of tensors: the input and then the outputs.
     tensors: Vec<usize>,
     detector: Mutex<Detector>,
 }
 
 impl Open {
-    fn new(session: Session, detector: impl FnOnce(Session) -> Detector) -> Self {
+    fn new(session: Session, labels: &[String], detector: impl FnOnce(Session) -> Detector) -> Self {
         let info = |desc| TENSORS.add::<GstTrtTensorInfo>(TensorInfo::new(desc)).addr();
         Open {
             backend: c_string(session.backend()),
             reason: session.reason().map(c_string),
+            class_labels: labels.iter().map(|label| c_string(label)).collect(),
             tensors: std::iter::once(session.input()).chain(session.outputs()).map(info).collect(),
             detector: Mutex::new(detector(session)),
         }
@@ -113,8 +117,10 @@ pub unsafe extern "C" fn gst_trt_session_open(
                 texts.push(text("options", *options.add(texts.len()))?);
             }
             let (options, postprocess) = parse_options(texts)?;
+            let file = postprocess.label_file.as_deref().map(read_labels).transpose()?;
             let opened = Session::open(model, &options)?;
-            let opened = Open::new(opened, |session| Detector::unchecked(session, postprocess));
+            let labels = file.unwrap_or_else(|| opened.model().labels.clone());
+            let opened = Open::new(opened, &labels, |session| Detector::unchecked(session, postprocess));
             give("session", session, SESSIONS.add(opened))
         }
     }))
@@ -141,6 +147,24 @@ pub extern "C" fn gst_trt_session_backend(session: *mut GstTrtSession) -> *const
 pub extern "C" fn gst_trt_session_reason(session: *mut GstTrtSession) -> *const c_char {
     let reason = contained(|| Ok(SESSIONS.find(session)?.reason.as_ref().map(|reason| reason.as_ptr())));
     reason.ok().flatten().unwrap_or(ptr::null())
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_session_class_count(session: *mut GstTrtSession) -> usize {
+    contained(|| Ok(SESSIONS.find(session)?.class_labels.len())).unwrap_or(0)
+}
+
+/// See `gsttrt.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gst_trt_session_class_label(session: *mut GstTrtSession, class_id: u32) -> *const c_char {
+    let label = || {
+        let open = SESSIONS.find(session)?;
+        let count = open.class_labels.len();
+        let label = open.class_labels.get(class_id as usize).map(|label| label.as_ptr());
+        label.ok_or_else(|| wrong(format!("There is no class {class_id}: {count} have names")).remedy("Count from 0"))
+    };
+    contained(label).unwrap_or(ptr::null())
 }
 
 /// See `gsttrt.h`.

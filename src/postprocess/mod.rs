@@ -14,7 +14,7 @@ mod refine;
 mod results;
 pub mod suppress;
 
-pub(crate) use classes::read_labels;
+pub use classes::read_labels;
 pub use classify::{ClassScores, RankedClass};
 pub use merge::{MergeMethod, MergeMetric, MergeOptions};
 pub use processor::{PostprocessOptions, Postprocessor};

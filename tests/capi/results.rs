@@ -140,6 +140,7 @@ fn rotated_boxes_have_angles_and_corners() {
     };
     let results = found(&one_box("capi-upright"));
     assert_eq!(rotation(results), (0.0, upright), "this model has no rotated boxes");
+    assert_eq!(gst_trt_results_kinds(results), 0);
     gst_trt_results_free(results);
 
     // Of 16x8 around (28, 28), by an eighth of a turn clockwise: the lower right corner comes straight down or so.
@@ -149,7 +150,7 @@ fn rotated_boxes_have_angles_and_corners() {
     let graph = graph.metadata("end2end", "True").metadata("names", "{0: 'ship'}");
     let results = found(&graph.save(&scratch("capi-obb").join("obb.onnx")));
     let (read, corners) = rotation(results);
-    assert_eq!(read, angle);
+    assert_eq!((read, gst_trt_results_kinds(results)), (angle, 1));
     let (far, near) = (12.0 * 0.5f32.sqrt(), 4.0 * 0.5f32.sqrt());
     let wanted = [[near, far], [far, near], [-near, -far], [-far, -near]].map(|corner| corner.map(|at| at + 28.0));
     let apart = corners.iter().flatten().zip(wanted.iter().flatten()).map(|(a, b)| (a - b).abs());
@@ -172,6 +173,7 @@ fn masks_are_read() {
     let session = open(&graph.save(&scratch("capi-segment").join("segment.onnx")), &["backend=rten"]).unwrap();
     let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap_or_else(|_| panic!("{}", last_error()));
     gst_trt_session_close(session);
+    assert_eq!(gst_trt_results_kinds(results), 4);
     let mut rect = [0; 4];
     let mask = unsafe { gst_trt_results_mask(results, 0, &mut rect) };
     assert_eq!(rect, [0, 0, 32, 32], "{}", last_error());
@@ -201,6 +203,7 @@ fn keypoints_are_read_and_may_lack_names_and_visibility() {
         let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap_or_else(|_| panic!("{}", last_error()));
         gst_trt_session_close(session);
         assert_eq!((gst_trt_results_count(results), gst_trt_results_keypoint_count(results)), (1, 2));
+        assert_eq!(gst_trt_results_kinds(results), 2);
         results
     };
     let point = |results, keypoint| {
@@ -237,6 +240,7 @@ fn classes_of_the_frame_are_told() {
     let results = detect(session, &frame(&[0; SIDE * SIDE * 3])).unwrap();
     gst_trt_session_close(session);
     assert_eq!((gst_trt_results_count(results), gst_trt_results_frame_class_count(results)), (0, 2));
+    assert_eq!(gst_trt_results_kinds(results), 8);
     assert_eq!(text(gst_trt_results_frame_class_label(results, 0)), Some("bird"));
     assert_eq!([0, 1].map(|rank| gst_trt_results_frame_class_id(results, rank)), [2, 1]);
     let confidence = gst_trt_results_frame_class_confidence(results, 0);
@@ -283,6 +287,7 @@ fn maps_of_the_frame_are_given() {
     // A car in the upper half.
     let found = results(graph(&[1, 2, 2, 1], &[0.0, 1.0, 1.0, 0.0], "semantic"), &[]);
     let half = SIDE * SIDE / 2;
+    assert_eq!(gst_trt_results_kinds(found), 16);
     assert_eq!(values(found), Some([vec![1; half], vec![0; half]].concat()));
     assert_eq!(gst_trt_results_map_region_count(found), 2);
     assert_eq!(text(gst_trt_results_map_region_label(found, 1)), Some("car"));

@@ -127,6 +127,29 @@ fn closed_sessions_are_errors() {
 }
 
 #[test]
+fn classes_have_names() {
+    let label = |session, class| text(gst_trt_session_class_label(session, class));
+    let model = one_box("capi-labels");
+    let session = open(&model, &["backend=rten"]).unwrap();
+    assert_eq!(gst_trt_session_class_count(session), 2);
+    assert_eq!([0, 1, 2, u32::MAX].map(|class| label(session, class)), [Some("cat"), Some("dog"), None, None]);
+    assert!(last_error().contains("no class 4294967295: 2 have names"), "{}", last_error());
+    gst_trt_session_close(session);
+    assert_eq!((gst_trt_session_class_count(session), label(session, 0)), (0, None));
+    assert!(last_error().contains("closed already"), "{}", last_error());
+    assert_eq!(gst_trt_results_kinds(ptr::null()), 0);
+    assert!(last_error().contains("it is NULL"), "{}", last_error());
+
+    let file = scratch("capi-label-file").join("labels.txt");
+    std::fs::write(&file, "Katze\nHund\n").unwrap();
+    let session = open(&model, &["backend=rten", &format!("label-file={}", file.display())]).unwrap();
+    assert_eq!([0, 1].map(|class| label(session, class)), [Some("Katze"), Some("Hund")]);
+    gst_trt_session_close(session);
+    let (code, error) = open(&model, &["backend=rten", "label-file=/nowhere.txt"]).unwrap_err();
+    assert!(code == 2 && error.contains("no label file /nowhere.txt"), "{error}");
+}
+
+#[test]
 fn threads_take_turns() {
     let session = open(&one_box("capi-threads"), &["backend=rten"]).unwrap().addr();
     std::thread::scope(|scope| {

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MPL-2.0
+# Builds the Debian package gst-plugin-trt and prints its path: the plugin, the C library, the program gst-trt.
+#
+#   packaging/deb.sh [FOLDER]      FOLDER: default target/debian
+#
+# A package runs on systems whose glibc and GStreamer are not older than those that it is built on: build it on Debian 12 for
+# Debian 12 and 13 and Ubuntu 24.04. Needs what the plugin is built with, and dpkg-dev.
+set -euo pipefail
+
+# shellcheck source=pipelines/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../pipelines/setup.sh"
+
+need_cargo
+cd "$ROOT"
+folder=${1:-$TARGET/debian}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+umask 022
+chmod 755 "$stage"
+
+name=gst-plugin-trt
+version=$(cargo pkgid --package gst-trt | sed 's/.*[#@]//')
+architecture=$(dpkg --print-architecture)
+libraries=/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
+
+packaging/build.sh plugin library program >&2
+
+# put FROM TO [MODE]
+put() {
+    install -D --mode "${3:-644}" "$1" "$stage$2"
+}
+
+# The same without what only debuggers read.
+put_binary() {
+    put "$1" "$2" "${3:-644}"
+    strip --strip-unneeded "$stage$2"
+}
+
+put_binary "$TARGET/release/libgsttrt.so" "$libraries/gstreamer-1.0/libgsttrt.so"
+put_binary "$TARGET/release/libgsttrt_capi.so" "$libraries/libgsttrt-1.so.0"
+ln -s libgsttrt-1.so.0 "$stage$libraries/libgsttrt-1.so"
+put_binary "$TARGET/release/gst-trt" /usr/bin/gst-trt 755
+put capi/include/gsttrt.h /usr/include/gsttrt-1.0/gsttrt.h
+[ ! -e packaging/gst-trt.service ] || put packaging/gst-trt.service /usr/lib/systemd/system/gst-trt.service
+
+mkdir -p "$stage$libraries/pkgconfig"
+cat >"$stage$libraries/pkgconfig/gsttrt-1.0.pc" <<END
+prefix=/usr
+libdir=\${prefix}${libraries#/usr}
+includedir=\${prefix}/include/gsttrt-1.0
+
+Name: gsttrt-1.0
+Description: $(sed -n 's/^description = "\(.*\)"/\1/p' capi/Cargo.toml)
+Version: $version
+Libs: -L\${libdir} -lgsttrt-1
+Cflags: -I\${includedir}
+END
+
+docs=/usr/share/doc/$name
+for page in README.md SECURITY.md docs/*.md; do put "$page" "$docs/$(basename "$page")"; done
+gzip -9n <CHANGELOG.md >"$stage/changelog.gz"
+put "$stage/changelog.gz" "$docs/changelog.gz"
+rm "$stage/changelog.gz"
+{
+    printf 'Source: %s\n\n' "$(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml)"
+    cat LICENSE
+    printf '\nThe binaries contain these crates, with their licences, from https://crates.io:\n\n'
+    cargo tree --locked --package gst-trt --package gsttrt-capi --edges normal --prefix none --format '{p}: {l}' |
+        sed 's/ (\*)$//; s/ ([^)]*)//' | sort -u
+} >"$stage/copyright"
+put "$stage/copyright" "$docs/copyright"
+rm "$stage/copyright"
+
+# What the binaries need, by the symbols that they use. dpkg-shlibdeps wants a source package.
+needed() {
+    mkdir "$stage/debian"
+    printf 'Source: %s\n\nPackage: %s\nArchitecture: any\n' "$name" "$name" >"$stage/debian/control"
+    (cd "$stage" && dpkg-shlibdeps -O "usr/bin/gst-trt" ".$libraries/libgsttrt-1.so.0" ".$libraries/gstreamer-1.0/libgsttrt.so") |
+        sed -n 's/^shlibs:Depends=//p'
+    rm -r "$stage/debian"
+}
+depends=$(needed)
+[ -n "$depends" ] || fail "dpkg-shlibdeps names no packages for the binaries."
+
+mkdir "$stage/DEBIAN"
+cat >"$stage/DEBIAN/control" <<END
+Package: $name
+Version: $version
+Architecture: $architecture
+Maintainer: The maintainers of gst-plugin-trt <maintainers@localhost>
+Section: libs
+Priority: optional
+Installed-Size: $(du --summarize --block-size=1K --apparent-size "$stage" | cut -f1)
+Depends: $depends, libgstreamer1.0-0 (>= 1.22), gstreamer1.0-plugins-base, gstreamer1.0-plugins-good
+Recommends: gstreamer1.0-libav, gstreamer1.0-plugins-ugly, gstreamer1.0-plugins-bad, gstreamer1.0-tools
+Homepage: $(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml)
+Description: object detection in GStreamer, with TensorRT or on the CPU
+ The elements trtpreprocess, trtinfer, trtnms, trttrack, trtanalytics, trtoverlay and trtpublish run ONNX models and
+ TensorRT engines of detectors, classifiers, poses, masks, rotated boxes and maps on videos. The program gst-trt does so
+ without a pipeline to write, and the library libgsttrt-1 for C without GStreamer.
+ .
+ TensorRT and ONNX Runtime are found at run time; without them models run on the CPU.
+END
+echo "libgsttrt-1 0 $name (>= $version)" >"$stage/DEBIAN/shlibs"
+echo "activate-noawait ldconfig" >"$stage/DEBIAN/triggers"
+
+package=$folder/${name}_${version}_$architecture.deb
+dpkg-deb --root-owner-group --build "$stage" "$package" >&2
+echo "$package"

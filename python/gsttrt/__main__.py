@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MPL-2.0
+"""python -m gsttrt"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+
+from . import Error, __version__, detect, plugin_path
+
+
+def env() -> None:
+    print(f'export GST_PLUGIN_PATH={shlex.quote(plugin_path())}"${{GST_PLUGIN_PATH:+:$GST_PLUGIN_PATH}}"')
+
+
+def lines(source: str, model: str, options: list[str]) -> None:
+    """A JSON object for each frame."""
+    settings: dict[str, str] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise Error(f"The option {option!r} has no value. Write name=value, such as score-threshold=0.5.")
+        settings[name] = value
+    for index, (_, result) in enumerate(detect(source, model, **settings)):
+        probs = result.probs
+        line = {"frame": index, "time": result.time, "width": result.width, "height": result.height, "objects": result.json()}
+        if probs is not None:
+            line["classes"] = [
+                {"label": name, "class-id": int(each), "confidence": float(score)}
+                for each, score, name in zip(*probs[:2], probs.names)
+            ]
+        print(json.dumps(line), flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m gsttrt", description="Detects in images and videos.")
+    parser.add_argument("--version", action="version", version=f"gsttrt {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("env", help='how GStreamer finds the plugin of this package: eval "$(python -m gsttrt env)"')
+    detecting = commands.add_parser("detect", help="print a line of JSON for each frame")
+    detecting.add_argument("source", help="a video, an image, a folder of images, or an address such as rtsp://camera/stream")
+    detecting.add_argument("model", help="an ONNX file or a TensorRT engine")
+    detecting.add_argument("options", nargs="*", metavar="name=value", help="such as score-threshold=0.5 classes=person,car")
+    given = parser.parse_args(arguments)
+    try:
+        if given.command == "env":
+            env()
+        else:
+            lines(given.source, given.model, given.options)
+    except Error as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

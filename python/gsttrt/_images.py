@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MPL-2.0
+"""What a detector takes, as frames of the library."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import c_void_p
+from typing import Any, NamedTuple
+
+import numpy
+
+from . import _device
+from ._library import FULL_RANGE, Frame
+from .errors import InputError, LibraryError, NotFoundError, ReadError
+
+# GStreamer's names of formats, by color and channels.
+FORMATS = {
+    ("bgr", 1): "GRAY8",
+    ("rgb", 1): "GRAY8",
+    ("bgr", 3): "BGR",
+    ("rgb", 3): "RGB",
+    ("bgr", 4): "BGRA",
+    ("rgb", 4): "RGBA",
+}
+
+
+class Image(NamedTuple):
+    """An image in memory that stays as long as this object."""
+
+    format: str
+    width: int
+    height: int
+    address: int
+    stride: int
+    """From one row to the next, in bytes."""
+    row: int
+    """Bytes of a row's pixels."""
+    owner: Any
+    """Keeps the memory."""
+    is_on_gpu: bool = False
+    stream: int = 0
+    """The CUDA stream that writes it."""
+
+    def frame(self) -> Frame:
+        frame = Frame(ctypes.sizeof(Frame), self.format.encode(), self.width, self.height, FULL_RANGE)
+        frame.planes[0], frame.strides[0] = c_void_p(self.address), self.stride
+        # The last row may end with the memory.
+        frame.bytes[0] = self.stride * max(self.height - 1, 0) + self.row
+        return frame
+
+
+def read(given: Any, color: str) -> tuple[list[Image], bool]:
+    """The images, and whether what was given is a batch of them."""
+    if (color, 3) not in FORMATS:
+        raise InputError(f'color is {color!r}. Use "bgr", the order of OpenCV, or "rgb".')
+    if isinstance(given, (list, tuple)):
+        return [image for each in given for image in read_one(each, color)], True
+    return read_one(given, color), dimensions(given) == 4
+
+
+def dimensions(given: Any) -> int:
+    return len(getattr(given, "shape", ()))
+
+
+def read_one(given: Any, color: str) -> list[Image]:
+    """One image, or those of an array with four dimensions."""
+    if isinstance(given, numpy.ndarray):
+        return of_array(given, color)
+    if isinstance(given, (str, os.PathLike)):
+        return of_array(load(given), "rgb")
+    if on_gpu := _device.view(given):
+        return of_gpu(on_gpu, color)
+    if hasattr(given, "__dlpack__"):
+        return of_array(numpy.from_dlpack(given), color)
+    if hasattr(given, "convert"):  # Pillow's
+        return of_array(numpy.asarray(given.convert("RGB")), "rgb")
+    raise InputError(
+        f"A {type(given).__name__} is no image. Give an array of uint8 with the shape (height, width, 3), a path, or a list of these."
+    )
+
+
+def format_of(shape: tuple[int, ...], dtype: str, color: str) -> str:
+    """The format of an image with that shape. Four dimensions are a batch."""
+    if dtype != "uint8":
+        remedy = "Scale them to 0..255 and use .astype(numpy.uint8)" if dtype.startswith("float") else "Use .astype(numpy.uint8)"
+        raise InputError(f"The image has values of {dtype}, and uint8 is needed. {remedy}.")
+    channels = 1 if len(shape) == 2 else shape[-1] if shape else 0
+    if len(shape) not in (2, 3, 4) or (color, channels) not in FORMATS:
+        first = shape[-3] if len(shape) > 2 else 0
+        hint = " The channels come first here: use .transpose(1, 2, 0)." if first in (1, 3, 4) and len(shape) == 3 else ""
+        raise InputError(
+            f"An array with the shape {shape} is no image: (height, width), (height, width, 3) or (height, width, 4) is needed, "
+            f"or for several images (n, height, width, 3 or 4).{hint}"
+        )
+    return FORMATS[color, channels]
+
+
+def of_array(array: numpy.ndarray, color: str) -> list[Image]:
+    """Rows are read where they are. Only arrays whose pixels do not lie side by side, such as array[..., ::-1], are copied."""
+    name = format_of(array.shape, str(array.dtype), color)
+    if array.ndim == 4:
+        return [image for each in array for image in of_array(each, color)]
+    height, width = array.shape[:2]
+    bytes_per_pixel = array.shape[2] if array.ndim == 3 else 1
+    row = width * bytes_per_pixel
+    # Strides of axes with one entry say nothing.
+    wanted = (bytes_per_pixel, 1)[: array.ndim - 1]
+    side_by_side = all(found == need or size == 1 for found, need, size in zip(array.strides[1:], wanted, array.shape[1:]))
+    if not side_by_side or (array.strides[0] < row and height > 1):
+        array = numpy.ascontiguousarray(array)
+    stride = array.strides[0] if height > 1 else row
+    return [Image(name, width, height, array.ctypes.data, stride, row, array)]
+
+
+def of_gpu(array: _device.Array, color: str) -> list[Image]:
+    """Images in GPU memory, read in place."""
+    name = format_of(array.shape, array.dtype, color)
+    if len(array.shape) == 4:
+        step = array.strides[0]
+        each = (
+            array._replace(shape=array.shape[1:], strides=array.strides[1:], address=array.address + index * step)
+            for index in range(array.shape[0])
+        )
+        return [image for one in each for image in of_gpu(one, color)]
+    height, width = array.shape[:2]
+    bytes_per_pixel = array.shape[2] if len(array.shape) == 3 else 1
+    row = width * bytes_per_pixel
+    wanted = (bytes_per_pixel, 1)[: len(array.shape) - 1]
+    if array.strides[1:] != wanted or array.strides[0] < row:
+        raise InputError(
+            f"The pixels of the array on the GPU do not lie side by side: its strides are {array.strides} bytes. "
+            "Make it contiguous with the shape (height, width, channels)."
+        )
+    return [Image(name, width, height, array.address, array.strides[0], row, array.owner, True, array.stream)]
+
+
+def load(path: str | os.PathLike[str]) -> numpy.ndarray:
+    """The pixels of an image file, RGB, upright as its EXIF data says."""
+    try:
+        from PIL import Image as pillow
+        from PIL import ImageOps
+    except ImportError as error:
+        raise LibraryError(
+            f"Cannot read {os.fspath(path)}: Pillow, which reads images, is not installed. Use pip install pillow, "
+            "or read the image with OpenCV and give the array."
+        ) from error
+    try:
+        with pillow.open(path) as image:
+            return numpy.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    except FileNotFoundError as error:
+        raise NotFoundError(f"There is no image {os.fspath(path)}. Check the path.") from error
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
+        raise ReadError(f"Cannot read the image {os.fspath(path)}: {error}. Check that it is a whole image file.") from error

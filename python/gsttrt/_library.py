@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MPL-2.0
+"""libgsttrt-1.0 by ctypes: the functions of gsttrt.h, their errors, and handles that free themselves."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from ctypes import c_char_p, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any, Callable, Iterable, Mapping, Union
+
+from .errors import BY_STATUS, Error, LibraryError, SettingsError
+
+FOLDER = Path(__file__).resolve().parent / "lib"
+NAME = "libgsttrt-1.so.0"
+
+# Flags of gst_trt_results_kinds.
+ROTATED_BOXES, KEYPOINTS, MASKS, FRAME_CLASSES, MAP = 1, 2, 4, 8, 16
+# Flags of GstTrtFrame.color: gray values of images fill the whole range.
+FULL_RANGE = 4
+
+Option = Union[str, int, float, bool, "os.PathLike[str]", Iterable[Any], Mapping[str, Any]]
+
+
+class Frame(ctypes.Structure):
+    """GstTrtFrame"""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("format", c_char_p),
+        ("width", c_uint32),
+        ("height", c_uint32),
+        ("color", c_uint32),
+        ("reserved", c_uint32),
+        ("planes", c_void_p * 3),
+        ("strides", c_size_t * 3),
+        ("bytes", c_size_t * 3),
+    ]
+
+
+# Each with what it returns, and its arguments. Handles are numbers and not addresses, and fit in a pointer.
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "last_error": (c_char_p,),
+    "session_open": (c_int, c_char_p, c_void_p, c_void_p),
+    "session_close": (None, c_void_p),
+    "session_backend": (c_char_p, c_void_p),
+    "session_reason": (c_char_p, c_void_p),
+    "session_class_count": (c_size_t, c_void_p),
+    "session_class_label": (c_char_p, c_void_p, c_uint32),
+    "session_input": (c_void_p, c_void_p),
+    "session_detect": (c_int, c_void_p, c_void_p, c_void_p),
+    "session_detect_device": (c_int, c_void_p, c_void_p, c_void_p, c_void_p),
+    "tensor_info_rank": (c_size_t, c_void_p),
+    "tensor_info_dim": (c_int64, c_void_p, c_size_t),
+    "results_free": (None, c_void_p),
+    "results_kinds": (c_uint32, c_void_p),
+    "results_count": (c_size_t, c_void_p),
+    "results_label": (c_char_p, c_void_p, c_size_t),
+    "results_class_id": (c_uint32, c_void_p, c_size_t),
+    "results_confidence": (c_float, c_void_p, c_size_t),
+    "results_box": (c_int, c_void_p, c_size_t, c_void_p),
+    "results_angle": (c_float, c_void_p, c_size_t),
+    "results_corners": (c_int, c_void_p, c_size_t, c_void_p),
+    "results_keypoint_count": (c_size_t, c_void_p),
+    "results_keypoint_name": (c_char_p, c_void_p, c_size_t),
+    "results_keypoint": (c_int, c_void_p, c_size_t, c_size_t, c_void_p),
+    "results_mask": (c_void_p, c_void_p, c_size_t, c_void_p),
+    "results_json": (c_char_p, c_void_p, c_size_t),
+    "results_frame_class_count": (c_size_t, c_void_p),
+    "results_frame_class_label": (c_char_p, c_void_p, c_size_t),
+    "results_frame_class_id": (c_uint32, c_void_p, c_size_t),
+    "results_frame_class_confidence": (c_float, c_void_p, c_size_t),
+    "results_map": (c_void_p, c_void_p, c_void_p),
+    "results_map_json": (c_char_p, c_void_p),
+    "results_track_id": (c_uint64, c_void_p, c_size_t),
+    "tracker_new": (c_int, c_void_p, c_void_p),
+    "tracker_free": (None, c_void_p),
+    "tracker_reset": (c_int, c_void_p),
+    "tracker_update": (c_int, c_void_p, c_void_p, c_uint64, c_uint64),
+}
+
+
+class Library:
+    """The functions, without their prefix gst_trt_."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            library = ctypes.CDLL(path)
+            for name, (returned, *arguments) in FUNCTIONS.items():
+                function = getattr(library, "gst_trt_" + name)
+                function.restype, function.argtypes = returned, arguments
+                setattr(self, name, function)
+        except (OSError, AttributeError) as error:
+            raise LibraryError(
+                f"Cannot load {path}: {error}. Install the wheel of gsttrt for this machine, or set GSTTRT_LIBRARY to "
+                f"the file {NAME} of this version."
+            ) from error
+
+    def __getattr__(self, name: str) -> Any:  # for type checkers: all attributes are set above
+        raise AttributeError(name)
+
+    def error(self, status: int) -> Error:
+        """The exception for a status, with the text of this thread's last error."""
+        return BY_STATUS.get(status, Error)(self.last_error().decode())
+
+    def check(self, status: int) -> None:
+        if status != 0:
+            raise self.error(status)
+
+
+def find() -> str:
+    """GSTTRT_LIBRARY, or the library in this package, or that of the system."""
+    inside = FOLDER / NAME
+    return os.environ.get("GSTTRT_LIBRARY") or (str(inside) if inside.exists() else NAME)
+
+
+# The library looks for TensorRT and ONNX Runtime of pip in this environment, also if no shell has activated it.
+if sys.prefix != sys.base_prefix:
+    os.environ.setdefault("VIRTUAL_ENV", sys.prefix)
+library = Library(find())
+
+
+class Handle:
+    """A handle of the library, freed with this object."""
+
+    __slots__ = ("value", "_free")
+
+    def __init__(self, value: c_void_p, free: Callable[[c_void_p], None]) -> None:
+        self.value, self._free = value, free
+
+    def free(self) -> None:
+        """The library ignores the second time."""
+        self._free(self.value)
+
+    def __del__(self) -> None:
+        self._free(self.value)
+
+
+def texts(options: Mapping[str, Option | None]) -> Any:
+    """Options as the library reads them: an array of texts such as `score-threshold=0.5`, with NULL at its end."""
+    lines = [f"{name.replace('_', '-')}={text(value)}" for name, value in options.items() if value is not None]
+    for line in lines:
+        if "\0" in line:
+            raise SettingsError(f"The option {line!r} contains a zero byte. Remove it.")
+    return (c_char_p * (len(lines) + 1))(*(line.encode("utf-8", "surrogateescape") for line in lines), None)
+
+
+def text(value: Option) -> str:
+    """The value of an option: `true` and `false`; lists with commas; `{"disc": 0.5}` as `disc=0.5`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={text(each)}" for name, each in value.items())
+    if isinstance(value, Iterable):
+        return ",".join(text(each) for each in value)
+    return str(value)  # such as numpy's numbers

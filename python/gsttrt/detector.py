@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Images in, results out."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import c_void_p
+from typing import TYPE_CHECKING, Any, Sequence, overload
+
+from . import _images
+from ._library import Handle, Option, library, texts
+from .errors import NotFoundError
+from .result import Result
+
+if TYPE_CHECKING:
+    Path = str | os.PathLike[str]
+
+
+class Detector:
+    """A model with its preprocessing and postprocessing.
+
+    >>> detector = Detector("yolo11n.onnx", score_threshold=0.5)
+    >>> result = detector(image)
+    >>> result.xyxy, result.confidence, result.class_id
+
+    model: an ONNX file, or a TensorRT engine. Engines contain code: load only files you trust. For a new ONNX file TensorRT builds
+        an engine, which takes seconds to minutes, once.
+    backend: "auto" (TensorRT if it is there and can run the model, else ONNX Runtime if it is there, else rten, which is in this
+        package), "tensorrt", "onnxruntime", "rten", or "cpu" for one of the last two.
+    score_threshold: 0..1; less certain objects are left out.
+    iou_threshold: 0..1; of two boxes of a class that overlap more, the less certain one is left out.
+    classes: names or ids of the classes that are wanted, such as ["person", "car"].
+    label_file: a text file with a class name a line, for models without names.
+    input_size: (width, height) in pixels, for models that take any size.
+    options: any other option of trtinfer and trtnms, with _ for -, such as max_detections=10, class_thresholds={"car": 0.5},
+        precision="fp16", execution_providers="openvino", threads=4.
+
+    A detector may be used by several threads; they take turns. To run in parallel, make a detector for each.
+    """
+
+    def __init__(
+        self,
+        model: Path,
+        *,
+        backend: str | None = None,
+        score_threshold: float | None = None,
+        iou_threshold: float | None = None,
+        classes: str | Sequence[str | int] | None = None,
+        label_file: Path | None = None,
+        input_size: tuple[int, int] | str | None = None,
+        **options: Option | None,
+    ) -> None:
+        size = input_size if input_size is None or isinstance(input_size, str) else "x".join(map(str, input_size))
+        named = {
+            "backend": backend,
+            "score_threshold": score_threshold,
+            "iou_threshold": iou_threshold,
+            "classes": classes,
+            "label_file": label_file,
+            "input_size": size,
+        }
+        path, session = os.fsencode(model), c_void_p()
+        if b"\0" in path:
+            raise NotFoundError(f"There is no model file {os.fspath(model)!r}: no path contains a zero byte.")
+        library.check(library.session_open(path, texts({**named, **options}), ctypes.byref(session)))
+        self._session = Handle(session, library.session_close)
+        self._path = os.fspath(model)
+        self._backend: str = library.session_backend(session).decode()
+        reason = library.session_reason(session)
+        self._reason = reason.decode() if reason else None
+        count = library.session_class_count(session)
+        self._names = {index: library.session_class_label(session, index).decode() for index in range(count)}
+        tensor = library.session_input(session)
+        rank = library.tensor_info_rank(tensor)
+        self._input_shape = tuple(library.tensor_info_dim(tensor, axis) for axis in range(rank))
+
+    @property
+    def backend(self) -> str:
+        """What runs the model: "tensorrt", "onnxruntime" or "rten"."""
+        return self._backend
+
+    @property
+    def reason(self) -> str | None:
+        """Why backend="auto" did not take TensorRT."""
+        return self._reason
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The names of all classes, by id; empty if neither the model nor label_file has any."""
+        return dict(self._names)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of the model's input."""
+        return self._input_shape
+
+    @overload
+    def __call__(self, image: list[Any] | tuple[Any, ...], *, color: str = ...) -> list[Result]: ...
+
+    @overload
+    def __call__(self, image: Any, *, color: str = ...) -> Result | list[Result]: ...
+
+    def __call__(self, image: Any, *, color: str = "bgr") -> Result | list[Result]:
+        """What the model finds.
+
+        image: one of
+            an array (height, width, 3) of uint8; (height, width, 4) with alpha, which is ignored; (height, width) of gray;
+            an array (n, height, width, 3 or 4), or a list of images: then a list of results comes back;
+            an array on the GPU with DLPack or __cuda_array_interface__, such as a PyTorch tensor or a CuPy array: it is read in
+            place, and the model must run on the GPU;
+            the path of an image, or an image of Pillow, which must be installed.
+        color: "bgr", the order of OpenCV's channels, or "rgb"; not used for paths and images of Pillow.
+
+        The images of a list are run one after the other. They may have any sizes; the first of another size takes longer.
+        """
+        images, is_batch = _images.read(image, color)
+        results = [self._detect(each) for each in images]
+        return results if is_batch else results[0]
+
+    def _detect(self, image: _images.Image) -> Result:
+        frame, found = image.frame(), c_void_p()
+        arguments = (self._session.value, ctypes.byref(frame))
+        if image.is_on_gpu:
+            status = library.session_detect_device(*arguments, image.stream, ctypes.byref(found))
+        else:
+            status = library.session_detect(*arguments, ctypes.byref(found))
+        library.check(status)
+        return Result(Handle(found, library.results_free), image.width, image.height)
+
+    def close(self) -> None:
+        """Frees the model. Its results stay valid."""
+        self._session.free()
+
+    def __enter__(self) -> Detector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Detector {self._path}: {self._backend}, input {'x'.join(map(str, self._input_shape))}, {len(self._names)} classes>"

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Frames of videos, with GStreamer, and of image files."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
+
+import numpy
+
+from . import _images
+from ._library import Option
+from .detector import Detector
+from .errors import InputError, LibraryError, NotFoundError, ReadError
+from .result import Result
+from .tracker import Tracker
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Source = str | os.PathLike[str]
+
+IMAGES = {".jpg", ".jpeg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pnm", ".jp2"}
+# Schemes of streams that do not wait for who reads them.
+LIVE = ("rtsp", "rtp:", "udp:", "srt:", "rist:", "rtmp")
+
+PIPELINE = (
+    "uridecodebin name=source ! videoconvert ! video/x-raw,format=BGR ! videoflip video-direction=auto ! appsink name=out sync=false "
+    "enable-last-sample=false"
+)
+# For a live stream that is faster than the model: the newest frame.
+NEWEST = " max-buffers=1 drop=true"
+# Else decoding is at most so far ahead.
+AHEAD = " max-buffers=4"
+
+
+def detect(
+    source: Source | Sequence[Source],
+    model: Source | Detector,
+    *,
+    tracker: str | Tracker | None = None,
+    **options: Option | None,
+) -> Iterator[tuple[NDArray[numpy.uint8], Result]]:
+    """The frames of a video, or images, and what the model finds in each.
+
+    >>> for frame, result in gsttrt.detect("a.mp4", "yolo11n.onnx", classes=["person"]):
+    ...     print(result.time, result.xyxy)
+
+    source: a video, or an address such as rtsp://camera/stream, which GStreamer and its Python bindings read; or an image, a folder of
+        images, or a list of images, which Pillow reads. Videos of phones are turned upright. Live streams skip frames where the model
+        is slower.
+    model: as of Detector, or a Detector.
+    tracker: "bytetrack" and so on as of Tracker, or a Tracker: then results have track_id.
+    options: as of Detector.
+
+    Frames are (height, width, 3) uint8, in the order blue, green, red. What is wrong with source or model is raised here, what is wrong
+    with a frame when it is read.
+    """
+    frames = open_source(source)
+    detector = model if isinstance(model, Detector) else Detector(model, **options)  # type: ignore[arg-type]
+    if options and detector is model:
+        raise InputError(f"There is a detector already, which does not take {', '.join(options)}. Give these options to Detector().")
+    following = Tracker(tracker) if isinstance(tracker, str) else tracker
+    return results(frames, detector, following)
+
+
+def results(frames: Iterator[Any], detector: Detector, tracker: Tracker | None) -> Iterator[tuple[NDArray[numpy.uint8], Result]]:
+    for frame, time in frames:
+        result = detector(frame)
+        assert isinstance(result, Result)
+        result.time = time
+        yield frame, tracker.update(result) if tracker else result
+
+
+def open_source(source: Source | Sequence[Source]) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+    """Frames with their times in seconds; images have none."""
+    if not isinstance(source, (str, os.PathLike)):
+        return read_images([Path(each) for each in source])
+    text = os.fspath(source)
+    if "://" in text:
+        return play(text, AHEAD if not text.startswith(LIVE) else NEWEST)
+    path = Path(text)
+    if path.is_dir():
+        return read_images(images_in(path))
+    if not path.exists():
+        raise NotFoundError(f"There is no file {text}. Check the path.")
+    if path.suffix.lower() in IMAGES:
+        return read_images([path])
+    return play(path.resolve().as_uri(), AHEAD)
+
+
+def images_in(folder: Path) -> list[Path]:
+    """In the order of the numbers in their names."""
+
+    def key(path: Path) -> list[Any]:
+        return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name) if part]
+
+    images = sorted((path for path in folder.iterdir() if path.suffix.lower() in IMAGES), key=key)
+    if not images:
+        raise NotFoundError(f"There is no image in the folder {folder}: none ends in {', '.join(sorted(IMAGES))}.")
+    return images
+
+
+def read_images(paths: list[Path]) -> Iterator[tuple[NDArray[numpy.uint8], None]]:
+    for path in paths:
+        yield numpy.ascontiguousarray(_images.load(path)[..., ::-1]), None
+
+
+def gstreamer() -> Any:
+    """The module Gst, initialised."""
+    try:
+        import gi  # type: ignore[import-not-found]
+
+        gi.require_version("Gst", "1.0")
+        from gi.repository import Gst  # type: ignore[import-not-found]
+    except (ImportError, ValueError) as error:
+        raise LibraryError(
+            f"Videos are read by GStreamer, whose Python bindings are not here: {error}. On Debian and Ubuntu: apt install python3-gi "
+            "gir1.2-gstreamer-1.0 gstreamer1.0-libav gstreamer1.0-plugins-good, with /usr/bin/python3 or a virtual environment of it with "
+            "--system-site-packages. Or read frames by other means, such as OpenCV, and give the arrays to Detector()."
+        ) from error
+    Gst.init(None)
+    return Gst
+
+
+def play(uri: str, limit: str) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+    Gst = gstreamer()
+    try:
+        pipeline = Gst.parse_launch(PIPELINE + limit)
+    except Exception as error:  # GLib.Error, where an element is missing
+        raise LibraryError(f"GStreamer cannot read videos here: {error}. Install its base and good plugins.") from error
+    pipeline.get_by_name("source").set_property("uri", uri)
+    return pull(Gst, pipeline, uri)
+
+
+def pull(Gst: Any, pipeline: Any, uri: str) -> Iterator[tuple[NDArray[numpy.uint8], float | None]]:
+    out, bus = pipeline.get_by_name("out"), pipeline.get_bus()
+    try:
+        pipeline.set_state(Gst.State.PLAYING)
+        while True:
+            # An appsink does not tell errors, the bus does.
+            message = bus.pop_filtered(Gst.MessageType.ERROR)
+            if message:
+                raise ReadError(f"Cannot read {uri}: {message.parse_error()[0].message}")
+            sample = out.emit("try-pull-sample", Gst.SECOND // 10)
+            if sample:
+                yield picture(Gst, sample)
+            elif out.get_property("eos"):
+                return
+    finally:
+        pipeline.set_state(Gst.State.NULL)
+
+
+def picture(Gst: Any, sample: Any) -> tuple[NDArray[numpy.uint8], float | None]:
+    """A copy of a frame in BGR, and its time in the video."""
+    structure, buffer = sample.get_caps().get_structure(0), sample.get_buffer()
+    width, height = structure.get_value("width"), structure.get_value("height")
+    mapped, info = buffer.map(Gst.MapFlags.READ)
+    if not mapped:
+        raise ReadError("A frame of the video cannot be mapped.")
+    try:
+        # GStreamer pads rows to 4 bytes.
+        rows = numpy.frombuffer(info.data, numpy.uint8).reshape(height, -1)
+        frame = rows[:, : width * 3].reshape(height, width, 3).copy()
+    finally:
+        buffer.unmap(info)
+    time = sample.get_segment().to_stream_time(Gst.Format.TIME, buffer.pts)
+    return frame, None if time == Gst.CLOCK_TIME_NONE else time / Gst.SECOND

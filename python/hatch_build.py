@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Puts the C library and the plugin into the wheel, and tells on which systems they run."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ROOT = Path(__file__).resolve().parent.parent
+MAXIMUM = 15_000_000  # bytes of the wheel
+# What each Linux with glibc has; GStreamer and GLib are those of the program that loads the plugin.
+SYSTEM = re.compile(r"(libc|libm|libdl|libpthread|librt|libgcc_s|ld-linux-[a-z0-9-]+)\.so\.\d+")
+GSTREAMER = re.compile(r"lib(gst[a-z]*|glib|gobject|gio)-[\d.]+\.so\.0")
+
+
+class Libraries(BuildHookInterface):
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        del version
+        self.folder = Path(tempfile.mkdtemp(prefix="gsttrt-wheel-"))
+        subprocess.run([str(ROOT / "packaging" / "build.sh"), "library", "plugin"], check=True)
+        library = self.library("libgsttrt_capi.so", "libgsttrt-1.so.0", SYSTEM)
+        plugin = self.library("libgsttrt.so", "libgsttrt.so", SYSTEM, GSTREAMER)
+        build_data["force_include"] = {
+            str(library): "gsttrt/lib/libgsttrt-1.so.0",
+            str(plugin): "gsttrt/lib/gstreamer-1.0/libgsttrt.so",
+            str(ROOT / "LICENSE"): "gsttrt/LICENSE",
+        }
+        glibc = max(glibc_of(library), glibc_of(plugin))
+        # No part of it depends on Python's version.
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-manylinux_{glibc[0]}_{glibc[1]}_{platform.machine()}"
+
+    def library(self, built: str, name: str, *allowed: re.Pattern[str]) -> Path:
+        """A library without symbols for debuggers, and with no dependency that a system may lack."""
+        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+        path = self.folder / name
+        strip = ["strip", "--strip-unneeded", "-o", str(path), str(target / "release" / built)]
+        subprocess.run(strip, check=True)
+        for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", readelf("--dynamic", path)):
+            if not any(pattern.fullmatch(needed) for pattern in allowed):
+                raise RuntimeError(f"{built} needs {needed}, which is not on every system and not in the wheel.")
+        return path
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        del version, build_data
+        shutil.rmtree(self.folder)
+        size = os.path.getsize(artifact_path)
+        if size > MAXIMUM:
+            raise RuntimeError(f"{artifact_path} has {size} bytes; {MAXIMUM} is the maximum.")
+
+
+def glibc_of(library: Path) -> tuple[int, int]:
+    """The version of glibc whose symbols it needs: with an older one it does not load."""
+    return max((int(major), int(minor)) for major, minor in re.findall(r"GLIBC_(\d+)\.(\d+)", readelf("--version-info", library)))
+
+
+def readelf(what: str, path: Path) -> str:
+    return subprocess.run(["readelf", "--wide", what, str(path)], check=True, capture_output=True, text=True).stdout

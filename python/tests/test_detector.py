@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: MPL-2.0
+"""One image, in any form in which Python has images."""
+
+import ctypes.util
+import os
+import subprocess
+import sys
+import threading
+
+import numpy
+import pytest
+from conftest import model
+from PIL import Image
+
+import gsttrt
+from gsttrt import _device
+
+
+def same(one: gsttrt.Result, other: gsttrt.Result) -> bool:
+    return one.json() == other.json() and len(one) > 0
+
+
+def test_a_detector_tells_what_it_is(detector):
+    assert detector.backend == "rten"
+    assert detector.names == {0: "disc", 1: "box"}
+    assert detector.input_shape == (1, 3, 512, 512)
+    assert repr(detector).endswith("shapes.onnx: rten, input 1x3x512x512, 2 classes>")
+    with gsttrt.Detector(model("shapes"), backend="auto", execution_providers="cpu") as automatic:
+        assert automatic.backend in ("rten", "onnxruntime", "tensorrt")
+        assert automatic.backend == "tensorrt" or automatic.reason
+
+
+def test_arrays_have_the_promised_shapes_and_types(detector, image):
+    result = detector(image)
+    count = len(result)
+    assert count > 3
+    arrays = {"xyxy": ((count, 4), "float32"), "confidence": ((count,), "float32"), "class_id": ((count,), "int64")}
+    for name, (shape, dtype) in arrays.items():
+        array = getattr(result, name)
+        assert (array.shape, array.dtype) == (shape, dtype), name
+    assert (result.masks, result.keypoints, result.angle, result.corners, result.probs, result.map) == (None,) * 6
+    assert (result.track_id, result.time, result.keypoint_names) == (None, None, None)
+    assert (result.width, result.height) == (640, 360)
+    assert result.names == [detector.names[each] for each in result.class_id]
+    assert (numpy.diff(result.confidence) <= 0).all()
+    for index, fields in enumerate(result.json()):
+        left, top, right, bottom = result.xyxy[index]
+        box = [left, top, right - left, bottom - top]
+        assert numpy.allclose(box, [fields[name] for name in "xywh"], atol=1e-4)
+        assert result.confidence[index] == numpy.float32(fields["confidence"])
+    assert repr(result) == f"<Result 640x360: {result.names.count('disc')} disc, {result.names.count('box')} box>"
+    with pytest.raises(ValueError, match="gives no masks"):
+        result.mask(0)
+    with pytest.raises(IndexError, match="no object -99"):
+        result.mask(-99)
+
+
+def test_nothing_found_is_empty_arrays(detector):
+    result = detector(numpy.zeros((100, 200, 3), numpy.uint8))
+    assert (len(result), result.xyxy.shape, result.confidence.shape, result.names) == (0, (0, 4), (0,), [])
+    assert repr(result) == "<Result 200x100: nothing>"
+    masks = gsttrt.Detector(model("shapes-seg"), backend="rten")(numpy.zeros((100, 200, 3), numpy.uint8))
+    assert masks.masks.shape == (0, 100, 200)
+
+
+def test_layouts_of_memory_do_not_matter(detector, image):
+    wanted = detector(image)
+    assert same(detector(image[..., ::-1], color="rgb"), wanted)
+    assert same(detector(numpy.ascontiguousarray(image[..., ::-1]), color="rgb"), wanted)
+    assert same(detector(numpy.asfortranarray(image)), wanted)
+    alpha = numpy.full((*image.shape[:2], 1), 7, numpy.uint8)
+    assert same(detector(numpy.concatenate([image, alpha], axis=2)), wanted)
+    wide = numpy.zeros((360, 700, 3), numpy.uint8)
+    wide[:, 30:670] = image
+    assert same(detector(wide[:, 30:670]), wanted)
+    # A view whose last row ends with the memory.
+    assert same(detector(wide[-200:, 60:]), detector(wide[-200:, 60:].copy()))
+    assert same(detector(image[::-1]), detector(image[::-1].copy()))
+    image.flags.writeable = False
+    assert same(detector(image), wanted)
+    image.flags.writeable = True
+
+
+def test_gray_is_all_channels_alike(detector, image):
+    gray = image.mean(axis=2).astype(numpy.uint8)
+    wanted = detector(numpy.repeat(gray[..., None], 3, axis=2))
+    assert same(detector(gray), wanted) and same(detector(gray[..., None]), wanted)
+
+
+def test_several_images_give_several_results(detector, image):
+    small = image[:180, :320]
+    for batch in ([image, small], (image, small)):
+        one, other = detector(batch)
+        assert same(one, detector(image)) and same(other, detector(small))
+    stacked = detector(numpy.stack([image, image[::-1]]))
+    assert len(stacked) == 2 and same(stacked[1], detector(image[::-1]))
+    assert detector([]) == []
+    assert len(detector(image[None])) == 1, "a batch of one is a batch"
+
+
+def test_files_and_pictures_of_pillow(detector, image, tmp_path):
+    wanted, picture = detector(image), Image.fromarray(image[..., ::-1])
+    picture.save(tmp_path / "a.png")
+    for given in (tmp_path / "a.png", str(tmp_path / "a.png"), picture):
+        assert same(detector(given), wanted)
+    # Lying in the file, with the note to turn it.
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "lying.png", exif=exif)
+    assert same(detector(tmp_path / "lying.png"), wanted)
+
+
+def test_options_are_those_of_the_elements(image):
+    options = {"score_threshold": 0.5, "classes": ["box"], "max_detections": 2, "class_thresholds": {"box": 0.6}, "class_agnostic": True}
+    result = gsttrt.Detector(model("shapes"), backend="rten", iou_threshold=numpy.float32(0.5), **options)(image)
+    assert result.names == ["box", "box"]
+    with pytest.raises(gsttrt.SettingsError, match="no option “colour”.*score-threshold"):
+        gsttrt.Detector(model("shapes"), colour=1)
+    with pytest.raises(ValueError, match="score-threshold"):
+        gsttrt.Detector(model("shapes"), score_threshold=60)
+    with pytest.raises(gsttrt.SettingsError, match="zero byte"):
+        gsttrt.Detector(model("shapes"), classes="a\0b")
+
+
+def test_labels_of_a_file(tmp_path, image):
+    (tmp_path / "labels.txt").write_text("Scheibe\nKästchen\n", encoding="utf-8")
+    detector = gsttrt.Detector(model("shapes"), backend="rten", label_file=tmp_path / "labels.txt")
+    assert detector.names == {0: "Scheibe", 1: "Kästchen"}
+    assert set(detector(image).names) == {"Scheibe", "Kästchen"}
+    with pytest.raises(gsttrt.NotFoundError, match="no label file"):
+        gsttrt.Detector(model("shapes"), label_file=tmp_path / "none.txt")
+
+
+def test_wrong_models_are_errors(tmp_path):
+    with pytest.raises(FileNotFoundError, match="There is no model file"):
+        gsttrt.Detector(tmp_path / "none.onnx")
+    with pytest.raises(gsttrt.NotFoundError, match="zero byte"):
+        gsttrt.Detector("a\0.onnx")
+    (tmp_path / "bad.onnx").write_bytes(b"hello")
+    with pytest.raises(gsttrt.ModelError, match="bad.onnx"):
+        gsttrt.Detector(tmp_path / "bad.onnx")
+
+
+@pytest.mark.parametrize(
+    "image, text",
+    [
+        (numpy.zeros((8, 8, 3), numpy.float32), r"float32.*Scale them to 0\.\.255"),
+        (numpy.zeros((8, 8, 3), numpy.int64), r"int64.*astype"),
+        (numpy.zeros((3, 8, 9), numpy.uint8), r"\(3, 8, 9\).*channels come first.*transpose"),
+        (numpy.zeros((8, 8, 2), numpy.uint8), r"\(8, 8, 2\) is no image"),
+        (numpy.zeros(8, numpy.uint8), r"\(8,\) is no image"),
+        (numpy.zeros((), numpy.uint8), r"\(\) is no image"),
+        (numpy.zeros((1, 1, 8, 8, 3), numpy.uint8), "is no image"),
+        (numpy.zeros((0, 8, 3), numpy.uint8), "8x0"),
+        (numpy.zeros((8, 0, 3), numpy.uint8), "0x8"),
+        (7, "A int is no image"),
+        (None, "A NoneType is no image"),
+        (b"bytes", "A bytes is no image"),
+    ],
+)
+def test_wrong_images_are_errors_and_break_nothing(detector, image, text):
+    with pytest.raises(gsttrt.InputError, match=text):
+        detector(image)
+    assert len(detector(numpy.zeros((8, 8, 3), numpy.uint8))) == 0
+
+
+def test_wrong_files_are_errors(detector, tmp_path):
+    with pytest.raises(gsttrt.NotFoundError, match="There is no image"):
+        detector(tmp_path / "none.jpg")
+    (tmp_path / "bad.jpg").write_bytes(b"hello")
+    with pytest.raises(gsttrt.ReadError, match=r"bad\.jpg"):
+        detector(tmp_path / "bad.jpg")
+    with pytest.raises(gsttrt.InputError, match="color is 'hsv'"):
+        detector(numpy.zeros((8, 8, 3), numpy.uint8), color="hsv")
+
+
+def test_without_pillow_a_path_is_refused(detector, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+    with pytest.raises(gsttrt.LibraryError, match="pip install pillow"):
+        detector("a.jpg")
+
+
+def test_threads_share_a_detector(detector, image):
+    wanted, found = detector(image).json(), []
+
+    def work():
+        found.extend(detector(image).json() == wanted for _ in range(3))
+        try:
+            detector(numpy.zeros((0, 8, 3), numpy.uint8))
+        except gsttrt.InputError as error:
+            found.append("8x0" in str(error))  # of this thread
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 16
+
+
+def test_a_closed_detector_is_an_error_and_its_results_stay(image):
+    detector = gsttrt.Detector(model("shapes"), backend="rten")
+    result = detector(image)
+    detector.close()
+    detector.close()
+    with pytest.raises(gsttrt.InputError, match="closed already"):
+        detector(image)
+    assert len(result.names) == len(result) > 0
+
+
+class OnGpu:
+    """An array that says it is in GPU memory."""
+
+    def __init__(self, shape, strides=None, typestr="|u1", stream=None):
+        self.memory = numpy.zeros(shape, numpy.uint8)
+        interface = {"shape": shape, "strides": strides, "typestr": typestr, "version": 3, "stream": stream}
+        self.__cuda_array_interface__ = {**interface, "data": (self.memory.ctypes.data, False)}
+
+
+def test_arrays_on_the_gpu_need_a_model_there(detector):
+    with pytest.raises(gsttrt.LibraryError, match="GPU|CUDA"):
+        detector(OnGpu((8, 8, 3)))
+    with pytest.raises(gsttrt.InputError, match="do not lie side by side"):
+        detector(OnGpu((8, 8, 3), strides=(24, 6, 1)))
+    with pytest.raises(gsttrt.InputError, match="float32"):
+        detector(OnGpu((8, 8, 3), typestr="<f4"))
+
+
+def test_the_description_of_arrays_on_the_gpu_is_read():
+    array = OnGpu((4, 5, 3), stream=7)
+    found = _device.view(array)
+    assert found[:5] == (array.memory.ctypes.data, (4, 5, 3), (15, 3, 1), "uint8", 7)
+    assert _device.view(OnGpu((4, 5, 3), strides=(32, 3, 1))).strides == (32, 3, 1)
+    assert _device.view(OnGpu((4, 5))).stream == _device.LEGACY_STREAM
+
+
+class ByDlpack:
+    """A tensor that says it is in GPU memory; its capsule is NumPy's."""
+
+    def __init__(self, array):
+        self.array, self.stream = array, None
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, stream=None):
+        self.stream = stream
+        return self.array.__dlpack__()
+
+
+def test_tensors_are_read_by_dlpack(detector, image):
+    wide = numpy.zeros((4, 8, 3), numpy.uint8)
+    tensor = ByDlpack(wide[:, 2:7])
+    found = _device.view(tensor)
+    assert found[:5] == (wide.ctypes.data + 6, (4, 5, 3), (24, 3, 1), "uint8", _device.LEGACY_STREAM)
+    assert tensor.stream == _device.LEGACY_STREAM
+    assert _device.view(ByDlpack(numpy.zeros((2, 2), numpy.float32))).dtype == "float32"
+    # In the host's memory it is an array as any other.
+    tensor = ByDlpack(image)
+    tensor.__class__ = type("OnHost", (ByDlpack,), {"__dlpack_device__": lambda self: (1, 0), "__dlpack__": lambda self, **_: image.__dlpack__()})
+    assert same(detector(tensor), detector(image))
+
+
+def test_packages_of_the_environment_are_found_without_its_activation():
+    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    script = "import gsttrt, os, sys; print(os.environ['VIRTUAL_ENV'] == sys.prefix)"
+    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert run.stdout == "True\n", run.stderr
+
+
+def test_a_failing_library_says_how_to_get_one():
+    from gsttrt._library import Library
+
+    with pytest.raises(gsttrt.LibraryError, match="Cannot load /nowhere.so: .*GSTTRT_LIBRARY"):
+        Library("/nowhere.so")
+    with pytest.raises(gsttrt.LibraryError, match="gst_trt_last_error"):
+        Library(ctypes.util.find_library("m"))

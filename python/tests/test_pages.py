@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MPL-2.0
+"""The code in the pages runs, and the container's files are there."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy
+import pytest
+from conftest import TESTS, clip, model
+from PIL import Image
+
+import gsttrt
+
+ROOT = TESTS.parent
+
+
+def blocks(page: str, language: str) -> list:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)
+
+
+@pytest.fixture
+def furnished(tmp_path, image, monkeypatch):
+    """A folder with what the reader has, and the packages of others that the pages use: cv2 reads images, supervision takes arrays."""
+    Image.fromarray(image[..., ::-1]).save(tmp_path / "street.jpg")
+    shutil.copy(model("shapes"), tmp_path / "yolo11n.onnx")
+    shutil.copy(clip("classes"), tmp_path / "a.mp4")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
+    cv2, supervision = types.ModuleType("cv2"), types.ModuleType("supervision")
+    cv2.imread = lambda path: numpy.asarray(Image.open(path))[..., ::-1]
+    supervision.Detections = lambda **arguments: arguments
+    monkeypatch.setitem(sys.modules, "cv2", cv2)
+    monkeypatch.setitem(sys.modules, "supervision", supervision)
+
+
+PYTHON = [(page, code) for page in ("docs/python.md", "python/README.md") for code in blocks(page, "python")]
+
+
+@pytest.mark.parametrize("page, code", PYTHON)
+def test_code_of_the_pages_runs(furnished, page, code):
+    # The model of the tests has other classes.
+    exec(compile(code.replace('"person", "car"', '"disc"'), page, "exec"), {})
+
+
+def test_the_commands_of_the_page_run(furnished):
+    [lines] = blocks("docs/python.md", "sh")
+    program = f"python() {{ '{sys.executable}' \"$@\"; }}\n"
+    run = subprocess.run(["bash", "-ec", program + lines], capture_output=True, text=True, env={**os.environ, "GST_PLUGIN_PATH": ""})
+    assert run.returncode == 0 and '"objects"' in run.stdout and "trtinfer" in run.stdout, run.stderr
+
+
+def test_the_page_on_installing_names_what_is_there():
+    page = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    [wheel] = (Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "wheels").glob("gsttrt-*.whl")
+    assert f"gsttrt-{gsttrt.__version__}-py3-none-manylinux_" in page and f"gst-plugin-trt_{gsttrt.__version__}_amd64.deb" in page
+    assert "x86_64" not in wheel.name or wheel.name in page
+    for script in re.findall(r"^((?:packaging|python)/[a-z.]+)", "\n".join(blocks("docs/install.md", "sh")), re.M):
+        assert os.access(ROOT / script, os.X_OK), script
+
+
+def test_files_of_the_container_are_there():
+    text = (ROOT / "packaging/Containerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    known = {"FROM", "RUN", "WORKDIR", "COPY", "ARG", "ENV", "VOLUME", "ENTRYPOINT", "CMD"}
+    assert {line[0] for line in lines} <= known and lines[0][0] == "FROM"
+    stages = {line[3] for line in lines if line[0] == "FROM" and line[2:3] == ["AS"]}
+    copied = 0
+    for line in (line for line in lines if line[0] == "COPY"):
+        if line[1].startswith("--from="):
+            assert line[1].removeprefix("--from=") in stages
+            continue
+        for path in line[1:-1]:
+            assert (ROOT / path).exists(), path
+            copied += 1
+    members = re.search(r"members = \[(.*?)\]", (ROOT / "Cargo.toml").read_text(), re.S)[1]
+    needed = ["src", "kernels", "packaging", *re.findall(r'"(.*?)"', members)]
+    assert copied > 8 and all(any(each in line[1:-1] for line in lines if line[0] == "COPY") for each in needed)
+
+
+def test_the_folder_of_sources_is_not_what_is_tested():
+    assert ROOT not in Path(gsttrt.__file__).parents

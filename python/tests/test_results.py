@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Results are those of a pipeline with the plugin of the wheel, for each kind of model."""
+
+import sys
+import types
+
+import numpy
+import pytest
+from conftest import model, pipeline, results
+
+import gsttrt
+
+FRAMES = 3
+
+
+@pytest.mark.parametrize(
+    "clip, name",
+    [
+        ("sample", "shapes"),
+        ("sample", "shapes-v8"),
+        ("sample", "shapes-e2e"),
+        ("sample", "shapes-f16"),
+        ("shapes", "shapes-seg"),
+        ("shapes", "shapes-obb"),
+        ("pose", "figures-pose"),
+    ],
+)
+def test_objects_are_those_of_the_pipeline(clip, name):
+    wanted = pipeline(clip, name, FRAMES)
+    found = results(clip, name, FRAMES)
+    assert any(frame["detections"] for frame in wanted)
+    for frame, (image, result) in zip(wanted, found):
+        assert image.shape == (frame["height"], frame["width"], 3)
+        assert round(result.time * 1e9) == frame["stream-time"]
+        assert len(result) == len(frame["detections"])
+        for fields, detection in zip(result.json(), frame["detections"]):
+            assert fields.keys() == detection.keys()
+            for key, value in detection.items():
+                if isinstance(value, (float, list)) and key != "keypoint-names":
+                    assert numpy.allclose(fields[key], value, rtol=0, atol=6e-4), key
+                else:
+                    assert fields[key] == value, key
+
+
+def test_classes_are_those_of_the_pipeline():
+    wanted = pipeline("classes", "shapes-cls", FRAMES)
+    for frame, (_, result) in zip(wanted, results("classes", "shapes-cls", FRAMES)):
+        probs = result.probs
+        assert len(result) == 0 and len(probs.names) == 1, "the other is less probable than score_threshold"
+        assert probs.names == [each["label"] for each in frame["classes"]]
+        assert list(probs.class_id) == [each["class-id"] for each in frame["classes"]]
+        assert numpy.allclose(probs.confidence, [each["confidence"] for each in frame["classes"]], rtol=0, atol=1e-6)
+        assert repr(result).startswith(f"<Result {result.width}x{result.height}: {probs.names[0]} ")
+    (_, result), *_ = results("classes", "shapes-cls", 1, score_threshold=0, top_k=2)
+    assert len(result.probs.names) == 2 and result.probs.confidence.sum() <= 1
+
+
+def test_masks_are_pixels_of_the_image():
+    (_, result), *_ = results("shapes", "shapes-seg", 1)
+    masks, count = result.masks, len(result)
+    assert masks.shape == (count, result.height, result.width) and masks.dtype == bool and count > 0
+    for index, fields in enumerate(result.json()):
+        left, top, mask = result.mask(index)
+        assert [left, top, *mask.shape[::-1]] == [fields[f"mask-{name}"] for name in ("x", "y", "width", "height")]
+        assert mask.any() and masks[index].sum() == mask.sum()
+        rows, columns = numpy.nonzero(masks[index])
+        x1, y1, x2, y2 = result.xyxy[index]
+        assert x1 - 1 <= columns.min() and columns.max() <= x2 + 1 and y1 - 1 <= rows.min() and rows.max() <= y2 + 1
+    assert (result.mask(-1)[2] == result.mask(count - 1)[2]).all()
+
+
+def test_a_map_of_objects():
+    (_, result), *_ = results("shapes", "shapes-seg", 1, mask_output="map")
+    assert result.map.kind == "objects" and result.masks is None
+    assert result.map.values.dtype == numpy.uint16 and result.map.values.max() == len(result)
+    assert result.map.xyxy.shape == (4,) and result.map.xyxy[2] > result.map.xyxy[0]
+
+
+def test_keypoints_are_arrays():
+    (_, result), *_ = results("pose", "figures-pose", 1)
+    assert result.keypoints.shape == (len(result), 17, 3) and len(result) > 0
+    assert result.keypoint_names is None and "keypoint-names" not in result.json()[0], "this model has no names"
+    wanted = [fields["keypoints"] for fields in result.json()]
+    assert numpy.allclose(result.keypoints.reshape(len(result), -1), wanted)
+
+
+def test_rotated_boxes_have_angles_and_corners():
+    (_, result), *_ = results("shapes", "shapes-obb", 1)
+    assert result.angle.shape == (len(result),) and result.corners.shape == (len(result), 4, 2) and len(result) > 0
+    assert numpy.allclose(result.angle, [fields["angle"] for fields in result.json()])
+    middle = result.corners.mean(axis=1)
+    assert (result.xyxy[:, :2] < middle).all() and (middle < result.xyxy[:, 2:]).all()
+
+
+def test_ids_are_those_of_the_pipeline():
+    wanted = pipeline("sample", "shapes", 8, "! trttrack")
+    found = results("sample", "shapes", 8, tracker=gsttrt.Tracker(fps=15))
+    assert any("track-id" in each for frame in wanted for each in frame["detections"])
+    for frame, (_, result) in zip(wanted, found):
+        assert list(result.track_id) == [each.get("track-id", 0) for each in frame["detections"]]
+        assert result.track_id.dtype == numpy.int64
+
+
+def test_a_tracker_by_itself(detector, image):
+    tracker = gsttrt.Tracker("ocsort", fps=25, lost_after=1_000_000_000)
+    for _ in range(4):
+        result = tracker.update(detector(image))
+    assert sorted(result.track_id)[0] == 1 and len(set(result.track_id)) == len(result)
+    with pytest.raises(gsttrt.InputError, match="have ids already"):
+        tracker.update(result)
+    before = max(result.track_id)
+    tracker.reset()
+    for _ in range(4):
+        result = tracker.update(detector(image))
+    assert min(result.track_id) > before
+    with pytest.raises(gsttrt.SettingsError, match="bytetrack, botsort-iou"):
+        gsttrt.Tracker("kcf")
+    with pytest.raises(gsttrt.InputError, match="fps is 0"):
+        gsttrt.Tracker(fps=0)
+    with pytest.raises(gsttrt.InputError, match="time is -1"):
+        tracker.update(detector(image), time=-1)
+
+
+def test_supervision_gets_its_arguments(detector, image, monkeypatch):
+    """Without the package, which is large: its two classes take what is checked here. Seen with 0.31.2."""
+    recorded = types.ModuleType("supervision")
+    recorded.Detections = recorded.Classifications = lambda **arguments: arguments
+    monkeypatch.setitem(sys.modules, "supervision", recorded)
+    result = gsttrt.Tracker().update(detector(image))
+    given = result.to_supervision()
+    assert given["xyxy"] is result.xyxy and given["class_id"] is result.class_id and given["tracker_id"] is result.track_id
+    assert given["mask"] is None and list(given["data"]["class_name"]) == result.names
+    (_, rotated), *_ = results("shapes", "shapes-obb", 1)
+    assert rotated.to_supervision()["data"]["xyxyxyxy"].shape == (len(rotated), 4, 2)
+    (_, classes), *_ = results("classes", "shapes-cls", 1)
+    assert classes.to_supervision().keys() == {"class_id", "confidence"}
+
+
+def test_results_of_many_detectors_are_freed(image):
+    for _ in range(3):
+        with gsttrt.Detector(model("shapes"), backend="rten") as detector:
+            result = detector(image)
+        del detector
+    assert result.names

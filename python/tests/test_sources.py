@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Videos, folders of images, and the command line."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy
+import pytest
+from conftest import clip, model
+from PIL import Image
+
+import gsttrt
+from gsttrt import __main__ as program
+
+
+def test_a_video_may_be_left_early_and_played_again(detector):
+    for _ in range(2):
+        frames = gsttrt.detect(clip("sample"), detector)
+        frame, result = next(frames)
+        assert frame.shape == (360, 640, 3) and frame.dtype == numpy.uint8 and frame.flags.writeable
+        assert result.time == 0 and len(result) > 0
+        frames.close()
+
+
+def test_a_video_is_read_to_its_end(detector):
+    small = gsttrt.Detector(model("shapes-cls"), backend="rten")
+    times = [result.time for _, result in gsttrt.detect(f"file://{clip('classes')}", small)]
+    assert len(times) > 3 and times == sorted(times)
+
+
+def test_images_come_in_the_order_of_their_numbers(detector, image, tmp_path):
+    for number, width in ((10, 100), (9, 90), (1, 50)):
+        Image.fromarray(image[:60, :width, ::-1]).save(tmp_path / f"frame{number}.png")
+    (tmp_path / "notes.txt").write_text("no image")
+    widths = [(frame.shape, result.width, result.time) for frame, result in gsttrt.detect(tmp_path, detector)]
+    assert widths == [((60, width, 3), width, None) for width in (50, 90, 100)]
+    [(frame, _)] = gsttrt.detect(str(tmp_path / "frame9.png"), detector)
+    assert (frame == image[:60, :90]).all(), "in BGR"
+    listed = gsttrt.detect([tmp_path / "frame10.png", tmp_path / "frame1.png"], detector, tracker="iou")
+    assert [result.width for _, result in listed] == [100, 50] and result_has_ids(tmp_path, detector)
+
+
+def result_has_ids(folder, detector) -> bool:
+    return all(result.track_id is not None for _, result in gsttrt.detect(folder, detector, tracker="iou"))
+
+
+def test_wrong_sources_are_errors(detector, tmp_path):
+    with pytest.raises(FileNotFoundError, match="There is no file none.mp4"):
+        gsttrt.detect("none.mp4", detector)
+    with pytest.raises(gsttrt.NotFoundError, match="no image in the folder"):
+        gsttrt.detect(tmp_path, detector)
+    (tmp_path / "bad.mp4").write_bytes(b"hello")
+    with pytest.raises(gsttrt.ReadError, match=r"Cannot read file://.*bad\.mp4: "):
+        next(gsttrt.detect(tmp_path / "bad.mp4", detector))
+    with pytest.raises(gsttrt.ReadError, match="Cannot read nonsense://"):
+        next(gsttrt.detect("nonsense://a", detector))
+    with pytest.raises(gsttrt.InputError, match="a detector already.*score_threshold"):
+        gsttrt.detect(clip("sample"), detector, score_threshold=0.5)
+
+
+def test_without_gstreamer_a_video_is_refused(detector, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gi", None)
+    with pytest.raises(gsttrt.LibraryError, match="python3-gi.*--system-site-packages"):
+        gsttrt.detect(clip("sample"), detector)
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "gsttrt", *arguments], capture_output=True, text=True)
+
+
+def test_env_puts_the_plugin_where_gstreamer_finds_it(tmp_path):
+    line = run("env").stdout
+    assert re.fullmatch(r"export GST_PLUGIN_PATH=\S+\n", line)
+    environment = {"PATH": os.environ["PATH"], "GST_REGISTRY": str(tmp_path / "registry"), "GST_PLUGIN_PATH": "/elsewhere"}
+    script = f'{line} echo "$GST_PLUGIN_PATH"; gst-inspect-1.0 trtinfer >/dev/null && echo found'
+    shell = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True)
+    assert shell.stdout.split() == [f"{gsttrt.plugin_path()}:/elsewhere", "found"], shell.stderr
+
+
+def test_the_program_prints_json(tmp_path, image, capsys):
+    Image.fromarray(image[..., ::-1]).save(tmp_path / "a.png")
+    assert program.main(["detect", str(tmp_path / "a.png"), model("shapes"), "backend=rten", "score-threshold=0.5"]) == 0
+    line = json.loads(capsys.readouterr().out)
+    assert (line["frame"], line["time"], line["width"], line["height"]) == (0, None, 640, 360)
+    assert line["objects"] and all(each["confidence"] >= 0.5 for each in line["objects"])
+    assert program.main(["detect", str(tmp_path / "a.png"), model("shapes-cls")]) == 0
+    assert json.loads(capsys.readouterr().out)["classes"][0].keys() == {"label", "class-id", "confidence"}
+    assert program.main(["detect", "none.mp4", model("shapes")]) == 1
+    assert capsys.readouterr().err == "Error: There is no file none.mp4. Check the path.\n"
+    assert program.main(["detect", str(tmp_path), model("shapes"), "threads"]) == 1
+    assert "Write name=value" in capsys.readouterr().err
+    assert run("--version").stdout == f"gsttrt {gsttrt.__version__}\n"
+
+
+def test_the_package_is_typed_and_documented():
+    folder = os.path.dirname(gsttrt.__file__)
+    assert os.path.exists(os.path.join(folder, "py.typed")) and os.path.exists(os.path.join(folder, "LICENSE"))
+    for name in gsttrt.__all__:
+        assert getattr(gsttrt, name).__doc__, name

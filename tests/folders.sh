@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MPL-2.0
+# shellcheck shell=bash
+# Debian systems in folders, made by debootstrap, for tests/compat.sh and tests/packages.sh, which source this file behind
+# pipelines/setup.sh.
+#
+# Functions of the second part work on a folder: RELEASE is its Debian, NAME that in words, FOLDER its path.
+
+CACHE=$(realpath --canonicalize-missing "${XDG_CACHE_HOME:-$HOME/.cache}/gst-plugin-trt")
+
+# ------------------------------------------------------------- as the user
+
+need_debootstrap() {
+    [ "${TRT_SETUP:-}" = skip ] ||
+        need_packages "what makes Debian's folders" debootstrap debian-archive-keyring
+    mkdir -p "$CACHE"
+}
+
+# start_second_part SCRIPT ARGUMENT… -- VARIABLE=VALUE…: starts SCRIPT again as root, in a mount namespace of its own, with SECOND_PART=1.
+start_second_part() {
+    local as_root=() arguments=()
+    while [ "$1" != -- ]; do arguments+=("$1") && shift; done
+    shift
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null || fail "Debian's folders need root; run this as root or install sudo."
+        as_root=(sudo)
+    fi
+    # Copies instead of mounts would not do: Rust's tools find themselves by /proc.
+    "${as_root[@]}" unshare --mount true 2>/dev/null ||
+        fail "mounts are not permitted here; in a container, start it with --cap-add SYS_ADMIN."
+    exec "${as_root[@]}" env "HOME=$HOME" "PATH=$PATH" "XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}" \
+        "CI=${CI:-}" SECOND_PART=1 "$@" unshare --mount --propagation private "${arguments[@]}"
+}
+
+# ------------------------------------------------------------- as root
+
+# only_one_at_a_time FILE: of the scripts that use the same folders.
+only_one_at_a_time() {
+    exec 9>"$CACHE/$1"
+    flock --nonblock 9 || fail "another run uses these folders of $CACHE; wait for its end."
+}
+
+# Files are removed below, which must never reach through a mount that is not ours.
+nothing_mounted() {
+    ! cut -d' ' -f5 /proc/self/mountinfo | grep -F -- "${FOLDER// /\\040}" ||
+        fail "something is mounted in $FOLDER (the lines above); unmount it first."
+}
+
+# The mirror that this machine takes Debian from; nothing on other distributions, where
+# debootstrap's own default is right.
+debian_mirror() {
+    # shellcheck disable=SC2016  # apt expands REPO_URI
+    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' |
+        grep -m 1 '^https\?:' || true
+}
+
+# A folder and its build take 6 GB; one that fills the disk fails somewhere else.
+enough_disk() {
+    local free
+    free=$(df --output=avail --block-size=G "$CACHE" | tail -n 1 | tr -dc 0-9)
+    [ "$free" -ge 8 ] || fail "$CACHE has $free GB of free disk, and 8 are needed; make room and try again."
+}
+
+# What reaches the mirror from this machine (name servers, proxies, certificates) does so in the folder.
+share_network_settings() {
+    local settings=$1/etc/apt/apt.conf.d/90host certificates=/etc/ssl/certs/ca-certificates.crt
+    cp --dereference /etc/resolv.conf "$1/etc/resolv.conf"
+    apt-config dump | grep -E '^Acquire::(https?::|Check-)' >"$settings" || true
+    # A copy of sid's archive may be older than its lists say they may become.
+    [ "$RELEASE" != sid ] || echo 'Acquire::Check-Valid-Until "false";' >>"$settings"
+    [ ! -e $certificates ] || install -D -m 644 $certificates "$1$certificates"
+}
+
+# Made under another name first: a folder named after its suite is always a whole one.
+make_folder() {
+    local new=$FOLDER.new mirror
+    [ ! -d "$FOLDER" ] || return 0
+    rm -rf --one-file-system "$new"
+    enough_disk
+    mirror=$(debian_mirror)
+    quietly "$NAME goes into $FOLDER" debootstrap --variant=minbase "$RELEASE" "$new" ${mirror:+"$mirror"}
+    # Nothing here must survive a power cut, and no manuals are needed.
+    printf '%s\n' force-unsafe-io 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/*' \
+        >"$new/etc/dpkg/dpkg.cfg.d/test-folder"
+    mv "$new" "$FOLDER"
+}
+
+inside() {
+    chroot "$FOLDER" env --ignore-environment \
+        HOME=/root LANG=C.UTF-8 PATH=/opt/rust/bin:/usr/local/bin:/usr/bin:/usr/sbin \
+        CARGO_HOME=/opt/cargo CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never "CI=${CI:-}" \
+        CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only \
+        sh -c 'cd /project 2>/dev/null || cd /; exec "$@"' sh "$@"
+}
+
+missing_inside() {
+    local package
+    for package in "$@"; do
+        # shellcheck disable=SC2016  # dpkg expands Status
+        inside dpkg-query --show --showformat='${db:Status-Status}\n' "$package" 2>/dev/null |
+            grep -qx installed || echo "$package"
+    done
+}
+
+# In one chain, because `set -e` does not hold in a command that is asked whether it failed.
+install_inside() {
+    inside apt-get --yes --quiet update &&
+        inside env DEBIAN_FRONTEND=noninteractive apt-get --yes --quiet install --no-install-recommends "$@" &&
+        inside apt-get clean
+}
+
+# lend SOURCE PLACE: SOURCE is to be read, not written, at PLACE in the folder.
+lend() {
+    mkdir -p "$FOLDER$2"
+    mount --bind "$1" "$FOLDER$2"
+    mount -o remount,bind,ro "$FOLDER$2"
+}
+
+kernel_files() {
+    mount -t proc proc "$FOLDER/proc"
+    mount --rbind /sys "$FOLDER/sys"
+    mount --rbind /dev "$FOLDER/dev"
+}

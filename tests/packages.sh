@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MPL-2.0
+# Installs the Debian package in fresh Debian systems as a user does, and detects in the sample clip.
+#
+#   tests/packages.sh               Debian 12 and 13; needs root or sudo
+#   tests/packages.sh trixie        only that one; bookworm is the other
+#   tests/packages.sh filled        quickly: Debian 13 in the folder that tests/compat.sh has filled, which has GStreamer already
+#
+# The package is that of packaging/deb.sh, which is built first. A folder of a bare system is kept in the user's cache (200 MB each); what is
+# installed lies above it in memory, and is gone at the end.
+set -euo pipefail
+
+# shellcheck source=pipelines/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../pipelines/setup.sh"
+# shellcheck source=tests/folders.sh
+. "$ROOT/tests/folders.sh"
+
+SUITES=("$@")
+[ $# != 0 ] || SUITES=(bookworm trixie)
+
+choose() {
+    SUITE=$1 RELEASE=$1 FOLDER=$CACHE/bare-$1
+    case $1 in
+        bookworm) NAME="Debian 12" ;;
+        trixie) NAME="Debian 13" ;;
+        filled)
+            NAME="Debian 13 with GStreamer" RELEASE=trixie FOLDER=$CACHE/trixie
+            [ -d "$FOLDER" ] || fail "there is no $FOLDER; run tests/compat.sh trixie first."
+            ;;
+        *) fail "there is no suite \"$1\"; use bookworm, trixie or filled" ;;
+    esac
+}
+
+# A bare system, and a layer above it for what is installed.
+fresh_system() {
+    make_folder
+    local layer=$CACHE/layer-$SUITE
+    mkdir -p "$layer"
+    mount -t tmpfs tmpfs "$layer"
+    mkdir "$layer/upper" "$layer/work" "$layer/system"
+    mount -t overlay overlay -o "lowerdir=$FOLDER,upperdir=$layer/upper,workdir=$layer/work" "$layer/system"
+    FOLDER=$layer/system
+    share_network_settings "$FOLDER"
+    rm -f "$FOLDER/etc/dpkg/dpkg.cfg.d/test-folder" # a user's system has documentation
+    kernel_files
+    cp "$PACKAGE_FILE" "$ROOT/tests/data/sample.mp4" "$ROOT/tests/models/shapes.onnx" "$FOLDER/root"
+}
+
+# The two commands of docs/install.md, in the folder of the download.
+# shellcheck disable=SC2016  # the shell inside expands it
+install_and_detect() {
+    # A fresh system of a user knows what there is.
+    quietly "Lists of packages" inside apt-get --quiet update
+    local started=$SECONDS
+    quietly "apt install" inside sh -ec 'cd /root; DEBIAN_FRONTEND=noninteractive apt install --yes ./gst-plugin-trt_*.deb'
+    local installed=$SECONDS
+    inside sh -ec 'cd /root; gst-trt detect sample.mp4 --model shapes.onnx'
+    echo "$NAME: apt install $((installed - started)) s, boxes after $((SECONDS - started)) s"
+}
+
+# What came with it: the elements, the library, the files for compilers.
+look_around() {
+    python3 "$ROOT/tests/data/score.py" "$ROOT/tests/data/sample.json" "$FOLDER/root/sample-boxes.jsonl" \
+        --min-precision 0.98 --min-recall 0.98 --min-iou 0.85
+    inside gst-inspect-1.0 trtinfer >/dev/null
+    inside gst-trt doctor || true
+    # shellcheck disable=SC2016  # the shell inside expands it
+    inside sh -ec '
+        ldconfig -p | grep -q "libgsttrt-1.so.0 "
+        grep -q "^Version: " /usr/lib/*/pkgconfig/gsttrt-1.0.pc
+        grep -q "Mozilla Public License" /usr/share/doc/gst-plugin-trt/copyright
+        ! ldd /usr/lib/*/libgsttrt-1.so.0 | grep -E "gst|glib"
+        apt-get --quiet --yes purge gst-plugin-trt >/dev/null
+        ! ls /usr/lib/*/gstreamer-1.0/libgsttrt.so /usr/bin/gst-trt 2>/dev/null'
+}
+
+if [ -z "${SECOND_PART:-}" ]; then
+    for suite in "${SUITES[@]}"; do choose "$suite"; done
+    need_debootstrap
+    built=$("$ROOT/packaging/deb.sh")
+    start_second_part "$ROOT/tests/packages.sh" "${SUITES[@]}" -- "PACKAGE_FILE=$built"
+fi
+trap count_steps EXIT
+only_one_at_a_time packages.lock
+for suite in "${SUITES[@]}"; do
+    choose "$suite"
+    nothing_mounted
+    step "bare $NAME" fresh_system
+    step "package on $NAME" install_and_detect
+    step "what the package brought to $NAME" look_around
+done
