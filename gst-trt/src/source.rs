@@ -215,11 +215,15 @@ impl Address {
         let path = match text.split_once("://") {
             Some(("file", _)) => PathBuf::from(path_of(text)?),
             Some((scheme, rest)) => {
-                let Source::Video { address, .. } = stream(scheme, rest, text)? else { unreachable!("no stream is an image") };
+                let Source::Video { address, .. } = stream(scheme, rest, text)? else {
+                    unreachable!("no stream is an image")
+                };
                 return Ok(address);
             }
             None if text.is_empty() || text == "-" => {
-                return Err("Give a file, an address such as rtsp://camera/stream, or a camera such as /dev/video0.".into());
+                return Err(
+                    "Give a file, an address such as rtsp://camera/stream, or a camera such as /dev/video0.".into()
+                );
             }
             None => folder.join(text),
         };

@@ -51,7 +51,12 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     chain::start_gstreamer()?;
     let config = Config::load(&args.config)?;
     if args.check {
-        print(&format!("{} is right: sources {}, models {}.", args.config.display(), config.sources.len(), config.models.len()))?;
+        print(&format!(
+            "{} is right: sources {}, models {}.",
+            args.config.display(),
+            config.sources.len(),
+            config.models.len()
+        ))?;
         return Ok(Status::Done);
     }
     // Before anything is started, lest a signal that comes early ends it half-way.
@@ -68,7 +73,10 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
             break;
         }
         match Config::load(&args.config).and_then(|config| service.reload(config)) {
-            Ok(()) => say("serve", &format!("{} was read again. A change of [http] counts from the next start on.", args.config.display())),
+            Ok(()) => say(
+                "serve",
+                &format!("{} was read again. A change of [http] counts from the next start on.", args.config.display()),
+            ),
             Err(failure) => say("serve", &format!("{failure} Everything goes on as before.")),
         }
     }

@@ -161,7 +161,8 @@ impl ModelThread {
             };
             match event {
                 // Of one that was given up already.
-                Ok(ModelEvent::Message(message)) if !holder.as_ref().is_some_and(|holder| holder.is_source_of(&message)) => {}
+                Ok(ModelEvent::Message(message))
+                    if !holder.as_ref().is_some_and(|holder| holder.is_source_of(&message)) => {}
                 Ok(ModelEvent::Message(message)) => {
                     if self.is_failure(&message) {
                         holder = None;

@@ -65,7 +65,9 @@ impl Service {
 }
 
 impl Running {
-    fn become_like(&mut self, config: Config) -> Result<(), Failure> {
+    fn become_like(&mut self, mut config: Config) -> Result<(), Failure> {
+        // HTTP stays as it was at the start, and so do the branches for its pictures.
+        config.keep_http(&self.config);
         for plan in &config.models {
             self.set_model(plan)?;
         }
@@ -156,7 +158,8 @@ impl Control for Service {
 
     fn add_source(&self, source: &serde_json::Value) -> Result<(), Refused> {
         let mut running = self.lock();
-        let plan = running.config.source(source).map_err(|problem| Refused::Invalid(format!("Cannot add it: {problem}")))?;
+        let plan =
+            running.config.source(source).map_err(|problem| Refused::Invalid(format!("Cannot add it: {problem}")))?;
         if running.stream(&plan.name).is_ok() {
             return Err(Refused::Exists(format!("There is a source “{}” already.", plan.name)));
         }

@@ -119,7 +119,9 @@ impl<'de> Deserialize<'de> for Name {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         match !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain) && !name.starts_with('.') {
             true => Ok(Name(name)),
-            false => Err(de::Error::custom("a name has 1 to 64 letters, digits, -, _ and ., and does not begin with a dot")),
+            false => {
+                Err(de::Error::custom("a name has 1 to 64 letters, digits, -, _ and ., and does not begin with a dot"))
+            }
         }
     }
 }

@@ -139,6 +139,13 @@ impl Config {
         Config { sources: Vec::new(), models: Vec::new(), ..self.clone() }
     }
 
+    /// With HTTP as in another one.
+    pub fn keep_http(&mut self, other: &Config) {
+        self.http = other.http.clone();
+        let has_view = self.http.is_some();
+        self.sources.iter_mut().for_each(|source| source.has_view = has_view);
+    }
+
     /// A source that comes later, by the keys of `[[source]]`.
     ///
     /// # Errors
@@ -174,7 +181,10 @@ impl Config {
         }
         let backends: Vec<_> = backend_words().collect();
         if let Some(backend) = plan.backend.as_deref().filter(|backend| !backends.contains(backend)) {
-            return Err(problem("backend", format!("there is no backend “{backend}”. There are: {}", backends.join(", "))));
+            return Err(problem(
+                "backend",
+                format!("there is no backend “{backend}”. There are: {}", backends.join(", ")),
+            ));
         }
         if !(1..=1024).contains(&plan.batch_size) {
             return Err(problem("batch-size", "a batch has 1 to 1024 frames"));
@@ -187,7 +197,8 @@ impl Config {
 
     fn stream(&self, keys: &SourceKeys) -> Result<StreamPlan, Problem> {
         let name = keys.name.0.clone();
-        let address = Address::parse(&keys.address, &self.folder).map_err(|failure| problem("address", failure.to_string()))?;
+        let address =
+            Address::parse(&keys.address, &self.folder).map_err(|failure| problem("address", failure.to_string()))?;
         let models = || self.models.iter().map(|model| model.name.as_str());
         let model = match (&keys.model, &self.models[..]) {
             (Some(model), _) if models().any(|other| other == model) => model.clone(),
@@ -210,11 +221,17 @@ impl Config {
         let track = keys.track.or(&self.keys.track);
         let analytics = keys.analytics.or(&self.keys.analytics).map(|zones| self.analytics(zones)).transpose()?;
         if analytics.is_some() && track.is_none() {
-            return Err(problem("track", "[analytics] needs the ids of [track]: add it, or set analytics = false here"));
+            return Err(problem(
+                "track",
+                "[analytics] needs the ids of [track]: add it, or set analytics = false here",
+            ));
         }
         let record = keys.record.or(&self.keys.record).map(|record| self.record(&record)).transpose()?;
         if record.is_some() && analytics.is_none() {
-            return Err(problem("record", "[record] needs the events of [analytics]: add it, or set record = false here"));
+            return Err(problem(
+                "record",
+                "[record] needs the events of [analytics]: add it, or set record = false here",
+            ));
         }
         let publish = self.publish(&name, keys.publish.as_deref())?;
         Ok(StreamPlan {
@@ -282,7 +299,8 @@ impl Config {
         for publish in self.sources.iter().flat_map(|source| &source.publish) {
             let location = publish.get("location").unwrap_or_default();
             if file_of(location).is_some() && !seen.insert(location) {
-                let text = format!("{location} is the file of several sources: write {{source}} where their names belong");
+                let text =
+                    format!("{location} is the file of several sources: write {{source}} where their names belong");
                 return Err(problem("location", text));
             }
         }

@@ -91,9 +91,7 @@ impl<O: Owner> Properties<O> {
 fn specs<O: Owner>() -> Vec<glib::ParamSpec> {
     let Ok(element) = gst::ElementFactory::make(O::FACTORY).build() else { return Vec::new() };
     let specs = element.list_properties().into_iter().filter(|spec| spec.owner_type() == element.type_());
-    specs
-        .filter(|spec| spec.flags().contains(glib::ParamFlags::WRITABLE) && !O::TAKEN.contains(&spec.name()))
-        .collect()
+    specs.filter(|spec| spec.flags().contains(glib::ParamFlags::WRITABLE) && !O::TAKEN.contains(&spec.name())).collect()
 }
 
 fn value(spec: &glib::ParamSpec, text: &str) -> Result<glib::Value, String> {
@@ -102,7 +100,8 @@ fn value(spec: &glib::ParamSpec, text: &str) -> Result<glib::Value, String> {
     }
     let mut value = glib::Value::deserialize_with_pspec(text, spec).map_err(|_| format!("it cannot be {text}"))?;
     // SAFETY: both are alive, and the value is of the specification's type, as it was read for it.
-    let is_changed = unsafe { glib::gobject_ffi::g_param_value_validate(spec.to_glib_none().0, value.to_glib_none_mut().0) };
+    let is_changed =
+        unsafe { glib::gobject_ffi::g_param_value_validate(spec.to_glib_none().0, value.to_glib_none_mut().0) };
     match is_changed {
         glib::ffi::GFALSE => Ok(value),
         _ => Err(format!("it cannot be {text}, which is out of its range")),

@@ -41,7 +41,9 @@ pub fn of_serde(message: &str) -> String {
 
 /// An error of a file, with its line and the key on it.
 pub fn in_file(file: &std::path::Path, text: &str, error: &toml::de::Error) -> String {
-    let line = error.span().map(|span| 1 + text.as_bytes()[..span.start.min(text.len())].iter().filter(|c| **c == b'\n').count());
+    let line = error
+        .span()
+        .map(|span| 1 + text.as_bytes()[..span.start.min(text.len())].iter().filter(|c| **c == b'\n').count());
     at_line(file, text, line, &of_serde(error.message()))
 }
 
@@ -62,7 +64,10 @@ pub fn line_of(text: &str, table: &str, number: usize, key: &str) -> Option<usiz
     let headers = [format!("[{table}]"), format!("[[{table}]]")];
     let is_header = |line: &str| line.trim_start().starts_with('[');
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
-    let (header, _) = lines.by_ref().filter(|(_, line)| headers.iter().any(|header| line.trim() == header)).nth(number)?;
-    let found = lines.take_while(|(_, line)| !is_header(line)).find(|(_, line)| line.split('=').next().is_some_and(|name| name.trim() == key));
+    let (header, _) =
+        lines.by_ref().filter(|(_, line)| headers.iter().any(|header| line.trim() == header)).nth(number)?;
+    let found = lines
+        .take_while(|(_, line)| !is_header(line))
+        .find(|(_, line)| line.split('=').next().is_some_and(|name| name.trim() == key));
     Some(found.map_or(header, |(line, _)| line))
 }

@@ -29,7 +29,8 @@ impl RecordingFile {
     /// A file named after the source and the time of the day.
     pub fn create(folder: &Path, source: &str, caps: &gst::CapsRef, first: &Encoded) -> Result<Self, Failure> {
         let path = free_name(folder, source);
-        let pipeline = chain::parse("appsrc name=in format=time max-bytes=0 ! mux.video_0 mp4mux name=mux ! filesink name=out")?;
+        let pipeline =
+            chain::parse("appsrc name=in format=time max-bytes=0 ! mux.video_0 mp4mux name=mux ! filesink name=out")?;
         element(&pipeline, "out").set_property("location", part(&path));
         let input = element(&pipeline, "in").downcast::<gst_app::AppSrc>().expect("it is an appsrc");
         input.set_caps(Some(&caps.to_owned()));
@@ -89,9 +90,8 @@ impl RecordingFile {
         let _ = self.pipeline.set_state(gst::State::Null);
         let shown = self.path.display();
         match last.as_ref().map(|message| message.view()) {
-            Some(gst::MessageView::Eos(_)) => {
-                std::fs::rename(part(&self.path), &self.path).map_err(|error| format!("Cannot write {shown}: {error}.").into())
-            }
+            Some(gst::MessageView::Eos(_)) => std::fs::rename(part(&self.path), &self.path)
+                .map_err(|error| format!("Cannot write {shown}: {error}.").into()),
             Some(gst::MessageView::Error(error)) => Err(format!("Cannot write {shown}: {}", error.error()).into()),
             _ => Err(format!("Cannot write {shown}: the disk takes too long.").into()),
         }
