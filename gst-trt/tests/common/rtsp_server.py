@@ -42,7 +42,7 @@ class Round:
 
     def push(self, source, _):
         rounds, index = divmod(self.number, len(self.frames))
-        frame = self.frames[index].copy()
+        frame = self.frames[index].copy_deep()  # copy() in Python is the same buffer again
         begun = rounds * self.length - self.frames[0].pts
         frame.pts += begun
         if frame.dts != Gst.CLOCK_TIME_NONE:
