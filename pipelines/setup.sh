@@ -22,7 +22,7 @@ RUN_PACKAGES=(
 )
 TEST_PACKAGES=(
     python3 python3-numpy python3-venv python3-gi python3-gst-1.0 python3-prometheus-client curl
-    gir1.2-gst-plugins-base-1.0
+    gir1.2-gst-plugins-base-1.0 gir1.2-gst-rtsp-server-1.0
 )
 # Servers that trtpublish publishes to, their clients, and certificates for them.
 BROKER_PACKAGES=(mosquitto mosquitto-clients redis-server redis-tools nats-server openssl)

@@ -65,7 +65,9 @@ impl Service {
 }
 
 impl Running {
-    fn become_like(&mut self, config: Config) -> Result<(), Failure> {
+    fn become_like(&mut self, mut config: Config) -> Result<(), Failure> {
+        // HTTP stays as it was at the start, and so do the branches for its pictures.
+        config.keep_http(&self.config);
         for plan in &config.models {
             self.set_model(plan)?;
         }

@@ -4,6 +4,7 @@
 
 #[path = "../../../tests/common/onnx.rs"]
 pub mod onnx;
+pub mod service;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -139,6 +139,13 @@ impl Config {
         Config { sources: Vec::new(), models: Vec::new(), ..self.clone() }
     }
 
+    /// With HTTP as in another one.
+    pub fn keep_http(&mut self, other: &Config) {
+        self.http = other.http.clone();
+        let has_view = self.http.is_some();
+        self.sources.iter_mut().for_each(|source| source.has_view = has_view);
+    }
+
     /// A source that comes later, by the keys of `[[source]]`.
     ///
     /// # Errors

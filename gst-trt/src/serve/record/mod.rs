@@ -85,11 +85,12 @@ impl Recorder {
         let recorder = self.clone();
         let entry = element(pipeline, "record").static_pad("sink").expect("an always pad");
         entry.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
+            let mut recording = recorder.lock();
             if let Some(buffer) = info.buffer()
-                && has_event(buffer, &recorder.lock().plan.events)
+                && has_event(buffer, &recording.plan.events)
                 && let Some(time) = running_time(pad, buffer.pts())
             {
-                recorder.lock().trigger(time);
+                recording.trigger(time);
             }
             gst::PadProbeReturn::Ok
         });
@@ -207,6 +208,5 @@ fn has_event(buffer: &gst::BufferRef, kinds: &[String]) -> bool {
     let Ok(meta) = gst::meta::CustomMeta::from_buffer(buffer, events::NAME) else { return false };
     let Ok(events) = meta.structure().get::<gst::Array>("events") else { return false };
     let kind = |value: &gst::glib::SendValue| value.get::<gst::Structure>().ok()?.get::<String>("event").ok();
-    kinds.is_empty() && !events.is_empty()
-        || events.iter().filter_map(kind).any(|kind| kinds.iter().any(|wanted| *wanted == kind))
+    kinds.is_empty() && !events.is_empty() || events.iter().filter_map(kind).any(|kind| kinds.contains(&kind))
 }

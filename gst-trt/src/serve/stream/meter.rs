@@ -12,12 +12,10 @@ use super::super::record::Recorder;
 use crate::serve::config::StreamPlan;
 use gsttrt::publish::address::redacted;
 
-/// The newest frames that latency and rate are taken of.
+/// The newest frames that latency and rate are taken of; and how many may be under way.
 const KEPT: usize = 1024;
 /// The rate is that of so long.
 const RATE_OVER: Duration = Duration::from_secs(5);
-/// Frames on their way through the elements; more have been lost on it.
-const UNDER_WAY: usize = 256;
 
 /// Shared by the threads of a source and those that ask for its status.
 #[derive(Default)]
@@ -42,14 +40,17 @@ struct Counts {
 /// What belongs to the pipeline that runs.
 struct Run {
     elements: MeteredElements,
-    /// The time stamps of frames under way, and when they came.
-    under_way: VecDeque<(Option<gst::ClockTime>, Instant)>,
-    arrived: u64,
-    entered: u64,
+    /// Frames that have come and have not left the queue where old ones are dropped.
+    waiting: VecDeque<Arrival>,
+    /// Those between that queue and their results.
+    under_way: VecDeque<Arrival>,
     frames: u64,
     begun: Instant,
     last_arrival: Option<Instant>,
 }
+
+/// A frame by its time stamp, and when it came.
+type Arrival = (Option<gst::ClockTime>, Instant);
 
 /// The elements that know a part of it.
 pub struct MeteredElements {
@@ -71,9 +72,8 @@ impl Meter {
         counts.state = Some(State::Connecting);
         counts.run = Some(Run {
             elements,
+            waiting: VecDeque::new(),
             under_way: VecDeque::new(),
-            arrived: 0,
-            entered: 0,
             frames: 0,
             begun: Instant::now(),
             last_arrival: None,
@@ -89,8 +89,6 @@ impl Meter {
         }
         counts.left.clear();
         let Some(run) = counts.run.take() else { return };
-        // Frames that wait are not dropped because of the model.
-        counts.dropped += run.dropped();
         for destination in run.published() {
             let before = counts.published.entry(destination.location).or_default();
             *before = (before.0 + destination.sent, before.1 + destination.dropped);
@@ -106,29 +104,34 @@ impl Meter {
         let mut counts = self.lock();
         let Some(run) = &mut counts.run else { return };
         let now = Instant::now();
-        run.arrived += 1;
         run.last_arrival = Some(now);
-        if run.under_way.len() == UNDER_WAY {
+        run.waiting.push_back((time, now));
+        if run.waiting.len() > KEPT {
+            run.waiting.pop_front();
+            counts.dropped += 1;
+        }
+    }
+
+    /// A frame leaves the queue where old ones are dropped: those that came before it have been.
+    pub fn enter(&self, time: Option<gst::ClockTime>) {
+        let mut counts = self.lock();
+        let Some(run) = &mut counts.run else { return };
+        let position = run.waiting.iter().position(|(came, _)| *came == time).unwrap_or(0);
+        let entered = run.waiting.drain(..(position + 1).min(run.waiting.len())).next_back();
+        run.under_way.extend(entered);
+        if run.under_way.len() > KEPT {
             run.under_way.pop_front();
         }
-        run.under_way.push_back((time, now));
+        counts.dropped += position as u64;
     }
 
-    /// A frame leaves the queue where old ones are dropped.
-    pub fn enter(&self) {
-        if let Some(run) = &mut self.lock().run {
-            run.entered += 1;
-        }
-    }
-
-    /// A frame has its results. Returns whether it is the first one of the run.
-    pub fn leave(&self, time: Option<gst::ClockTime>, objects: u64) -> bool {
+    /// A frame has its results.
+    pub fn leave(&self, time: Option<gst::ClockTime>, objects: u64) {
         let mut counts = self.lock();
         let now = Instant::now();
-        let Some(run) = &mut counts.run else { return false };
+        let Some(run) = &mut counts.run else { return };
         run.frames += 1;
-        let is_first = run.frames == 1;
-        // Frames are in their order, so those before it were dropped.
+        // Frames are in their order, so those before it were lost on the way.
         let position = run.under_way.iter().position(|(came, _)| *came == time && time.is_some());
         let latency = position.and_then(|position| run.under_way.drain(..=position).next_back());
         let latency = latency.map(|(_, came)| (now - came).as_secs_f64());
@@ -140,7 +143,6 @@ impl Meter {
             counts.left.pop_front();
         }
         counts.left.push_back((now, latency));
-        is_first
     }
 
     pub fn event(&self, kind: &str) {
@@ -189,7 +191,7 @@ impl Meter {
             restarts: counts.restarts,
             recording: run.and_then(|run| run.elements.recorder.as_ref()).is_some_and(Recorder::is_recording),
             frames: counts.frames,
-            dropped: counts.dropped + run.map_or(0, Run::dropped),
+            dropped: counts.dropped,
             queued: run.map_or(0, Run::queued),
             fps: fps(&counts.left),
             latency: quantiles(counts.left.iter().filter_map(|(_, latency)| *latency).collect()),
@@ -204,10 +206,6 @@ impl Meter {
 impl Run {
     fn queued(&self) -> u64 {
         self.elements.frames.property::<u32>("current-level-buffers").into()
-    }
-
-    fn dropped(&self) -> u64 {
-        self.arrived.saturating_sub(self.entered + self.queued())
     }
 
     fn published(&self) -> Vec<Published> {
@@ -254,6 +252,23 @@ fn quantiles(mut values: Vec<f64>) -> Option<Quantiles> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_that_are_passed_by_were_dropped() {
+        gst::init().unwrap();
+        let meter = Meter::default();
+        let element = gst::ElementFactory::make("queue").build().unwrap();
+        let elements = MeteredElements { frames: element.clone(), infer: element, publish: Vec::new(), recorder: None };
+        meter.begin(elements);
+        let time = |number| Some(gst::ClockTime::from_seconds(number));
+        (0..5).for_each(|number| meter.arrive(time(number)));
+        meter.enter(time(0));
+        meter.enter(time(3));
+        meter.leave(time(3), 2);
+        meter.end(State::Ended, None);
+        let counts = meter.lock();
+        assert_eq!((counts.frames, counts.dropped, counts.objects), (1, 2, 2));
+    }
 
     #[test]
     fn quantiles_are_of_sorted_values() {

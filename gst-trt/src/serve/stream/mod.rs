@@ -60,6 +60,8 @@ impl Stream {
             events,
             sender: stream.events.clone(),
             run: 0,
+            pending: Vec::new(),
+            said: None,
         };
         let name = format!("src-{}", stream.plan.name);
         let work = move || {
@@ -98,6 +100,10 @@ struct StreamThread {
     sender: Sender<StreamEvent>,
     /// The number of the pipeline.
     run: u64,
+    /// Commands that came while a pipeline was being stopped.
+    pending: Vec<StreamEvent>,
+    /// The failure that was told last: the same one again is no news.
+    said: Option<String>,
 }
 
 /// Why a pipeline does not go on.
@@ -122,14 +128,19 @@ impl StreamThread {
                 }
                 End::Failed(_) => self.wait(Some(backoff.wait())),
             };
-            match command {
-                Some(StreamEvent::Stop) => return,
-                Some(StreamEvent::Change(plan, model)) => {
-                    (self.plan, self.model) = (*plan, model);
-                    backoff = self.backoff();
+            if command.is_none() {
+                self.meter.restart();
+            }
+            for command in command.into_iter().chain(std::mem::take(&mut self.pending)) {
+                match command {
+                    StreamEvent::Stop => return,
+                    StreamEvent::Change(plan, model) => {
+                        (self.plan, self.model) = (*plan, model);
+                        backoff = self.backoff();
+                    }
+                    StreamEvent::Retry => self.meter.restart(),
+                    StreamEvent::Message(..) => {}
                 }
-                Some(_) => {}
-                None => self.meter.restart(),
             }
         }
     }
@@ -178,11 +189,15 @@ impl StreamThread {
         end
     }
 
-    fn finish(&self, end: &End, built: Option<StreamPipeline>) {
+    fn finish(&mut self, end: &End, built: Option<StreamPipeline>) {
         let (state, error) = match end {
             End::Ended => (State::Ended, None),
             End::Failed(error) => {
-                say(&self.plan.name, error);
+                let is_news = self.meter.frames_of_run() > 0 || self.said.as_ref() != Some(error);
+                if is_news {
+                    say(&self.plan.name, error);
+                }
+                self.said = Some(error.clone());
                 (State::Waiting, Some(error.clone()))
             }
             End::Command(_) => (State::Connecting, None),
@@ -267,7 +282,7 @@ impl StreamThread {
     }
 
     /// Lets the frames that are under way come to their end, so that they are published.
-    fn drain(&self, built: &StreamPipeline) {
+    fn drain(&mut self, built: &StreamPipeline) {
         if self.meter.frames_of_run() == 0 {
             return; // an event before the first frame would be out of order, and there is nothing to wait for
         }
@@ -281,7 +296,10 @@ impl StreamThread {
         }
         let until = Instant::now() + PATIENCE;
         while let Ok(event) = self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            let StreamEvent::Message(run, message) = event else { continue };
+            let StreamEvent::Message(run, message) = event else {
+                self.pending.push(event);
+                continue;
+            };
             match message.view() {
                 gst::MessageView::Eos(_) | gst::MessageView::Error(_) if run == self.run => return,
                 _ if run == self.run => self.note(&message),

@@ -68,8 +68,8 @@ impl StreamPipeline {
             gst::PadProbeReturn::Ok
         });
         let entries = meter.clone();
-        pad(&frames, "src").add_probe(buffers, move |_, _| {
-            entries.enter();
+        pad(&frames, "src").add_probe(buffers, move |_, info| {
+            entries.enter(info.buffer().and_then(|buffer| buffer.pts()));
             gst::PadProbeReturn::Ok
         });
         let results = meter.clone();

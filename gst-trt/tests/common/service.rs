@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt serve` as a process whose lines are waited for, and an RTSP server.
+
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use super::{command, path};
+
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Lines of a stream of a process, as they come, and those that nobody has asked for yet.
+struct Lines(Receiver<String>, RefCell<Vec<String>>);
+
+impl Lines {
+    fn of(stream: impl Read + Send + 'static) -> Self {
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            BufReader::new(stream).lines().map_while(Result::ok).try_for_each(|line| sender.send(line).map_err(drop))
+        });
+        Lines(lines, RefCell::default())
+    }
+
+    /// The next line that is wanted. The others stay for others.
+    fn until(&self, what: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+        let mut others = self.1.borrow_mut();
+        if let Some(position) = others.iter().position(|line| is_wanted(line)) {
+            return others.remove(position);
+        }
+        loop {
+            match self.0.recv_timeout(PATIENCE) {
+                Ok(line) if is_wanted(&line) => return line,
+                Ok(line) => others.push(line),
+                Err(error) => panic!("no {what}: {error}, but\n{}", others.join("\n")),
+            }
+        }
+    }
+
+    fn rest(&self) -> String {
+        self.1.take().into_iter().chain(self.0.iter()).map(|line| line + "\n").collect()
+    }
+}
+
+/// The program that serves a configuration, `config.toml` of a folder.
+pub struct Service {
+    child: Child,
+    results: Lines,
+    journal: Lines,
+    config: PathBuf,
+}
+
+impl Service {
+    pub fn start(folder: &Path, config: &str) -> Self {
+        let file = folder.join("config.toml");
+        std::fs::write(&file, config).unwrap();
+        let mut command = command(folder);
+        command.args(["serve", "config.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (results, journal) = (Lines::of(child.stdout.take().unwrap()), Lines::of(child.stderr.take().unwrap()));
+        Service { child, results, journal, config: file }
+    }
+
+    /// A line of stderr that contains the text.
+    pub fn said(&self, text: &str) -> String {
+        self.journal.until(text, |line| line.contains(text))
+    }
+
+    /// The next JSON line of a source on stdout.
+    pub fn result(&self, source: &str) -> serde_json::Value {
+        let mark = format!("\"{source}\"");
+        let line = self.results.until(source, |line| line.contains(&mark));
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    pub fn reload(&self, config: &str) {
+        std::fs::write(&self.config, config).unwrap();
+        self.signal(libc::SIGHUP);
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: takes no memory; the child is waited for by its owner only, so the number is still its own.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+
+    /// Ends it as systemd does, and returns all that was still to be read of stderr.
+    pub fn end(mut self) -> (ExitStatus, String) {
+        self.signal(libc::SIGTERM);
+        let status = self.child.wait().unwrap();
+        (status, self.journal.rest())
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An RTSP server of the sample clip. Dropped, it ends at once, as a camera that loses its power.
+pub struct RtspServer {
+    child: Child,
+    pub port: u16,
+}
+
+impl RtspServer {
+    /// With port 0 it takes a free one.
+    pub fn start(port: u16, names: &[&str]) -> Self {
+        let mut command = Command::new("/usr/bin/python3");
+        command.arg(path("gst-trt/tests/common/rtsp_server.py")).arg(port.to_string()).arg(super::sample()).args(names);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim().parse().expect("it prints its port: is gir1.2-gst-rtsp-server-1.0 installed?");
+        RtspServer { child, port }
+    }
+}
+
+impl Drop for RtspServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

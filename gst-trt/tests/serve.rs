@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MPL-2.0
+//! `gst-trt serve`: sources that share a model, fail and come back; reloads, recordings, and the end by a signal.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use common::service::{RtspServer, Service};
+use common::{expect_failure, files, launch, path, run, sample, scratch, shapes, text};
+
+/// A model, and all results of all sources to stdout. Every 30th frame is enough to be inferred.
+fn head() -> String {
+    format!(
+        "[[model]]\nname = \"shapes\"\nfile = \"{}\"\nbackend = \"cpu\"\ninfer = \"interval=30\"\n\n\
+         [[publish]]\nlocation = \"-\"\nadd-empty-results = true\n\n",
+        shapes()
+    )
+}
+
+fn source(name: &str, address: &str, more: &str) -> String {
+    format!("[[source]]\nname = \"{name}\"\naddress = \"{address}\"\nbackoff-max = 1\n{more}\n\n")
+}
+
+/// A clip that goes on for ever, at its own pace.
+fn endless(name: &str) -> String {
+    source(name, &sample(), "loop = true\nsync = true")
+}
+
+/// The frames of a source follow each other without a gap.
+fn expect_no_gap(service: &Service, source: &str, last: &mut Option<u64>, count: usize) {
+    for _ in 0..count {
+        let frame = service.result(source)["frame"].as_u64().unwrap();
+        assert!(last.is_none_or(|last| frame == last + 1), "{source}: {frame} after {last:?}");
+        *last = Some(frame);
+    }
+}
+
+#[test]
+fn two_sources_share_a_model_and_end_cleanly() {
+    let folder = scratch("serve-two");
+    let files = "[[publish]]\nlocation = \"{source}.jsonl\"\nadd-empty-results = true\n\n";
+    let config = head() + files + &source("one", &sample(), "") + &source("two", &sample(), "");
+    let service = Service::start(&folder, &config);
+    service.said("Loaded shapes.onnx");
+    for frame in 0..300 {
+        for name in ["one", "two"] {
+            assert_eq!(service.result(name)["frame"], frame, "{name}");
+        }
+    }
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("CRITICAL") && !journal.contains("Loaded"), "the model is loaded once: {journal}");
+    for name in ["one", "two"] {
+        let lines = common::lines(&folder.join(format!("{name}.jsonl")));
+        assert!(lines.iter().all(|line| line["source-id"] == name), "{}", lines[0]);
+        assert!(lines.iter().any(|line| !line["detections"].as_array().unwrap().is_empty()));
+        assert_eq!(lines.len(), 300);
+    }
+}
+
+#[test]
+fn a_camera_that_fails_comes_back_and_others_lose_nothing() {
+    let folder = scratch("serve-rtsp");
+    let server = RtspServer::start(0, &["gate"]);
+    let port = server.port;
+    let config = head() + &source("gate", &format!("rtspt://127.0.0.1:{port}/gate"), "timeout = 5") + &endless("file");
+    let service = Service::start(&folder, &config);
+    service.result("gate");
+    let mut last = None;
+    expect_no_gap(&service, "file", &mut last, 3);
+    drop(server);
+    service.said("gate: ");
+    expect_no_gap(&service, "file", &mut last, 10);
+    let server = RtspServer::start(port, &["gate"]);
+    // Lines of both are in one stream: the first one of the camera is that of its new life.
+    while service.result("gate")["frame"].as_u64().unwrap() > 5 {}
+    drop(server);
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("file: "), "{journal}");
+}
+
+#[test]
+fn a_reload_changes_what_has_changed_and_nothing_else() {
+    let folder = scratch("serve-reload");
+    let config = head() + &endless("stays") + &endless("goes");
+    let service = Service::start(&folder, &config);
+    let mut last = None;
+    expect_no_gap(&service, "stays", &mut last, 3);
+    // A mistake changes nothing.
+    service.reload(&config.replace("[[model]]", "[[modle]]"));
+    let said = service.said("Everything goes on");
+    assert!(said.contains("line 1: ") && said.contains("did you mean “model”?"), "{said}");
+    expect_no_gap(&service, "stays", &mut last, 3);
+    // Another file, one source fewer and one more.
+    let other = folder.join("other.onnx");
+    std::fs::copy(shapes(), &other).unwrap();
+    let next = head().replace(&shapes(), "other.onnx") + &endless("stays") + &endless("comes");
+    service.reload(&next);
+    service.said("goes: Removed.");
+    service.result("comes");
+    service.said("Loaded other.onnx");
+    expect_no_gap(&service, "stays", &mut last, 10);
+    // A model that cannot be loaded leaves the other one.
+    std::fs::write(folder.join("broken.onnx"), "no model").unwrap();
+    service.reload(&next.replace("other.onnx", "broken.onnx"));
+    service.said("stays in use");
+    expect_no_gap(&service, "stays", &mut last, 10);
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
+#[test]
+fn recordings_begin_before_the_event_and_are_whole() {
+    let folder = scratch("serve-record");
+    // The clip's discs cross the middle all the time.
+    let config = head().replace("interval=30", "interval=1")
+        + "[track]\n\n[analytics]\nconfig = '{\"zones\": [{\"id\": \"all\", \"points\": [[0,0],[1,0],[1,1],[0,1]]}]}'\n\n\
+           [record]\nfolder = \"events\"\nevents = [\"entered\"]\npre-roll = 1\npost-roll = 0.5\n\n"
+        + &source("gate", &sample(), "");
+    let service = Service::start(&folder, &config);
+    service.said("gate: Recorded ");
+    // One that is being written when the end comes is whole, too.
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    let names = files(&folder.join("events"));
+    assert!(
+        !names.is_empty() && names.iter().all(|name| name.starts_with("gate-") && name.ends_with(".mp4")),
+        "{names:?}"
+    );
+    for name in names {
+        let video = folder.join("events").join(name);
+        let shown = launch(&format!(
+            "filesrc location={} ! decodebin ! videoconvert ! trtpreprocess ! trtinfer model-file={} interval=1000 backend=cpu \
+             ! trtnms post-messages=true hold-detections=true draw=false ! fakesink",
+            video.display(),
+            shapes()
+        ));
+        assert!(!shown.is_empty(), "{} has no frames", video.display());
+    }
+}
+
+#[test]
+fn what_waits_for_its_file_begins_once_it_is_there() {
+    let folder = scratch("serve-later");
+    let service = Service::start(&folder, &(head() + &source("later", "later.mp4", "backoff-min = 0.1")));
+    service.said("later: ");
+    std::os::unix::fs::symlink(sample(), folder.join("later.mp4")).unwrap();
+    assert_eq!(service.result("later")["frame"], 0);
+    assert_eq!(service.end().0.code(), Some(0));
+}
+
+/// The body of an answer.
+fn get(address: &str, request: &str) -> Vec<u8> {
+    let mut connection = TcpStream::connect(address).unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    write!(connection, "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer).unwrap();
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has a head");
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    answer.split_off(head + 4)
+}
+
+#[test]
+fn http_shows_sources_and_pictures() {
+    let folder = scratch("serve-http");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let config = head() + &format!("[http]\nlisten = \"127.0.0.1:{port}\"\n\n") + &endless("gate");
+    let service = Service::start(&folder, &config);
+    service.said("Started.");
+    service.result("gate");
+    let address = format!("127.0.0.1:{port}");
+    let picture = get(&address, "GET /sources/gate/snapshot.jpg");
+    assert!(picture.starts_with(&[0xff, 0xd8]) && picture.ends_with(&[0xff, 0xd9]), "{} bytes", picture.len());
+    let sources: serde_json::Value = serde_json::from_slice(&get(&address, "GET /sources")).unwrap();
+    let gate = sources.as_array().map_or(&sources["sources"][0], |sources| &sources[0]);
+    assert_eq!((&gate["name"], &gate["state"]), (&"gate".into(), &"running".into()), "{sources}");
+    assert!(gate["frames"].as_u64().unwrap() > 0 && gate["latency"]["p50"].as_f64().unwrap() > 0.0, "{sources}");
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+    assert!(!journal.contains("CRITICAL"), "{journal}");
+}
+
+#[test]
+fn the_page_has_a_configuration_that_runs() {
+    let folder = scratch("serve-docs");
+    let page = std::fs::read_to_string(path("docs/serve.md")).unwrap();
+    let config = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    std::os::unix::fs::symlink(shapes(), folder.join("yolo11n.onnx")).unwrap();
+    std::os::unix::fs::symlink(sample(), folder.join("street.mp4")).unwrap();
+    std::fs::write(folder.join("zones.json"), r#"{"tripwires": [{"id": "gate", "points": [[0.5, 0], [0.5, 1]]}]}"#)
+        .unwrap();
+    std::fs::write(folder.join("config.toml"), config).unwrap();
+    let output = run(&folder, &["serve", "--check", "config.toml"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    // Without the camera of the page, and at a free port.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let config = config.replace("8090", &port.to_string());
+    let service = Service::start(&folder, &config);
+    service.said("Started.");
+    while !folder.join("street.jsonl").metadata().is_ok_and(|file| file.len() > 0) {
+        std::thread::yield_now();
+    }
+    let (status, journal) = service.end();
+    assert_eq!(status.code(), Some(0), "{journal}");
+}
+
+#[test]
+fn a_wrong_configuration_is_one_sentence() {
+    let folder = scratch("serve-wrong");
+    std::fs::write(folder.join("config.toml"), "[[source]]\nname = \"a\"\nadress = \"b\"\n").unwrap();
+    for args in [&["serve", "config.toml"][..], &["serve", "--check", "config.toml"]] {
+        expect_failure(&run(&folder, args), args, &["config.toml", "line 3", "adress", "did you mean “address”?"]);
+    }
+    let args = ["serve", "none.toml"];
+    expect_failure(&run(&folder, &args), &args, &["Cannot read none.toml"]);
+    assert!(!Path::new("none.toml").exists());
+}
