@@ -142,20 +142,31 @@ fn pictures_are_small_and_shown() {
 fn commands_are_run_by_tests() {
     let known = [
         "gst-launch-1.0 ",                    // below
-        "gst-trt ",                           // gst-trt/tests/docs.rs
+        "gst-trt ",                           // gst-trt/tests/docs.rs and serve.rs
+        "curl --fail",                        // gst-trt/src/serve/http/tests/pages.rs
         "/usr/bin/python3 examples/crops.py", // tests/examples.rs
         "pipelines/detect.sh",                // tests/run.sh
         "tests/",
         "gst-inspect-1.0 trt", // tests/install.sh
         "cargo ",              // tests/run.sh and tests/install.sh, with other folders
+        "packaging/deb.sh",    // tests/packages.sh
+        "python/build.sh",     // python/test.sh
+        "python -m gsttrt ",   // python/tests, by module
+        "eval \"$(python -m gsttrt env)\"",
         "cc session.c",
         "sudo apt install", // needs root
-        "pip install",      // needs a network
-        "yolo ",            // the same; tests/zoo exports
+        // They need systemd, and change the machine.
+        "install ",
+        "systemctl ",
+        "journalctl ",
+        "podman ",     // needs a network
+        "pip install", // needs a network
+        "yolo ",       // the same; tests/zoo exports
         "export GST_PLUGIN_PATH=",
         "while true; do",
         "sleep 2",
         "done",
+        "rustup target add ", // needs a network
         // CONTRIBUTING.md: for the machines and the hours that these take.
         "REQUIRE_GPU=1 ",
         "FUZZ_SECONDS=",
