@@ -152,11 +152,10 @@ __device__ inline void store(const Conversion &p, const Frame &frame, uint32_t x
 }
 
 // FIRST adjacent samples in plane 0; then OTHERS in each of PLANES planes of chroma.
-// `Place` is where the scaled picture lies in the tensor, and where its columns and rows are sampled.
+// `Place` is where the scaled picture lies in the tensor, and where its columns and rows are sampled. From column x of the tensor on, and
+// in a row of the scaled picture.
 template <typename Sample, uint32_t FIRST, uint32_t OTHERS, uint32_t PLANES, typename Place>
-__device__ inline void preprocess(const Conversion &p, const Frame &frame, const Place &place) {
-    const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * COLUMNS;
-    const uint32_t row_number = blockIdx.y * THREADS_Y + threadIdx.y;
+__device__ inline void preprocess(const Conversion &p, const Frame &frame, const Place &place, uint32_t x, uint32_t row_number) {
     if (x >= p.tensor_width || row_number >= place.height) return;
 
     // Outside the scaled frame the differences wrap around to large numbers.

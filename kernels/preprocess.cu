@@ -27,7 +27,8 @@ struct TablePlace {
 template <typename Sample, uint32_t FIRST, uint32_t OTHERS = 1, uint32_t PLANES = 0>
 __device__ inline void preprocess(const Parameters &p) {
     const TablePlace place = {p.columns, p.rows, p.left, p.top, p.width, p.height};
-    preprocess<Sample, FIRST, OTHERS, PLANES>(p, p.frames[blockIdx.z], place);
+    const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * COLUMNS, row = blockIdx.y * THREADS_Y + threadIdx.y;
+    preprocess<Sample, FIRST, OTHERS, PLANES>(p, p.frames[blockIdx.z], place, x, row);
 }
 
 // The second launch bound is the number of blocks per multiprocessor. With fourteen or more, loads wait for registers.

@@ -17,6 +17,9 @@ use crate::image::geometry::Rect;
 use crate::image::slices::MAX_REGIONS;
 use crate::image::transform::InputSpec;
 
+/// Rows of the scaled rectangle for a thread, as in the kernel.
+const ROWS: u32 = 2;
+
 static REGIONS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/regions.ptx"), "\0"));
 
 /// Turns rectangles of frames of one format and size into tensors of one kind.
@@ -129,7 +132,7 @@ impl RegionKernel {
         let launch = |parameters: &RegionParams, count: usize, height: u32| {
             let (_, _, width) = self.spec.chw();
             let across = (width as u32).div_ceil(THREADS.0 * COLUMNS);
-            let grid = (across, height.div_ceil(THREADS.1), count as u32);
+            let grid = (across, height.div_ceil(THREADS.1 * ROWS), count as u32);
             let shape = Launch { grid, block: (THREADS.0, THREADS.1, 1), shared: 0 };
             // SAFETY: the kernel takes these parameters. The planes were checked, and stay with the tensors until the work is done.
             unsafe { stream.launch(function, shape, parameters) }
