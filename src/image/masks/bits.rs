@@ -35,9 +35,16 @@ pub fn runs(bits: &[u32], width: u32) -> impl Iterator<Item = [u32; 2]> {
 
 /// Sets a range of pixels.
 pub fn fill(bits: &mut [u32], [start, end]: [u32; 2]) {
-    for (word, first) in bits.iter_mut().zip((0..).step_by(u32::BITS as usize)) {
-        let [low, high] = [start, end].map(|at| at.saturating_sub(first).min(u32::BITS));
-        let below = |count: u32| ((1u64 << count) - 1) as u32;
-        *word |= below(high) & !below(low);
+    if start >= end {
+        return;
     }
+    let [first, last] = [start, end - 1].map(|at| (at / u32::BITS) as usize);
+    let (from, to) = (u32::MAX << (start % u32::BITS), u32::MAX >> ((u32::BITS - end % u32::BITS) % u32::BITS));
+    if first == last {
+        bits[first] |= from & to;
+        return;
+    }
+    bits[first] |= from;
+    bits[first + 1..last].fill(u32::MAX);
+    bits[last] |= to;
 }

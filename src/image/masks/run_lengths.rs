@@ -9,28 +9,28 @@ impl Mask {
     /// The run lengths of the rectangle's pixels, column by column, as COCO compresses them to text.
     #[doc(hidden)]
     pub fn counts(&self) -> String {
-        let height = u64::from(self.rect.height());
-        // For each column the rows at which its pixels change; above the first they are not set.
-        let mut changes = vec![Vec::new(); self.rect.width() as usize];
-        let nothing = vec![0; words(self.rect.width())];
-        let mut above = &nothing[..];
-        for y in 0..self.rect.height() {
-            let row = self.row(y);
-            for (word, (a, b)) in above.iter().zip(row).enumerate() {
-                let mut differ = a ^ b;
-                while differ != 0 {
-                    changes[word * 32 + differ.trailing_zeros() as usize].push(u64::from(y));
-                    differ &= differ - 1;
-                }
-            }
-            above = row;
+        let (width, height) = (self.rect.width() as usize, self.rect.height());
+        // The rows at which the pixels of each column change, above the first of which they are not set: how many, and then which, one
+        // column behind the other.
+        let mut ends = vec![0u32; width + 1];
+        self.changes(|x, _| ends[x + 1] += 1);
+        for x in 0..width {
+            ends[x + 1] += ends[x];
         }
+        let mut rows = vec![0u32; ends[width] as usize];
+        self.changes(|x, y| {
+            rows[ends[x] as usize] = y;
+            ends[x] += 1;
+        });
         // The ranges of set pixels, counted down the columns.
-        let mut edges: Vec<u64> = Vec::new();
-        for (x, rows) in changes.iter().enumerate() {
-            let first = x as u64 * height;
+        let all = u64::from(height) * width as u64;
+        let mut edges: Vec<u64> = Vec::with_capacity(rows.len() + 2);
+        let mut begin = 0;
+        for (x, &end) in ends[..width].iter().enumerate() {
+            let first = x as u64 * u64::from(height);
+            let rows = &rows[std::mem::replace(&mut begin, end as usize)..end as usize];
             let last = (rows.len() % 2 == 1).then_some(height);
-            for at in rows.iter().copied().chain(last).map(|y| first + y) {
+            for at in rows.iter().copied().chain(last).map(|y| first + u64::from(y)) {
                 // A range that ends at the bottom of a column may continue at the top of the next one.
                 if edges.last() == Some(&at) {
                     edges.pop();
@@ -39,13 +39,28 @@ impl Mask {
                 }
             }
         }
-        let all = height * u64::from(self.rect.width());
         if edges.last() != Some(&all) {
             edges.push(all);
         }
         let starts = std::iter::once(&0).chain(&edges);
-        let lengths: Vec<i64> = edges.iter().zip(starts).map(|(end, start)| (end - start) as i64).collect();
-        compress(&lengths)
+        compress(edges.iter().zip(starts).map(|(end, start)| (end - start) as i64))
+    }
+
+    /// Calls `found` with the column and the row of each pixel that differs from the one above it, row by row.
+    fn changes(&self, mut found: impl FnMut(usize, u32)) {
+        let nothing = vec![0; words(self.rect.width())];
+        let mut above = &nothing[..];
+        for y in 0..self.rect.height() {
+            let row = self.row(y);
+            for (word, (a, b)) in above.iter().zip(row).enumerate() {
+                let mut differ = a ^ b;
+                while differ != 0 {
+                    found(word * u32::BITS as usize + differ.trailing_zeros() as usize, y);
+                    differ &= differ - 1;
+                }
+            }
+            above = row;
+        }
     }
 
     /// The mask of a rectangle with those run lengths; `None` if their sum is not the number of pixels.
@@ -82,10 +97,13 @@ impl Mask {
 
 /// Numbers as text: each is the difference from that two before it, from the fourth on, in groups of five bits, the lowest first.
 /// A character is its group plus 48; bit 5 is set if more groups follow.
-fn compress(numbers: &[i64]) -> String {
-    let mut text = String::new();
-    for (i, &number) in numbers.iter().enumerate() {
-        let mut rest = if i > 2 { number - numbers[i - 2] } else { number };
+fn compress(numbers: impl ExactSizeIterator<Item = i64>) -> String {
+    let mut text = String::with_capacity(2 * numbers.len());
+    // The last number, and the one before it.
+    let mut before = [0; 2];
+    for (i, number) in numbers.enumerate() {
+        let mut rest = if i > 2 { number - before[1] } else { number };
+        before = [number, before[0]];
         loop {
             let group = (rest & 0x1f) as u8;
             rest >>= 5;
@@ -134,7 +152,7 @@ mod tests {
         assert_eq!(counts("x..........."), "01;");
         assert_eq!(counts(".....x......"), "417");
         assert_eq!(counts("....xx...xx."), "11210O1");
-        assert_eq!(compress(&[0, 1, 2, 40, 100, 3]), "012W1R3kN");
+        assert_eq!(compress([0, 1, 2, 40, 100, 3].into_iter()), "012W1R3kN");
         assert_eq!(decompress("012W1R3kN"), Some(vec![0, 1, 2, 40, 100, 3]));
     }
 
