@@ -323,6 +323,7 @@ fn a_hundred_models_leave_nothing_behind() {
             (0..2).for_each(|_| drop(line.labels()));
             line.said();
         }
+        heap::wait_for_end_of("trt-replace");
         (heap::allocated(), threads())
     };
     cycle(12);

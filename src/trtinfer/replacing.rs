@@ -65,6 +65,7 @@ pub fn begin(element: &TrtInfer, request: ReplaceRequest) -> Result<Replacement>
             Ok(Some((model, loading))) => {
                 let handle = handle.expect("only this thread takes it");
                 element.imp().hand_over(Successor::new(model, request.settings, handle));
+                drop(request.former); // its memory is free once the new one is announced
                 loading.complete();
             }
             Ok(None) => {}

@@ -169,8 +169,11 @@ impl Line {
             let message = self.bus.timed_pop_filtered(gst::ClockTime::from_seconds(60), &[gst::MessageType::Progress]);
             let message = message.unwrap_or_else(|| panic!("it never comes: {texts:?}, {:?}", self.said()));
             let gst::MessageView::Progress(progress) = message.view() else { unreachable!("filtered") };
-            texts.push(progress.structure().unwrap().get::<String>("text").unwrap());
-            if progress.type_() == gst::ProgressType::Complete && texts.last().unwrap().contains(name) {
+            // Not through the binding's getters, which leak both strings of the message.
+            let structure = progress.structure().unwrap();
+            texts.push(structure.get::<String>("text").unwrap());
+            let kind: gst::ProgressType = structure.get("type").unwrap();
+            if kind == gst::ProgressType::Complete && texts.last().unwrap().contains(name) {
                 return texts;
             }
         }

@@ -37,12 +37,17 @@ pub fn allocated() -> usize {
 
 /// The count once no thread of ours is left: a pipeline that was stopped does not wait for the end of a load.
 pub fn settled(count: fn() -> usize) -> usize {
-    let is_ours = |task: io::Result<fs::DirEntry>| {
-        let name = task.and_then(|task| fs::read_to_string(task.path().join("comm"))).unwrap_or_default();
-        name.starts_with("trt-")
+    wait_for_end_of("trt-");
+    count()
+}
+
+/// Waits until no thread has a name that begins so.
+pub fn wait_for_end_of(name: &str) {
+    let is_one = |task: io::Result<fs::DirEntry>| {
+        let of_thread = task.and_then(|task| fs::read_to_string(task.path().join("comm"))).unwrap_or_default();
+        of_thread.starts_with(name)
     };
-    while fs::read_dir("/proc/self/task").expect("Linux has it").any(is_ours) {
+    while fs::read_dir("/proc/self/task").expect("Linux has it").any(is_one) {
         thread::yield_now();
     }
-    count()
 }
