@@ -12,7 +12,7 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 BIN=.gpu/bin OUT=$PWD/target/gpu-bin
-TESTS=(gst_cuda neighbours gpu_rectangles gpu_classes gpu_boxes gpu_pixels gpu_chain gpu_batching gpu_properties session tensorrt_gpu tensorrt_build)
+TESTS=(gst_cuda neighbours gpu_rectangles gpu_classes gpu_boxes gpu_pixels gpu_maps gpu_chain gpu_batching gpu_properties session tensorrt_gpu tensorrt_build)
 BENCHES=(gpu_nms gpu_kernels gpu_chain streams soak session memory)
 TARGET=${CARGO_TARGET_DIR:-target}
 
@@ -22,7 +22,7 @@ have() {
     [ "$kind" = test ] || folder=tests/bench
     shift
     for name in "$@"; do
-        [ ! -f "$folder/$name.rs" ] || printf -- '--%s\n%s\n' "$kind" "$name"
+        [ ! -f "$folder/$name.rs" ] && [ ! -f "$folder/$name/main.rs" ] || printf -- '--%s\n%s\n' "$kind" "$name"
     done
 }
 
