@@ -3,7 +3,7 @@
 //! alone, and the engine alone.
 //!
 //! `cargo bench --bench streams -- [CLIP [MODEL]] [streams=1,4,16,32] [batch=1,4,16] [seconds=4] [repeats=3] [live=30]
-//! [batch-timeout=10000] [draw=true] [live-queue=true] [gpus=1] [decoded=false] [json=FILE] [PROPERTY=VALUE…]`
+//! [batch-timeout=10000] [draw=true] [live-queue=true] [gpus=1] [decoded=false] [nms=PROPERTY=VALUE,…] [json=FILE] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. H.264 of the clip is held in memory and goes round and round. One pipeline has all
 //! streams, each with `appsrc ! DECODER ! trtpreprocess ! trtinfer ! queue ! trtnms ! fakesink`; DECODER is nvh264dec, where that
@@ -217,7 +217,7 @@ impl Bench {
 
     /// All streams through all elements: each with a model of its own, or with one that takes batches of `shared`.
     fn chain(&self, streams: usize, shared: Option<usize>, decoding: &Decoding) -> Result<(), Box<dyn Error>> {
-        let Arguments { model, properties, options, timeout, draw, gpus, decoded, live_queue, repeats, .. } =
+        let Arguments { model, properties, options, timeout, draw, nms, gpus, decoded, live_queue, repeats, .. } =
             &self.arguments;
         let (batch, engines, sharing) = match shared {
             Some(batch) => (batch, 1, format!("shared-model=streams batch-size={batch} batch-timeout={timeout}")),
@@ -226,7 +226,9 @@ impl Bench {
         // In all queues together, one batch can wait for its end while the next one gathers.
         let room = queue((2 * batch).div_ceil(streams).max(4));
         let elements = |room: &str| {
-            format!("! trtpreprocess ! trtinfer model-file={model} {properties} {sharing} {room} ! trtnms draw={draw}")
+            format!(
+                "! trtpreprocess ! trtinfer model-file={model} {properties} {sharing} {room} ! trtnms draw={draw} {nms}"
+            )
         };
         let with_queue = elements(&format!("! {room}"));
         let flat_out = self.runs(streams, &with_queue, 0)?;
@@ -281,7 +283,7 @@ impl Bench {
         }
         self.arguments.note(json!({
             "cpu_ours_s_per_1000": ours, "cpu_of_each_s_per_1000": each, "pool_hits": pools,
-            "row": "chain", "model": model, "properties": properties, "streams": streams, "gpus": gpus, "decoded": decoded,
+            "row": "chain", "model": model, "properties": properties, "nms": nms, "streams": streams, "gpus": gpus, "decoded": decoded,
             "shared": shared.is_some(), "batch": batch, "repeats": repeats, "fps": fps, "decode_fps": decoding.fps, "engine_fps": engine,
             "of_ceiling": fps / ceiling, "cpu_s_per_1000": cpu, "cpu_beyond_decode_s_per_1000": beyond, "gpu_mib": mib,
             "engines_mib": engines_mib, "room_mib": room_mib, "fill": fill, "late": late, "places_p50_p99_us": flat_stages,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use gsttrt::session::{SessionOptions, parse_options};
 use serde_json::Value;
 
-const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, live-queue=, gpus=, decoded=, json=, and trtinfer's properties";
+const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, live-queue=, gpus=, decoded=, nms=, json=, and trtinfer's properties";
 
 /// What the bench is called with.
 pub struct Arguments {
@@ -29,6 +29,8 @@ pub struct Arguments {
     pub gpus: usize,
     /// Streams are of frames that are there, of nothing that is to be decoded.
     pub decoded: bool,
+    /// Of trtnms, besides `draw`.
+    pub nms: String,
     pub json: Option<File>,
     /// Of trtinfer.
     pub properties: String,
@@ -55,6 +57,7 @@ impl Arguments {
             live_queue: true,
             gpus: 1,
             decoded: false,
+            nms: String::new(),
             json: None,
             properties: String::new(),
             options: SessionOptions::default(),
@@ -79,6 +82,7 @@ impl Arguments {
                 "live-queue" => parsed.live_queue = text.parse().map_err(|error| wrong(&error))?,
                 "decoded" => parsed.decoded = text.parse().map_err(|error| wrong(&error))?,
                 "gpus" => parsed.gpus = number()?.max(1) as usize,
+                "nms" => parsed.nms = text.replace(',', " "),
                 "json" => parsed.json = Some(File::create(text).map_err(|error| wrong(&error))?),
                 _ => properties.push(setting.as_str()),
             }
