@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! What all our elements are: in-place transforms of video in any memory, which share a CUDA context with their neighbours.
+//! What all our elements have in common: the class and its properties; and, if they use the GPU, a CUDA context that they share
+//! with their neighbours.
 
 use gst_base::subclass::prelude::*;
 
@@ -31,11 +32,15 @@ pub trait VideoFilter: BaseTransformImpl {
     }
 }
 
-/// An element's properties, which `video_filter` makes GObject's. Names and values are checked when they come here.
+/// The properties of an element that are only read. The others are in its table `PROPERTIES`.
 pub trait Properties {
-    fn list() -> Vec<gst::glib::ParamSpec>;
-    fn set(&self, name: &str, value: &gst::glib::Value);
-    fn get(&self, name: &str) -> gst::glib::Value;
+    fn read_only() -> Vec<gst::glib::ParamSpec>;
+
+    /// The value of one of them; nothing if the name is that of another property.
+    fn read(&self, name: &str) -> Option<gst::glib::Value>;
+
+    /// A property of the table has a new value.
+    fn was_set(&self, _name: &str) {}
 }
 
 /// Whether the frames of the new segment come behind those of the old one: demuxers and live sources send a segment again to say
@@ -47,15 +52,19 @@ pub fn continues(old: &gst::Segment, new: &gst::Segment) -> bool {
     place(old) == place(new) && rates(old) == rates(new)
 }
 
-/// Makes an element of a structure in `imp` that has `settings` with a `cuda_device_id`, the slot `cuda`, and [`Properties`]. The module above
-/// has the class, under the same name. `before_state_change` is a method that is called with each change of state.
-macro_rules! video_filter {
+/// Makes the GObject class of a structure in `imp` that has `settings`, their table `PROPERTIES`, the debug category `CAT`, and
+/// [`Properties`]. The module above has the wrapper, under the same name. `signals` is a function that returns its signals,
+/// `before_state_change` a method that is called with each change of state, and `element` has more methods of `ElementImpl`.
+macro_rules! element_class {
     (
         $imp:ident: $class:literal,
         name: $name:literal,
         classification: $classification:literal,
         description: $description:literal,
+        pads: $pads:expr,
+        $(signals: $signals:ident,)?
         $(before_state_change: $before:ident,)?
+        element: { $($element:tt)* }
     ) => {
         #[gst::glib::object_subclass]
         impl ObjectSubclass for $imp {
@@ -66,19 +75,35 @@ macro_rules! video_filter {
 
         impl ObjectImpl for $imp {
             fn properties() -> &'static [gst::glib::ParamSpec] {
-                static PROPERTIES: LazyLock<Vec<gst::glib::ParamSpec>> = LazyLock::new($imp::list);
-                &PROPERTIES
+                static SPECS: LazyLock<Vec<gst::glib::ParamSpec>> = LazyLock::new(|| {
+                    let read_only = <$imp as $crate::gst::element::Properties>::read_only();
+                    PROPERTIES.specs().chain(read_only).collect()
+                });
+                &SPECS
             }
+
+            $(fn signals() -> &'static [gst::glib::subclass::Signal] {
+                $signals()
+            })?
 
             fn set_property(&self, _id: usize, value: &gst::glib::Value, property: &gst::glib::ParamSpec) {
                 if $crate::gst::report::may_set(&*self.obj(), property) {
-                    gst::info!(CAT, imp = self, "{} = {value:?}", property.name());
-                    self.set(property.name(), value);
+                    let name = property.name();
+                    let shown = {
+                        let mut settings = self.settings.lock().unwrap();
+                        PROPERTIES.set(&mut settings, name, value);
+                        // As it is shown, which a password is not.
+                        PROPERTIES.get(&settings, name)
+                    };
+                    gst::info!(CAT, imp = self, "{name} = {shown:?}");
+                    $crate::gst::element::Properties::was_set(self, name);
                 }
             }
 
             fn property(&self, _id: usize, property: &gst::glib::ParamSpec) -> gst::glib::Value {
-                self.get(property.name())
+                let name = property.name();
+                $crate::gst::element::Properties::read(self, name)
+                    .unwrap_or_else(|| PROPERTIES.get(&self.settings.lock().unwrap(), name))
             }
         }
 
@@ -94,13 +119,7 @@ macro_rules! video_filter {
             }
 
             fn pad_templates() -> &'static [gst::PadTemplate] {
-                $crate::gst::video::pad_templates()
-            }
-
-            fn set_context(&self, context: &gst::Context) {
-                let (slot, device) = VideoFilter::cuda(self);
-                slot.set(context, device);
-                self.parent_set_context(context);
+                $pads
             }
 
             $(fn change_state(
@@ -110,6 +129,36 @@ macro_rules! video_filter {
                 self.$before(transition);
                 self.parent_change_state(transition)
             })?
+
+            $($element)*
+        }
+    };
+}
+pub(crate) use element_class;
+
+/// Makes an [`element_class`] that shares a CUDA context: its `settings` have a `cuda_device_id`, and `cuda` is the slot.
+macro_rules! video_filter {
+    (
+        $imp:ident: $class:literal,
+        name: $name:literal,
+        classification: $classification:literal,
+        description: $description:literal,
+        $(before_state_change: $before:ident,)?
+    ) => {
+        $crate::gst::element::element_class! {
+            $imp: $class,
+            name: $name,
+            classification: $classification,
+            description: $description,
+            pads: $crate::gst::video::pad_templates(),
+            $(before_state_change: $before,)?
+            element: {
+                fn set_context(&self, context: &gst::Context) {
+                    let (slot, device) = VideoFilter::cuda(self);
+                    slot.set(context, device);
+                    self.parent_set_context(context);
+                }
+            }
         }
 
         impl VideoFilter for $imp {

@@ -9,6 +9,7 @@ pub mod held_frame;
 pub mod log;
 pub mod memory;
 pub mod meta;
+pub mod meta_filter;
 pub mod options;
 pub mod overlay;
 pub mod property;

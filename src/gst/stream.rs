@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! What elements that follow objects from frame to frame must know of their stream: where it is, and where it begins anew.
 
+use std::sync::LazyLock;
+
 use super::element::continues;
 use crate::core::error::{Error, ErrorKind, Result};
 
@@ -71,9 +73,12 @@ impl VideoStream {
 }
 
 /// Pads for raw video in any memory.
-pub fn any_video_templates() -> [gst::PadTemplate; 2] {
-    let caps = gst::Caps::builder("video/x-raw").any_features().build();
-    [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)].map(|(name, direction)| {
-        gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps).expect("valid template")
-    })
+pub fn any_video_templates() -> &'static [gst::PadTemplate] {
+    static TEMPLATES: LazyLock<[gst::PadTemplate; 2]> = LazyLock::new(|| {
+        let caps = gst::Caps::builder("video/x-raw").any_features().build();
+        [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)].map(|(name, direction)| {
+            gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps).expect("valid template")
+        })
+    });
+    &*TEMPLATES
 }

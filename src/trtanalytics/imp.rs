@@ -5,21 +5,21 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
-use gst_base::subclass::BaseTransformMode;
-use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
 
 use super::counts;
-use super::settings::{self, AnalyticsSettings};
+use super::settings::{AnalyticsSettings, PROPERTIES};
 use crate::analytics::{Analytics, AnalyticsInput};
 use crate::core::counters::{Span, Stats};
-use crate::core::error::{Error, ErrorKind};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::gst::element::Properties;
 use crate::gst::meta::events;
 use crate::gst::meta::read::{self, MetaObjects};
 use crate::gst::meta::zones::{self, ZoneStructures};
-use crate::gst::report::{Report, error_message, may_set};
+use crate::gst::meta_filter::{MetaFilter, meta_filter};
+use crate::gst::report::Report;
 use crate::gst::stats;
-use crate::gst::stream::{StreamFrame, VideoStream, any_video_templates};
+use crate::gst::stream::{StreamFrame, VideoStream};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("trtanalytics", gst::DebugColorFlags::empty(), Some("Objects in zones and across lines"))
@@ -29,7 +29,7 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 const FRAMES_WITHOUT_IDS: u32 = 60;
 
 /// State since start() and set_caps().
-struct AnalyticsState {
+pub struct AnalyticsState {
     analytics: Analytics,
     stream: VideoStream,
     /// The last frame.
@@ -67,7 +67,7 @@ impl AnalyticsState {
     }
 
     /// Counts the objects of a frame, writes its metas, and returns its events, and how many objects have ids.
-    fn process(
+    fn count(
         &mut self,
         settings: &AnalyticsSettings,
         frame: &mut gst::Buffer,
@@ -178,140 +178,89 @@ fn outside(names: &[String], (width, height): (u32, u32)) -> Error {
         .remedy("Write frame-width and frame-height into the configuration: the size that its points are for")
 }
 
-#[glib::object_subclass]
-impl ObjectSubclass for TrtAnalytics {
-    const NAME: &'static str = "GstTrtAnalytics";
-    type Type = super::TrtAnalytics;
-    type ParentType = gst_base::BaseTransform;
+fn signals() -> &'static [glib::subclass::Signal] {
+    static SIGNALS: LazyLock<[glib::subclass::Signal; 1]> = LazyLock::new(|| {
+        let reset = glib::subclass::Signal::builder("reset-counts").param_types([String::static_type()]).action();
+        let reset = reset.class_handler(|values| {
+            let element = values[0].get::<super::TrtAnalytics>().expect("checked by GObject");
+            let name = values[1].get::<Option<String>>().expect("checked by GObject");
+            element.imp().reset_counts(name.as_deref());
+            None
+        });
+        [reset.build()]
+    });
+    &*SIGNALS
 }
 
-impl ObjectImpl for TrtAnalytics {
-    fn properties() -> &'static [glib::ParamSpec] {
-        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(settings::list);
-        &PROPERTIES
+impl Properties for TrtAnalytics {
+    fn read_only() -> Vec<glib::ParamSpec> {
+        vec![
+            glib::ParamSpecBoxed::builder::<gst::Structure>("counts")
+                .nick("Counts")
+                .blurb(
+                    "Objects in each zone and across each tripwire: by class, now and since the start or reset-counts",
+                )
+                .read_only()
+                .build(),
+            stats::property("Frames, objects with an id, events, and the time that counting takes"),
+        ]
     }
 
-    fn signals() -> &'static [glib::subclass::Signal] {
-        static SIGNALS: LazyLock<[glib::subclass::Signal; 1]> = LazyLock::new(|| {
-            let reset = glib::subclass::Signal::builder("reset-counts").param_types([String::static_type()]).action();
-            let reset = reset.class_handler(|values| {
-                let element = values[0].get::<super::TrtAnalytics>().expect("checked by GObject");
-                let name = values[1].get::<Option<String>>().expect("checked by GObject");
-                element.imp().reset_counts(name.as_deref());
-                None
-            });
-            [reset.build()]
-        });
-        &*SIGNALS
-    }
-
-    fn set_property(&self, _id: usize, value: &glib::Value, property: &glib::ParamSpec) {
-        if may_set(&*self.obj(), property) {
-            gst::info!(CAT, imp = self, "{} = {value:?}", property.name());
-            settings::PROPERTIES.set(&mut self.settings.lock().unwrap(), property.name(), value);
-        }
-    }
-
-    fn property(&self, _id: usize, property: &glib::ParamSpec) -> glib::Value {
-        match property.name() {
-            "counts" => counts::structure(self.state.lock().unwrap().as_ref().map(|state| &state.analytics)).to_value(),
+    fn read(&self, name: &str) -> Option<glib::Value> {
+        let state = || self.state.lock().unwrap();
+        match name {
+            "counts" => Some(counts::structure(state().as_ref().map(|state| &state.analytics)).to_value()),
             "stats" => {
                 let totals = self.stats.read();
-                let events = self.state.lock().unwrap().as_ref().map_or(0, |state| state.events);
+                let events = state().as_ref().map_or(0, |state| state.events);
                 let counts = [("frames", totals.done), ("objects", totals.objects), ("events", events)];
-                stats::structure(&totals, counts).to_value()
+                Some(stats::structure(&totals, counts).to_value())
             }
-            name => settings::PROPERTIES.get(&self.settings.lock().unwrap(), name),
+            _ => None,
         }
     }
 }
 
-impl GstObjectImpl for TrtAnalytics {}
-
-impl ElementImpl for TrtAnalytics {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: zones and lines",
-                "Filter/Analyzer/Video",
-                "Counts tracked objects in zones and across lines, with dwell times and crowds",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<[gst::PadTemplate; 2]> = LazyLock::new(any_video_templates);
-        &*TEMPLATES
-    }
+meta_filter! {
+    TrtAnalytics: "GstTrtAnalytics",
+    factory: "trtanalytics",
+    name: "Object detection: zones and lines",
+    classification: "Filter/Analyzer/Video",
+    description: "Counts tracked objects in zones and across lines, with dwell times and crowds",
+    signals: signals,
 }
 
-impl BaseTransformImpl for TrtAnalytics {
-    const MODE: BaseTransformMode = BaseTransformMode::AlwaysInPlace;
-    const PASSTHROUGH_ON_SAME_CAPS: bool = false;
-    const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
+impl MetaFilter for TrtAnalytics {
+    type State = AnalyticsState;
 
-    fn start(&self) -> Result<(), gst::ErrorMessage> {
-        self.stats.reset();
+    fn open(&self) -> Result<AnalyticsState> {
         let settings = self.settings.lock().unwrap().clone();
-        let config = settings.read().map_err(|error| error_message(&error))?;
-        *self.state.lock().unwrap() = Some(AnalyticsState::new(Analytics::new(config)));
-        Ok(())
+        Ok(AnalyticsState::new(Analytics::new(settings.read()?)))
     }
 
-    fn stop(&self) -> Result<(), gst::ErrorMessage> {
-        *self.state.lock().unwrap() = None;
-        Ok(())
+    fn resized(state: &mut AnalyticsState) -> Option<Error> {
+        let size = state.stream.size;
+        let names = state.analytics.set_size(size);
+        (!names.is_empty()).then(|| outside(&names, size))
     }
 
-    /// Buffers pass as they are, so those of downstream's pool do too.
-    fn propose_allocation(
-        &self,
-        _decide_query: Option<&gst::query::Allocation>,
-        query: &mut gst::query::Allocation,
-    ) -> Result<(), gst::LoggableError> {
-        self.parent_propose_allocation(None, query)
-    }
-
-    fn sink_event(&self, event: gst::Event) -> bool {
+    fn see_event(&self, event: &gst::Event, is_cut: bool) {
         if event.type_() == gst::EventType::Eos {
             self.finish();
         }
-        if let Some(state) = self.state.lock().unwrap().as_mut()
-            && state.stream.is_cut(&event, &self.obj().segment())
-        {
+        if is_cut && let Some(state) = self.state.lock().unwrap().as_mut() {
             state.analytics.reset();
         }
-        self.parent_sink_event(event)
     }
 
-    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
-        let taken = match self.state.lock().unwrap().as_mut() {
-            Some(AnalyticsState { stream, analytics, .. }) => stream
-                .set_caps(incaps, "trtanalytics")
-                .map(|is_another| (if is_another { analytics.set_size(stream.size) } else { Vec::new() }, stream.size)),
-            None => return Err(gst::loggable_error!(CAT, "caps before the start")),
-        };
-        let (names, size) = taken.map_err(|error| {
-            self.obj().post_error(&error);
-            gst::loggable_error!(CAT, "{error}")
-        })?;
-        if !names.is_empty() {
-            self.obj().post_warning(&outside(&names, size));
-        }
-        Ok(())
-    }
-
-    fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
-        let Some(mut frame) = self.take_queued_buffer() else { return Ok(GenerateOutputSuccess::NoOutput) };
+    fn process(&self, frame: &mut gst::Buffer) -> std::result::Result<(), gst::FlowError> {
         let stage = Span::begin(false);
         let settings = self.settings.lock().unwrap().clone();
         let segment = self.obj().segment();
         let (events, count, lacks_ids) = {
             let mut state = self.state.lock().unwrap();
             let state = state.as_mut().filter(|state| state.stream.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
-            let (events, count) = state.process(&settings, &mut frame, &segment);
+            let (events, count) = state.count(&settings, frame, &segment);
             let lacks_ids = state.frames_without_ids.take_if(|frames| *frames >= FRAMES_WITHOUT_IDS).is_some();
             (events, count, lacks_ids)
         };
@@ -322,6 +271,6 @@ impl BaseTransformImpl for TrtAnalytics {
         if settings.post_messages {
             self.post(events);
         }
-        Ok(GenerateOutputSuccess::Buffer(frame))
+        Ok(())
     }
 }

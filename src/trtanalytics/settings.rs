@@ -12,7 +12,6 @@ use crate::analytics::{AnalyticsConfig, AnalyticsOptions, parse};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::files::read_regular;
 use crate::gst::property::{PropertyTable, property, text_property};
-use crate::gst::stats;
 
 #[derive(Clone, Debug)]
 pub struct AnalyticsSettings {
@@ -144,13 +143,3 @@ pub static PROPERTIES: LazyLock<PropertyTable<AnalyticsSettings>> = LazyLock::ne
         ),
     ])
 });
-
-pub fn list() -> Vec<glib::ParamSpec> {
-    let counts = glib::ParamSpecBoxed::builder::<gst::Structure>("counts")
-        .nick("Counts")
-        .blurb("Objects in each zone and across each tripwire: by class, now and since the start or reset-counts")
-        .read_only()
-        .build();
-    let stats = stats::property("Frames, objects with an id, events, and the time that counting takes");
-    PROPERTIES.specs().chain([counts, stats]).collect()
-}

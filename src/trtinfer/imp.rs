@@ -312,8 +312,8 @@ fn starves(counts: &Counts) -> bool {
 }
 
 impl Properties for TrtInfer {
-    fn list() -> Vec<glib::ParamSpec> {
-        let read_only = [
+    fn read_only() -> Vec<glib::ParamSpec> {
+        vec![
             glib::ParamSpecBoxed::builder::<gst::Structure>("model-info")
                 .nick("Model information")
                 .blurb("What was read from the model file; NULL until it has been read")
@@ -322,20 +322,12 @@ impl Properties for TrtInfer {
             stats::property(
                 "Frames inferred and skipped, and what inference costs: time on the host, waits for the GPU, bytes copied, use of the pool",
             ),
-        ];
-        PROPERTIES.specs().chain(read_only).collect()
+        ]
     }
 
-    fn set(&self, name: &str, value: &glib::Value) {
-        PROPERTIES.set(&mut self.settings.lock().unwrap(), name, value);
-        if name == "model-file" && self.session.is_started() {
-            self.replace_model();
-        }
-    }
-
-    fn get(&self, name: &str) -> glib::Value {
+    fn read(&self, name: &str) -> Option<glib::Value> {
         match name {
-            "model-info" => self.session().map(|session| session.info()).to_value(),
+            "model-info" => Some(self.session().map(|session| session.info()).to_value()),
             "stats" => {
                 let totals = self.stats.read();
                 let (inferred, skipped) = (totals.done, totals.skipped);
@@ -354,9 +346,15 @@ impl Properties for TrtInfer {
                     ("batched", frames),
                     ("batches-late", late),
                 ];
-                stats::structure(&totals, counts).to_value()
+                Some(stats::structure(&totals, counts).to_value())
             }
-            name => PROPERTIES.get(&self.settings.lock().unwrap(), name),
+            _ => None,
+        }
+    }
+
+    fn was_set(&self, name: &str) {
+        if name == "model-file" && self.session.is_started() {
+            self.replace_model();
         }
     }
 }

@@ -371,23 +371,19 @@ fn not_inferred() -> Error {
 }
 
 impl Properties for TrtNms {
-    fn list() -> Vec<glib::ParamSpec> {
-        let stats = "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool";
-        PROPERTIES.specs().chain([stats::property(stats)]).collect()
+    fn read_only() -> Vec<glib::ParamSpec> {
+        vec![stats::property(
+            "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+        )]
     }
 
-    fn set(&self, name: &str, value: &glib::Value) {
-        PROPERTIES.set(&mut self.settings.lock().unwrap(), name, value);
-    }
-
-    fn get(&self, name: &str) -> glib::Value {
-        if name == "stats" {
+    fn read(&self, name: &str) -> Option<glib::Value> {
+        (name == "stats").then(|| {
             let totals = self.stats.read();
             let (frames, skipped) = (totals.done + totals.skipped, totals.skipped);
             let counts = [("frames", frames), ("skipped", skipped), ("objects", totals.objects)];
-            return stats::structure(&totals, counts).to_value();
-        }
-        PROPERTIES.get(&self.settings.lock().unwrap(), name)
+            stats::structure(&totals, counts).to_value()
+        })
     }
 }
 

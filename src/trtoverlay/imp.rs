@@ -120,21 +120,17 @@ static PROPERTIES: LazyLock<PropertyTable<OverlaySettings>> = LazyLock::new(|| {
 });
 
 impl Properties for TrtOverlay {
-    fn list() -> Vec<glib::ParamSpec> {
-        let stats = "Frames, objects, and what drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool";
-        PROPERTIES.specs().chain([stats::property(stats)]).collect()
+    fn read_only() -> Vec<glib::ParamSpec> {
+        vec![stats::property(
+            "Frames, objects, and what drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+        )]
     }
 
-    fn set(&self, name: &str, value: &glib::Value) {
-        PROPERTIES.set(&mut self.settings.lock().unwrap(), name, value);
-    }
-
-    fn get(&self, name: &str) -> glib::Value {
-        if name == "stats" {
+    fn read(&self, name: &str) -> Option<glib::Value> {
+        (name == "stats").then(|| {
             let totals = self.stats.read();
-            return stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value();
-        }
-        PROPERTIES.get(&self.settings.lock().unwrap(), name)
+            stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value()
+        })
     }
 }
 

@@ -288,23 +288,19 @@ fn cuda_for_the_cpu() -> Error {
 }
 
 impl Properties for TrtPreprocess {
-    fn list() -> Vec<glib::ParamSpec> {
-        let stats = "Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool";
-        PROPERTIES.specs().chain([stats::property(stats)]).collect()
+    fn read_only() -> Vec<glib::ParamSpec> {
+        vec![stats::property(
+            "Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+        )]
     }
 
-    fn set(&self, name: &str, value: &glib::Value) {
-        PROPERTIES.set(&mut self.settings.lock().unwrap(), name, value);
-    }
-
-    fn get(&self, name: &str) -> glib::Value {
-        if name == "stats" {
+    fn read(&self, name: &str) -> Option<glib::Value> {
+        (name == "stats").then(|| {
             let totals = self.stats.read();
             let ObjectCounts { objects, left_out, .. } = *self.counts.lock().unwrap();
             let counts = [("frames", totals.done), ("objects", objects), ("left-out", left_out)];
-            return stats::structure(&totals, counts).to_value();
-        }
-        PROPERTIES.get(&self.settings.lock().unwrap(), name)
+            stats::structure(&totals, counts).to_value()
+        })
     }
 }
 

@@ -5,18 +5,18 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
-use gst_base::subclass::BaseTransformMode;
-use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
 
 use super::MessageSubject;
 use super::settings::{PROPERTIES, PublishSettings, Wanted};
 use crate::core::counters::{Span, Stats};
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::gst::element::Properties;
 use crate::gst::meta::record;
-use crate::gst::report::{Report, error_message, may_set};
+use crate::gst::meta_filter::{MetaFilter, meta_filter};
+use crate::gst::report::Report;
 use crate::gst::stats;
-use crate::gst::stream::{StreamFrame, VideoStream, any_video_templates};
+use crate::gst::stream::{StreamFrame, VideoStream};
 use crate::publish::clock;
 use crate::publish::destinations;
 use crate::publish::formats;
@@ -29,7 +29,7 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 
 /// State since start() and set_caps().
 #[derive(Default)]
-struct PublishState {
+pub struct PublishState {
     stream: VideoStream,
     /// When the last frame was published, in running time.
     published: Option<u64>,
@@ -52,7 +52,7 @@ impl TrtPublish {
         self.publisher.lock().unwrap().clone()
     }
 
-    fn open(&self) -> Result<Publisher<Record>> {
+    fn connect(&self) -> Result<Publisher<Record>> {
         let settings = self.settings.lock().unwrap().clone();
         let source = settings.source()?;
         let opened = destinations::open(&settings.options)?;
@@ -133,6 +133,15 @@ impl TrtPublish {
         }
     }
 
+    /// The streaming thread may wait for room, or for the last message.
+    fn prepare_state(&self, transition: gst::StateChange) {
+        if transition == gst::StateChange::PausedToReady
+            && let Some(publisher) = self.publisher()
+        {
+            publisher.set_open(true);
+        }
+    }
+
     fn statistics(&self) -> gst::Structure {
         let counts = self.publisher().map_or_else(|| *self.last_counts.lock().unwrap(), |publisher| publisher.counts());
         let totals = self.stats.read();
@@ -157,92 +166,37 @@ fn is_due(state: &PublishState, publish_every: u64) -> bool {
     state.published.is_none_or(|last| now < last || now - last >= publish_every)
 }
 
-#[glib::object_subclass]
-impl ObjectSubclass for TrtPublish {
-    const NAME: &'static str = "GstTrtPublish";
-    type Type = super::TrtPublish;
-    type ParentType = gst_base::BaseTransform;
-}
-
-impl ObjectImpl for TrtPublish {
-    fn properties() -> &'static [glib::ParamSpec] {
-        static SPECS: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let stats =
-                "Frames; messages published, waiting, dropped and rejected; connections; and the time that frames take";
-            PROPERTIES.specs().chain([stats::property(stats)]).collect()
-        });
-        &SPECS
+impl Properties for TrtPublish {
+    fn read_only() -> Vec<glib::ParamSpec> {
+        vec![stats::property(
+            "Frames; messages published, waiting, dropped and rejected; connections; and the time that frames take",
+        )]
     }
 
-    fn set_property(&self, _id: usize, value: &glib::Value, property: &glib::ParamSpec) {
-        if may_set(&*self.obj(), property) {
-            let mut settings = self.settings.lock().unwrap();
-            PROPERTIES.set(&mut settings, property.name(), value);
-            // As it is shown, which a password is not.
-            let shown = PROPERTIES.get(&settings, property.name());
-            drop(settings);
-            gst::info!(CAT, imp = self, "{} = {shown:?}", property.name());
-        }
-    }
-
-    fn property(&self, _id: usize, property: &glib::ParamSpec) -> glib::Value {
-        if property.name() == "stats" {
-            return self.statistics().to_value();
-        }
-        PROPERTIES.get(&self.settings.lock().unwrap(), property.name())
+    fn read(&self, name: &str) -> Option<glib::Value> {
+        (name == "stats").then(|| self.statistics().to_value())
     }
 }
 
-impl GstObjectImpl for TrtPublish {}
-
-impl ElementImpl for TrtPublish {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: publisher",
-                "Filter/Analyzer/Video/Network",
-                "Publishes the results in metas as JSON, to files and brokers",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<[gst::PadTemplate; 2]> = LazyLock::new(any_video_templates);
-        &*TEMPLATES
-    }
-
-    fn change_state(
-        &self,
-        transition: gst::StateChange,
-    ) -> std::result::Result<gst::StateChangeSuccess, gst::StateChangeError> {
-        if transition == gst::StateChange::PausedToReady
-            && let Some(publisher) = self.publisher()
-        {
-            // The streaming thread may wait for room, or for the last message.
-            publisher.set_open(true);
-        }
-        self.parent_change_state(transition)
-    }
+meta_filter! {
+    TrtPublish: "GstTrtPublish",
+    factory: "trtpublish",
+    name: "Object detection: publisher",
+    classification: "Filter/Analyzer/Video/Network",
+    description: "Publishes the results in metas as JSON, to files and brokers",
+    before_state_change: prepare_state,
 }
 
-impl BaseTransformImpl for TrtPublish {
-    const MODE: BaseTransformMode = BaseTransformMode::AlwaysInPlace;
-    const PASSTHROUGH_ON_SAME_CAPS: bool = false;
-    const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
+impl MetaFilter for TrtPublish {
+    type State = PublishState;
 
-    fn start(&self) -> std::result::Result<(), gst::ErrorMessage> {
-        self.stats.reset();
-        let publisher = self.open().map_err(|error| error_message(&error))?;
-        *self.publisher.lock().unwrap() = Some(Arc::new(publisher));
-        *self.state.lock().unwrap() = Some(PublishState::default());
-        Ok(())
+    fn open(&self) -> Result<PublishState> {
+        *self.publisher.lock().unwrap() = Some(Arc::new(self.connect()?));
+        Ok(PublishState::default())
     }
 
-    fn stop(&self) -> std::result::Result<(), gst::ErrorMessage> {
+    fn close(&self) {
         self.end_tracks();
-        *self.state.lock().unwrap() = None;
         let wait = self.settings.lock().unwrap().options.flush_timeout;
         let publisher = self.publisher.lock().unwrap().take();
         if let Some(publisher) = publisher {
@@ -256,27 +210,13 @@ impl BaseTransformImpl for TrtPublish {
                 self.obj().post_warning(&Error::new(ErrorKind::Run, what).cause(cause));
             }
         }
-        Ok(())
     }
 
-    /// Buffers pass as they are, so those of downstream's pool do too.
-    fn propose_allocation(
-        &self,
-        _decide_query: Option<&gst::query::Allocation>,
-        query: &mut gst::query::Allocation,
-    ) -> std::result::Result<(), gst::LoggableError> {
-        self.parent_propose_allocation(None, query)
-    }
-
-    fn sink_event(&self, event: gst::Event) -> bool {
-        let segment = self.obj().segment();
-        let is_cut = |state: &mut PublishState| {
-            let is_cut = state.stream.is_cut(&event, &segment);
-            state.published.take_if(|_| is_cut);
-            is_cut
-        };
-        let is_cut = self.state.lock().unwrap().as_mut().is_some_and(is_cut);
+    fn see_event(&self, event: &gst::Event, is_cut: bool) {
         if is_cut {
+            if let Some(state) = self.state.lock().unwrap().as_mut() {
+                state.published = None;
+            }
             self.end_tracks();
         }
         match event.view() {
@@ -288,34 +228,21 @@ impl BaseTransformImpl for TrtPublish {
             }
             _ => {}
         }
-        self.parent_sink_event(event)
     }
 
-    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> std::result::Result<(), gst::LoggableError> {
-        let taken = match self.state.lock().unwrap().as_mut() {
-            Some(state) => state.stream.set_caps(incaps, "trtpublish").map(drop),
-            None => return Err(gst::loggable_error!(CAT, "caps before the start")),
-        };
-        taken.map_err(|error| {
-            self.obj().post_error(&error);
-            gst::loggable_error!(CAT, "{error}")
-        })
-    }
-
-    fn generate_output(&self) -> std::result::Result<GenerateOutputSuccess, gst::FlowError> {
-        let Some(frame) = self.take_queued_buffer() else { return Ok(GenerateOutputSuccess::NoOutput) };
+    fn process(&self, frame: &mut gst::Buffer) -> std::result::Result<(), gst::FlowError> {
         let stage = Span::begin(false);
         let wanted = self.settings.lock().unwrap().wanted;
         let records = {
             let mut state = self.state.lock().unwrap();
             let state = state.as_mut().filter(|state| state.stream.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
-            self.records(state, &wanted, &frame)
+            self.records(state, &wanted, frame)
         };
         let count = records.len();
         if let Some(publisher) = self.publisher().filter(|_| count > 0) {
             self.push(&publisher, records);
         }
         self.stats.add(stage, count);
-        Ok(GenerateOutputSuccess::Buffer(frame))
+        Ok(())
     }
 }

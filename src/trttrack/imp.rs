@@ -5,18 +5,18 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
-use gst_base::subclass::BaseTransformMode;
-use gst_base::subclass::base_transform::GenerateOutputSuccess;
 use gst_base::subclass::prelude::*;
 
 use super::settings::{PROPERTIES, TrackSettings};
 use crate::core::counters::{Span, Stats};
-use crate::core::error::{Error, ErrorKind};
+use crate::core::error::{Error, ErrorKind, Result};
+use crate::gst::element::Properties;
 use crate::gst::meta::read::{self, MetaObjects};
 use crate::gst::meta::track::{self, RegionFacts, Tracking};
-use crate::gst::report::{Report, may_set};
+use crate::gst::meta_filter::{MetaFilter, meta_filter};
+use crate::gst::report::Report;
 use crate::gst::stats;
-use crate::gst::stream::{VideoStream, any_video_templates};
+use crate::gst::stream::VideoStream;
 use crate::image::geometry::BBox;
 use crate::track::{TrackInput, Tracker};
 
@@ -24,7 +24,7 @@ static CAT: LazyLock<gst::DebugCategory> =
     LazyLock::new(|| gst::DebugCategory::new("trttrack", gst::DebugColorFlags::empty(), Some("Ids for objects")));
 
 /// State since start() and set_caps().
-struct TrackingState {
+pub struct TrackingState {
     tracker: Tracker,
     stream: VideoStream,
     has_warned: bool,
@@ -114,7 +114,7 @@ fn has_id(objects: &MetaObjects, number: usize) -> bool {
 }
 
 impl TrtTrack {
-    fn process(&self, state: &mut TrackingState, settings: &TrackSettings, frame: &mut gst::Buffer) {
+    fn track(&self, state: &mut TrackingState, settings: &TrackSettings, frame: &mut gst::Buffer) {
         let stage = Span::begin(false);
         let at = state.stream.advance(&self.obj().segment(), frame.pts());
         let (number, size) = (at.number, state.stream.size);
@@ -146,115 +146,50 @@ fn foreign_ids() -> Error {
         .remedy("Those objects keep their ids and are not followed here; use one tracker")
 }
 
-#[glib::object_subclass]
-impl ObjectSubclass for TrtTrack {
-    const NAME: &'static str = "GstTrtTrack";
-    type Type = super::TrtTrack;
-    type ParentType = gst_base::BaseTransform;
-}
-
-impl ObjectImpl for TrtTrack {
-    fn properties() -> &'static [glib::ParamSpec] {
-        static SPECS: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-            let stats = stats::property("Frames, objects with an id, and the time that following them takes");
-            PROPERTIES.specs().chain([stats]).collect()
-        });
-        &SPECS
+impl Properties for TrtTrack {
+    fn read_only() -> Vec<glib::ParamSpec> {
+        vec![stats::property("Frames, objects with an id, and the time that following them takes")]
     }
 
-    fn set_property(&self, _id: usize, value: &glib::Value, property: &glib::ParamSpec) {
-        if may_set(&*self.obj(), property) {
-            gst::info!(CAT, imp = self, "{} = {value:?}", property.name());
-            PROPERTIES.set(&mut self.settings.lock().unwrap(), property.name(), value);
-        }
-    }
-
-    fn property(&self, _id: usize, property: &glib::ParamSpec) -> glib::Value {
-        if property.name() == "stats" {
+    fn read(&self, name: &str) -> Option<glib::Value> {
+        (name == "stats").then(|| {
             let totals = self.stats.read();
-            return stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value();
-        }
-        PROPERTIES.get(&self.settings.lock().unwrap(), property.name())
-    }
-}
-
-impl GstObjectImpl for TrtTrack {}
-
-impl ElementImpl for TrtTrack {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Object detection: tracker",
-                "Filter/Analyzer/Video",
-                "Gives the objects of metas ids that stay the same from frame to frame",
-                env!("CARGO_PKG_AUTHORS"),
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<[gst::PadTemplate; 2]> = LazyLock::new(any_video_templates);
-        &*TEMPLATES
-    }
-}
-
-impl BaseTransformImpl for TrtTrack {
-    const MODE: BaseTransformMode = BaseTransformMode::AlwaysInPlace;
-    const PASSTHROUGH_ON_SAME_CAPS: bool = false;
-    const TRANSFORM_IP_ON_PASSTHROUGH: bool = false;
-
-    fn start(&self) -> Result<(), gst::ErrorMessage> {
-        self.stats.reset();
-        let tracker = Tracker::new(self.settings.lock().unwrap().tracker);
-        *self.state.lock().unwrap() = Some(TrackingState::new(tracker));
-        Ok(())
-    }
-
-    fn stop(&self) -> Result<(), gst::ErrorMessage> {
-        *self.state.lock().unwrap() = None;
-        Ok(())
-    }
-
-    /// Buffers pass as they are, so those of downstream's pool do too.
-    fn propose_allocation(
-        &self,
-        _decide_query: Option<&gst::query::Allocation>,
-        query: &mut gst::query::Allocation,
-    ) -> Result<(), gst::LoggableError> {
-        self.parent_propose_allocation(None, query)
-    }
-
-    fn sink_event(&self, event: gst::Event) -> bool {
-        if let Some(state) = self.state.lock().unwrap().as_mut()
-            && state.stream.is_cut(&event, &self.obj().segment())
-        {
-            state.reset();
-        }
-        self.parent_sink_event(event)
-    }
-
-    fn set_caps(&self, incaps: &gst::Caps, _outcaps: &gst::Caps) -> Result<(), gst::LoggableError> {
-        let taken = match self.state.lock().unwrap().as_mut() {
-            Some(state) => state.stream.set_caps(incaps, "trttrack").map(|is_another| {
-                if is_another {
-                    state.reset();
-                }
-            }),
-            None => return Err(gst::loggable_error!(CAT, "caps before the start")),
-        };
-        taken.map_err(|error| {
-            self.obj().post_error(&error);
-            gst::loggable_error!(CAT, "{error}")
+            stats::structure(&totals, [("frames", totals.done), ("objects", totals.objects)]).to_value()
         })
     }
+}
 
-    fn generate_output(&self) -> Result<GenerateOutputSuccess, gst::FlowError> {
-        let Some(mut frame) = self.take_queued_buffer() else { return Ok(GenerateOutputSuccess::NoOutput) };
+meta_filter! {
+    TrtTrack: "GstTrtTrack",
+    factory: "trttrack",
+    name: "Object detection: tracker",
+    classification: "Filter/Analyzer/Video",
+    description: "Gives the objects of metas ids that stay the same from frame to frame",
+}
+
+impl MetaFilter for TrtTrack {
+    type State = TrackingState;
+
+    fn open(&self) -> Result<TrackingState> {
+        Ok(TrackingState::new(Tracker::new(self.settings.lock().unwrap().tracker)))
+    }
+
+    fn resized(state: &mut TrackingState) -> Option<Error> {
+        state.reset();
+        None
+    }
+
+    fn see_event(&self, _event: &gst::Event, is_cut: bool) {
+        if is_cut && let Some(state) = self.state.lock().unwrap().as_mut() {
+            state.reset();
+        }
+    }
+
+    fn process(&self, frame: &mut gst::Buffer) -> std::result::Result<(), gst::FlowError> {
         let settings = self.settings.lock().unwrap().clone();
         let mut state = self.state.lock().unwrap();
         let state = state.as_mut().filter(|state| state.stream.size.0 > 0).ok_or(gst::FlowError::NotNegotiated)?;
-        self.process(state, &settings, &mut frame);
-        Ok(GenerateOutputSuccess::Buffer(frame))
+        self.track(state, &settings, frame);
+        Ok(())
     }
 }
