@@ -9,7 +9,6 @@ use super::detections::FrameDetections;
 use super::kalman::{BoxFilter, BoxState};
 use super::overlap::{Edges, Neighbours, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
-use crate::image::geometry::BBox;
 
 /// Largest costs of the second match and of the match of unconfirmed tracks.
 const SECOND_LIMIT: f64 = 0.5;
@@ -268,8 +267,7 @@ impl ByteTrack {
     }
 
     fn remove_old(&mut self, options: &TrackOptions, now: u64) {
-        let is_old = |track: &Track| now.saturating_sub(track.last_seen) > options.lost_after;
-        self.tracks.retain(|track| track.state != TrackState::Lost || !is_old(track));
+        self.tracks.retain(|track| track.state != TrackState::Lost || !options.is_lost(track.last_seen, now));
     }
 
     /// Of a seen track and a lost one that overlap, the younger is removed.
@@ -297,10 +295,8 @@ impl ByteTrack {
     /// Writes `objects`, which has room.
     pub(crate) fn publish(&self, objects: &mut [Option<TrackedObject>]) {
         for track in self.tracks.iter().filter(|track| track.state == TrackState::Tracked) {
-            let [x1, y1, x2, y2] = track.edges.map(|edge| edge as f32);
-            let &Track { id, first_seen, last_seen, .. } = track;
-            let bbox = BBox::new(x1, y1, x2, y2);
-            objects[track.detection as usize] = Some(TrackedObject { id, bbox, first_seen, last_seen });
+            let &Track { id, edges, first_seen, last_seen, .. } = track;
+            objects[track.detection as usize] = Some(TrackedObject::at(edges, id, first_seen, last_seen));
         }
     }
 }

@@ -5,7 +5,6 @@
 use super::assignment::MAX_PAIRS;
 use super::overlap::{Edges, Neighbours, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
-use crate::image::geometry::BBox;
 
 #[derive(Clone, Debug)]
 struct IouTrack {
@@ -108,18 +107,15 @@ impl IouTracker {
     }
 
     fn remove_old(&mut self, options: &TrackOptions, now: u64) {
-        let is_old = |track: &IouTrack| now.saturating_sub(track.last_seen) > options.lost_after;
-        self.tracks.retain(|track| track.detection.is_some() || !is_old(track));
+        self.tracks.retain(|track| track.detection.is_some() || !options.is_lost(track.last_seen, now));
     }
 
     /// Writes `objects`, which has room.
     pub(crate) fn publish(&self, objects: &mut [Option<TrackedObject>]) {
         for track in self.tracks.iter().filter(|track| track.id != 0) {
             if let Some(detection) = track.detection {
-                let [x1, y1, x2, y2] = track.edges.map(|edge| edge as f32);
-                let &IouTrack { id, first_seen, last_seen, .. } = track;
-                let bbox = BBox::new(x1, y1, x2, y2);
-                objects[detection as usize] = Some(TrackedObject { id, bbox, first_seen, last_seen });
+                let &IouTrack { id, edges, first_seen, last_seen, .. } = track;
+                objects[detection as usize] = Some(TrackedObject::at(edges, id, first_seen, last_seen));
             }
         }
     }

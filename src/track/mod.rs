@@ -122,6 +122,13 @@ impl Default for TrackOptions {
     }
 }
 
+impl TrackOptions {
+    /// Whether an object that was last seen at that time has been out of sight for too long.
+    fn is_lost(&self, last_seen: u64, now: u64) -> bool {
+        now.saturating_sub(last_seen) > self.lost_after
+    }
+}
+
 /// A detection: its box in pixels, its score, and an id of its class.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackInput {
@@ -140,6 +147,13 @@ pub struct TrackedObject {
     /// Nanoseconds, like the times of the frames.
     pub first_seen: u64,
     pub last_seen: u64,
+}
+
+impl TrackedObject {
+    fn at(edges: overlap::Edges, id: u64, first_seen: u64, last_seen: u64) -> Self {
+        let [x1, y1, x2, y2] = edges.map(|edge| edge as f32);
+        TrackedObject { id, bbox: BBox::new(x1, y1, x2, y2), first_seen, last_seen }
+    }
 }
 
 /// The time of a frame.

@@ -15,7 +15,6 @@ use super::detections::FrameDetections;
 use super::kalman::Estimate;
 use super::overlap::{Edges, Neighbours, iou};
 use super::{Moment, TrackInput, TrackOptions, TrackedObject};
-use crate::image::geometry::BBox;
 
 /// SORT's filter: centre, area and ratio, of which the ratio has no velocity.
 #[derive(Clone, Copy, Debug)]
@@ -79,13 +78,13 @@ pub const MAX_DELTA_T: u32 = 16;
 
 /// The last observations of an object: the edges at each age, at the index of the age's remainder.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sights {
+struct Observations {
     edges: [Edges; MAX_DELTA_T as usize],
     ages: [Option<u64>; MAX_DELTA_T as usize],
     last: Option<Edges>,
 }
 
-impl Sights {
+impl Observations {
     fn add(&mut self, age: u64, edges: Edges) {
         let place = (age % u64::from(MAX_DELTA_T)) as usize;
         (self.edges[place], self.ages[place], self.last) = (edges, Some(age), Some(edges));
@@ -119,7 +118,7 @@ struct OcTrack {
     missed: u32,
     streak: u32,
     is_out: bool,
-    sights: Sights,
+    observations: Observations,
     direction: Option<[f64; 2]>,
 }
 
@@ -131,13 +130,13 @@ impl OcTrack {
     }
 
     fn see(&mut self, detection: u32, seen: Edges, class: u32, now: u64, delta_t: u32) {
-        if let Some(last) = self.sights.last {
-            self.direction = self.sights.before(self.age, delta_t).map(|before| direction(&before, &seen));
+        if let Some(last) = self.observations.last {
+            self.direction = self.observations.before(self.age, delta_t).map(|before| direction(&before, &seen));
             if self.missed > 1 {
                 self.update_again(&last, &seen);
             }
         }
-        self.sights.add(self.age, seen);
+        self.observations.add(self.age, seen);
         self.filter.update(&seen);
         self.edges = self.filter.edges();
         (self.seen_filter, self.steps) = (self.filter, 0);
@@ -163,7 +162,9 @@ impl OcTrack {
 
     /// How well the direction to a detection agrees with the direction so far: from -1/2 to 1/2.
     fn consistency(&self, to: &Edges, delta_t: u32) -> f64 {
-        let (Some([x, y]), Some(before)) = (self.direction, self.sights.before(self.age, delta_t)) else { return 0.0 };
+        let (Some([x, y]), Some(before)) = (self.direction, self.observations.before(self.age, delta_t)) else {
+            return 0.0;
+        };
         let [to_x, to_y] = direction(&before, to);
         (FRAC_PI_2 - (x * to_x + y * to_y).clamp(-1.0, 1.0).acos()) / PI
     }
@@ -219,7 +220,7 @@ impl OcSort {
             self.see_matches(options, detections, now);
             std::mem::swap(&mut self.found.columns, &mut self.found.low);
         }
-        self.assign(options, detections, |track| track.sights.last, |_, _, _| 0.0);
+        self.assign(options, detections, |track| track.observations.last, |_, _, _| 0.0);
         self.see_matches(options, detections, now);
 
         for at in 0..self.found.columns.len() {
@@ -299,23 +300,20 @@ impl OcSort {
             missed: 0,
             streak: 0,
             is_out: false,
-            sights: Sights::default(),
+            observations: Observations::default(),
             direction: None,
         });
     }
 
     fn remove_old(&mut self, options: &TrackOptions, now: u64) {
-        let is_old = |track: &OcTrack| now.saturating_sub(track.last_seen) > options.lost_after;
-        self.tracks.retain(|track| track.missed == 0 || !is_old(track));
+        self.tracks.retain(|track| track.missed == 0 || !options.is_lost(track.last_seen, now));
     }
 
     /// Writes `objects`, which has room.
     pub(crate) fn publish(&self, objects: &mut [Option<TrackedObject>]) {
         for track in self.tracks.iter().filter(|track| track.is_out) {
-            let [x1, y1, x2, y2] = track.edges.map(|edge| edge as f32);
-            let &OcTrack { id, first_seen, last_seen, .. } = track;
-            let bbox = BBox::new(x1, y1, x2, y2);
-            objects[track.detection as usize] = Some(TrackedObject { id, bbox, first_seen, last_seen });
+            let &OcTrack { id, edges, first_seen, last_seen, .. } = track;
+            objects[track.detection as usize] = Some(TrackedObject::at(edges, id, first_seen, last_seen));
         }
     }
 }
