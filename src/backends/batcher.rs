@@ -23,7 +23,7 @@ use crate::core::tensor::Tensors;
 
 /// The queue before a model.
 pub struct Batcher {
-    line: Arc<Line>,
+    line: Arc<BatchQueue>,
     runner: BatchRunner,
     size: usize,
     batch_timeout: Duration,
@@ -40,7 +40,7 @@ enum BatchRunner {
 
 /// What the threads of a batcher share.
 #[derive(Default)]
-struct Line {
+struct BatchQueue {
     queue: Mutex<Queue>,
     /// A batch was run, or frames have left.
     moved: Condvar,
@@ -123,7 +123,7 @@ impl Batcher {
     /// # Errors
     /// `Library`, where there is no thread left to run it.
     pub fn new(mut model: Box<dyn ModelInstance>, size: usize, batch_timeout: Duration) -> Result<Self> {
-        let line = Arc::<Line>::default();
+        let line = Arc::<BatchQueue>::default();
         let interrupter = model.interrupter();
         let runner = if model.only_queues() {
             BatchRunner::Caller(Mutex::new(model))
@@ -252,7 +252,7 @@ impl Batcher {
     }
 }
 
-impl Line {
+impl BatchQueue {
     /// Waits as long as that is so.
     fn wait_while(&self, mut condition: impl FnMut(&mut Queue) -> bool) -> MutexGuard<'_, Queue> {
         let mut queue = self.queue.lock().unwrap();

@@ -78,7 +78,7 @@ impl<'a> Prototypes<'a> {
 /// The masks of a frame's objects. They keep the resolution of the model's input, and are scaled to the frame where they are read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Masks {
-    places: Vec<Place>,
+    places: Vec<MaskPosition>,
     /// The pixels of all masks: rows of whole words, the left pixel in the lowest bit.
     bits: Vec<u32>,
     /// A pixel of the model's input is as wide and high as 2 to the power of this of theirs.
@@ -105,7 +105,7 @@ pub enum MaskOutput {
 
 /// The position of a mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Place {
+struct MaskPosition {
     /// In pixels of the model's input, or of that detail.
     rect: Rect,
     /// The index of its first word.
@@ -143,15 +143,19 @@ impl Masks {
             scratch.scale(rect, level, &mut self.bits[first..]);
         }
         let is_empty = self.bits[first..].iter().all(|&word| word == 0);
-        self.places.push(Place { rect, first, is_empty, letterbox: None });
+        self.places.push(MaskPosition { rect, first, is_empty, letterbox: None });
     }
 
     /// Takes over the masks that a GPU found: the rectangle of each, the index of its first word, and whether any pixel is set; and
     /// their words, if these are on the host already.
     pub(crate) fn adopt(&mut self, places: impl Iterator<Item = (Rect, usize, bool)>, bits: &[u32], detail: u32) {
         self.detail = detail;
-        let place =
-            |(rect, first, is_seen): (Rect, usize, bool)| Place { rect, first, is_empty: !is_seen, letterbox: None };
+        let place = |(rect, first, is_seen): (Rect, usize, bool)| MaskPosition {
+            rect,
+            first,
+            is_empty: !is_seen,
+            letterbox: None,
+        };
         self.places.extend(places.map(place));
         self.bits.extend_from_slice(bits);
     }
@@ -167,7 +171,7 @@ impl Masks {
 
     /// In the layout of the kernels: the entries, and the words.
     pub fn for_device(&self) -> (Vec<MaskPlace>, &[u32]) {
-        let place = |place: &Place| MaskPlace {
+        let place = |place: &MaskPosition| MaskPlace {
             rect: place.rect,
             first: place.first as u64,
             is_seen: (!place.is_empty).into(),
@@ -178,7 +182,7 @@ impl Masks {
 
     /// Calls `found` for each row and range of an object's pixels in a part of the model's input.
     pub(crate) fn runs(&self, object: usize, part: Rect, mut found: impl FnMut(u32, [u32; 2])) {
-        let Place { rect, first, .. } = self.places[object];
+        let MaskPosition { rect, first, .. } = self.places[object];
         let Some(bits) = self.bits.get(first..).filter(|_| !rect.is_empty()) else { return };
         // Finer masks are read where the middle of each of the input's pixels is.
         let (size, middle) = (1 << self.detail, (1 << self.detail) / 2);
@@ -214,7 +218,7 @@ impl Masks {
 
     /// The mask of an object on the frame.
     pub fn on_frame(&self, object: usize) -> Mask {
-        let Place { rect, first, letterbox, .. } = &self.places[object];
+        let MaskPosition { rect, first, letterbox, .. } = &self.places[object];
         let (rect, first) = (*rect, *first);
         let Some(letterbox) = letterbox else { return Mask::default() };
         let edges = |from: u32, to: u32, edge: fn(&Letterbox, u32) -> u32| -> Vec<u32> {

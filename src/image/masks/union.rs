@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Masks of several regions of a frame together, and masks that become one.
 
-use super::{Mask, Masks, Place, fill, words};
+use super::{Mask, MaskPosition, Masks, fill, words};
 use crate::image::geometry::{Letterbox, Rect, ResizeMode};
 
 impl Masks {
     /// Appends those of another region of the frame.
     pub(crate) fn append(&mut self, other: &Masks) {
         let before = self.bits.len();
-        self.places.extend(other.places.iter().map(|place| Place { first: place.first + before, ..*place }));
+        self.places.extend(other.places.iter().map(|place| MaskPosition { first: place.first + before, ..*place }));
         self.bits.extend_from_slice(&other.bits);
     }
 
@@ -43,7 +43,7 @@ impl Masks {
         let size = (rect.right, rect.bottom);
         let letterbox = Some(Letterbox::new(size, size, ResizeMode::Stretch));
         let is_empty = self.bits[begin..].iter().all(|&word| word == 0);
-        self.places[*first as usize] = Place { rect, first: begin, is_empty, letterbox };
+        self.places[*first as usize] = MaskPosition { rect, first: begin, is_empty, letterbox };
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
             let wanted: Vec<Mask> = squares.iter().map(|(rect, pixels)| Mask::of(*rect, pixels)).collect();
             for mask in &wanted {
                 let is_empty = mask.area() == 0;
-                masks.places.push(Place { rect: mask.rect, first: masks.bits.len(), is_empty, letterbox: size });
+                masks.places.push(MaskPosition { rect: mask.rect, first: masks.bits.len(), is_empty, letterbox: size });
                 masks.bits.extend_from_slice(&mask.bits);
             }
             let objects: Vec<u32> = (0..squares.len() as u32 - 1).collect();
