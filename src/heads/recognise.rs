@@ -149,7 +149,7 @@ pub struct Recognised {
     pub reason: String,
 }
 
-/// As [`recognise`] finds it without a choice of the user's, for people who ask why.
+/// As [`recognise`] finds it without a choice of the user's, with the reasons.
 ///
 /// # Errors
 /// As [`recognise`].
