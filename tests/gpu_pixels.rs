@@ -521,13 +521,13 @@ fn classes_of_the_frame_look_like_the_reference() {
             };
             let boxed = Annotation { bbox: BBox::new(2.0, 2.0, 30.0, 20.0), of_frame: false, ..class(3) };
             let annotations = [class(0), boxed, class(1), class(2)];
-            let (mut wanted, mut twin) = (picture.clone(), overlay::Overlay::default());
-            wanted.draw(color, |frame| twin.annotate(frame, annotations.iter().cloned(), &style));
+            let (mut wanted, mut reference) = (picture.clone(), overlay::Overlay::default());
+            wanted.draw(color, |frame| reference.annotate(frame, annotations.iter().cloned(), &style));
 
             let mut kernel = OverlayKernel::new(&gpu.context, picture.target(color), &[], None).unwrap();
             let block = gpu.upload(&picture.bytes);
             let planes = picture.on_device(&block);
-            let plan = twin.plan_annotations(picture.target(color), annotations.iter().cloned(), &style);
+            let plan = reference.plan_annotations(picture.target(color), annotations.iter().cloned(), &style);
             // SAFETY: the block has the picture, and lives until the work is done.
             unsafe { kernel.launch_plan(&gpu.stream, &planes, &plan) }.unwrap();
             gpu.stream.synchronize().unwrap();

@@ -48,7 +48,7 @@ impl Chain {
     /// in it would need care: [`Chain::configure`] sets them.
     pub fn launch_line(&self, draw: bool) -> String {
         let Chain { preprocess, infer, nms, track, queue, .. } = self;
-        // With a tracker behind trtnms, ids are known only then. Drawing costs time where nobody looks.
+        // With a tracker behind trtnms, ids are known only then. Drawing costs time, and is left out where the frames are not shown.
         let (draw_first, draw_last) = match (draw, track) {
             (true, None) => ("", ""),
             (true, Some(_)) => ("draw=false", "! trtoverlay name=overlay"),

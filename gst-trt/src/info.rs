@@ -63,7 +63,7 @@ fn read(file: &ModelFile) -> Result<Value, Failure> {
         let capabilities = header.compute_capabilities.iter();
         info["compute-capabilities"] = capabilities.map(|c| format!("{}.{}", c / 10, c % 10)).collect();
     }
-    // Its code runs only where the user allows it, and nobody is asked here.
+    // Its code runs only where the user allows it, and there is no such question here.
     let (options, _) = parse_options([])?;
     let tensorrt = BackendPreference::Named("tensorrt");
     match LoadRequest::new(file.path(), tensorrt, None, 1, options.options, || Context::primary(0)) {

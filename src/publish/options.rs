@@ -24,7 +24,7 @@ pub enum DropPolicy {
 pub struct PublishOptions {
     pub location: String,
     pub password_file: Option<PathBuf>,
-    /// Certificates, PEM: of those who may sign the server's, and the client's own with its key.
+    /// Certificates, PEM: of the authorities that may sign the server's, and the client's own with its key.
     pub ca_file: Option<PathBuf>,
     pub cert_file: Option<PathBuf>,
     pub key_file: Option<PathBuf>,

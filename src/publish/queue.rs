@@ -15,7 +15,7 @@ pub struct PublishQueue<T> {
     state: Mutex<QueueState<T>>,
     /// Items have come, or the end.
     arrived: Condvar,
-    /// Items have gone, or nobody waits for room any more.
+    /// Items have gone, or no thread has to wait for room any more.
     left: Condvar,
     capacity: usize,
     drop: DropPolicy,
@@ -125,7 +125,7 @@ impl<T> PublishQueue<T> {
         state.items.is_empty() && state.taken == 0
     }
 
-    /// Whether nobody is to wait here, as while a stream is flushed.
+    /// Whether no thread may wait here, as while a stream is flushed.
     pub fn set_open(&self, is_open: bool) {
         self.lock().is_open = is_open;
         self.left.notify_all();

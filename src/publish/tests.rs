@@ -279,7 +279,7 @@ fn blocked_ones_wait_for_room() {
         assert_eq!(all, (0..100).collect::<Vec<_>>());
     });
     assert_eq!(queue.counts(), (0, 0));
-    // While a stream is flushed, and at the end, nobody waits.
+    // While a stream is flushed, and at the end, no thread waits.
     (0..2).for_each(|item| assert!(!queue.push(item)));
     std::thread::scope(|scope| {
         let (begun, has_begun) = mpsc::channel();

@@ -13,7 +13,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 
 /// Certificates and keys as files have them, checked.
 pub struct Certificates {
-    /// Who may sign the server's; the system's where it is `None`.
+    /// The authorities that may sign the server's certificate; the system's where it is `None`.
     pub authorities: Option<Vec<u8>>,
     /// The client's certificates, and its key.
     pub client: Option<(Vec<u8>, Vec<u8>)>,
@@ -61,7 +61,7 @@ impl Certificates {
     }
 }
 
-/// All who may sign the server's certificate.
+/// All authorities that may sign the server's certificate.
 pub fn authorities(options: &PublishOptions) -> Result<Vec<CertificateDer<'static>>> {
     match &options.ca_file {
         Some(path) => certificates("ca-file", path, &read("ca-file", path)?),

@@ -153,7 +153,7 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
             options.password_file
         ),
         path_property!(
-            text("ca-file", "CA file", "Certificates of those who may sign the server's, PEM (unset = the system's)"),
+            text("ca-file", "CA file", "Certificates of the authorities that may sign the server's, PEM (unset = the system's)"),
             options.ca_file
         ),
         path_property!(

@@ -140,7 +140,7 @@ pub struct Received {
     sequence: u64,
 }
 
-/// Who holds the credits: the sender, tensors, or the receiver.
+/// What holds the credits: the sender, tensors, or the receiver.
 struct Credits {
     counts: Mutex<Counts>,
     /// There are credits to grant, or this is the end.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Packets of MQTT 3.1.1, as far as one who publishes needs them.
+//! Packets of MQTT 3.1.1, as far as publishing needs them.
 
 use std::io;
 
