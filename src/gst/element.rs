@@ -136,7 +136,7 @@ macro_rules! element_class {
 }
 pub(crate) use element_class;
 
-/// Makes an [`element_class`] that shares a CUDA context: its `settings` have a `cuda_device_id`, and `cuda` is the slot.
+/// Makes an `element_class` that shares a CUDA context: its `settings` have a `cuda_device_id`, and `cuda` is the slot.
 macro_rules! video_filter {
     (
         $imp:ident: $class:literal,

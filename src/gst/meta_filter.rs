@@ -5,7 +5,7 @@ use gst_base::subclass::prelude::*;
 
 use crate::core::error::{Error, Result};
 
-/// What such an element does; [`meta_filter`] makes the element.
+/// What such an element does; the macro `meta_filter` makes the element.
 pub trait MetaFilter: BaseTransformImpl {
     /// What it knows from the start to the stop; it has the [`VideoStream`](super::stream::VideoStream) as `stream`.
     type State;
@@ -28,7 +28,7 @@ pub trait MetaFilter: BaseTransformImpl {
     fn process(&self, frame: &mut gst::Buffer) -> std::result::Result<(), gst::FlowError>;
 }
 
-/// Makes an [`element_class`](super::element::element_class) of a [`MetaFilter`] that has `stats`, and its state as
+/// Makes an `element_class` of a [`MetaFilter`] that has `stats`, and its state as
 /// `state: Mutex<Option<State>>`.
 macro_rules! meta_filter {
     (
