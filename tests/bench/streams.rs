@@ -3,7 +3,8 @@
 //! alone, and the engine alone.
 //!
 //! `cargo bench --bench streams -- [CLIP [MODEL]] [streams=1,4,16,32] [batch=1,4,16] [seconds=4] [repeats=3] [live=30]
-//! [batch-timeout=10000] [draw=true] [live-queue=true] [gpus=1] [decoded=false] [nms=PROPERTY=VALUE,…] [json=FILE] [PROPERTY=VALUE…]`
+//! [batch-timeout=10000] [draw=true] [live-queue=true] [gpus=1] [decoded=false] [nms=PROPERTY=VALUE,…]
+//! [second=MODEL] [second-batch=32] [reclassify=1,0] [regions=PROPERTY=VALUE,…] [json=FILE] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. H.264 of the clip is held in memory and goes round and round. One pipeline has all
 //! streams, each with `appsrc ! DECODER ! trtpreprocess ! trtinfer ! queue ! trtnms ! fakesink`; DECODER is nvh264dec, where that
@@ -26,6 +27,10 @@
 //!   before, which they then wait for; and how long a thread takes to wake up on this machine at that pace, as it must for what
 //!   it waits for and for each queue. With `live-queue=false` there is none between trtinfer and trtnms then.
 //!
+//! * second: with a second model, which all streams share, on the objects of the first: `… trtnms ! trttrack ! trtpreprocess
+//!   regions=objects ! trtinfer ! trtnms`, with a row for each `reclassify-interval`. Its ceiling is decoding, or what one GPU has
+//!   time for: a frame of the first engine, and as many pictures of the second as there are for a frame.
+//!
 //! A model whose batch is fixed to 1 gets an open one for this, in a copy below target/, if its graph is as plain as those of
 //! tests/models; others must be exported with a dynamic batch. What fails is said in its row, and the others go on; the exit
 //! status then is 1.
@@ -47,6 +52,8 @@ mod pipeline;
 #[allow(dead_code)] // the tests use more of it
 #[path = "../common/random.rs"]
 mod random;
+#[path = "streams/second.rs"]
+mod second;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -127,8 +134,8 @@ impl Bench {
         outcome.map_err(print).ok()
     }
 
-    fn engine(&self, batch: usize) -> Result<Alone, Box<dyn Error>> {
-        let Arguments { model, options, properties, length, repeats, .. } = &self.arguments;
+    fn engine(&self, model: &str, batch: usize) -> Result<Alone, Box<dyn Error>> {
+        let Arguments { options, properties, length, repeats, .. } = &self.arguments;
         let engine = Engine::new(model, options, batch)?;
         let measure = |threads, ahead| -> gsttrt::core::error::Result<Vec<_>> {
             (0..*repeats).map(|_| engine.measure(threads, ahead, *length / 2)).collect()
@@ -215,8 +222,8 @@ impl Bench {
         }))
     }
 
-    /// All streams through all elements: each with a model of its own, or with one that takes batches of `shared`.
-    fn chain(&self, streams: usize, shared: Option<usize>, decoding: &Decoding) -> Result<(), Box<dyn Error>> {
+    /// All streams through all elements; returns frames a second. Each with a model of its own, or with one that takes batches of `shared`.
+    fn chain(&self, streams: usize, shared: Option<usize>, decoding: &Decoding) -> Result<f64, Box<dyn Error>> {
         let Arguments { model, properties, options, timeout, draw, nms, gpus, decoded, live_queue, repeats, .. } =
             &self.arguments;
         let (batch, engines, sharing) = match shared {
@@ -294,18 +301,22 @@ impl Bench {
             "live_p50_us": p50, "live_p99_us": p99, "added_p99_us": added,
             "engines_live_p99_us": engines_p99, "added_to_all_p99_us": added_to_all,
         }));
-        Ok(())
+        Ok(fps)
     }
 
     fn all(&mut self) {
         let Arguments { model, clip, repeats, streams, batches, .. } = &self.arguments;
         println!("{model}, {clip}; medians of {repeats}");
-        let (streams, batches) = (streams.clone(), batches.clone());
+        let (model, streams, batches) = (model.clone(), streams.clone(), batches.clone());
         for batch in batches {
-            let outcome = self.engine(batch);
+            let outcome = self.engine(&model, batch);
             let alone = self.report(&format!("engine, batch {batch}"), outcome);
             self.engines.extend(alone.map(|alone| (batch, alone)));
         }
+        let second = self.arguments.second.clone().and_then(|second| {
+            let outcome = self.engine(&second.model, second.batch);
+            self.report("engine of the second model", outcome).map(|alone| (second, alone))
+        });
         if !streams.is_empty() {
             println!("{HEADINGS}");
         }
@@ -318,7 +329,21 @@ impl Bench {
                 let outcome = self.chain(streams, shared, &decoding);
                 let kind =
                     shared.map_or("models of their own".into(), |batch| format!("a model for batches of {batch}"));
-                self.report(&format!("{streams} streams, {kind}"), outcome);
+                let plain = self.report(&format!("{streams} streams, {kind}"), outcome);
+                let (Some(plain), Some(batch), Some((second, alone))) = (plain, shared, &second) else { continue };
+                for interval in &second.intervals {
+                    let chain = second::Chain {
+                        streams,
+                        batch,
+                        interval: *interval,
+                        second,
+                        alone,
+                        decoding: &decoding,
+                        plain,
+                    };
+                    let outcome = self.second(chain);
+                    self.report(&format!("{streams} streams, second model, reclassify-interval={interval}"), outcome);
+                }
             }
         }
     }
@@ -330,6 +355,9 @@ fn measure() -> Result<bool, Box<dyn Error>> {
     gsttrt::plugin_register_static()?;
     let mut arguments = Arguments::parse()?;
     arguments.model = open_batch::of(&arguments.model)?;
+    if let Some(second) = &mut arguments.second {
+        second.model = open_batch::of(&second.model)?;
+    }
     let held = if arguments.decoded { Held::Frames(16) } else { Held::Coded };
     let clip = Clip::read(&arguments.clip, held)?;
     let mut bench = Bench { arguments, clip, engines: BTreeMap::new(), all_came_out: true };

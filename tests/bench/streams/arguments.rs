@@ -9,7 +9,7 @@ use std::time::Duration;
 use gsttrt::session::{SessionOptions, parse_options};
 use serde_json::Value;
 
-const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, live-queue=, gpus=, decoded=, nms=, json=, and trtinfer's properties";
+const HELP: &str = "CLIP and MODEL come first; then streams=, batch=, seconds=, repeats=, live=, batch-timeout=, draw=, live-queue=, gpus=, decoded=, nms=, second=, second-batch=, reclassify=, regions=, json=, and trtinfer's properties";
 
 /// What the bench is called with.
 pub struct Arguments {
@@ -31,10 +31,23 @@ pub struct Arguments {
     pub decoded: bool,
     /// Of trtnms, besides `draw`.
     pub nms: String,
+    /// What is behind the first model.
+    pub second: Option<Second>,
     pub json: Option<File>,
     /// Of trtinfer.
     pub properties: String,
     pub options: SessionOptions,
+}
+
+/// A second model, on the objects of the first.
+#[derive(Clone)]
+pub struct Second {
+    pub model: String,
+    pub batch: usize,
+    /// A row for each `reclassify-interval` of trtpreprocess.
+    pub intervals: Vec<usize>,
+    /// Of trtpreprocess besides.
+    pub regions: String,
 }
 
 impl Arguments {
@@ -58,10 +71,12 @@ impl Arguments {
             gpus: 1,
             decoded: false,
             nms: String::new(),
+            second: None,
             json: None,
             properties: String::new(),
             options: SessionOptions::default(),
         };
+        let mut second = Second { model: String::new(), batch: 32, intervals: vec![1, 0], regions: String::new() };
         let mut properties = Vec::new();
         for setting in &settings {
             let (name, text) = setting.split_once('=').expect("partitioned by it");
@@ -83,10 +98,15 @@ impl Arguments {
                 "decoded" => parsed.decoded = text.parse().map_err(|error| wrong(&error))?,
                 "gpus" => parsed.gpus = number()?.max(1) as usize,
                 "nms" => parsed.nms = text.replace(',', " "),
+                "second" => second.model = text.into(),
+                "second-batch" => second.batch = number()?.max(1) as usize,
+                "reclassify" => second.intervals = list()?,
+                "regions" => second.regions = text.replace(',', " "),
                 "json" => parsed.json = Some(File::create(text).map_err(|error| wrong(&error))?),
                 _ => properties.push(setting.as_str()),
             }
         }
+        parsed.second = Some(second).filter(|second| !second.model.is_empty());
         parsed.options = parse_options(properties.iter().copied())?.0;
         parsed.properties = properties.join(" ");
         Ok(parsed)

@@ -57,9 +57,14 @@ pub struct Figures {
     pub ours: [f64; 3],
     /// Buffers that pools had, and those that had to be allocated.
     pub pools: [u64; 2],
+    /// Objects that a second model may look at, and pictures that it has looked at, for a frame.
+    pub objects: [f64; 2],
 }
 
 pub const OURS: [&str; 3] = ["trtpreprocess", "trtinfer", "trtnms"];
+
+/// What the elements of a second model are called, before their kind and number; in lines the number is `{i}`.
+pub const SECOND: &str = "second-";
 
 /// Where frames are timed behind the decoder: names of elements without their number, and their pads. The last one is the end.
 pub const STAGES: [(&str, &str); 4] =
@@ -77,10 +82,11 @@ impl Figures {
     }
 }
 
-/// Of all models: elements that share one all have its counts.
+/// Of all first models: elements that share one all have its counts.
 fn batches(pipeline: &gst::Pipeline) -> [u64; 3] {
     let mut sum = [0; 3];
-    for infer in pipeline.iterate_all_by_element_factory_name("trtinfer").into_iter().flatten() {
+    let infers = pipeline.iterate_all_by_element_factory_name("trtinfer").into_iter().flatten();
+    for infer in infers.filter(|infer| !infer.name().starts_with(SECOND)) {
         let stats = infer.property::<gst::Structure>("stats");
         let counts = ["batches", "batched", "batches-late"].map(|field| stats.get::<u64>(field).unwrap());
         if infer.property::<Option<String>>("shared-model").is_some() {
@@ -137,9 +143,10 @@ impl<'a> Running<'a> {
                 _ => format!("cuda-device-id={gpu}"),
             };
             let elements = OURS.iter().fold(setup.elements.to_string(), |elements, element| {
-                elements.replace(&format!("! {element}"), &format!("! {element} name={element}{i} {device}"))
+                // The first of a kind: a second model has names.
+                elements.replacen(&format!("! {element}"), &format!("! {element} name={element}{i} {device}"), 1)
             });
-            setup.clip.branch(i, gpu, setup.pace > 0, &elements)
+            setup.clip.branch(i, gpu, setup.pace > 0, &elements.replace("{i}", &i.to_string()))
         };
         let line: String = (0..setup.streams).map(part).collect();
         let pipeline = gst::parse::launch(&line).map_err(|error| format!("{line}: {error}"))?;
@@ -212,6 +219,16 @@ impl<'a> Running<'a> {
         std::array::from_fn(|i| self.ours[i].load(Ordering::Relaxed))
     }
 
+    /// Objects that second models may look at in all streams, and pictures of the one that all share.
+    fn objects(&self) -> [u64; 2] {
+        let count = |element: &str, i, field| {
+            let element = self.element(&format!("{SECOND}{element}"), i)?;
+            Some(element.property::<gst::Structure>("stats").get::<u64>(field).unwrap())
+        };
+        let objects = (0..self.setup.streams).filter_map(|i| count("trtpreprocess", i, "objects")).sum();
+        [objects, count("trtinfer", 0, "batched").unwrap_or_default()]
+    }
+
     fn frames(&self) -> u64 {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
@@ -226,7 +243,7 @@ impl<'a> Running<'a> {
             }
         }
         let (begun, frames, cpu, before) = (Instant::now(), self.frames(), cpu_seconds(), batches(&self.pipeline));
-        let (taken, spent) = (pools(&self.pipeline), self.ours());
+        let (taken, spent, seen) = (pools(&self.pipeline), self.ours(), self.objects());
         // What came before had models loaded beside it.
         self.latency.iter().for_each(|latency| latency.lock().unwrap().reset());
         self.decoded.iter().for_each(|count| count.store(0, Ordering::Relaxed));
@@ -235,7 +252,7 @@ impl<'a> Running<'a> {
         }
         let (seconds, frames) = (begun.elapsed().as_secs_f64(), (self.frames() - frames) as f64);
         let (cpu, after) = (cpu_seconds() - cpu, batches(&self.pipeline));
-        let (pools, ours) = (pools(&self.pipeline), self.ours());
+        let (pools, ours, objects) = (pools(&self.pipeline), self.ours(), self.objects());
         Ok(Figures {
             fps: frames / seconds,
             cpu: cpu / frames * 1e3,
@@ -245,6 +262,7 @@ impl<'a> Running<'a> {
             batches: std::array::from_fn(|i| after[i] - before[i]),
             ours: std::array::from_fn(|i| (ours[i] - spent[i]) as f64 / 1e9 / frames * 1e3),
             pools: std::array::from_fn(|i| pools[i] - taken[i]),
+            objects: std::array::from_fn(|i| (objects[i] - seen[i]) as f64 / frames),
         })
     }
 }
