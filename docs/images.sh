@@ -40,5 +40,7 @@ picture masks 40 shapes trtpreprocess ! trtinfer "model-file=$TESTS/shapes-seg.o
 picture rotated 40 shapes trtpreprocess ! trtinfer "model-file=$TESTS/shapes-obb.onnx" ! trtnms
 picture poses 40 pose trtpreprocess ! trtinfer "model-file=$TESTS/figures-pose.onnx" ! trtnms
 picture classes 20 classes trtpreprocess ! trtinfer "model-file=$TESTS/shapes-cls.onnx" ! trtnms
+picture semantic 40 shapes trtpreprocess ! trtinfer "model-file=$TESTS/shapes-sem.onnx" ! trtnms
+picture depth 20 rooms trtpreprocess ! trtinfer "model-file=$TESTS/rooms-depth.onnx" ! trtnms mask-alpha=0.8
 picture tracks 120 sample "${TRACK[@]}" ! trtoverlay trail-length=40
 picture zones 200 sample "${TRACK[@]}" ! trtanalytics "config-file=$ZONES" ! trtoverlay

@@ -351,7 +351,19 @@ fn odd_maps_are_right_or_an_error() {
     assert!(found(nothing, "").0.regions.is_empty());
     let single = floats(&[1, 2, 1, 1], &[0.0, 1.0]).metadata("task", "semantic");
     assert_eq!(found(single, "").0.regions, regions(&[(1, "#1", 1.0)]));
-    for (value, range) in [(3.5, (3.5, 3.5)), (f32::NAN, (0.0, 0.0))] {
+    let single = model(U8, &[1, 1, 1], vec![1]).metadata("task", "semantic").metadata("names", NAMES);
+    assert_eq!(found(single, "").0.regions, regions(&[(1, "car", 1.0)]));
+    let single = floats(&[1, 1, 1, 1], &[2.5]).metadata("task", "depth");
+    let (single, pixels) = found(single, "");
+    assert!(single.range == Some((2.5, 2.5)) && pixels.iter().all(|&pixel| pixel == 0), "{single:?}");
+    // One pixel of 8x8, away from whose neighbours the others keep their depth.
+    for (odd, value) in [(f32::INFINITY, u16::MAX), (f32::NEG_INFINITY, 0), (f32::NAN, 0)] {
+        let depths: Vec<f32> = (0..64).map(|at| if at == 0 { odd } else { (at % 8 + 1) as f32 }).collect();
+        let (odd, pixels) = found(floats(&[1, 1, 8, 8], &depths).metadata("task", "depth"), "");
+        assert_eq!(odd.range, Some((1.0, 8.0)));
+        assert_eq!((pixels[0], pixels[60 * 64], pixels[60 * 64 + 63]), (value, 0, u16::MAX));
+    }
+    for (value, range) in [(3.5, (3.5, 3.5)), (f32::NAN, (0.0, 0.0)), (f32::INFINITY, (0.0, 0.0))] {
         let (constant, pixels) = found(floats(&[1, 1, 8, 8], &[value; 64]).metadata("task", "depth"), "");
         assert_eq!(constant.range, Some(range));
         assert!(pixels.iter().all(|&pixel| pixel == 0));

@@ -193,6 +193,15 @@ fn rows_that_are_no_box_are_left_out() {
 }
 
 #[test]
+fn many_boxes_that_fill_the_frame() {
+    let rows: Vec<(usize, Row)> = (0..300).map(|at| (at, [32.0, 32.0, 64.0, 64.0, 0.9, 0.0, 0.5])).collect();
+    let buffer = Line::new(&end_to_end(&scratch("obb-many"), &rows), "draw=true").push(grey(SIDE * SIDE * 3));
+    let found = regions(&buffer);
+    assert_eq!(found.len(), 300);
+    assert!(found.iter().all(|region| (region.1 - 0.5).abs() < 1e-3), "{found:?}");
+}
+
+#[test]
 fn columns_that_do_not_fit_are_an_error() {
     let folder = scratch("obb-columns");
     for (dims, parts) in [

@@ -18,8 +18,18 @@ use gsttrt::session::{Session, parse_options};
 const RTEN: &[&str] = &["backend=rten"];
 
 /// All models of this repository.
-const MODELS: [&str; 8] =
-    ["shapes", "shapes-v8", "shapes-e2e", "shapes-f16", "shapes-seg", "shapes-obb", "shapes-cls", "figures-pose"];
+const MODELS: [&str; 10] = [
+    "shapes",
+    "shapes-v8",
+    "shapes-e2e",
+    "shapes-f16",
+    "shapes-seg",
+    "shapes-obb",
+    "shapes-cls",
+    "shapes-sem",
+    "figures-pose",
+    "rooms-depth",
+];
 
 fn request(model: &str, options: &[impl AsRef<str>], batch: usize) -> Result<LoadRequest> {
     let (options, _) = parse_options(options.iter().map(AsRef::as_ref))?;

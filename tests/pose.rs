@@ -124,6 +124,26 @@ fn without_objects_there_are_no_points() {
 }
 
 #[test]
+fn many_figures_that_fill_the_frame() {
+    let row = [32.0, 32.0, 64.0, 64.0, 0.9, 0.0, 10.0, 12.0, 0.75, 20.0, 22.0, 0.125];
+    let rows: Vec<(usize, Row)> = (0..300).map(|at| (at, row)).collect();
+    let model = end_to_end(&scratch("pose-many"), &rows);
+    let found = regions(&Line::new(&model, "draw=true").push(grey(SIDE * SIDE * 3)));
+    let points = row[6..].iter().map(|&number| f64::from(number)).collect();
+    assert_eq!(found, vec![("cat".to_string(), points); 300]);
+}
+
+#[test]
+fn boxes_without_an_area_have_no_points() {
+    let folder = scratch("pose-flat");
+    let flat = |size: [f32; 2]| [32.0, 32.0, size[0], size[1], 0.9, 0.0, 1.0, 1.0, 1.0, 2.0, 2.0, 1.0];
+    let rows = [(0, flat([0.0, 16.0])), (1, flat([16.0, 0.0])), (2, flat([16.0, -8.0]))];
+    for model in [plain(&folder, &rows), end_to_end(&folder, &rows)] {
+        assert_eq!(regions(&Line::new(&model, "draw=true").push(grey(SIDE * SIDE * 3))), [], "{model}");
+    }
+}
+
+#[test]
 fn points_that_are_not_finite_are_unknown() {
     let mut row = ROWS[1];
     (row.1[6], row.1[11]) = (f32::NAN, f32::INFINITY);

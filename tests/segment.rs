@@ -158,6 +158,44 @@ fn many_objects_that_fill_the_frame() {
     assert!(found == vec![filled("cat", [0, 0, 64, 64], [0, 0, 32, 64]); 300], "{} objects", found.len());
 }
 
+/// A coefficient that is no number has no pixel above 0, nor has a box without an area.
+#[test]
+fn objects_without_a_mask_or_an_area_are_none() {
+    let folder = scratch("segment-odd");
+    let object = |size: [f32; 2], first: f32| [32.0, 32.0, size[0], size[1], 0.9, 0.0, first, 0.0];
+    let rows = [
+        (0, object([0.0, 16.0], 1.0)),
+        (1, object([16.0, 0.0], 1.0)),
+        (2, object([16.0, -16.0], 1.0)),
+        (3, object([16.0, 16.0], f32::NAN)),
+    ];
+    for model in [plain(&folder, &rows), end_to_end(&folder, &rows)] {
+        let buffer = Line::new(&model, "draw=true").push(grey(SIDE * SIDE * 3));
+        assert_eq!(regions(&buffer), [], "{model}");
+        assert!(buffer.map_readable().unwrap().iter().all(|&byte| byte == GREY));
+    }
+}
+
+/// The only pixel of the prototypes covers the frame: masks are as large as their boxes, or empty.
+#[test]
+fn prototypes_of_one_pixel() {
+    let mut values = vec![0.0; 8 * CELLS];
+    for (at, row) in &ROWS {
+        row.iter().enumerate().for_each(|(column, &value)| values[column * CELLS + at] = value);
+    }
+    let model = Graph::new()
+        .input("images", F32, &["1", "3", "64", "64"])
+        .constant("output0", &[1, 8, CELLS as i64], &values)
+        .constant("output1", &[1, 2, 1, 1], &[1.0, 1.0])
+        .metadata("task", "segment")
+        .metadata("names", "{0: 'cat', 1: 'dog'}")
+        .save(&scratch("segment-one-pixel").join("model.onnx"));
+    let found = regions(&Line::new(&model, "draw=true").push(grey(SIDE * SIDE * 3)));
+    // The last of the rows has the sum -2.
+    let whole = |label: &str, rect: [u32; 4]| filled(label, rect, rect);
+    assert_eq!(found, [whole("cat", [16, 16, 48, 48]), whole("dog", [40, 8, 56, 24])]);
+}
+
 #[test]
 fn masks_are_given_or_only_drawn() {
     let model = plain(&scratch("segment-given"), &ROWS);

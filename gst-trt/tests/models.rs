@@ -49,6 +49,8 @@ fn each_of_our_models_is_recognised() {
         ("shapes-seg", "segment"),
         ("shapes-obb", "obb"),
         ("shapes-cls", "classify"),
+        ("shapes-sem", "semantic-logits"),
+        ("rooms-depth", "depth"),
         ("figures-pose", "pose"),
     ] {
         let found = info(&path(&format!("tests/models/{model}.onnx")));

@@ -3,12 +3,14 @@
 //!
 //! `cargo bench --bench chain [-- PROPERTY=VALUE... TASK... | PROPERTY=VALUE... VIDEO MODEL]`
 //!
-//! Without tasks all of our models take their turn; TASK is detect, pose, segment, obb or classify. Properties are those of trtinfer, such as
+//! Without tasks all of our models take their turn; TASK is detect, pose, segment, obb, classify, semantic or depth. Properties are those of trtinfer, such as
 //! backend=rten threads=1. Model alone: it runs on one tensor. Chain: the file is decoded and goes through trtpreprocess, trtinfer and
-//! trtnms (drawing) into a fakesink. Both take turns; a figure is the median of the rounds. Allocations are those of 64 KiB
-//! and more, wherever in the process they come from; the model's own, counted alone, are subtracted.
+//! trtnms (drawing) into a fakesink. Both take turns; a figure is the median of the rounds. Beside the frames in a second there is the
+//! processor time of all threads for each of them: other programs that run meanwhile hardly change it, so on a busy machine its ratio is the
+//! one to look at. Allocations are those of 64 KiB and more, wherever in the process they come from; the model's own, counted alone, are
+//! subtracted.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_long, c_void};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,12 +27,14 @@ const RUNS: u32 = 60;
 /// Frames at the start that are not counted: pools fill, the model warms up. The shortest clip has twice as many.
 const WARM_UP: u64 = 30;
 /// Task, clip and model.
-const TASKS: [(&str, &str, &str); 5] = [
+const TASKS: [(&str, &str, &str); 7] = [
     ("detect", "data/sample.mp4", "models/shapes.onnx"),
     ("pose", "data/pose.mp4", "models/figures-pose.onnx"),
     ("segment", "data/shapes.mp4", "models/shapes-seg.onnx"),
     ("obb", "data/shapes.mp4", "models/shapes-obb.onnx"),
     ("classify", "data/classes.mp4", "models/shapes-cls.onnx"),
+    ("semantic", "data/shapes.mp4", "models/shapes-sem.onnx"),
+    ("depth", "data/rooms.mp4", "models/rooms-depth.onnx"),
 ];
 const LARGE: usize = 64 << 10;
 
@@ -101,10 +105,40 @@ mod counted {
     }
 }
 
-/// What one round came to.
+/// Time, processor time of the process, and its allocations, all so far.
+#[derive(Clone, Copy)]
+struct Mark {
+    time: Instant,
+    /// In microseconds.
+    processor: c_long,
+    allocations: u64,
+}
+
+impl Mark {
+    fn now() -> Self {
+        unsafe extern "C" {
+            fn clock() -> c_long;
+        }
+        // SAFETY: the C function, which has no conditions; POSIX has a million to the second.
+        let processor = unsafe { clock() };
+        Mark { time: Instant::now(), processor, allocations: ALLOCATIONS.load(Ordering::Relaxed) }
+    }
+
+    /// What one round came to, of so many frames since then.
+    fn round(self, end: Mark, frames: f64) -> Round {
+        Round {
+            fps: frames / (end.time - self.time).as_secs_f64(),
+            processor: (end.processor - self.processor) as f64 / 1000.0 / frames,
+            allocations: (end.allocations - self.allocations) as f64 / frames,
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Round {
     fps: f64,
+    /// Milliseconds of the processor for a frame.
+    processor: f64,
     allocations: f64,
 }
 
@@ -117,18 +151,17 @@ fn median(rounds: &[Round], figure: fn(&Round) -> f64) -> f64 {
 fn model_alone(backend: &mut dyn ModelInstance, pictures: &[Arc<Tensors>]) -> Round {
     let run = |backend: &mut dyn ModelInstance| drop(backend.run(pictures).unwrap());
     (0..5).for_each(|_| run(backend));
-    let (before, begun) = (ALLOCATIONS.load(Ordering::Relaxed), Instant::now());
+    let begin = Mark::now();
     (0..RUNS).for_each(|_| run(backend));
-    let allocations = (ALLOCATIONS.load(Ordering::Relaxed) - before) as f64 / f64::from(RUNS);
-    Round { fps: f64::from(RUNS) / begun.elapsed().as_secs_f64(), allocations }
+    begin.round(Mark::now(), RUNS.into())
 }
 
-/// When frames come out: their number, and time and allocations at the end of the warm-up and at the last frame.
+/// When frames come out: their number, and what was used up at the end of the warm-up and at the last frame.
 #[derive(Default)]
 struct Marks {
     frames: u64,
-    begin: Option<(Instant, u64)>,
-    end: Option<(Instant, u64)>,
+    begin: Option<Mark>,
+    end: Option<Mark>,
 }
 
 fn chain(video: &str, model: &str, properties: &[String]) -> Round {
@@ -144,7 +177,7 @@ fn chain(video: &str, model: &str, properties: &[String]) -> Round {
     let shared = marks.clone();
     pipeline.by_name("nms").unwrap().static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
         let mut marks = shared.lock().unwrap();
-        let now = (Instant::now(), ALLOCATIONS.load(Ordering::Relaxed));
+        let now = Mark::now();
         marks.frames += 1;
         match marks.frames {
             WARM_UP => marks.begin = Some(now),
@@ -163,8 +196,7 @@ fn chain(video: &str, model: &str, properties: &[String]) -> Round {
     pipeline.set_state(gst::State::Null).unwrap();
     let marks = marks.lock().unwrap();
     let (Some(begin), Some(end)) = (marks.begin, marks.end) else { panic!("the video is too short") };
-    let frames = (marks.frames - WARM_UP) as f64;
-    Round { fps: frames / (end.0 - begin.0).as_secs_f64(), allocations: (end.1 - begin.1) as f64 / frames }
+    begin.round(end, (marks.frames - WARM_UP) as f64)
 }
 
 /// Measures one video and model, and prints the figures.
@@ -186,22 +218,29 @@ fn measure(video: &str, model: &str, properties: &[String]) {
         whole.push(chain(video, model, properties));
         std::thread::sleep(Duration::from_millis(200));
     }
-    let ratios: Vec<Round> =
-        alone.iter().zip(&whole).map(|(a, w)| Round { fps: w.fps / a.fps, allocations: 0.0 }).collect();
+    let ratio = |(alone, whole): (&Round, &Round)| Round {
+        fps: whole.fps / alone.fps,
+        processor: alone.processor / whole.processor,
+        allocations: 0.0,
+    };
+    let ratios: Vec<Round> = alone.iter().zip(&whole).map(ratio).collect();
     println!("{ROUNDS} rounds, medians; {video}, {model}, by {} {}", request.backend.name(), properties.join(" "));
     println!(
-        "model alone   {:8.1} fps   {:6.2} large allocations a run",
+        "model alone   {:8.1} fps   {:8.3} ms of the processor   {:6.2} large allocations a run",
         median(&alone, |r| r.fps),
+        median(&alone, |r| r.processor),
         median(&alone, |r| r.allocations)
     );
     println!(
-        "whole chain   {:8.1} fps   {:6.2} large allocations a frame",
+        "whole chain   {:8.1} fps   {:8.3} ms of the processor   {:6.2} large allocations a frame",
         median(&whole, |r| r.fps),
+        median(&whole, |r| r.processor),
         median(&whole, |r| r.allocations)
     );
     println!(
-        "ratio         {:8.3}       {:6.2} beyond the model's own",
+        "ratio         {:8.3}       {:8.3}                       {:6.2} beyond the model's own",
         median(&ratios, |r| r.fps),
+        median(&ratios, |r| r.processor),
         median(&whole, |r| r.allocations) - median(&alone, |r| r.allocations)
     );
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-# Renders a clip of moving discs and boxes, of figures with limbs, or of shapes at any angle, as H.264 in MP4, and its ground
-# truth as JSON.
+# Renders a clip of moving discs and boxes, of figures with limbs, of shapes at any angle, or of rooms with their depth, as H.264
+# in MP4, and its ground truth as JSON.
 # Needs python3-numpy and gst-launch-1.0 with x264enc, h264parse and mp4mux.
 #
 # The committed sample (640x360, 10 s):
@@ -18,11 +18,15 @@
 #       --out tests/data/shapes.mp4 --truth tests/data/shapes.json
 #   python3 tests/data/render.py --task classes --width 320 --height 240 --frames 200 --cut 2 --kbps 400 \
 #       --out tests/data/classes.mp4 --truth tests/data/classes.json
+# The committed sample of depths (320x180, 20 rooms), scored by ../maps_clips.rs, as shapes.mp4 is for maps of classes:
+#   python3 tests/data/render.py --task depth --width 320 --height 180 --frames 60 --cut 3 --objects 5 --kbps 1000 \
+#       --out tests/data/rooms.mp4 --truth tests/data/rooms.json
 #
 # Ground truth: {"width","height","fps","frames":[[{"class_id","label","x","y","w","h",
 # "ignore"}, ...], ...]}, pixels of the frame; figures have "keypoints": [[x, y, visibility], ...]
 # besides, shapes their "angle", "corners" and mask as the plugin's JSON has them.  What `ignore` means is described in
-# ../models/scenes.py, ../models/figures.py and ../models/shapes.py, whose renderers this uses.
+# ../models/scenes.py, ../models/figures.py and ../models/shapes.py, whose renderers this uses.  A frame of a room is
+# {"horizon", "wall", "objects": [{"class_id", "label", "depth", mask}, ...]}: ../models/rooms.py says how depths follow of these.
 
 import argparse
 import json
@@ -37,6 +41,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
 import figures
+import rooms
 import scenes
 import shapes
 
@@ -187,13 +192,31 @@ TASKS = {"detect": (make_movers, scenes.ground_truth), "pose": (make_walkers, fi
          "shapes": (make_spinners, shapes.ground_truth), "classes": (make_single, scenes.ground_truth)}
 
 
+def render_room(options, rng, frames):
+    """A room in which shapes move sideways and away; as render_scene."""
+    room = rooms.Room(rng, options.width, options.height)
+    standing = room.shapes(rng, options.objects)
+    # In widths of the frame and in metres, each second.
+    moving = [(shape, rng.uniform(-0.1, 0.1), rng.uniform(0.0, 0.5)) for shape in standing]
+    for number in range(frames):
+        # The wall is behind all of them, and the farthest come first.
+        standing.sort(key=lambda shape: -shape.depth)
+        canvas, _, owner = room.render(standing)
+        yield (canvas + 0.5).astype(np.uint8), room.ground_truth(standing, owner)
+        for shape, aside, away in moving:
+            shape.place += aside / options.fps
+            shape.depth = min(shape.depth + away / options.fps, room.wall - 0.5)
+            shape.stand(room)
+
+
 def render(options):
     """Yields each frame (uint8 RGB) with its ground truth."""
     cut = options.cut or options.frames
     for number, start in enumerate(range(0, options.frames, cut)):
         # 1 and 2 are the seeds of the training.
         rng = np.random.default_rng([3, options.seed, number] if number else [3, options.seed])
-        yield from render_scene(options, rng, min(cut, options.frames - start))
+        scene = render_room if options.task == "depth" else render_scene
+        yield from scene(options, rng, min(cut, options.frames - start))
 
 
 def render_scene(options, rng, frames):
@@ -236,7 +259,7 @@ def rounded(value):
 
 def parse_options():
     parser = argparse.ArgumentParser(description="Renders a clip and its ground truth.")
-    parser.add_argument("--task", choices=TASKS, default="detect")
+    parser.add_argument("--task", choices=(*TASKS, "depth"), default="detect")
     parser.add_argument("--width", type=int, default=640)
     parser.add_argument("--height", type=int, default=360)
     parser.add_argument("--frames", type=int, default=300)

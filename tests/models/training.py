@@ -118,15 +118,17 @@ class Average:
         with torch.no_grad():
             own, new = self.network.state_dict(), network.state_dict()
             floats = [k for k in own if own[k].dtype.is_floating_point]
-            torch._foreach_lerp_([own[k] for k in floats], [new[k] for k in floats], 1 - decay)
+            torch._foreach_mul_([own[k] for k in floats], decay)
+            torch._foreach_add_([own[k] for k in floats], [new[k] for k in floats], alpha=1 - decay)
 
 
-def optimiser_of(network, rate):
+def optimiser_of(network, rate, device):
     import torch
     decayed = [p for p in network.parameters() if p.ndim > 1]
     plain = [p for p in network.parameters() if p.ndim <= 1]
+    fused = {"fused": True} if device == "cuda" else {}  # older versions have it for GPUs alone, or not at all
     return torch.optim.AdamW([{"params": decayed, "weight_decay": 0.02},
-                              {"params": plain, "weight_decay": 0.0}], lr=rate, fused=True)
+                              {"params": plain, "weight_decay": 0.0}], lr=rate, **fused)
 
 
 def rate_at(progress):
@@ -268,7 +270,7 @@ def train(task, options):
         begin_with(network, options.start)
     network = network.to(device).to(memory_format=torch.channels_last)
     average = Average(network, 0.9995)
-    optimiser = optimiser_of(network, options.rate)
+    optimiser = optimiser_of(network, options.rate, device)
     store, keeper = Store(options.scenes, device), Keeper(task, options.out, check, device)
     scenes = task.scenes(device)
     source = RenderedHere(scenes, options.steps * options.batch) if scenes else RenderedElsewhere(pool, task.sample, store.room)
@@ -283,7 +285,7 @@ def train(task, options):
             for group in optimiser.param_groups:
                 group["lr"] = options.rate * rate_at(progress)
             images, targets = task.vary(*store.batch(options.batch))
-            with torch.autocast(device, torch.bfloat16):
+            with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
                 raw = network(images)
             losses = task.losses(raw, targets)
             optimiser.zero_grad(set_to_none=True)
