@@ -6,8 +6,8 @@
 
 Each source has a server process of its own, of the sample clip at that rate and 320x180, so killing one is what a camera does that loses its
 power. After `every` seconds the next one is killed, and started again a second later. It says how long sources took to come back; how many frames
-were lost, by what the program says it dropped and by gaps between the times of results, each by cause: of sources that connected, and of those
-that played meanwhile; and memory, threads and open files after the first minute and at the end. `interval` is that of trtinfer: on a CPU it
+were lost, by what the program says it dropped and by gaps between the times of results, each by cause: at the start, of sources that came back, and of
+those that played meanwhile; and memory, threads and open files after the first minute and at the end. `interval` is that of trtinfer: on a CPU it
 decides what the model costs. The status is 1 if a bar is missed.
 """
 
@@ -94,15 +94,15 @@ def gaps(file, fps):
 
 
 class Drops:
-    """What the program says it dropped, of sources that connected since the last look, and of those that played."""
+    """What the program says it dropped until all run, of sources that came back since the last look, and of those that played."""
 
     def __init__(self):
-        self.before, self.connecting, self.playing = {}, Counter(), Counter()
+        self.before, self.start, self.back, self.playing = Counter(), Counter(), Counter(), Counter()
 
-    def look(self, seen, connected):
+    def look(self, seen, came_back=None):
         for name, source in seen.items():
-            dropped = source["dropped"] - self.before.get(name, 0)
-            (self.connecting if name in connected else self.playing)[name] += dropped
+            counts = self.start if came_back is None else self.back if name == came_back else self.playing
+            counts[name] += source["dropped"] - self.before[name]
             self.before[name] = source["dropped"]
 
 
@@ -142,7 +142,8 @@ def run(program, servers, target, seconds, every, fps, folder):
         sys.exit(f"not all sources run after 300 s: {status()}")
     print(f"{len(servers)} sources run after {started:.1f} s", flush=True)
     drops = Drops()
-    drops.look(status(), connected={f"s{number}" for number in range(len(servers))})
+    time.sleep(2)
+    drops.look(status())
     begun, back, sizes, number = time.monotonic(), [], [], 0
     while time.monotonic() - begun < seconds:
         next_one = time.monotonic() + every
@@ -156,7 +157,7 @@ def run(program, servers, target, seconds, every, fps, folder):
         number += 1
         sizes.append((time.monotonic() - begun, *size(program)))
         time.sleep(max(0, next_one - time.monotonic()))
-        drops.look(status(), connected={name})
+        drops.look(status(), came_back=name)
     seen = status()
     program.terminate()
     ended = program.wait(60)
@@ -166,7 +167,8 @@ def run(program, servers, target, seconds, every, fps, folder):
     returned = [seconds for seconds in back if seconds is not None]
     print(f"killed {number}, back {len(returned)}: median {statistics.median(returned):.2f} s, longest {max(returned):.2f} s  [bar: {BACKOFF} s of backoff, and the start]")
     print(f"frames {sum(source['frames'] for source in seen.values())}, restarts {sum(source['restarts'] for source in seen.values())}; status at the end {ended}")
-    print(f"of sources that connected: dropped {named(drops.connecting)}; missing in the first second {connecting}")
+    print(f"at the start: dropped {named(drops.start)}")
+    print(f"of sources that came back: dropped {named(drops.back)}; missing in the first second of all runs {connecting}")
     print(f"of sources that played: dropped {named(drops.playing)}; missing {playing}  [bar: 0]")
     print(f"memory {memory:.0f} MiB after the first minute, {last_memory:.0f} MiB at the end; threads {threads}, {last_threads}; files {files}, {last_files}", flush=True)
     good = len(returned) == number and drops.playing.total() == 0 and playing == 0 and ended == 0
