@@ -3,12 +3,9 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::time::Duration;
 
-use common::service::{RtspServer, Service};
+use common::service::{RtspServer, Service, ask, free_address};
 use common::{expect_failure, files, launch, path, run, sample, scratch, shapes, text};
 
 /// A model, and all results of all sources to stdout. Every 30th frame is enough to be inferred.
@@ -152,30 +149,21 @@ fn what_waits_for_its_file_begins_once_it_is_there() {
     assert_eq!(service.end().0.code(), Some(0));
 }
 
-/// The body of an answer.
-fn get(address: &str, request: &str) -> Vec<u8> {
-    let mut connection = TcpStream::connect(address).unwrap();
-    connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    write!(connection, "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
-    connection.read_to_end(&mut answer).unwrap();
-    let head = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has a head");
-    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
-    answer.split_off(head + 4)
-}
-
 #[test]
 fn http_shows_sources_and_pictures() {
     let folder = scratch("serve-http");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let config = head() + &format!("[http]\nlisten = \"127.0.0.1:{port}\"\n\n") + &endless("gate");
+    let address = free_address();
+    let config = head() + &format!("[http]\nlisten = \"{address}\"\n\n") + &endless("gate");
     let service = Service::start(&folder, &config);
     service.said("Started.");
     service.result("gate");
-    let address = format!("127.0.0.1:{port}");
-    let picture = get(&address, "GET /sources/gate/snapshot.jpg");
+    let get = |path| match ask(&address, "GET", path, "", "") {
+        (200, body) => body,
+        (status, body) => panic!("{path}: {status}: {}", String::from_utf8_lossy(&body)),
+    };
+    let picture = get("/sources/gate/snapshot.jpg");
     assert!(picture.starts_with(&[0xff, 0xd8]) && picture.ends_with(&[0xff, 0xd9]), "{} bytes", picture.len());
-    let sources: serde_json::Value = serde_json::from_slice(&get(&address, "GET /sources")).unwrap();
+    let sources: serde_json::Value = serde_json::from_slice(&get("/sources")).unwrap();
     let gate = sources.as_array().map_or(&sources["sources"][0], |sources| &sources[0]);
     assert_eq!((&gate["name"], &gate["state"]), (&"gate".into(), &"running".into()), "{sources}");
     assert!(gate["frames"].as_u64().unwrap() > 0 && gate["latency"]["p50"].as_f64().unwrap() > 0.0, "{sources}");
@@ -197,8 +185,7 @@ fn the_page_has_a_configuration_that_runs() {
     let output = run(&folder, &["serve", "--check", "config.toml"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     // Without the camera of the page, and at a free port.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let config = config.replace("8090", &port.to_string());
+    let config = config.replace("127.0.0.1:8090", &free_address());
     let service = Service::start(&folder, &config);
     service.said("Started.");
     while !folder.join("street.jsonl").metadata().is_ok_and(|file| file.len() > 0) {

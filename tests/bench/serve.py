@@ -5,9 +5,10 @@
   tests/bench/serve.py [seconds=600] [sources=24] [every=10] [interval=30] [fps=5] [program=target/release/gst-trt]
 
 Each source has a server process of its own, of the sample clip at that rate and 320x180, so killing one is what a camera does that loses its
-power. After `every` seconds the next one is killed, and started again a second later. It says how long sources took to come back, how many frames
-the others lost, by the numbers that each gave and by what the program says it dropped, and memory, threads and open files after the first
-minute and at the end. `interval` is that of trtinfer: on a CPU it decides what the model costs. The status is 1 if a bar is missed.
+power. After `every` seconds the next one is killed, and started again a second later. It says how long sources took to come back; how many frames
+were lost, by what the program says it dropped and by gaps between the times of results, each by cause: at the start, of sources that came back, and of
+those that played meanwhile; and memory, threads and open files after the first minute and at the end. `interval` is that of trtinfer: on a CPU it
+decides what the model costs. The status is 1 if a bar is missed.
 """
 
 import json
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections import Counter
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SERVER = ROOT / "gst-trt/tests/common/rtsp_server.py"
@@ -78,24 +80,36 @@ def size(process):
     return int(fields["VmRSS"].split()[0]) / 1024, int(fields["Threads"]), len(list((proc / "fd").iterdir()))
 
 
-def gaps(file):
-    """Frames missing between the stream times of lines, per run: a run begins with frame 0."""
-    lost, last = 0, None
+def gaps(file, fps):
+    """Frames missing between the stream times of lines: those of the first second of each run, which begins with frame 0, and later ones."""
+    connecting, playing, last = 0, 0, None
     for line in file.read_text(encoding="utf-8").splitlines():
         frame = json.loads(line)
         now = (frame["frame"], frame["stream-time"])
         if last is not None and now[0] == last[0] + 1 and now[1] is not None and last[1] is not None:
-            lost += max(0, round((now[1] - last[1]) / step) - 1)
+            lost = max(0, round((now[1] - last[1]) * fps / 1e9) - 1)
+            connecting, playing = (connecting + lost, playing) if now[0] <= fps else (connecting, playing + lost)
         last = now
-    return lost
+    return connecting, playing
+
+
+class Drops:
+    """What the program says it dropped until all run, of sources that came back since the last look, and of those that played."""
+
+    def __init__(self):
+        self.before, self.start, self.back, self.playing = Counter(), Counter(), Counter(), Counter()
+
+    def look(self, seen, came_back=None):
+        for name, source in seen.items():
+            counts = self.start if came_back is None else self.back if name == came_back else self.playing
+            counts[name] += source["dropped"] - self.before[name]
+            self.before[name] = source["dropped"]
 
 
 def main():
     options = {"seconds": "600", "sources": "24", "every": "10", "interval": "30", "fps": "5", "program": str(ROOT / "target/release/gst-trt")}
     options.update(argument.split("=", 1) for argument in sys.argv[1:])
     seconds, sources, every, interval, fps = (int(options[name]) for name in ("seconds", "sources", "every", "interval", "fps"))
-    global step
-    step = 1e9 / fps
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         target = clip(folder, fps)
@@ -103,14 +117,20 @@ def main():
         with open(folder / "journal", "w", encoding="utf-8") as journal:
             program = subprocess.Popen([options["program"], "serve", str(configuration(folder, sources, interval))], stderr=journal)
         try:
-            run(program, servers, target, seconds, every, folder)
+            run(program, servers, target, seconds, every, fps, folder)
         finally:
             program.kill()
             for server in servers:
                 server.kill()
 
 
-def run(program, servers, target, seconds, every, folder):
+def named(counts):
+    """The sum, and the sources that it is of."""
+    sources = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+    return f"{counts.total()}" + (f" ({sources})" if sources else "")
+
+
+def run(program, servers, target, seconds, every, fps, folder):
     def all_run():
         try:
             return all(source["state"] == "running" for source in status().values())
@@ -121,6 +141,9 @@ def run(program, servers, target, seconds, every, folder):
     if started is None:
         sys.exit(f"not all sources run after 300 s: {status()}")
     print(f"{len(servers)} sources run after {started:.1f} s", flush=True)
+    drops = Drops()
+    time.sleep(2)
+    drops.look(status())
     begun, back, sizes, number = time.monotonic(), [], [], 0
     while time.monotonic() - begun < seconds:
         next_one = time.monotonic() + every
@@ -134,19 +157,21 @@ def run(program, servers, target, seconds, every, folder):
         number += 1
         sizes.append((time.monotonic() - begun, *size(program)))
         time.sleep(max(0, next_one - time.monotonic()))
+        drops.look(status(), came_back=name)
     seen = status()
     program.terminate()
     ended = program.wait(60)
-    dropped = sum(source["dropped"] for source in seen.values())
-    lost = sum(gaps(file) for file in folder.glob("s*.jsonl"))
+    connecting, playing = (sum(lost) for lost in zip(*(gaps(file, fps) for file in folder.glob("s*.jsonl"))))
     after = [entry for entry in sizes if entry[0] >= 60] or sizes
     (_, memory, threads, files), (_, last_memory, last_threads, last_files) = after[0], after[-1]
     returned = [seconds for seconds in back if seconds is not None]
     print(f"killed {number}, back {len(returned)}: median {statistics.median(returned):.2f} s, longest {max(returned):.2f} s  [bar: {BACKOFF} s of backoff, and the start]")
-    print(f"frames {sum(source['frames'] for source in seen.values())}, dropped {dropped}, gaps {lost}  [bar: 0]")
-    print(f"memory {memory:.0f} MiB after the first minute, {last_memory:.0f} MiB at the end; threads {threads}, {last_threads}; files {files}, {last_files}")
-    print(f"restarts {sum(source['restarts'] for source in seen.values())}; status at the end {ended}", flush=True)
-    good = len(returned) == number and dropped == 0 and lost == 0 and ended == 0
+    print(f"frames {sum(source['frames'] for source in seen.values())}, restarts {sum(source['restarts'] for source in seen.values())}; status at the end {ended}")
+    print(f"at the start: dropped {named(drops.start)}")
+    print(f"of sources that came back: dropped {named(drops.back)}; missing in the first second of all runs {connecting}")
+    print(f"of sources that played: dropped {named(drops.playing)}; missing {playing}  [bar: 0]")
+    print(f"memory {memory:.0f} MiB after the first minute, {last_memory:.0f} MiB at the end; threads {threads}, {last_threads}; files {files}, {last_files}", flush=True)
+    good = len(returned) == number and drops.playing.total() == 0 and playing == 0 and ended == 0
     sys.exit(not (good and last_memory < memory * 1.05 and last_threads <= threads + 10))
 
 

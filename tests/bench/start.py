@@ -4,9 +4,11 @@
 
   tests/bench/start.py [PROGRAM [CLIP [MODEL]]]     default: target/release/gst-trt, the sample clip and model
 
-Both run alternately; figures are medians. Decoding alone is gst-launch-1.0 with the same decoder.
+Both run alternately; figures are medians. Decoding alone is gst-launch-1.0 with the same decoder. The processor time is that of all threads up
+to then, which other programs on the machine change less than the clock.
 """
 
+import resource
 import statistics
 import subprocess
 import sys
@@ -18,15 +20,22 @@ ROUNDS = 15
 BAR_S = 0.5
 
 
+def processor_time():
+    """Of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def seconds_to(command, is_first):
-    """Until a line of its output is the one that counts."""
-    begun = time.perf_counter()
+    """Until a line of its output is the one that counts, by the clock and by the processor."""
+    begun, used = time.perf_counter(), processor_time()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         for line in process.stdout:
             if is_first(line):
                 taken = time.perf_counter() - begun
                 process.kill()
-                return taken
+                process.wait()
+                return taken, processor_time() - used
     sys.exit(f"{command[0]} ended before its first frame")
 
 
@@ -40,9 +49,13 @@ def main():
     for _ in range(ROUNDS):
         boxes.append(seconds_to(detect, lambda line: b'"detections"' in line))
         frames.append(seconds_to(decode, lambda line: b"chain" in line))
-    boxes, frames = statistics.median(boxes), statistics.median(frames)
-    print(f"first boxes after {boxes:.3f} s, a first decoded frame after {frames:.3f} s: {boxes - frames:.3f} s beyond  [bar: {BAR_S} s]")
-    sys.exit(boxes - frames > BAR_S)
+    beyond = {}
+    for column, what in enumerate(("clock", "processor")):
+        first, decoded = (statistics.median(run[column] for run in runs) for runs in (boxes, frames))
+        beyond[what] = first - decoded
+        print(f"by the {what}: first boxes after {first:.3f} s, a first decoded frame after {decoded:.3f} s: {first - decoded:.3f} s beyond")
+    print(f"[bar: {BAR_S} s by the clock]")
+    sys.exit(beyond["clock"] > BAR_S)
 
 
 main()

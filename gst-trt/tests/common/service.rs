@@ -2,7 +2,8 @@
 //! `gst-trt serve` as a process whose lines are waited for, and an RTSP server.
 
 use std::cell::RefCell;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -55,10 +56,19 @@ pub struct Service {
 
 impl Service {
     pub fn start(folder: &Path, config: &str) -> Self {
+        Self::with(folder, config, &[])
+    }
+
+    /// With variables of the environment.
+    pub fn with(folder: &Path, config: &str, variables: &[(&str, &str)]) -> Self {
         let file = folder.join("config.toml");
         std::fs::write(&file, config).unwrap();
         let mut command = command(folder);
-        command.args(["serve", "config.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(["serve", "config.toml"])
+            .envs(variables.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (results, journal) = (Lines::of(child.stdout.take().unwrap()), Lines::of(child.stderr.take().unwrap()));
         Service { child, results, journal, config: file }
@@ -74,6 +84,11 @@ impl Service {
         let mark = format!("\"{source}\"");
         let line = self.results.until(source, |line| line.contains(&mark));
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    /// A folder or a file of /proc about it.
+    pub fn proc(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
     }
 
     pub fn reload(&self, config: &str) {
@@ -99,6 +114,28 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// An address at which nothing listens yet.
+pub fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// The status and the body of an answer over HTTP.
+pub fn ask(address: &str, method: &str, path: &str, token: &str, body: &str) -> (u16, Vec<u8>) {
+    let mut connection = TcpStream::connect(address).unwrap();
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    write!(
+        connection,
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer).unwrap();
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has a head");
+    (std::str::from_utf8(&answer[9..12]).unwrap().parse().unwrap(), answer.split_off(head + 4))
 }
 
 /// An RTSP server of the sample clip. Dropped, it ends at once, as a camera that loses its power.

@@ -38,6 +38,9 @@ pub struct SourceKeys {
     /// Frames of a file at their own time.
     #[serde(default)]
     pub sync: bool,
+    /// Frames that wait for the model.
+    #[serde(default = "four")]
+    pub max_queued: u32,
     #[serde(default = "seconds::<10_000>")]
     pub timeout: Seconds,
     #[serde(default = "seconds::<500>")]
@@ -103,6 +106,10 @@ fn localhost() -> SocketAddr {
 
 fn one() -> u32 {
     1
+}
+
+fn four() -> u32 {
+    4
 }
 
 fn seconds<const MILLISECONDS: u64>() -> Seconds {

@@ -55,6 +55,7 @@ pub struct StreamPlan {
     pub model: String,
     pub is_loop: bool,
     pub sync: bool,
+    pub max_queued: u32,
     pub timeout: Duration,
     pub backoff: (Duration, Duration),
     pub track: Option<Properties<Track>>,
@@ -218,6 +219,9 @@ impl Config {
         if keys.timeout.0.is_zero() {
             return Err(problem("timeout", "a timeout is above 0 seconds"));
         }
+        if !(1..=1024).contains(&keys.max_queued) {
+            return Err(problem("max-queued", "1 to 1024 frames wait for the model"));
+        }
         let track = keys.track.or(&self.keys.track);
         let analytics = keys.analytics.or(&self.keys.analytics).map(|zones| self.analytics(zones)).transpose()?;
         if analytics.is_some() && track.is_none() {
@@ -240,6 +244,7 @@ impl Config {
             model,
             is_loop: keys.r#loop,
             sync: keys.sync,
+            max_queued: keys.max_queued,
             timeout: keys.timeout.0,
             backoff,
             track,

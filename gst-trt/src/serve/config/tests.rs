@@ -110,6 +110,7 @@ fn a_mistake_is_named_with_its_line() {
         ("name = \"s\"", "name = \"s\"\nloop = true", 21, "only files have loop"),
         ("name = \"s\"", "name = \"s\"\nsync = true", 21, "only files have sync"),
         ("name = \"s\"", "name = \"s\"\ntimeout = 0", 21, "above 0"),
+        ("name = \"s\"", "name = \"s\"\nmax-queued = 0", 21, "1 to 1024 frames"),
         ("name = \"s\"", "name = \"s\"\nbackoff-max = 0.1", 21, "not below backoff-min"),
         ("name = \"s\"", "name = \"s\"\npublish = [\"q\"]", 21, "no publish “q”"),
         ("name = \"s\"", "name = \"s\"\nrecord = 1", 21, "expected true, false or a table"),

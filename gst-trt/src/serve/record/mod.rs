@@ -4,6 +4,8 @@
 
 mod file;
 mod ring;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -158,6 +160,8 @@ impl Recording {
                     self.give_up(&failure);
                 }
             }
+            // Where the encoder is behind, the key frame to begin with may still come.
+            None if time < wanted.from => {}
             None => self.open(wanted.from, caps),
         }
     }

@@ -171,8 +171,7 @@ impl StreamThread {
     /// One run, from the start of a pipeline to its stop.
     fn play(&mut self) -> End {
         self.run += 1;
-        let model = self.model.plan();
-        let built = StreamPipeline::build(&self.plan, &model, self.model.shared_name(), &self.pictures, &self.meter);
+        let built = StreamPipeline::build(&self.plan, &self.model, &self.pictures, &self.meter);
         let end = match built {
             Ok(built) => {
                 built.listen(self.run, self.sender.clone());

@@ -6,7 +6,8 @@ use std::sync::mpsc::Sender;
 
 use gst::prelude::*;
 
-use super::super::config::{ModelPlan, StreamPlan};
+use super::super::config::StreamPlan;
+use super::super::model::SharedModel;
 use super::super::record::{self, Recorder};
 use super::super::view::{self, Pictures};
 use super::StreamEvent;
@@ -23,16 +24,15 @@ pub struct StreamPipeline {
 impl StreamPipeline {
     pub fn build(
         plan: &StreamPlan,
-        model: &ModelPlan,
-        shared: &str,
+        model: &SharedModel,
         pictures: &Arc<Pictures>,
         meter: &Arc<Meter>,
     ) -> Result<Self, Failure> {
         let tracker = plan.track.as_ref().map(|track| track.get("tracker").unwrap_or("bytetrack").to_string());
-        let chain = model.chain(tracker);
+        let chain = model.plan().chain(tracker);
         let pipeline = chain::parse(&launch_line(plan, &chain.launch_line(false)))?;
         chain.configure(&pipeline)?;
-        element(&pipeline, "infer").set_property("shared-model", shared);
+        element(&pipeline, "infer").set_property("shared-model", model.shared_name());
         if let Some(track) = &plan.track {
             track.apply(&element(&pipeline, "track"));
         }
@@ -119,9 +119,9 @@ fn launch_line(plan: &StreamPlan, chain: &str) -> String {
     let record = plan.record.as_ref().map_or_else(String::new, |plan| record::launch_line(plan, is_live, download));
     let view = if plan.has_view { view::launch_line(download) } else { String::new() };
     format!(
-        "queue name=frames {leaky} max-size-buffers=2 max-size-bytes=0 max-size-time=0 ! {chain} {analytics} {publish} \
+        "queue name=frames {leaky} max-size-buffers={} max-size-bytes=0 max-size-time=0 ! {chain} {analytics} {publish} \
          ! tee name=out out. ! fakesink name=sink sync={} enable-last-sample=false {record} {view}",
-        plan.sync
+        plan.max_queued, plan.sync
     )
 }
 
