@@ -7,6 +7,7 @@
 
 mod bench;
 mod build;
+mod bus;
 mod chain;
 mod detect;
 mod doctor;

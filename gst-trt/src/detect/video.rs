@@ -10,6 +10,7 @@ use gst::prelude::*;
 use super::lines::JsonLines;
 use super::report::{Report, Watched, watch};
 use super::{Broken, Ended, Job, Setup, part};
+use crate::bus;
 use crate::chain::{self, element};
 use crate::failure::Failure;
 use crate::progress::Task;
@@ -187,7 +188,9 @@ pub fn say(task: &Task, message: &gst::Message) {
     match message.view() {
         gst::MessageView::Warning(warning) => task.line(&format!("Warning: {}", warning.error())),
         gst::MessageView::Info(info) if is_ours => task.line(&info.error().to_string()),
-        gst::MessageView::Progress(progress) if is_ours => task.line(progress.get().2),
+        gst::MessageView::Progress(progress) if is_ours => {
+            bus::progress(progress).iter().for_each(|(_, text)| task.line(text))
+        }
         _ => {}
     }
 }

@@ -14,6 +14,7 @@ use gsttrt::publish::backoff::Backoff;
 use super::config::ModelPlan;
 use super::control::ModelStatus;
 use super::log::say;
+use crate::bus;
 use crate::chain;
 use crate::failure::Failure;
 
@@ -76,7 +77,7 @@ impl SharedModel {
 
     /// A progress message of an element that loads it; whichever came first does.
     pub fn note(&self, message: &gst::message::Progress) {
-        let (kind, _, text) = message.get();
+        let Some((kind, text)) = bus::progress(message) else { return };
         let mut state = self.lock();
         match kind {
             gst::ProgressType::Continue => state.progress = percent(text).map(|percent| percent / 100.0),
@@ -255,7 +256,7 @@ impl ModelThread {
     /// Whether the message says that the file that is to take over has done so.
     fn has_taken_over(&mut self, message: &gst::Message) -> bool {
         let gst::MessageView::Progress(progress) = message.view() else { return false };
-        if progress.get().0 != gst::ProgressType::Complete {
+        if bus::progress(progress).is_none_or(|(kind, _)| kind != gst::ProgressType::Complete) {
             return false;
         }
         let Some((file, _)) = self.replacing.take() else { return false };

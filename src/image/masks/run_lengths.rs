@@ -97,8 +97,8 @@ impl Mask {
 
 /// Numbers as text: each is the difference from that two before it, from the fourth on, in groups of five bits, the lowest first.
 /// A character is its group plus 48; bit 5 is set if more groups follow.
-fn compress(numbers: impl ExactSizeIterator<Item = i64>) -> String {
-    let mut text = String::with_capacity(2 * numbers.len());
+fn compress(numbers: impl Iterator<Item = i64>) -> String {
+    let mut text = String::with_capacity(2 * numbers.size_hint().0);
     // The last number, and the one before it.
     let mut before = [0; 2];
     for (i, number) in numbers.enumerate() {
