@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MPL-2.0
 """The time from the start of gst-trt to its first boxes, beside that of decoding alone to its first frame.
 
-  tests/bench/start.py [PROGRAM [CLIP [MODEL]]]     default: target/release/gst-trt, the sample clip and model
+  tests/bench/start.py [PROGRAM [CLIP [MODEL [OPTION…]]]]
 
-Both run alternately; figures are medians. Decoding alone is gst-launch-1.0 with the same decoder. The processor time is that of all threads up
+The defaults are target/release/gst-trt, the sample clip and model, and --backend cpu of the options of gst-trt detect. An engine must be in the
+cache before. Both run alternately; figures are medians. Decoding alone is gst-launch-1.0 with the same decoder. The processor time is that of all threads up
 to then, which other programs on the machine change less than the clock.
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ROUNDS = 15
-BAR_S = 0.5
+BAR_S = {"cpu": 0.5, "gpu": 0.35}
 
 
 def processor_time():
@@ -43,7 +44,9 @@ def main():
     given = sys.argv[1:]
     defaults = ["target/release/gst-trt", "tests/data/sample.mp4", "tests/models/shapes.onnx"]
     program, clip, model = (given[i] if i < len(given) else str(ROOT / default) for i, default in enumerate(defaults))
-    detect = [program, "detect", clip, "--model", model, "--backend", "cpu", "--no-video", "--json", "-"]
+    options = given[3:] or ["--backend", "cpu"]
+    detect = [program, "detect", clip, "--model", model, *options, "--no-video", "--json", "-"]
+    bar = BAR_S["cpu" if "cpu" in options else "gpu"]
     decode = ["gst-launch-1.0", "-v", "filesrc", f"location={clip}", "!", "decodebin", "!", "identity", "silent=false", "!", "fakesink"]
     boxes, frames = [], []
     for _ in range(ROUNDS):
@@ -54,8 +57,8 @@ def main():
         first, decoded = (statistics.median(run[column] for run in runs) for runs in (boxes, frames))
         beyond[what] = first - decoded
         print(f"by the {what}: first boxes after {first:.3f} s, a first decoded frame after {decoded:.3f} s: {first - decoded:.3f} s beyond")
-    print(f"[bar: {BAR_S} s by the clock]")
-    sys.exit(beyond["clock"] > BAR_S)
+    print(f"{beyond['clock']:.3f} s beyond a decoded frame [bar: {bar} s by the clock]")
+    sys.exit(beyond["clock"] > bar)
 
 
 main()

@@ -18,6 +18,7 @@
 #   chain       tests of the whole chain: frames stay in GPU memory; tee, seeks, 100 state cycles without growth
 #   download    … trtnms ! cudadownload ! x264enc gives a file
 #   program     gst-trt: what doctor finds and tries, an engine built ahead, figures   (needs TensorRT with its builder)
+#   start       gst-trt from its start to the first boxes, with the engine in the cache
 #   kernels     preprocessing, decoding and suppression: times
 #   library     sessions on host memory, on their own and on a caller's GPU memory; pools; frames read in place: times
 #   tensors     tensors to PyTorch and CuPy and back; those of a pipeline   (needs a python3 with both and gi)
@@ -405,6 +406,31 @@ built_ahead() {
     "$1" "$WORK/gst-trt" build "$MODEL" "${options[@]}" && "$1" "$WORK/gst-trt" build "$MODEL" "${options[@]}" | grep "found in the cache"
 }
 
+# Python must not get the GStreamer's libraries, so both programs are scripts.
+started() {
+    local program words
+    mkdir -p "$WORK/start-$1"
+    for program in gst-launch-1.0 "$WORK/gst-trt"; do
+        cat >"$WORK/start-$1/$(basename "$program")" <<END
+#!/usr/bin/env bash
+$(declare -p K LIBS WORK)
+$(declare -f native bundle in26)
+$1 $program "\$@"
+END
+    done
+    chmod +x "$WORK/start-$1"/*
+    read -ra words <<<"$(full) $(precision 16)"
+    PATH=$WORK/start-$1:$PATH python3 tests/bench/start.py "$WORK/start-$1/gst-trt" "$WORK/sample.mp4" "$(model 16)" \
+        --backend tensorrt --infer "${words[*]}"
+}
+
+row_start() {
+    local gst
+    for gst in $GSTREAMERS; do
+        judge "first boxes of gst-trt detect" "$gst" "≤ 0.35 s beyond a decoded frame" started "$gst"
+    done
+}
+
 row_program() {
     local gst
     for gst in $GSTREAMERS; do
@@ -547,7 +573,7 @@ row_sanitize() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download program kernels library tensors regular memcheck sanitize)
+[ $# -gt 0 ] || ROWS=(plans boxes score build engines properties lean copies frames batches units chain download program start kernels library tensors regular memcheck sanitize)
 GSTREAMERS=${GSTREAMERS:-$(gstreamers_here | tr '\n' ' ')}
 setup || exit 1
 for each in "${ROWS[@]}"; do
