@@ -4,7 +4,6 @@
 #[cfg(feature = "gstreamer")]
 use gst::glib;
 
-use crate::core::counters;
 use crate::core::error::Result;
 use crate::core::tensor::{DType, Tensor};
 use crate::heads::{Thresholds, number};
@@ -103,7 +102,6 @@ impl Classifier {
         };
         self.bytes.resize(count * output.desc().dtype.size(), 0);
         block.read_into(&mut self.bytes)?;
-        counters::downloaded(self.bytes.len());
         match output.desc().dtype {
             DType::F16 => {
                 let halves = self.bytes.as_chunks().0.iter().map(|&bytes| half::f16::from_ne_bytes(bytes).to_f32());

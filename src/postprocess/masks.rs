@@ -193,7 +193,6 @@ impl DeviceMaskFinder {
         let mut bits = vec![0u32; words];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut bits);
         self.bits.read_into(bytes)?;
-        counters::downloaded(bytes.len());
         to.set_bits(bits);
         Ok(())
     }

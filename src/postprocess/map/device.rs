@@ -192,7 +192,6 @@ impl DeviceMapFinder {
         let mut values = vec![0u16; map.pixels()];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
         block.read_into(bytes)?;
-        counters::downloaded(bytes.len());
         map.take_values(&values);
         Ok(())
     }
