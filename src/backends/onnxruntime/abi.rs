@@ -8,6 +8,8 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
 
+use super::super::exit::ExitGuard;
+
 /// The release of the API whose functions are used: that of ONNX Runtime 1.18.
 pub const API_VERSION: u32 = 18;
 
@@ -150,6 +152,7 @@ impl<T> OrtObject<T> {
 
 impl<T> Drop for OrtObject<T> {
     fn drop(&mut self) {
+        let _inside = ExitGuard::enter(); // a load that was given up may end with the program
         // SAFETY: nothing uses it any more.
         unsafe { (self.release)(self.raw.as_ptr()) };
     }
