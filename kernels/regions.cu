@@ -5,7 +5,7 @@
 //   grid  as of preprocess for the highest of the scaled rectangles, but a thread writes ROWS rows; blockIdx.z is the rectangle
 //   math  equal to the reference implementation for each rectangle, bit by bit. Positions are computed here, once in a block, and not
 //         read from tables, which would be other ones for each rectangle: they are quotients of whole numbers, and so exact
-//   launched by src/image/preprocess/regions.rs, which mirrors Parameters
+//   launched by src/image/preprocess/region_kernel.rs, which mirrors Parameters
 #include "bilinear.cuh"
 
 inline constexpr uint32_t MAX_REGIONS = 64;

@@ -29,6 +29,7 @@
 #   GSTREAMER    one of: native bundle in26               (default: the first that is here)
 #   STREAMS, BATCHES, LENGTH, REPEATS, LIVE, DRAW
 #                what is measured                         (default: 16,1,4,32 and 1,4,16; 2 s, medians of 3; 30 fps; true)
+#   NMS          properties of trtnms in the row segment, with commas between   (default: mask-output=none: masks are only drawn)
 #   LIVE_QUEUE   whether live streams have a queue between trtinfer and trtnms   (default: true)
 #   LEVEL        how long TensorRT looks for fast kernels (default: 3)
 #   SOAK         seconds of the row soak                  (default: 120)
@@ -45,7 +46,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 OUT=$WORK/bench
 JSON=${JSON:-$OUT/all.json}
 STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEATS=${REPEATS:-3}
-LIVE=${LIVE-30} LIVE_QUEUE=${LIVE_QUEUE:-true} DRAW=${DRAW:-true}
+NMS=${NMS-mask-output=none} LIVE=${LIVE-30} LIVE_QUEUE=${LIVE_QUEUE:-true} DRAW=${DRAW:-true}
 LEVEL=${LEVEL:-3} SOAK=${SOAK:-120} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
 FAILED=0
 
@@ -132,7 +133,7 @@ row_yolov8s() {
 }
 
 row_segment() {
-    streams "segment-$STREAMS" "$SEGMENT" "streams=$STREAMS" "batch=$BATCHES"
+    streams "segment-$STREAMS" "$SEGMENT" "streams=$STREAMS" "batch=$BATCHES" "nms=$NMS"
 }
 
 row_gpus() {

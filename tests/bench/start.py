@@ -46,7 +46,7 @@ def main():
     program, clip, model = (given[i] if i < len(given) else str(ROOT / default) for i, default in enumerate(defaults))
     options = given[3:] or ["--backend", "cpu"]
     detect = [program, "detect", clip, "--model", model, *options, "--no-video", "--json", "-"]
-    bar = BAR_S["cpu" if "cpu" in options else "gpu"]
+    bar = BAR_S["gpu" if "tensorrt" in options else "cpu"]
     decode = ["gst-launch-1.0", "-v", "filesrc", f"location={clip}", "!", "decodebin", "!", "identity", "silent=false", "!", "fakesink"]
     boxes, frames = [], []
     for _ in range(ROUNDS):
