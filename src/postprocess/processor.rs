@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::Instances;
 use super::classes::{read_labels, thresholds};
-use super::classify::{ClassScores, Classifier};
+use super::classify::{ClassScores, Classifier, RankedClass};
 use super::map::MapFinder;
 use super::merge::{MergeOptions, Merger};
 use super::refine::{MaskFinder, gather};
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
-use crate::core::cuda::driver::{Context, Stream, StreamRole};
+use crate::core::cuda::driver::{Context, Fence, Stream, StreamRole};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Tensor, TensorDesc, Tensors};
 use crate::heads::{BackgroundClass, Decoder, HeadFormat, Thresholds};
@@ -148,7 +148,10 @@ impl Postprocessor {
         };
         let rotated = decoder.angles().map(|_| Vec::new());
         let classifier = decoder.format().is_classifier();
-        let classifier = classifier.then(|| Classifier::new(model, &decoder.first_output().name));
+        let classifier = classifier.then(|| {
+            let has_probabilities = model.has_probabilities(&decoder.first_output().name);
+            Classifier::new(has_probabilities, decoder.classes().unwrap_or(0))
+        });
         let classes = classifier.as_ref().map(|_| Vec::new());
         let maps = MapFinder::new(&decoder, labels.len())?;
         let map = maps.as_ref().map(MapFinder::map);
@@ -298,12 +301,11 @@ impl Postprocessor {
     /// Finds the objects of a frame; they stay here until those of the next. If the tensors are in GPU memory, the host waits
     /// here for the boxes.
     pub fn find(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
-        if let (Some(classifier), Some(classes)) = (&mut self.classifier, &mut self.instances.classes) {
-            let output = self.decoder.pick(tensors)?[0];
-            tensors.wait()?;
-            let count = self.decoder.classes().unwrap_or(0);
-            let PostprocessOptions { class_scores, top_k, .. } = self.options;
-            return classifier.classify(output, count, class_scores, &self.thresholds, top_k as usize, classes);
+        if self.is_classifier() {
+            let mut found = Vec::new();
+            self.classify(&[tensors], &mut found)?;
+            self.instances.classes = found.pop();
+            return Ok(());
         }
         if self.maps.is_some() {
             return self.find_map(tensors, letterbox);
@@ -330,6 +332,34 @@ impl Postprocessor {
         }
     }
 
+    /// The classes of several pictures of a frame, if the model is a classifier. If they are in GPU memory, the host waits once for
+    /// all of them.
+    ///
+    /// # Errors
+    /// As [`Postprocessor::find`].
+    pub fn classify(&mut self, pictures: &[&Tensors], found: &mut Vec<Vec<RankedClass>>) -> Result<()> {
+        found.clear();
+        let outputs = pictures.iter().map(|tensors| Ok(self.decoder.pick(tensors)?[0])).collect::<Result<Vec<_>>>()?;
+        let stream = match (pictures.first(), outputs.first().and_then(|output| output.device())) {
+            (Some(tensors), Some(memory)) => Some(self.stream(tensors, memory.context())?),
+            _ => None,
+        };
+        let Some(classifier) = &mut self.classifier else { return Ok(()) };
+        match stream {
+            Some(stream) => {
+                stream.wait_for_all(pictures.iter().filter_map(|tensors| fence_of_another_stream(tensors, &stream)))?;
+                classifier.read_on(&stream, &outputs)?;
+            }
+            None => {
+                pictures.iter().try_for_each(|tensors| tensors.wait())?;
+                classifier.read(&outputs);
+            }
+        }
+        let PostprocessOptions { class_scores, top_k, .. } = self.options;
+        classifier.rank(class_scores, &self.thresholds, top_k as usize, found);
+        Ok(())
+    }
+
     fn find_map(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
         if let Some(memory) = tensors.first().and_then(Tensor::device) {
             let stream = self.stream(tensors, memory.context())?;
@@ -352,9 +382,7 @@ impl Postprocessor {
     pub fn queue_map(&mut self, tensors: &Tensors, letterbox: &Letterbox, stream: &Arc<Stream>) -> Result<Option<u64>> {
         let output = self.decoder.pick(tensors)?[0];
         let (Some(finder), Some(map)) = (&mut self.maps, &mut self.instances.map) else { return Ok(None) };
-        if !tensors.stream().is_some_and(|made_on| Arc::ptr_eq(made_on, stream)) {
-            tensors.ready().map_or(Ok(()), |ready| stream.wait(ready))?;
-        }
+        stream.wait_for_all(fence_of_another_stream(tensors, stream).into_iter())?;
         let begin = stream.begin_timing();
         let values = finder.queue(stream, output, letterbox, map)?;
         stream.end_timing(begin);
@@ -459,9 +487,7 @@ impl Postprocessor {
             Some(device) if device.context() == stream.context() => device,
             other => other.insert(DeviceDecoder::new(stream.context(), &self.decoder)?),
         };
-        if !tensors.stream().is_some_and(|made_on| Arc::ptr_eq(made_on, stream)) {
-            tensors.ready().map_or(Ok(()), |ready| stream.wait(ready))?;
-        }
+        stream.wait_for_all(fence_of_another_stream(tensors, stream).into_iter())?;
         let begin = stream.begin_timing();
         // A map of masks needs their pixels too.
         device.wants_masks = self.needs_mask_pixels || self.options.mask_output != MaskOutput::None;
@@ -529,4 +555,9 @@ impl Postprocessor {
     pub fn instances(&self) -> &Instances {
         &self.instances
     }
+}
+
+/// What has to be waited for before these outputs are read on that stream.
+fn fence_of_another_stream<'a>(tensors: &'a Tensors, stream: &Arc<Stream>) -> Option<&'a Fence> {
+    tensors.ready().filter(|_| !tensors.stream().is_some_and(|made_on| Arc::ptr_eq(made_on, stream)))
 }
