@@ -39,6 +39,7 @@
 #   SWAPS        of the row swap                          (default: 100)
 #   SOAK, KINDS  of the row soak                          (default: 120 s; detect segment track+second)
 #   LIMIT        seconds for one step                     (default: 540)
+#   CROWD        clip of the row second                   (default: the crowd that tests/gpu/pack.sh draws)
 #   PROGRAMS     folder of the benches                    (default: what tests/gpu/pack.sh packed, unpacked into WORK)
 #   PYTHON       of the rivals                            (default: python3)
 #   TRT, K, WORK, INFER
@@ -271,7 +272,7 @@ SMALL=$WORK/shapes.onnx YOLOV8S=${YOLOV8S:-$WORK/yolov8s.onnx} SEGMENT=$WORK/yol
 cp tests/models/shapes.onnx "$SMALL"
 [ -f "$CLIP" ] || { CLIP=tests/data/sample.mp4 && echo "The 1080p clip is not here; $CLIP is used instead." >&2; }
 CROWD=${CROWD:-$WORK/crowd.mp4}
-[ -f "$CROWD" ] || CROWD=$CLIP
+[ -f "$CROWD" ] || { CROWD=$CLIP && echo "The clip of a crowd is not here; $CROWD is used instead." >&2; }
 if nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null; then
     # The CPU must not take over unseen.
     DEVICE=cuda BACKEND=backend=tensorrt

@@ -139,7 +139,10 @@ def second(table, lines):
         else:
             table.add(what + "fps, of ceiling", line["fps"], min(line["decode_fps"], line["engines_fps"]), line["of_ceiling"],
                       SECOND if is_judged else None)
-            # Not for one GPU that does both.
+            if not line["pictures"]:
+                table.open(what + "the first model finds none")
+                continue
+            # One GPU that does both has no bar at this.
             other = min(line["plain_fps"], line["second_pictures_per_s"] / line["pictures"])
             table.add(what + "fps, of the slower of both models", line["fps"], other, line["fps"] / other)
 

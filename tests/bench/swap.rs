@@ -163,7 +163,7 @@ impl Playing<'_> {
         (0..self.streams.len()).map(|i| self.pipeline.by_name(&format!("infer{i}")).expect("it is in the line"))
     }
 
-    /// The next message of a load's end or of an error, if one comes within a moment. A warning says that a model stays in use.
+    /// The next message of a load's end or of an error, if one comes within a moment.
     fn listen(&self) -> Result<Option<gst::Message>, String> {
         let bus = self.pipeline.bus().expect("a pipeline has one");
         let wanted =
@@ -171,7 +171,15 @@ impl Playing<'_> {
         let message = bus.timed_pop_filtered(gst::ClockTime::from_mseconds(1), &wanted);
         match message.as_ref().map(|message| message.view()) {
             Some(gst::MessageView::Error(error)) => Err(format!("{} ({:?})", error.error(), error.debug())),
-            Some(gst::MessageView::Warning(warning)) => Err(warning.error().to_string()),
+            Some(gst::MessageView::Warning(warning)) => {
+                let text = warning.error().to_string();
+                // The model was not loaded. Others may be the reason for a figure.
+                if text.contains("stays in use") {
+                    return Err(text);
+                }
+                println!("{text}");
+                Ok(None)
+            }
             _ => Ok(message),
         }
     }
