@@ -78,7 +78,7 @@ def engines(table, lines, name, file):
 
 
 def chains(table, lines, name, file):
-    rows = [line for line in of(lines, "chain", decoded=False) if stem(line) == file and not line["file"].startswith("gpus")]
+    rows = [line for line in of(lines, "chain", decoded=False) if stem(line) == file and not line["file"].startswith(("gpus", "second"))]
     if not rows:
         table.open(f"{name}: the whole pipeline")
     for line in rows:

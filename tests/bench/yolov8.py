@@ -5,9 +5,9 @@
     yolov8.py OUT.onnx [--size n|s|m] [--masks | --classify] [--side 640] [--f32] [--batch 1]
 
 80 classes; `images` [N,3,side,side] -> `output0` [N,84,side * side * 21 / 1024]; with --masks [N,116,...] and `output1`, prototypes of
-masks [N,32,side / 4,side / 4]. With --classify a classifier of 224x224, whose `output0` has probabilities [N,1000]; that of size n has
-the work of YOLO11n-cls, 0.5 GFLOPs a picture. All are f16 unless --f32; a batch that is no number is open. The layers and their widths are those of
-the published architecture. Needs numpy and the onnx package.
+masks [N,32,side / 4,side / 4]. With --classify it is a classifier of 224x224 with probabilities [N,1000], of size n with 0.4 GFLOPs a
+picture, about as many as YOLO11n-cls. All are f16 unless --f32; a batch that is no number is open. The layers and their widths are those
+of the published architecture. Needs numpy and the onnx package.
 """
 
 import argparse
