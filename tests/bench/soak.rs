@@ -5,11 +5,12 @@
 //! [kind=detect] [second=MODEL] [second-batch=32] [nms=PROPERTY=VALUE,…] [PROPERTY=VALUE…]`
 //!
 //! Other properties are those of trtinfer. `kind=segment` takes a model with masks, and `kind=track+second` has trttrack and a
-//! second model on the objects behind it, each object once in streams that share it and at each frame in the others. At any time that many streams run, each in a pipeline of its own: every second one
-//! has a model of its own, the others share one that takes batches of `batch`. A stream lives for some seconds and comes at some
-//! pace, as `seed` has it; then it ends, or is stopped with frames under way, and another one replaces it. Every minute all of
-//! them leave, so that what is still there then can be compared: bytes in use on the heap, GPU memory, threads and open files may
-//! never be more than they were after the first one, but for what libraries keep. Without GPU, frames are decoded and models run on the CPU.
+//! second model on the objects behind it, each object once in streams that share it and at each frame in the others. At any time
+//! that many streams run, each in a pipeline of its own: every second one has a model of its own, the others share one that takes
+//! batches of `batch`. A stream lives for some seconds and comes at some pace, as `seed` has it; then it ends, or is stopped with
+//! frames under way, and another one replaces it. Every minute all of them leave, so that what is still there then can be compared:
+//! bytes in use on the heap, GPU memory, threads and open files may never be more than they were after the first one, but for what
+//! libraries keep. Without GPU, frames are decoded and models run on the CPU.
 //!
 //! Each frame that a decoder gives must come to the sink, with the same PTS, in the same order; of a stream that is stopped,
 //! those that had come so far. A line is printed each minute, which separates memory that grows from memory that grew once. Exit
