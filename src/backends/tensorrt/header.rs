@@ -132,7 +132,7 @@ fn no_engine(file: &[u8]) -> Error {
             )
         }
     };
-    Error::new(ErrorKind::Model, "This is no TensorRT engine").cause(is).remedy(remedy)
+    Error::new(ErrorKind::Model, "This is not a TensorRT engine").cause(is).remedy(remedy)
 }
 
 #[cfg(test)]

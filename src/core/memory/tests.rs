@@ -22,7 +22,7 @@ fn host_memory_is_zeroed_aligned_and_typed() {
     let error = Buffer::host(7).as_slice::<f32>().unwrap_err();
     assert_eq!(
         (error.kind(), error.message().as_str()),
-        (ErrorKind::WrongType, "7 bytes are no whole number of f32 elements.")
+        (ErrorKind::WrongType, "7 bytes are not a multiple of 4, the size of f32.")
     );
     assert!(Buffer::host(0).as_slice::<f32>().unwrap().is_empty());
 }
@@ -161,6 +161,16 @@ fn buffers_come_back() {
     let lease = pool.take(1000).unwrap();
     drop((pool, clone));
     drop(lease); // a buffer may outlive its pool
+}
+
+#[test]
+fn memory_that_is_not_there_is_an_error() {
+    let pool = Pool::host(Limits::NONE);
+    let error = pool.take(isize::MAX as usize).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Run);
+    assert!(error.message().starts_with("Cannot allocate 8796093022208 MiB of memory: "), "{error}");
+    assert_eq!(pool.stats().in_use_bytes, 0);
+    pool.take(1).unwrap();
 }
 
 #[test]
