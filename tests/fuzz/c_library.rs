@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The C library, called in any order and with anything that its header allows: handles that are closed or never were, frames whose
-//! numbers contradict each other, options of any text.
+//! The C library, called in any order and with anything that its header allows: handles that are closed or never were,
+//! frames whose numbers contradict each other, options of any text.
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "pointers are NULL, or to as many bytes as the numbers say")]
 

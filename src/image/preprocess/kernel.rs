@@ -260,7 +260,7 @@ impl PreprocessKernel {
         })
     }
 
-    /// The tables are read until the fence is passed. Then this may be dropped before.
+    /// The tables are kept until the fence is passed, also if this is dropped before. So it need not live until the work is done.
     pub(super) fn release_after(&self, fence: &Fence) {
         self.tables.release_after(fence.clone());
     }
@@ -283,8 +283,7 @@ impl PreprocessKernel {
     ///
     /// # Safety
     /// The planes have the rows of a frame as given to [`PreprocessKernel::new`], `tensor` the bytes of its tensor and the alignment
-    /// of its elements, and both stay so until the work is done. `self` lives until then too, or its tables are
-    /// [released](PreprocessKernel::release_after) after the work.
+    /// of its elements, and both stay so until the work is done. `self` lives until then too.
     pub unsafe fn launch(&self, stream: &Stream, planes: &[DevicePlane], tensor: u64) -> Result<()> {
         // SAFETY: the planes are of such a frame and the tensor has room, until the work is done.
         unsafe { self.launch_batch(stream, &[(planes.into(), tensor)]) }

@@ -39,7 +39,7 @@ pub enum StreamEvent {
     Stop,
 }
 
-/// A source, and what can be done with it.
+/// A source, for those who command it.
 pub struct Stream {
     pub plan: StreamPlan,
     pub meter: Arc<Meter>,
