@@ -238,7 +238,7 @@ impl Buffer {
     /// The elements.
     ///
     /// # Errors
-    /// `WrongType`, where they are on the GPU, or the bytes are not a whole number of elements.
+    /// `WrongType`, where they are on the GPU, or the bytes are no whole number of elements.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.check_elements::<T>()?;
         self.as_bytes().map(bytemuck::cast_slice).ok_or_else(unseen)
@@ -258,7 +258,7 @@ impl Buffer {
             true => Ok(()),
             false => Err(Error::new(
                 ErrorKind::WrongType,
-                format!("{} bytes are not a multiple of {}, the size of {}", self.bytes, size_of::<T>(), T::DTYPE),
+                format!("{} bytes are no whole number of {} elements", self.bytes, T::DTYPE),
             )),
         }
     }

@@ -22,7 +22,7 @@ fn host_memory_is_zeroed_aligned_and_typed() {
     let error = Buffer::host(7).as_slice::<f32>().unwrap_err();
     assert_eq!(
         (error.kind(), error.message().as_str()),
-        (ErrorKind::WrongType, "7 bytes are not a multiple of 4, the size of f32.")
+        (ErrorKind::WrongType, "7 bytes are no whole number of f32 elements.")
     );
     assert!(Buffer::host(0).as_slice::<f32>().unwrap().is_empty());
 }
