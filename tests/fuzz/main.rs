@@ -4,7 +4,10 @@
 //! A few seconds for each kind; `FUZZ_SECONDS=600 cargo test --test fuzz` runs longer, and `FUZZ_SEED=7` with other inputs. Models
 //! are run in a child process, since what rten does with them may end it: the file that did is named and kept.
 
+mod c_library;
+#[path = "../common/mod.rs"]
 mod common;
+mod engine_cache;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
