@@ -6,6 +6,7 @@
 //   math  equal to the reference implementation for each rectangle, bit by bit. Positions are computed here, once in a block, and not
 //         read from tables, which would be other ones for each rectangle: they are quotients of whole numbers, and so exact
 //   launched by src/image/preprocess/region_kernel.rs, which mirrors Parameters
+#include "along.cuh"
 #include "bilinear.cuh"
 
 inline constexpr uint32_t MAX_REGIONS = 64;
@@ -21,9 +22,6 @@ struct Region {
     uint32_t unused;
 };
 
-// How chroma belongs to pixels along an axis; the numbers of `Between` are its `c`.
-enum class Siting : uint32_t { InCommon, OnFirst, Between };
-
 struct Parameters : Conversion {
     uint32_t samples;         // of a row of plane 0
     uint32_t other_samples;   // of a row of the other planes
@@ -32,32 +30,6 @@ struct Parameters : Conversion {
     const uint8_t *planes[3];
     Region regions[MAX_REGIONS];
 };
-
-struct Along {
-    uint32_t near;
-    float weight;
-};
-
-// `i` of `scaled` positions over `length` pixels from `start` on, of which `pixels` have a sample; `lead` is 1 where that lies
-// between the pixels or on the only one, in halves of a pixel for each of them.
-__device__ inline Along along(uint32_t i, uint32_t start, uint32_t length, uint32_t scaled, uint32_t pixels, uint32_t lead) {
-    const uint32_t den = 2 * pixels * scaled, first = start / pixels, last = (start + length - 1) / pixels;
-    const uint32_t middle = (2 * i + 1) * length + 2 * start * scaled, before = lead * scaled;
-    const uint32_t from_first = middle > before ? middle - before : 0;
-    const uint32_t num = max(from_first, first * den);
-    const uint32_t near = num / den;
-    if (near >= last) return {last, 0.0f};
-    return {near, float(num - near * den) / float(den)};
-}
-
-__device__ inline Along along(uint32_t i, uint32_t start, uint32_t length, uint32_t scaled, Siting siting, const Along &full) {
-    switch (siting) {
-        case Siting::InCommon: return {full.near / 2, full.near % 2 == 0 ? 0.0f : full.weight};
-        case Siting::OnFirst: return along(i, start, length, scaled, 2, 1);
-        case Siting::Between: return along(i, start, length, scaled, 2, 2);
-    }
-    return full;
-}
 
 // A column's pair must lie in the row: at the last sample it begins one before, and the second counts all.
 __device__ inline Along in_row(Along column, uint32_t samples, uint32_t step) {

@@ -19,6 +19,7 @@ use gsttrt::image::device::DevicePlane;
 use gsttrt::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
 use gsttrt::image::geometry::{Rect, ResizeMode};
 use gsttrt::image::preprocess::HostPreprocessor;
+use gsttrt::image::preprocess::antialias_regions::AntialiasedRegionKernel;
 use gsttrt::image::preprocess::kernel::PreprocessKernel;
 use gsttrt::image::preprocess::region_kernel::RegionKernel;
 use gsttrt::image::transform::{Chroma, InputSpec};
@@ -177,7 +178,7 @@ fn tensors_of_parts_of_a_frame_are_those_of_the_cpu() {
 fn tensors_of_many_parts_made_together_are_those_of_the_cpu() {
     let Some(context) = common::gpu::context() else { return };
     let (stream, pool, mut random) = (Stream::new(&context).unwrap(), DevicePool::new(&context), Random(9));
-    for (round, format) in PixelFormat::ALL.into_iter().flat_map(|format| [format; 4]).enumerate() {
+    for (round, format) in PixelFormat::ALL.into_iter().flat_map(|format| [format; 8]).enumerate() {
         let (width, height) = (1 + random.below(90), 1 + random.below(90));
         let mut between = |size: usize| {
             let start = random.below(size);
@@ -201,7 +202,8 @@ fn tensors_of_many_parts_made_together_are_those_of_the_cpu() {
         let tensor = ["f32 1x3x24x40 nchw", "f16 1x24x40x3 nhwc", "u8 1x3x23x39 nchw", "f16 1x3x24x39 nchw"][round % 4];
         let mut spec: InputSpec = format!("cuda {tensor} rgb letterbox:114 scale:0.003921569 images").parse().unwrap();
         spec.transform.chroma = random.one_of(&Chroma::ALL);
-        spec.transform.fit = random.one_of(&[ResizeMode::Letterbox, ResizeMode::LetterboxTopLeft, ResizeMode::Stretch]);
+        spec.transform.fit = random.one_of(&ResizeMode::ALL);
+        spec.transform.shortest_edge = random.one_of(&[0, 0, 40, 57]);
 
         let planes: Vec<(usize, Vec<u8>)> = (format.planes(width, height).into_iter())
             .map(|(row, rows)| (row, (0..row * rows).map(|_| random.next() as u8).collect()))
@@ -219,11 +221,20 @@ fn tensors_of_many_parts_made_together_are_those_of_the_cpu() {
             .collect();
         let bytes = spec.desc.bytes().unwrap();
         let tensors: Vec<_> = sources.iter().map(|_| upload(&vec![0; bytes])).collect();
-        let kernel = RegionKernel::new(&context, format, (width, height), color, &spec).unwrap().expect("bilinear");
         let regions = sources.iter().copied().zip(tensors.iter().map(|tensor| tensor.address()));
         // SAFETY: all have their sizes, and live until the work is done.
-        unsafe { kernel.launch(&stream, &on_device, regions) }.unwrap();
-        stream.synchronize().unwrap();
+        unsafe {
+            if spec.transform.fit == ResizeMode::CenterCrop {
+                let kernel = AntialiasedRegionKernel::new(&context, format, (width, height), color, &spec);
+                let mut kernel = kernel.unwrap().expect("antialiased");
+                kernel.launch(&stream, &on_device, &regions.collect::<Vec<_>>()).unwrap();
+                stream.synchronize().unwrap();
+            } else {
+                let kernel = RegionKernel::new(&context, format, (width, height), color, &spec).unwrap();
+                kernel.expect("bilinear").launch(&stream, &on_device, regions).unwrap();
+                stream.synchronize().unwrap();
+            }
+        }
         for (&source, tensor) in sources.iter().zip(&tensors) {
             let mut wanted = vec![0; bytes];
             let mut host = HostPreprocessor::of_region(format, (width, height), source, color, &spec).unwrap();
@@ -240,14 +251,20 @@ fn parts_outside_the_frame_are_refused_before_the_launch() {
     let spec: InputSpec = "cuda f32 1x3x24x40 nchw rgb letterbox:114 scale:0.003921569 images".parse().unwrap();
     let (format, color) = (PixelFormat::Rgb, Colorimetry::default());
     let kernel = RegionKernel::new(&context, format, (16, 8), color, &spec).unwrap().expect("bilinear");
+    let cropped: InputSpec = "cuda f32 1x3x24x40 nchw rgb center-crop:0 scale:1 images".parse().unwrap();
+    let antialiased = AntialiasedRegionKernel::new(&context, format, (16, 8), color, &cropped).unwrap();
+    let mut antialiased = antialiased.expect("antialiased");
     for source in [Rect { left: 0, top: 0, right: 17, bottom: 8 }, Rect { left: 4, top: 2, right: 4, bottom: 8 }] {
         let planes = [DevicePlane { address: 256, stride: 48 }];
         // SAFETY: nothing is launched.
         let refused = unsafe { kernel.launch(&stream, &planes, [(source, 512)].into_iter()) }.unwrap_err();
         assert!(refused.message().contains("a part of the frame"), "{refused}");
+        // SAFETY: nothing is launched.
+        let refused = unsafe { antialiased.launch(&stream, &planes, &[(source, 512)]) }.unwrap_err();
+        assert!(refused.message().contains("a part of the frame"), "{refused}");
     }
-    let antialiased: InputSpec = "cuda f32 1x3x24x40 nchw rgb center-crop:0 scale:1 images".parse().unwrap();
-    assert!(RegionKernel::new(&context, format, (16, 8), color, &antialiased).unwrap().is_none());
+    assert!(RegionKernel::new(&context, format, (16, 8), color, &cropped).unwrap().is_none());
+    assert!(AntialiasedRegionKernel::new(&context, format, (16, 8), color, &spec).unwrap().is_none());
 }
 
 /// Slices of the frames of the test detector, which TensorRT runs in batches that fill and in such that do not: the boxes are

@@ -60,6 +60,12 @@ impl TapAxis {
         (self.first[i] as usize, &self.weights[self.start[i] as usize..self.start[i + 1] as usize])
     }
 
+    /// Maximum number of weights of a position.
+    #[cfg(test)]
+    pub fn longest(&self) -> usize {
+        (0..self.first.len()).map(|i| self.taps(i).1.len()).max().unwrap_or(0)
+    }
+
     /// The first sample of all, and the one behind the last.
     pub fn span(&self) -> (usize, usize) {
         let all = || (0..self.first.len()).map(|i| self.taps(i));

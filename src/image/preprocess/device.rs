@@ -4,9 +4,9 @@
 #[cfg(feature = "gstreamer")]
 use gst::glib;
 
+use super::antialias_regions::AntialiasedRegionKernel;
 use super::kernel::PreprocessKernel;
 use super::region_kernel::RegionKernel;
-use super::regions::ByRegion;
 use crate::core::cuda::driver::{Context, Fence, Stream, StreamRole, WaitHistory};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{BatchPool, DeviceBlock, DevicePool};
@@ -34,9 +34,24 @@ pub enum Upload {
 
 /// What makes the tensors of parts of frames.
 enum RegionMaker {
-    InOneLaunch(Box<RegionKernel>),
-    /// With tables, which are other ones for each part.
-    OneByOne(ByRegion<PreprocessKernel>),
+    Bilinear(Box<RegionKernel>),
+    Antialiased(Box<AntialiasedRegionKernel>),
+}
+
+impl RegionMaker {
+    fn new(
+        context: &Context,
+        pixels: PixelFormat,
+        size: (usize, usize),
+        color: Colorimetry,
+        spec: &InputSpec,
+    ) -> Result<Self> {
+        if let Some(kernel) = RegionKernel::new(context, pixels, size, color, spec)? {
+            return Ok(RegionMaker::Bilinear(Box::new(kernel)));
+        }
+        let kernel = AntialiasedRegionKernel::new(context, pixels, size, color, spec)?;
+        Ok(RegionMaker::Antialiased(Box::new(kernel.expect("it is bilinear or antialiased"))))
+    }
 }
 
 /// Planes begin at multiples of this in an upload.
@@ -204,36 +219,24 @@ impl DevicePreprocessor {
     /// As [`DevicePreprocessor::of_gpu`]; `Negotiation`, where a part is empty or not in the frame.
     pub unsafe fn regions_of_gpu(&mut self, planes: &[DevicePlane], sources: &[Rect]) -> Result<Vec<Tensors>> {
         let blocks = sources.iter().map(|_| self.slots.take()).collect::<Result<Vec<_>>>()?;
-        let DevicePreprocessor { stream, pool, regions, spec, color, pixels, size, .. } = self;
-        let (context, pixels, size, color) = (stream.context(), *pixels, *size, *color);
+        let DevicePreprocessor { stream, regions, spec, color, pixels, size, .. } = self;
         let regions = match regions {
             Some(regions) => regions,
-            none => none.insert(match RegionKernel::new(context, pixels, size, color, spec)? {
-                Some(kernel) => RegionMaker::InOneLaunch(Box::new(kernel)),
-                None => RegionMaker::OneByOne(ByRegion::default()),
-            }),
+            none => none.insert(RegionMaker::new(stream.context(), *pixels, *size, *color, spec)?),
         };
         let queued = stream.queuing();
         let begin = stream.begin_timing();
         let tensors = sources.iter().copied().zip(blocks.iter().map(DeviceBlock::address));
-        match regions {
-            // SAFETY: the planes by the caller's promise; each block has the tensor's size, and returns to the pool after the fence.
-            RegionMaker::InOneLaunch(kernel) => unsafe { kernel.launch(stream, planes, tensors) }?,
-            RegionMaker::OneByOne(kernels) => {
-                for (index, (source, tensor)) in tensors.enumerate() {
-                    let make = || PreprocessKernel::with_tables_of(pool, pixels, size, source, color, spec);
-                    let kernel = kernels.of(index, source, make)?;
-                    // SAFETY: as above.
-                    unsafe { kernel.launch(stream, planes, tensor) }?;
-                }
+        // SAFETY: the planes by the caller's promise; each block has the tensor's size, and returns to the pool after the fence. What
+        // makes the tensors stays with `self`, which waits for the stream.
+        unsafe {
+            match regions {
+                RegionMaker::Bilinear(kernel) => kernel.launch(stream, planes, tensors)?,
+                RegionMaker::Antialiased(kernel) => kernel.launch(stream, planes, &tensors.collect::<Vec<_>>())?,
             }
         }
         stream.end_timing(begin);
         let ready = queued.record()?;
-        if let RegionMaker::OneByOne(kernels) = regions {
-            // The next frame has other regions, and its kernels replace these.
-            kernels.first(sources.len()).for_each(|kernel| kernel.release_after(&ready));
-        }
         let tensors =
             |block| Tensors::new(vec![Tensor::on_device(spec.desc.clone(), block)], Some(ready.clone()), None);
         Ok(blocks.into_iter().map(tensors).collect())

@@ -12,7 +12,7 @@ use crate::image::device::{DevicePlane, DevicePlanes, check_planes};
 
 static PREPROCESS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/preprocess.ptx"), "\0"));
 static ANTIALIAS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/antialias.ptx"), "\0"));
-use crate::core::cuda::driver::{Context, Fence, Function, Launch, Stream};
+use crate::core::cuda::driver::{Context, Function, Launch, Stream};
 use crate::core::error::Result;
 use crate::core::memory::{DeviceBlock, DevicePool};
 use crate::core::tensor::DType;
@@ -46,7 +46,7 @@ pub struct PreprocessKernel {
     size: (usize, usize),
     letterbox: Letterbox,
     /// What `parameters` has the addresses of.
-    tables: DeviceBlock,
+    _tables: DeviceBlock,
     /// Bytes of an element.
     element: usize,
     bytes_read: (usize, usize),
@@ -76,7 +76,7 @@ struct Position {
 /// the first weight.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Taps {
+pub(super) struct Taps {
     first: [u32; 3],
     others: [u32; 3],
     unused: [u32; 2],
@@ -199,26 +199,13 @@ impl PreprocessKernel {
         color: Colorimetry,
         spec: &InputSpec,
     ) -> Result<PreprocessKernel> {
-        PreprocessKernel::with_tables_of(&DevicePool::new(context), format, size, source, color, spec)
-    }
-
-    /// The same with tables from a pool, for regions that change with each frame.
-    pub(super) fn with_tables_of(
-        pool: &DevicePool,
-        format: PixelFormat,
-        size: (usize, usize),
-        source: Rect,
-        color: Colorimetry,
-        spec: &InputSpec,
-    ) -> Result<PreprocessKernel> {
-        let context = pool.context();
         let reference = Reference::of_region(format, size, source, color, spec)?;
         let letterbox = reference.letterbox;
         let (tables, module, columns) = match &reference.samplers {
             Samplers::Bilinear(samplers) => (bilinear(samplers), PREPROCESS, COLUMNS),
             Samplers::Antialiased(samplers) => (antialiased(samplers), ANTIALIAS, 1),
         };
-        let mut block = pool.take(tables.bytes.len())?;
+        let mut block = DevicePool::new(context).take(tables.bytes.len())?;
         block.write(&tables.bytes)?;
 
         let steps = [tables.first_step, tables.others_step];
@@ -235,14 +222,7 @@ impl PreprocessKernel {
 
         let (samples, one_by_one) = match &reference.samplers {
             Samplers::Bilinear(samplers) => samples_of(format, samplers),
-            Samplers::Antialiased(samplers) => match (format, &samplers[..]) {
-                (PixelFormat::P010, [_]) => ("luma16", None),
-                (PixelFormat::P010, _) => ("pairs16", None),
-                (PixelFormat::Nv12, [_, _]) => ("pairs8", None),
-                (_, [_, _, _]) => ("planes8", None),
-                (_, [pixels]) if pixels.offsets.len() == 3 => ("rgb", None),
-                _ => ("luma8", None),
-            },
+            Samplers::Antialiased(samplers) => (antialiased_samples_of(format, samplers), None),
         };
         let kernel = if columns == 1 { "antialias" } else { "preprocess" };
         let module = context.module(module)?;
@@ -255,14 +235,9 @@ impl PreprocessKernel {
             format,
             size,
             letterbox,
-            tables: block,
+            _tables: block,
             element: reference.dtype.size(),
         })
-    }
-
-    /// The tables are kept until the fence is passed, also if this is dropped before. So it need not live until the work is done.
-    pub(super) fn release_after(&self, fence: &Fence) {
-        self.tables.release_after(fence.clone());
     }
 
     /// Where the frame lies in the tensor.
@@ -340,6 +315,18 @@ pub(super) fn samples_of(format: PixelFormat, samplers: &[Sampler]) -> (&'static
         (_, [_, _, _]) => ("planes8", None),
         (_, [pixels]) if pixels.offsets.len() == 3 => ("rgb", None),
         _ => ("luma8", None),
+    }
+}
+
+/// The same with antialiasing, which reads pairs one by one.
+pub(super) fn antialiased_samples_of(format: PixelFormat, samplers: &[AntialiasSampler]) -> &'static str {
+    match (format, samplers) {
+        (PixelFormat::P010, [_]) => "luma16",
+        (PixelFormat::P010, _) => "pairs16",
+        (PixelFormat::Nv12, [_, _]) => "pairs8",
+        (_, [_, _, _]) => "planes8",
+        (_, [pixels]) if pixels.offsets.len() == 3 => "rgb",
+        _ => "luma8",
     }
 }
 

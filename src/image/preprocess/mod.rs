@@ -2,6 +2,7 @@
 //! Frame to tensor: on the host, and on a GPU with the same result in every bit.
 
 pub(crate) mod antialias;
+pub mod antialias_regions;
 pub mod color;
 pub mod device;
 pub mod host;

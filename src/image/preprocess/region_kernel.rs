@@ -62,9 +62,18 @@ const _: () = assert!(size_of::<RegionView>() == 48 && size_of::<RegionParams>()
 // All that a kernel may get.
 const _: () = assert!(size_of::<RegionParams>() <= 4096);
 
+/// `Siting` of the kernels. Planes with a sample for each pixel are not asked for theirs.
+pub(super) fn code(siting: Siting) -> u32 {
+    match siting {
+        Siting::Between(2, 1) => 1,
+        Siting::Between(2, _) => 2,
+        Siting::InCommon | Siting::Between(..) => 0,
+    }
+}
+
 impl RegionKernel {
     /// For frames of `size`, width and height. `color` matters to YUV and gray formats. `None` where tensors are made with
-    /// antialiasing, which needs tables.
+    /// antialiasing, as by [`AntialiasedRegionKernel`](super::antialias_regions::AntialiasedRegionKernel).
     ///
     /// # Errors
     /// As [`HostPreprocessor::new`]; `Run`, where the GPU fails.
@@ -83,11 +92,7 @@ impl RegionKernel {
             conversion: Conversion::new(&reference, spec, [step(first), step(others)], false),
             samples: (first.row_bytes / first.pixel) as u32,
             other_samples: (others.row_bytes / others.pixel) as u32,
-            sitings: sitings.map(|siting| match siting {
-                Siting::Between(2, 1) => 1,
-                Siting::Between(2, _) => 2,
-                Siting::InCommon | Siting::Between(..) => 0,
-            }),
+            sitings: sitings.map(code),
             strides: [0; 3],
             planes: [0; 3],
             regions: [RegionView::default(); MAX_REGIONS],
