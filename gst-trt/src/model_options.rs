@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gsttrt::backends::PREFERENCE;
-use gsttrt::backends::options::OptionKind;
+use gsttrt::core::options::OptionKind;
 use gsttrt::session::{PostprocessOptions, SessionOptions, parse_options};
 
 use crate::failure::Failure;

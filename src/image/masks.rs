@@ -14,9 +14,6 @@ mod union;
 
 use half::slice::HalfFloatSliceExt;
 
-#[cfg(feature = "gstreamer")]
-use gst::glib;
-
 pub(crate) mod maps;
 
 pub(crate) use bits::words;
@@ -27,6 +24,7 @@ use super::Candidate;
 use super::bilinear::{Between, Extent, Floats};
 use super::detections::MaskPlace;
 use super::geometry::{BBox, Letterbox, Rect};
+use crate::core::options::choices;
 use crate::core::tensor::Tensor;
 
 /// The number and size of the prototypes.
@@ -89,18 +87,18 @@ pub struct Masks {
 
 /// What results contain of masks. They are drawn in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtMaskOutput"))]
 pub enum MaskOutput {
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Nothing: masks are only drawn", nick = "none"))]
     None,
     #[default]
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "The mask of each object, with the object", nick = "objects"))]
     Objects,
-    #[cfg_attr(
-        feature = "gstreamer",
-        enum_value(name = "One map of the frame, with the number of an object for each pixel", nick = "map")
-    )]
     Map,
+}
+
+choices! {
+    MaskOutput, "GstTrtMaskOutput":
+    MaskOutput::None => "none" "Nothing: masks are only drawn"
+    MaskOutput::Objects => "objects" "The mask of each object, with the object"
+    MaskOutput::Map => "map" "One map of the frame, with the number of an object for each pixel"
 }
 
 /// The position of a mask.

@@ -9,10 +9,8 @@
 //! It runs on the host, on the few boxes that suppression has kept in each region, wherever these were found. So results do not
 //! depend on that.
 
-#[cfg(feature = "gstreamer")]
-use gst::glib;
-
 use super::Instances;
+use crate::core::options::choices;
 use crate::image::geometry::BBox;
 use crate::image::rotated::Corners;
 
@@ -33,24 +31,30 @@ impl Default for MergeOptions {
 
 /// What becomes of an object that is the same as a better one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtMerge"))]
 pub enum MergeMethod {
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "It is dropped", nick = "nms"))]
     Nms,
     #[default]
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "It becomes part of the better one", nick = "nmm"))]
     Nmm,
+}
+
+choices! {
+    MergeMethod, "GstTrtMerge":
+    MergeMethod::Nms => "nms" "It is dropped"
+    MergeMethod::Nmm => "nmm" "It becomes part of the better one"
 }
 
 /// How the overlap of two boxes is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtMergeMetric"))]
 pub enum MergeMetric {
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Intersection over union", nick = "iou"))]
     Iou,
     #[default]
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Intersection over the smaller box", nick = "ios"))]
     Ios,
+}
+
+choices! {
+    MergeMetric, "GstTrtMergeMetric":
+    MergeMetric::Iou => "iou" "Intersection over union"
+    MergeMetric::Ios => "ios" "Intersection over the smaller box"
 }
 
 impl MergeMetric {

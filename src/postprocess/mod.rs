@@ -9,6 +9,7 @@ pub mod fields;
 mod map;
 mod masks;
 mod merge;
+pub mod options;
 mod processor;
 mod refine;
 mod results;

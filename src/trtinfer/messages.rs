@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::backends::Backend;
-use crate::backends::options::OptionSpec;
+use crate::backends::options::BackendOption;
 use crate::core::error::{Error, ErrorKind};
 use crate::core::tensor::TensorDesc;
 
@@ -23,10 +23,10 @@ pub fn frames_in_cuda_memory(backend: &dyn Backend, reason: Option<&str>) -> Err
 }
 
 /// An option that must have an effect has none with this backend.
-pub fn not_heeded(option: &OptionSpec, owners: &[&dyn Backend], backend: &dyn Backend) -> Error {
-    let (name, value) = (option.name, option.insists.unwrap_or_default());
+pub fn not_heeded(option: &BackendOption, owners: &[&dyn Backend], backend: &dyn Backend) -> Error {
+    let (name, value) = (option.spec.name, option.insists.unwrap_or_default());
     let what = format!("{name}={value} needs {}, and the model runs on {}", titles(owners), backend.title());
-    Error::new(ErrorKind::Settings, what).remedy(format!("Set {name}={}, or {}", option.default(), to_see_why(owners)))
+    Error::new(ErrorKind::Settings, what).remedy(format!("Set {name}={}, or {}", option.default, to_see_why(owners)))
 }
 
 /// Properties that have no effect with this backend.

@@ -7,11 +7,14 @@ use std::sync::LazyLock;
 use gst::glib;
 use gst::prelude::*;
 
-use crate::backends::options::{OptionSpec, OptionValue, Options};
+use crate::backends::options::{BackendOption, Options};
 use crate::backends::{self, BACKENDS, Backend, BackendPreference, PREFERENCE};
 use crate::core::device::Device;
+use crate::core::options::{OptionValue, Setting};
+use crate::gst::options::MUTABLE_PLAYING;
 use crate::gst::property::{Property, PropertyTable, path_property, property, text_property};
 use crate::gst::{cuda, options, stats};
+use crate::image::options::INPUT_SIZE;
 
 /// What the user typed.
 #[derive(Clone)]
@@ -60,8 +63,10 @@ impl Default for Settings {
 
 pub static PROPERTIES: LazyLock<PropertyTable<Settings>> = LazyLock::new(|| {
     let default = Settings::default();
+    let backend = Setting { spec: &PREFERENCE, field: |settings: &mut Settings| &mut settings.backend };
+    let input_size = Setting { spec: &INPUT_SIZE, field: |settings: &mut Settings| &mut settings.input_size };
     let of_backend =
-        |option| options::property(option, |settings: &Settings| &settings.options, |settings| &mut settings.options);
+        |option| options::of_backend(option, |settings: &Settings| &settings.options, |settings| &mut settings.options);
     let mut properties: Vec<Property<Settings>> = vec![
         path_property!(
             glib::ParamSpecString::builder("model-file")
@@ -71,23 +76,8 @@ pub static PROPERTIES: LazyLock<PropertyTable<Settings>> = LazyLock::new(|| {
                 .build(),
             model_file
         ),
-        Property::of_values(
-            options::spec(&PREFERENCE),
-            |settings: &Settings| options::to_value(&PREFERENCE, &OptionValue::Choice(settings.backend.word())),
-            |settings, value| {
-                if let OptionValue::Choice(word) = options::from_value(&PREFERENCE, value) {
-                    settings.backend = word.into();
-                }
-            },
-        ),
-        text_property!(
-            glib::ParamSpecString::builder("input-size")
-                .nick("Input size")
-                .blurb("Width and height like 640x640, for models that leave them open; auto takes the smallest rectangle that frames need within the size in the file, or that size with shared-model (unset = auto)")
-                .mutable_playing()
-                .build(),
-            input_size
-        ),
+        options::property(&backend, MUTABLE_PLAYING, |settings| settings),
+        options::property(&input_size, MUTABLE_PLAYING, |settings| settings),
         property!(
             glib::ParamSpecUInt::builder("batch-size")
                 .nick("Batch size")
@@ -145,16 +135,16 @@ pub static PROPERTIES: LazyLock<PropertyTable<Settings>> = LazyLock::new(|| {
 });
 
 /// The option of a backend that a property is.
-fn option(name: &str) -> Option<&'static OptionSpec> {
-    backends::all_options().find(|option| option.name == name)
+fn option(name: &str) -> Option<&'static BackendOption> {
+    backends::all_options().find(|option| option.spec.name == name)
 }
 
 impl Settings {
     /// Properties that are not at their defaults and have no effect with this backend, and the backends where they have.
     pub fn without_effect(&self, backend: &dyn Backend) -> (Vec<&'static str>, Vec<&'static dyn Backend>) {
-        let ignored: Vec<&OptionSpec> =
+        let ignored: Vec<&BackendOption> =
             backends::all_options().filter(|option| self.options.has(option) && !backend.has(option)).collect();
-        let mut names: Vec<&str> = ignored.iter().map(|option| option.name).collect();
+        let mut names: Vec<&str> = ignored.iter().map(|option| option.spec.name).collect();
         let is_on_gpu = |other: &dyn Backend| other.device() == Device::Cuda;
         let wants_gpu = backend.device() == Device::Host && self.cuda_device_id >= 0;
         if wants_gpu {
@@ -166,8 +156,9 @@ impl Settings {
     }
 
     /// The first of these options that must have an effect as it is set.
-    pub fn insists(&self, names: &[&str]) -> Option<&'static OptionSpec> {
-        let insists = |option: &&OptionSpec| option.insists.map(OptionValue::Choice) == Some(self.options.get(option));
+    pub fn insists(&self, names: &[&str]) -> Option<&'static BackendOption> {
+        let insists =
+            |option: &&BackendOption| option.insists.map(OptionValue::Choice) == Some(self.options.get(option));
         names.iter().filter_map(|name| option(name)).find(insists)
     }
 
@@ -193,8 +184,8 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::options::OptionKind;
     use crate::backends::{rten, tensorrt};
+    use crate::core::options::OptionKind;
 
     /// The settings with a property as gst-launch-1.0 sets it.
     fn with(name: &str, text: &str) -> Settings {
@@ -209,14 +200,14 @@ mod tests {
     fn options_of_backends_are_properties() {
         gst::init().unwrap();
         for option in backends::all_options() {
-            let text = match &option.kind {
+            let text = match &option.spec.kind {
                 OptionKind::Choice { choices, .. } => choices[1].word,
                 OptionKind::Flag => "true",
                 _ => "2",
             };
-            let settings = with(option.name, text);
-            assert_eq!(settings.options.get(option), option.parse(text).unwrap(), "{}", option.name);
-            assert_eq!(PROPERTIES.get(&settings, option.name).serialize().unwrap(), text);
+            let settings = with(option.spec.name, text);
+            assert_eq!(settings.options.get(option), option.spec.parse(text).unwrap(), "{}", option.spec.name);
+            assert_eq!(PROPERTIES.get(&settings, option.spec.name).serialize().unwrap(), text);
         }
         assert!(!with("engine-cache", "").options.has(option("engine-cache").unwrap()), "as if unset");
         assert_eq!(with("backend", "cpu").backend, BackendPreference::Named("cpu"));
@@ -235,7 +226,7 @@ mod tests {
         assert_eq!(of(&settings, &rten::Rten), ("cuda-graph cuda-device-id".into(), "tensorrt".into()));
         assert_eq!(of(&settings, &tensorrt::TensorRt), (String::new(), String::new()));
         let names = ["cuda-device-id", "precision", "cuda-graph"];
-        assert_eq!(settings.insists(&names).map(|option| option.name), Some("cuda-graph"));
+        assert_eq!(settings.insists(&names).map(|option| option.spec.name), Some("cuda-graph"));
         assert!(with("cuda-graph", "off").insists(&names).is_none());
     }
 

@@ -13,7 +13,8 @@ use crate::core::device::Device;
 use crate::core::error::Result;
 use crate::core::tensor::{Dims, TensorDesc};
 use crate::gst::meta::gst_tensor::PublishedOutputs;
-use crate::image::transform::{InputSpec, parse_input_size};
+use crate::image::options::parse_input_size;
+use crate::image::transform::InputSpec;
 
 /// What was read of a model; does not change until stop(), save that another CUDA context takes the place of this one. Each frame
 /// takes a copy.

@@ -9,6 +9,8 @@ use gst::prelude::*;
 
 use super::MessageSubject;
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::options::{Choices, Setting, setting};
+use crate::gst::options::{self, MUTABLE_READY};
 use crate::gst::property::{Property, PropertyTable, path_property, property, text_property};
 use crate::publish::address::redacted;
 use crate::publish::formats::PublishFormat;
@@ -100,6 +102,17 @@ fn time(
     )
 }
 
+static FORMAT: Setting<PublishSettings> =
+    setting!("format", "Format", "How results are written", PublishFormat::KIND, format);
+
+static DROP: Setting<PublishSettings> = setting!(
+    "drop",
+    "Drop",
+    "What happens where max-queued messages wait and another one comes",
+    DropPolicy::KIND,
+    options.drop
+);
+
 pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(|| {
     let PublishSettings { options, wanted: Wanted { gone_after, .. }, .. } = PublishSettings::default();
     PropertyTable::new(vec![
@@ -113,10 +126,7 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
             |settings: &PublishSettings| Some(redacted(&settings.options.location)).filter(|text| !text.is_empty()),
             |settings, location: Option<String>| settings.options.location = location.unwrap_or_default(),
         ),
-        property!(
-            glib::ParamSpecEnum::builder::<PublishFormat>("format").nick("Format").blurb("How results are written").mutable_ready().build(),
-            format
-        ),
+        options::property(&FORMAT, MUTABLE_READY, |settings| settings),
         property!(
             glib::ParamSpecEnum::builder::<MessageSubject>("per").nick("Per").blurb("What a message is about").mutable_ready().build(),
             wanted.per
@@ -165,14 +175,7 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
             count("max-queued", "Maximum queued", "Messages that may wait to be sent", 1, options.max_queued),
             options.max_queued
         ),
-        property!(
-            glib::ParamSpecEnum::builder::<DropPolicy>("drop")
-                .nick("Drop")
-                .blurb("What happens where max-queued messages wait and another one comes")
-                .mutable_ready()
-                .build(),
-            options.drop
-        ),
+        options::property(&DROP, MUTABLE_READY, |settings| settings),
         property!(
             count("max-batch", "Maximum batch", "Messages that are sent at once; of http, in one array", 1, options.max_batch),
             options.max_batch

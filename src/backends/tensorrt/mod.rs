@@ -27,7 +27,7 @@ use self::library::Library;
 use self::onnx::Onnx;
 use super::context_pool::ContextPool;
 use super::exit::ExitGuard;
-use super::options::{OptionSpec, Options};
+use super::options::{BackendOption, Options};
 use super::{Backend, LoadContext, LoadEvent, LoadRequest, ModelInstance, OpenedModel, Unsupported};
 use crate::core::cuda::driver::Context;
 use crate::core::device::Device;
@@ -57,7 +57,7 @@ impl Backend for TensorRt {
         Device::Cuda
     }
 
-    fn options(&self) -> &'static [&'static OptionSpec] {
+    fn options(&self) -> &'static [&'static BackendOption] {
         &options::OPTIONS
     }
 

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Frames to tensors in GPU memory: the kernel with the stream, the pool and the upload that it needs from frame to frame.
 
-#[cfg(feature = "gstreamer")]
-use gst::glib;
-
 use super::kernel::PreprocessKernel;
 use super::region_kernel::RegionKernel;
 use super::regions::ByRegion;
 use crate::core::cuda::driver::{Context, Fence, Stream, StreamRole, WaitHistory};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::memory::{BatchPool, DeviceBlock, DevicePool};
+use crate::core::options::choices;
 use crate::core::tensor::{Tensor, Tensors};
 use crate::image::device::{DevicePlane, DevicePlanes};
 use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
@@ -18,18 +16,18 @@ use crate::image::transform::InputSpec;
 
 /// How frames in host memory come to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "gstreamer", derive(glib::Enum), enum_type(name = "GstTrtUpload"))]
 pub enum Upload {
     #[default]
-    #[cfg_attr(
-        feature = "gstreamer",
-        enum_value(name = "Read in place where that is faster, else copied", nick = "auto")
-    )]
     Auto,
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Copied to the GPU first", nick = "copy"))]
     Copy,
-    #[cfg_attr(feature = "gstreamer", enum_value(name = "Read in place, out of pinned memory", nick = "mapped"))]
     Mapped,
+}
+
+choices! {
+    Upload, "GstTrtUpload":
+    Upload::Auto => "auto" "Read in place where that is faster, else copied"
+    Upload::Copy => "copy" "Copied to the GPU first"
+    Upload::Mapped => "mapped" "Read in place, out of pinned memory"
 }
 
 /// What makes the tensors of parts of frames.

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MPL-2.0
+//! [`PostprocessOptions`], and which option each field has.
+
+use std::sync::LazyLock;
+
+use super::{ClassScores, MergeMethod, MergeMetric, MergeOptions, PostprocessOptions};
+use crate::core::error::Result;
+use crate::core::options::{Choices, OptionKind, OptionSpec, OptionValue, Setting, SettingField, setting};
+use crate::heads::{self, BackgroundClass, HeadFormat};
+use crate::image::masks::MaskOutput;
+
+/// The value of `layout` that leaves the choice to the model.
+pub const AUTO: &str = "auto";
+
+/// The head, whose name elements keep until they know the model.
+pub static LAYOUT: LazyLock<OptionSpec> = LazyLock::new(|| OptionSpec {
+    name: "layout",
+    nick: "Layout",
+    blurb: format!(
+        "Output format of the model's detection head: {AUTO} (from names, shapes and metadata), {}",
+        heads::names().join(", ")
+    )
+    .leak(),
+    kind: OptionKind::Text,
+});
+
+/// All other options but those of [`MergeOptions`].
+pub static SETTINGS: [Setting<PostprocessOptions>; 11] = [
+    setting!(
+        "label-file",
+        "Label file",
+        "UTF-8 text with one class name a line (unset = names from the model file)",
+        OptionKind::Path,
+        label_file
+    ),
+    setting!(
+        "score-threshold",
+        "Score threshold",
+        "Boxes with a lower score are dropped",
+        OptionKind::Float(0.0..=1.0),
+        score_threshold
+    ),
+    setting!(
+        "class-thresholds",
+        "Class thresholds",
+        "Score thresholds of single classes by name or id, like person=0.5,car=0.3",
+        OptionKind::Text,
+        class_thresholds
+    ),
+    setting!(
+        "classes",
+        "Classes",
+        "Names or ids of the classes to keep, like person,car (unset = all)",
+        OptionKind::Text,
+        classes
+    ),
+    setting!(
+        "iou-threshold",
+        "IoU threshold",
+        "Overlap (intersection over union) above which the weaker of two boxes is dropped",
+        OptionKind::Float(0.0..=1.0),
+        iou_threshold
+    ),
+    setting!(
+        "max-detections",
+        "Maximum detections",
+        "Maximum boxes of a frame; those with the best scores are kept",
+        OptionKind::UInt(1..=65536),
+        max_detections
+    ),
+    setting!(
+        "class-agnostic",
+        "Class agnostic",
+        "Let boxes of different classes suppress each other",
+        OptionKind::Flag,
+        class_agnostic
+    ),
+    setting!(
+        "mask-output",
+        "Mask output",
+        "What metas and messages contain of the masks of segmentation models",
+        MaskOutput::KIND,
+        mask_output
+    ),
+    setting!(
+        "top-k",
+        "Top k",
+        "Maximum classes that a classifier gives for a frame; those with the best scores are kept",
+        OptionKind::UInt(1..=65536),
+        top_k
+    ),
+    setting!("class-scores", "Class scores", "What the output of a classifier holds", ClassScores::KIND, class_scores),
+    setting!(
+        "background-class",
+        "Background class",
+        "Which of a row's logits is the background's, for models of the DETR family whose file does not contain it",
+        BackgroundClass::KIND,
+        background_class
+    ),
+];
+
+/// How objects of several slices become one; sessions do not slice.
+pub static MERGE_SETTINGS: [Setting<MergeOptions>; 3] = [
+    setting!(
+        "merge",
+        "Merge",
+        "What becomes of an object that several slices have found, of all but the best one",
+        MergeMethod::KIND,
+        method
+    ),
+    setting!(
+        "merge-metric",
+        "Merge metric",
+        "How the overlap of boxes of different slices is measured",
+        MergeMetric::KIND,
+        metric
+    ),
+    setting!(
+        "merge-threshold",
+        "Merge threshold",
+        "Overlap from which on boxes of a class, found in different slices, are one object",
+        OptionKind::Float(0.0..=1.0),
+        threshold
+    ),
+];
+
+impl SettingField for Option<&'static HeadFormat> {
+    fn value(&self) -> OptionValue {
+        OptionValue::Text(self.map_or(AUTO, |head| head.name).into())
+    }
+
+    fn set(&mut self, _name: &str, value: OptionValue) -> Result<()> {
+        let name = value.to_string();
+        *self = if name == AUTO { None } else { Some(HeadFormat::of_name(&name)?) };
+        Ok(())
+    }
+}
