@@ -16,6 +16,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use smallvec::SmallVec;
+
 use super::{Interrupted, Interrupter, ModelInstance, contained};
 use crate::core::counters::{self, Span, Stats, ThreadCounters};
 use crate::core::error::{Error, ErrorKind, Result};
@@ -59,12 +61,16 @@ struct Queue {
     waiting: Vec<QueuedRequest>,
     /// The batch that is being run; empty if there is none. Nothing else keeps its frames but those that want their outputs.
     running: Vec<Arc<Request>>,
+    /// Frames that have joined.
+    joined: u64,
     counts: Counts,
 }
 
 /// A frame that waits for its batch. It is not kept, for a frame that ends under the lock of the queue may wait for the GPU there.
 struct QueuedRequest {
     stream: u64,
+    /// The number of the frame that its picture is of.
+    frame: u64,
     request: Weak<Request>,
 }
 
@@ -155,20 +161,35 @@ impl Batcher {
         &self.line.stats
     }
 
-    /// Adds a frame of a stream, which has a number of its own, to the queue.
+    /// Adds the pictures of a frame to the queue. Its stream has a number of its own.
     ///
     /// # Errors
     /// As [`ModelInstance::run`], where this made a batch full whose running failed.
-    pub fn join(self: &Arc<Self>, stream: u64, picture: Arc<Tensors>, usage: &Arc<Usage>) -> Result<PendingOutput> {
-        let (batcher, joined) = (Arc::downgrade(self), Instant::now());
-        let request = Arc::new(Request { batcher, stream, joined, picture, outcome: OnceLock::new() });
-        let waiting = QueuedRequest { stream, request: Arc::downgrade(&request) };
-        self.line.queue.lock().unwrap().waiting.push(waiting);
-        while self.run(FlushReason::Full(&request)) {}
-        match request.outcome.get() {
+    pub fn join(
+        self: &Arc<Self>,
+        stream: u64,
+        pictures: impl Iterator<Item = Arc<Tensors>>,
+        usage: &Arc<Usage>,
+    ) -> Result<SmallVec<[PendingOutput; 1]>> {
+        let joined = Instant::now();
+        let request = |picture| {
+            Arc::new(Request { batcher: Arc::downgrade(self), stream, joined, picture, outcome: OnceLock::new() })
+        };
+        let requests: SmallVec<[Arc<Request>; 1]> = pictures.map(request).collect();
+        let mut queue = self.line.queue.lock().unwrap();
+        queue.joined += 1;
+        let frame = queue.joined;
+        let waiting = |request| QueuedRequest { stream, frame, request: Arc::downgrade(request) };
+        queue.waiting.extend(requests.iter().map(waiting));
+        drop(queue);
+        if let Some(last) = requests.last() {
+            while self.run(FlushReason::Full(last)) {}
+        }
+        let pending = |request: Arc<Request>| match request.outcome.get() {
             Some(Err(Interrupted::Failed(error))) => Err(error.clone()),
             _ => Ok(PendingOutput { request, usage: usage.clone() }),
-        }
+        };
+        requests.into_iter().map(pending).collect()
     }
 
     /// Runs the waiting frames of this stream now, with those of others: no more will come.
@@ -316,12 +337,12 @@ impl Queue {
     }
 
     /// Takes the next batch from the queue: each stream's first frame before any stream's second, so that a fast one does not
-    /// delay the others.
+    /// delay the others. The pictures of a frame stay together, for it waits for the last of them.
     fn next(&mut self, size: usize) -> Vec<Arc<Request>> {
-        let mut seen: HashMap<u64, usize> = HashMap::new();
+        let mut seen: HashMap<u64, (usize, u64)> = HashMap::new();
         let turn = |(at, waiting): (usize, &QueuedRequest)| {
-            let turn = seen.entry(waiting.stream).or_default();
-            *turn += 1;
+            let (turn, frame) = seen.entry(waiting.stream).or_default();
+            *turn += usize::from(std::mem::replace(frame, waiting.frame) != waiting.frame);
             (*turn, at)
         };
         let mut turns: Vec<(usize, usize)> = self.waiting.iter().enumerate().map(turn).collect();
@@ -399,8 +420,8 @@ impl Drop for PendingOutput {
 impl fmt::Debug for PendingOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.request.outcome.get() {
-            Some(outcome) => write!(f, "Ticket({outcome:?})"),
-            None => write!(f, "Ticket(waiting)"),
+            Some(outcome) => write!(f, "PendingOutput({outcome:?})"),
+            None => write!(f, "PendingOutput(waiting)"),
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod suppress;
 pub use classes::read_labels;
 pub use classify::{ClassScores, RankedClass};
 pub use merge::{MergeMethod, MergeMetric, MergeOptions};
-pub use processor::{PostprocessOptions, Postprocessor};
+pub use options::PostprocessOptions;
+pub use processor::Postprocessor;
 pub use refine::gather;
 pub use results::Instances;

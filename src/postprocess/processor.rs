@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From a model's outputs to boxes on the frame, with the state that is kept from frame to frame.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::Instances;
 use super::classes::{read_labels, thresholds};
-use super::classify::{ClassScores, Classifier};
+use super::classify::{Classifier, RankedClass};
 use super::map::MapFinder;
-use super::merge::{MergeOptions, Merger};
+use super::merge::Merger;
 use super::refine::{MaskFinder, gather};
 use super::suppress::Nms;
 use super::suppress::device::DeviceDecoder;
-use crate::core::cuda::driver::{Context, Stream, StreamRole};
+use super::{Instances, PostprocessOptions};
+use crate::core::cuda::driver::{Context, Fence, Stream, StreamRole};
 use crate::core::error::{Error, ErrorKind, Result};
 use crate::core::tensor::{DType, Tensor, TensorDesc, Tensors};
-use crate::heads::{BackgroundClass, Decoder, HeadFormat, Thresholds};
+use crate::heads::{BackgroundClass, Decoder, Thresholds};
 use crate::image::detections::DeviceDetections;
 use crate::image::geometry::Letterbox;
 use crate::image::keypoints::Keypoints;
@@ -23,78 +22,6 @@ use crate::image::map::{MapKind, PixelMap};
 use crate::image::masks::{MaskOutput, Masks};
 use crate::image::transform::InputTransform;
 use crate::model::ModelInfo;
-
-/// The user's settings for results: the properties of trtnms, with the same defaults.
-///
-/// ```
-/// use gsttrt::session::PostprocessOptions;
-///
-/// let mut options = PostprocessOptions::default();
-/// options.classes = "person,car".into();
-/// options.score_threshold = 0.5;
-/// assert_eq!((options.iou_threshold, options.max_detections), (0.45, 300));
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(not(feature = "internals"), non_exhaustive)]
-pub struct PostprocessOptions {
-    /// The model's head; `None` where that is to be recognised.
-    pub layout: Option<&'static HeadFormat>,
-    /// UTF-8 text with one class name a line; `None` for the names in the model file.
-    pub label_file: Option<PathBuf>,
-    /// 0..1; boxes with a lower score are dropped.
-    pub score_threshold: f32,
-    /// Score thresholds of single classes by name or id: `person=0.5,car=0.3`.
-    pub class_thresholds: String,
-    /// Names or ids of the classes to keep: `person,car`; empty for all.
-    pub classes: String,
-    /// 0..1; overlap (intersection over union) above which the weaker of two boxes is dropped.
-    pub iou_threshold: f32,
-    /// The maximum number of boxes kept in a frame, best scores first.
-    pub max_detections: u32,
-    /// Whether boxes of different classes suppress each other.
-    pub class_agnostic: bool,
-    /// How objects of several regions of a frame become one.
-    #[doc(hidden)]
-    pub merge: MergeOptions,
-    /// What results contain of masks.
-    #[doc(hidden)]
-    pub mask_output: MaskOutput,
-    /// The maximum number of classes that a classifier gives for a frame, best scores first.
-    pub top_k: u32,
-    /// What a classifier's output holds.
-    pub class_scores: ClassScores,
-    /// Which logit of a row is the background's, for heads with logits.
-    #[doc(hidden)]
-    pub background_class: BackgroundClass,
-}
-
-impl Default for PostprocessOptions {
-    fn default() -> Self {
-        PostprocessOptions {
-            layout: None,
-            label_file: None,
-            score_threshold: 0.25,
-            class_thresholds: String::new(),
-            classes: String::new(),
-            iou_threshold: 0.45,
-            max_detections: 300,
-            class_agnostic: false,
-            merge: MergeOptions::default(),
-            mask_output: MaskOutput::default(),
-            top_k: 5,
-            class_scores: ClassScores::Auto,
-            background_class: BackgroundClass::Auto,
-        }
-    }
-}
-
-impl PostprocessOptions {
-    /// These, but with the head and the labels of others: they count from a model's first frame on.
-    pub(crate) fn with_head_of(self, other: &Self) -> Self {
-        let PostprocessOptions { layout, background_class, ref label_file, .. } = *other;
-        PostprocessOptions { layout, background_class, label_file: label_file.clone(), ..self }
-    }
-}
 
 /// Made for one model; made again when its outputs change.
 pub struct Postprocessor {
@@ -148,7 +75,10 @@ impl Postprocessor {
         };
         let rotated = decoder.angles().map(|_| Vec::new());
         let classifier = decoder.format().is_classifier();
-        let classifier = classifier.then(|| Classifier::new(model, &decoder.first_output().name));
+        let classifier = classifier.then(|| {
+            let has_probabilities = model.has_probabilities(&decoder.first_output().name);
+            Classifier::new(has_probabilities, decoder.classes().unwrap_or(0))
+        });
         let classes = classifier.as_ref().map(|_| Vec::new());
         let maps = MapFinder::new(&decoder, labels.len())?;
         let map = maps.as_ref().map(MapFinder::map);
@@ -298,12 +228,11 @@ impl Postprocessor {
     /// Finds the objects of a frame; they stay here until those of the next. If the tensors are in GPU memory, the host waits
     /// here for the boxes.
     pub fn find(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
-        if let (Some(classifier), Some(classes)) = (&mut self.classifier, &mut self.instances.classes) {
-            let output = self.decoder.pick(tensors)?[0];
-            tensors.wait()?;
-            let count = self.decoder.classes().unwrap_or(0);
-            let PostprocessOptions { class_scores, top_k, .. } = self.options;
-            return classifier.classify(output, count, class_scores, &self.thresholds, top_k as usize, classes);
+        if self.is_classifier() {
+            let mut found = Vec::new();
+            self.classify(&[tensors], &mut found)?;
+            self.instances.classes = found.pop();
+            return Ok(());
         }
         if self.maps.is_some() {
             return self.find_map(tensors, letterbox);
@@ -330,6 +259,34 @@ impl Postprocessor {
         }
     }
 
+    /// The classes of several pictures of a frame, if the model is a classifier. If they are in GPU memory, the host waits once for
+    /// all of them.
+    ///
+    /// # Errors
+    /// As [`Postprocessor::find`].
+    pub fn classify(&mut self, pictures: &[&Tensors], found: &mut Vec<Vec<RankedClass>>) -> Result<()> {
+        found.clear();
+        let outputs = pictures.iter().map(|tensors| Ok(self.decoder.pick(tensors)?[0])).collect::<Result<Vec<_>>>()?;
+        let stream = match (pictures.first(), outputs.first().and_then(|output| output.device())) {
+            (Some(tensors), Some(memory)) => Some(self.stream(tensors, memory.context())?),
+            _ => None,
+        };
+        let Some(classifier) = &mut self.classifier else { return Ok(()) };
+        match stream {
+            Some(stream) => {
+                stream.wait_for_all(pictures.iter().filter_map(|tensors| fence_of_another_stream(tensors, &stream)))?;
+                classifier.read_on(&stream, &outputs)?;
+            }
+            None => {
+                pictures.iter().try_for_each(|tensors| tensors.wait())?;
+                classifier.read(&outputs);
+            }
+        }
+        let PostprocessOptions { class_scores, top_k, .. } = self.options;
+        classifier.rank(class_scores, &self.thresholds, top_k as usize, found);
+        Ok(())
+    }
+
     fn find_map(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
         if let Some(memory) = tensors.first().and_then(Tensor::device) {
             let stream = self.stream(tensors, memory.context())?;
@@ -352,9 +309,7 @@ impl Postprocessor {
     pub fn queue_map(&mut self, tensors: &Tensors, letterbox: &Letterbox, stream: &Arc<Stream>) -> Result<Option<u64>> {
         let output = self.decoder.pick(tensors)?[0];
         let (Some(finder), Some(map)) = (&mut self.maps, &mut self.instances.map) else { return Ok(None) };
-        if !tensors.stream().is_some_and(|made_on| Arc::ptr_eq(made_on, stream)) {
-            tensors.ready().map_or(Ok(()), |ready| stream.wait(ready))?;
-        }
+        stream.wait_for_all(fence_of_another_stream(tensors, stream).into_iter())?;
         let begin = stream.begin_timing();
         let values = finder.queue(stream, output, letterbox, map)?;
         stream.end_timing(begin);
@@ -459,9 +414,7 @@ impl Postprocessor {
             Some(device) if device.context() == stream.context() => device,
             other => other.insert(DeviceDecoder::new(stream.context(), &self.decoder)?),
         };
-        if !tensors.stream().is_some_and(|made_on| Arc::ptr_eq(made_on, stream)) {
-            tensors.ready().map_or(Ok(()), |ready| stream.wait(ready))?;
-        }
+        stream.wait_for_all(fence_of_another_stream(tensors, stream).into_iter())?;
         let begin = stream.begin_timing();
         // A map of masks needs their pixels too.
         device.wants_masks = self.needs_mask_pixels || self.options.mask_output != MaskOutput::None;
@@ -529,4 +482,9 @@ impl Postprocessor {
     pub fn instances(&self) -> &Instances {
         &self.instances
     }
+}
+
+/// What has to be waited for before these outputs are read on that stream.
+fn fence_of_another_stream<'a>(tensors: &'a Tensors, stream: &Arc<Stream>) -> Option<&'a Fence> {
+    tensors.ready().filter(|_| !tensors.stream().is_some_and(|made_on| Arc::ptr_eq(made_on, stream)))
 }

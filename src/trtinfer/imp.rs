@@ -11,7 +11,6 @@ use gst::{Caps, PadDirection};
 use gst_base::prelude::*;
 use gst_base::subclass::BaseTransformMode;
 use gst_base::subclass::prelude::*;
-use smallvec::SmallVec;
 
 use super::opening::{self, ModelSlot, OpeningTicket};
 use super::replacing::Replacement;
@@ -29,7 +28,7 @@ use crate::gst::batch_pool;
 use crate::gst::cuda::CudaContextSlot;
 use crate::gst::element::{Properties, VideoFilter, video_filter};
 use crate::gst::log;
-use crate::gst::meta::tensor::{Payload, Picture, TensorMeta};
+use crate::gst::meta::tensor::{Payload, TensorMeta};
 use crate::gst::report::{Report, error_message};
 use crate::gst::stats;
 use crate::gst::video;
@@ -267,8 +266,8 @@ impl TrtInfer {
             batcher.measure();
         }
         let stage = Span::begin(false); // batches are measured, in the thread that runs them
-        let join = |picture: &Picture| batcher.join(handle.stream(), picture.tensors.clone(), &running.usage);
-        let outputs = pictures.list.iter().map(join).collect::<Result<SmallVec<[_; 1]>>>()?;
+        let tensors = pictures.list.iter().map(|picture| picture.tensors.clone());
+        let outputs = batcher.join(handle.stream(), tensors, &running.usage)?;
         if outputs.len() > 1 && !is_shared {
             batcher.finish(handle.stream()); // the regions of a frame are a batch; no other stream fills it
         }

@@ -198,12 +198,12 @@ impl TrtNms {
         let found = self.prepare_outputs(state, settings, payload)?;
         let (number, NmsState { postprocessor, names, renderer, object_classes, .. }) = (state.frames - 1, state);
         let size = renderer.size();
-        let mut pictures = found.iter().map(|(tensors, letterbox)| (*tensors, letterbox));
         let (mut count, mut content) = (0, None);
         match postprocessor {
             None => TensorMeta::remove(frame.make_mut(), payload),
             Some(classifier) if classifier.is_classifier() => {
-                object_classes.find(classifier, pictures.by_ref())?;
+                let pictures: Vec<&Tensors> = found.iter().map(|(tensors, _)| *tensors).collect();
+                object_classes.find(classifier, &pictures)?;
                 let name = classifier.model().path.file_stem().unwrap_or_default().to_string_lossy();
                 let buffer = frame.make_mut();
                 TensorMeta::remove(buffer, payload);
@@ -216,8 +216,8 @@ impl TrtNms {
                     let object = objects.list.iter().find(|object| object.picture == Some(picture));
                     object.and_then(|object| ids.get(object.region?).copied()).unwrap_or(detection::NO_PARENT)
                 };
-                let pictures = pictures.by_ref().enumerate();
-                detector.find_in_objects(pictures.map(|(i, (tensors, letterbox))| (tensors, letterbox, parent(i))))?;
+                let pictures = found.iter().enumerate();
+                detector.find_in_objects(pictures.map(|(i, (tensors, letterbox))| (*tensors, letterbox, parent(i))))?;
                 let (instances, labels) = (detector.instances(), &detector.labels);
                 if settings.draw && !instances.is_empty() {
                     renderer.draw(frame, instances, labels, &settings.style)?;

@@ -5,7 +5,6 @@ use crate::core::error::Result;
 use crate::core::tensor::Tensors;
 use crate::gst::meta::attributes;
 use crate::gst::meta::tensor::ObjectRegions;
-use crate::image::geometry::Letterbox;
 use crate::postprocess::{Postprocessor, RankedClass};
 use crate::track::History;
 
@@ -21,18 +20,9 @@ impl ObjectClasses {
     /// Classifies the pictures of a frame.
     ///
     /// # Errors
-    /// As [`Postprocessor::find`].
-    pub fn find<'a>(
-        &mut self,
-        postprocessor: &mut Postprocessor,
-        pictures: impl Iterator<Item = (&'a Tensors, &'a Letterbox)>,
-    ) -> Result<()> {
-        self.found.clear();
-        for (tensors, letterbox) in pictures {
-            postprocessor.find(tensors, letterbox)?;
-            self.found.push(postprocessor.instances().frame_classes().to_vec());
-        }
-        Ok(())
+    /// As [`Postprocessor::classify`].
+    pub fn find(&mut self, postprocessor: &mut Postprocessor, pictures: &[&Tensors]) -> Result<()> {
+        postprocessor.classify(pictures, &mut self.found)
     }
 
     /// Attaches the classes of all objects to their metas, and returns how many have some.

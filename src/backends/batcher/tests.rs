@@ -65,7 +65,11 @@ impl Bench {
 }
 
 fn join(batcher: &Arc<Batcher>, stream: u64, value: f32) -> PendingOutput {
-    batcher.join(stream, Arc::new(tensors(value)), &Arc::default()).unwrap()
+    join_frame(batcher, stream, &[value]).unwrap().remove(0)
+}
+
+fn join_frame(batcher: &Arc<Batcher>, stream: u64, values: &[f32]) -> Result<SmallVec<[PendingOutput; 1]>> {
+    batcher.join(stream, values.iter().map(|&value| Arc::new(tensors(value))), &Arc::default())
 }
 
 fn outcome(ticket: &PendingOutput) -> std::result::Result<f32, String> {
@@ -83,7 +87,7 @@ fn full_batches_are_run_at_once_and_outputs_go_to_their_frames() {
     for (i, ticket) in tickets[..6].iter().enumerate() {
         assert_eq!(outcome(ticket), Ok(i as f32));
     }
-    assert_eq!(format!("{:?}", tickets[6]), "Ticket(waiting)");
+    assert_eq!(format!("{:?}", tickets[6]), "PendingOutput(waiting)");
     bench.batcher.finish(1);
     assert_eq!(bench.batches(), [[0.0; 0]; 0], "nothing of that stream waits");
     bench.batcher.finish(0);
@@ -169,6 +173,27 @@ fn a_fast_stream_does_not_delay_others() {
     });
 }
 
+/// A frame with several pictures waits for the last of them.
+#[test]
+fn pictures_of_a_frame_stay_together() {
+    let bench = Bench::new(5, LONG);
+    let first = join_frame(&bench.batcher, 0, &[0.0, 1.0]).unwrap();
+    let second = join_frame(&bench.batcher, 0, &[2.0, 3.0]).unwrap();
+    let other = join_frame(&bench.batcher, 1, &[4.0, 5.0]).unwrap();
+    assert_eq!(bench.batches(), [[0.0, 1.0, 4.0, 5.0, 2.0]]);
+    bench.batcher.finish(0);
+    assert_eq!(bench.batches(), [[3.0]]);
+    let outcomes: [Vec<f32>; 3] =
+        [first, second, other].map(|frame| frame.iter().map(|picture| outcome(picture).unwrap()).collect());
+    assert_eq!(outcomes, [vec![0.0, 1.0], vec![2.0, 3.0], vec![4.0, 5.0]]);
+    let many = join_frame(&bench.batcher, 0, &[0.0; 12]).unwrap();
+    assert_eq!(bench.batches(), [[0.0; 5]; 2]);
+    bench.batcher.finish(0);
+    assert!(many.iter().all(|picture| picture.wait().is_ok()));
+    assert_eq!(join_frame(&bench.batcher, 0, &[]).unwrap().len(), 0);
+    assert_eq!(bench.batcher.counts(), Counts { batches: 5, frames: 18, late: 0 });
+}
+
 #[test]
 fn dropped_frames_are_not_run() {
     let bench = Bench::new(3, LONG);
@@ -222,7 +247,7 @@ fn a_failure_reaches_the_whole_batch_and_the_next_one_runs() {
     {
         let bench = Bench::new(2, LONG);
         let first = bench.join(0, value);
-        let error = bench.batcher.join(1, Arc::new(tensors(5.0)), &Arc::default()).unwrap_err();
+        let error = join_frame(&bench.batcher, 1, &[5.0]).unwrap_err();
         assert!(error.message().starts_with(expected_text), "{error}");
         assert!(outcome(&first).unwrap_err().starts_with(expected_text));
         assert_eq!([bench.join(0, 1.0), bench.join(1, 2.0)].each_ref().map(outcome), [Ok(1.0), Ok(2.0)]);

@@ -372,7 +372,7 @@ impl ModelInstance for TrtExecutor {
         let memories = pictures.iter().map(|picture| self.memory(&picture[0])).collect::<Result<Vec<_>>>()?;
         let rows = pictures.len().max(*self.rows.start());
         self.prepare_for(rows)?;
-        pictures.iter().filter_map(|picture| picture.ready()).try_for_each(|ready| self.stream.wait(ready))?;
+        self.stream.wait_for_all(pictures.iter().filter_map(|picture| picture.ready()))?;
         let blocks: Vec<DeviceBlock>; // declared before what waits for the work on them, so dropped after it
         let queued = self.stream.queuing();
         let begin = self.stream.begin_timing();

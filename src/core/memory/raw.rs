@@ -113,9 +113,15 @@ pub(super) unsafe fn write(context: &Context, address: u64, bytes: &[u8]) -> Res
 /// # Safety
 /// There are as many bytes of that context's GPU at the address.
 pub(super) unsafe fn read(context: &Context, address: u64, bytes: &mut [u8]) -> Result<()> {
+    /// `CU_STREAM_PER_THREAD`. The null stream would wait for all streams of the context that are not made otherwise, as decoders'
+    /// are not, and they for it.
+    const OF_THREAD: sys::CUstream = ptr::without_provenance_mut(2);
     let _entered = context.enter()?;
-    // SAFETY: so many bytes are there.
-    unsafe { result::memcpy_dtoh_sync(bytes, address) }.or_fail("Cannot read GPU memory")?;
+    // SAFETY: so many bytes are there. The host's stay until the stream is waited for.
+    unsafe {
+        result::memcpy_dtoh_async(bytes, address, OF_THREAD).and_then(|()| result::stream::synchronize(OF_THREAD))
+    }
+    .or_fail("Cannot read GPU memory")?;
     counters::downloaded(bytes.len());
     Ok(())
 }

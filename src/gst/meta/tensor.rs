@@ -513,7 +513,7 @@ mod tests {
         let pictures = input.pictures().clone();
         let held = pictures.list[0].tensors.clone();
         let batcher = Arc::new(Batcher::new(Box::new(Idle), 2, Duration::from_secs(600)).unwrap());
-        let outputs = [batcher.join(7, held.clone(), &Arc::default()).unwrap()].into_iter().collect();
+        let outputs = batcher.join(7, [held.clone()].into_iter(), &Arc::default()).unwrap();
         let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/shapes.onnx");
         let model = Arc::new(ModelInfo::read(Path::new(shapes)).unwrap());
         let mut buffer = with_memory();

@@ -464,7 +464,8 @@ fn matrix_bytes(boxes: usize) -> usize {
     (0..boxes).step_by(STEP).map(|first| STEP * (boxes - first).div_ceil(64) * 8).sum()
 }
 
-fn address(tensor: &Tensor, context: &Context) -> Result<u64> {
+/// Where a tensor begins in the memory of that context.
+pub(crate) fn address(tensor: &Tensor, context: &Context) -> Result<u64> {
     let block = tensor.device().filter(|block| block.context() == context);
     let block =
         block.ok_or_else(|| Error::new(ErrorKind::WrongType, format!("{} is not on this GPU", tensor.desc())))?;

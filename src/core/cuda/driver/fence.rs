@@ -120,6 +120,11 @@ struct Recorded {
 }
 
 impl Fence {
+    /// Whether both are the same point of the same stream.
+    pub fn is_same(&self, other: &Fence) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub fn is_passed(&self) -> bool {
         let Ok(_entered) = self.0.context.enter() else { return true };
         // SAFETY: the event is alive and was recorded.

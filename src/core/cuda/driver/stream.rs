@@ -158,6 +158,17 @@ impl Stream {
         unsafe { self.context.hold(self.raw(), fence) }
     }
 
+    /// The same for several. Where the same one comes again at once, as that of pictures of one frame does, it is waited for once.
+    pub fn wait_for_all<'a>(&self, fences: impl Iterator<Item = &'a Fence>) -> Result<()> {
+        let mut last: Option<&Fence> = None;
+        for fence in fences {
+            if last.replace(fence).is_none_or(|last| !last.is_same(fence)) {
+                self.wait(fence)?;
+            }
+        }
+        Ok(())
+    }
+
     /// As [`Stream::wait`], for all work that is enqueued so far on a caller's stream.
     ///
     /// # Safety
@@ -198,6 +209,19 @@ impl Stream {
         counters::uploaded(bytes.len());
         // SAFETY: there is room at `to`, and both ends stay until the copy is done.
         unsafe { result::memcpy_htod_async(to, bytes, self.handle()) }.or_fail("Cannot copy to the GPU")
+    }
+
+    /// Queues a copy to page-locked memory of the host.
+    ///
+    /// # Safety
+    /// There are as many bytes at `from`, which stay until the copy is done. So do those of the host, which nothing else uses.
+    pub unsafe fn download(&self, from: u64, bytes: &mut [u8]) -> Result<()> {
+        #[cfg(test)]
+        super::faults::check("download")?;
+        let _entered = self.context.enter()?;
+        counters::downloaded(bytes.len());
+        // SAFETY: as many bytes are at `from`, and both ends stay until the copy is done.
+        unsafe { result::memcpy_dtoh_async(bytes, from, self.handle()) }.or_fail("Cannot copy from the GPU")
     }
 
     /// Queues a copy from an address of a context, this one or another, to one of this.
