@@ -228,11 +228,13 @@ fn a_backend_is_named_only_in_the_list() {
 #[test]
 fn a_name_is_one_type() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    // The C library too, whose types applications see beside these.
-    let capi = modules_of("capi/src").into_iter().map(|(module, file)| (format!("capi::{module}"), file));
-    for (module, file) in modules_of("src").into_iter().chain(capi) {
-        for name in Names::of(&module, &file).types {
-            places.entry(name).or_default().push(module.clone());
+    // Of all crates: a reader of one has the others at hand.
+    for folder in OTHER_CRATES.into_iter().chain(["src"]) {
+        let prefix = folder.strip_suffix("/src").map_or(String::new(), |name| format!("{name}::"));
+        for (module, file) in modules_of(folder) {
+            for name in Names::of(&module, &file).types {
+                places.entry(name).or_default().push(format!("{prefix}{module}"));
+            }
         }
     }
     // A GObject class or a meta and its implementation have one name, as in all of gstreamer-rs.

@@ -21,7 +21,7 @@ use crate::model_options::check_file;
 const SHOWN: usize = 12;
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct InfoArgs {
     /// The ONNX model or the TensorRT engine
     model: PathBuf,
     /// The same as JSON
@@ -29,7 +29,7 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(args: &Args) -> Result<Status, Failure> {
+pub fn run(args: &InfoArgs) -> Result<Status, Failure> {
     check_file(&args.model)?;
     let info = read(&ModelFile::new(&args.model))?;
     match args.json {

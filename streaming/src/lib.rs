@@ -103,7 +103,7 @@ struct Pending {
     tensors: BTreeMap<u64, Entry>,
     /// The number announced last.
     last: Option<u64>,
-    end: End,
+    end: ChannelState,
 }
 
 enum Entry {
@@ -124,7 +124,7 @@ type Memory = Mutex<Option<(PooledBuffer, Room)>>;
 
 /// Whether anything is still to come.
 #[derive(Clone, Default)]
-enum End {
+enum ChannelState {
     #[default]
     Open,
     Closed,
@@ -142,19 +142,19 @@ pub struct Received {
 
 /// What holds the credits: the sender, tensors, or the receiver.
 struct Credits {
-    counts: Mutex<Counts>,
+    counts: Mutex<CreditCounts>,
     /// There are credits to grant, or this is the end.
     freed: Condvar,
     #[cfg(test)]
     askers: crate::test::Waiters,
 }
 
-struct Counts {
+struct CreditCounts {
     /// Not yet granted to the sender.
     free: usize,
     /// The sender may announce tensors for these.
     granted: usize,
-    end: End,
+    end: ChannelState,
 }
 
 /// Credits that a tensor has taken.
@@ -170,7 +170,7 @@ impl Receiver {
     /// Chunks for `Pool::new(MemoryKind::Device, …)` are copied over the bus as they come, and the tensor is a
     /// [`device`](Tensor::device) one; in all other memory the host sees its [`bytes`](Tensor::bytes).
     pub fn new(pool: Pool, room: usize) -> Self {
-        let counts = Mutex::new(Counts { free: room, granted: 0, end: End::Open });
+        let counts = Mutex::new(CreditCounts { free: room, granted: 0, end: ChannelState::Open });
         let credits = Arc::new(Credits {
             counts,
             freed: Condvar::new(),
@@ -275,10 +275,10 @@ impl Receiver {
     pub fn close(&self) -> Result<()> {
         let mut line = self.line.lock().unwrap();
         line.end.check()?;
-        line.end = End::Closed;
+        line.end = ChannelState::Closed;
         let arriving = |_: &u64, entry: &mut Entry| matches!(entry, Entry::Arriving(_));
         let short: Vec<Entry> = line.tensors.extract_if(.., arriving).map(|(_, entry)| entry).collect();
-        self.credits.end(End::Closed);
+        self.credits.end(ChannelState::Closed);
         drop(line);
         self.arrived.notify_all();
         short.iter().find_map(Entry::arriving).map_or(Ok(()), |arriving| Err(arriving.dropped(arriving.short())))
@@ -326,7 +326,7 @@ impl Receiver {
         if line.end.check().is_err() {
             return; // the first reason is kept
         }
-        line.end = End::Cancelled(Error::new(ErrorKind::Run, "Receiving tensors was cancelled").cause(why));
+        line.end = ChannelState::Cancelled(Error::new(ErrorKind::Run, "Receiving tensors was cancelled").cause(why));
         self.credits.end(line.end.clone());
         let dropped = std::mem::take(&mut line.tensors);
         drop(line);
@@ -346,7 +346,7 @@ impl Receiver {
 
         let mut line = self.line.lock().unwrap();
         line.end.check()?;
-        if matches!(line.end, End::Closed) {
+        if matches!(line.end, ChannelState::Closed) {
             return Err(wrong("the sender has closed").remedy("Announce tensors before closing"));
         }
         if let Some(last) = line.last.filter(|&last| sequence <= last) {
@@ -413,7 +413,7 @@ impl Pending {
                 self.tensors.insert(sequence, arriving);
                 Ok(Poll::Pending)
             }
-            None if matches!(self.end, End::Closed) => Ok(Poll::Ready(None)),
+            None if matches!(self.end, ChannelState::Closed) => Ok(Poll::Ready(None)),
             None => Ok(Poll::Pending),
         }
     }
@@ -444,11 +444,11 @@ impl Arriving {
     }
 }
 
-impl End {
+impl ChannelState {
     fn check(&self) -> Result<()> {
         match self {
-            End::Cancelled(error) => Err(error.clone()),
-            End::Open | End::Closed => Ok(()),
+            ChannelState::Cancelled(error) => Err(error.clone()),
+            ChannelState::Open | ChannelState::Closed => Ok(()),
         }
     }
 }
@@ -465,18 +465,18 @@ impl Credits {
         Ok(Room { bytes, credits: self.clone() })
     }
 
-    fn end(&self, end: End) {
+    fn end(&self, end: ChannelState) {
         self.counts.lock().unwrap().end = end;
         self.freed.notify_all();
     }
 }
 
-impl Counts {
+impl CreditCounts {
     fn grant(&mut self) -> Result<Poll<Option<usize>>> {
         self.end.check()?;
         match (&self.end, self.free) {
-            (End::Open, 0) => Ok(Poll::Pending),
-            (End::Open, free) => {
+            (ChannelState::Open, 0) => Ok(Poll::Pending),
+            (ChannelState::Open, free) => {
                 (self.free, self.granted) = (0, self.granted + free);
                 Ok(Poll::Ready(Some(free)))
             }

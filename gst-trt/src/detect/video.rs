@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use gst::prelude::*;
 
 use super::lines::JsonLines;
-use super::report::{Report, Watched, watch};
+use super::report::{DetectReport, Watched, watch};
 use super::{Broken, Ended, Job, Setup, part};
 use crate::bus;
 use crate::chain::{self, element};
 use crate::failure::Failure;
-use crate::progress::Task;
-use crate::source::Address;
+use crate::progress::TaskProgress;
+use crate::source::VideoAddress;
 
 pub fn run(
     job: &Job,
     name: &str,
-    address: &Address,
+    address: &VideoAddress,
     setup: &Setup,
     common: Option<&Arc<JsonLines>>,
 ) -> Result<Ended, Broken> {
@@ -31,7 +31,8 @@ pub fn run(
     let origin = move |pad: &gst::Pad, buffer: &gst::BufferRef| (shown.clone(), stream_time(pad, buffer));
     let report = watch(&pipeline, setup, lines.clone(), Box::new(origin));
     let closed = gate(&pipeline, setup.frames);
-    let outcome = Run { pipeline: &pipeline, address, setup, report: &report, lines: &lines, closed }.to_the_end(name);
+    let outcome =
+        VideoRun { pipeline: &pipeline, address, setup, report: &report, lines: &lines, closed }.to_the_end(name);
     let stopped = pipeline.set_state(gst::State::Null);
     let finish = || -> Result<(), Failure> {
         stopped?;
@@ -51,7 +52,7 @@ pub fn run(
     }
 }
 
-fn pipeline(address: &Address, output: Option<&Path>, setup: &Setup) -> Result<gst::Pipeline, Failure> {
+fn pipeline(address: &VideoAddress, output: Option<&Path>, setup: &Setup) -> Result<gst::Pipeline, Failure> {
     // Queues let decoding, inference and encoding run in parallel. H.264 in 4:2:0 needs even sizes.
     let tail = match output {
         Some(_) => {
@@ -105,16 +106,16 @@ fn gate(pipeline: &gst::Pipeline, limit: Option<u64>) -> Arc<AtomicBool> {
     closed
 }
 
-struct Run<'a> {
+struct VideoRun<'a> {
     pipeline: &'a gst::Pipeline,
-    address: &'a Address,
+    address: &'a VideoAddress,
     setup: &'a Setup,
     report: &'a Watched,
     lines: &'a JsonLines,
     closed: Arc<AtomicBool>,
 }
 
-impl Run<'_> {
+impl VideoRun<'_> {
     /// Runs to the end of the source, to the number of frames that the user wants, or to a signal, which is returned where it
     /// came before the end. The error is the first that an element posts.
     fn to_the_end(&self, name: &str) -> Result<Option<i32>, Broken> {
@@ -168,7 +169,7 @@ impl Run<'_> {
         }
     }
 
-    fn show(&self, task: &mut Task, report: &Report) {
+    fn show(&self, task: &mut TaskProgress, report: &DetectReport) {
         let position = self.pipeline.query_position::<gst::ClockTime>();
         let duration = self.pipeline.query_duration::<gst::ClockTime>();
         let part = match (position, duration) {
@@ -183,7 +184,7 @@ impl Run<'_> {
 }
 
 /// Shows a message of ours that is neither an error nor the end, and warnings of others. Those of rtspsrc may have a password.
-pub fn say(task: &Task, message: &gst::Message) {
+pub fn say(task: &TaskProgress, message: &gst::Message) {
     let is_ours = message.src().is_some_and(|source| chain::is_ours(&source.name()));
     match message.view() {
         gst::MessageView::Warning(warning) => task.line(&format!("Warning: {}", warning.error())),

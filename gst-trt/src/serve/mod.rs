@@ -38,7 +38,7 @@ SIGHUP reads the file again, SIGTERM and Ctrl+C end it cleanly. The file is desc
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct ServeArgs {
     /// What runs, in TOML
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
@@ -47,7 +47,7 @@ pub struct Args {
     check: bool,
 }
 
-pub fn run(args: &Args) -> Result<Status, Failure> {
+pub fn run(args: &ServeArgs) -> Result<Status, Failure> {
     chain::start_gstreamer()?;
     let config = Config::load(&args.config)?;
     if args.check {

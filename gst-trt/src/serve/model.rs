@@ -21,7 +21,7 @@ use crate::failure::Failure;
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// What sources know of their model.
-pub struct SharedModel {
+pub struct ServedModel {
     /// `shared-model` of the elements. With other settings it is another model, so it has a number.
     name: String,
     state: Mutex<ModelState>,
@@ -45,11 +45,11 @@ enum ModelEvent {
 
 /// A model, for those who command it.
 pub struct Model {
-    pub shared: Arc<SharedModel>,
+    pub shared: Arc<ServedModel>,
     events: Sender<ModelEvent>,
 }
 
-impl SharedModel {
+impl ServedModel {
     fn lock(&self) -> MutexGuard<'_, ModelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,7 +104,7 @@ impl Model {
     pub fn start(plan: ModelPlan, number: u64, alive: Sender<()>) -> Result<Self, Failure> {
         let name = format!("{}#{number}", plan.name);
         let state = ModelState { plan, backend: None, is_loaded: false, progress: None, error: None };
-        let shared = Arc::new(SharedModel { name, state: Mutex::new(state) });
+        let shared = Arc::new(ServedModel { name, state: Mutex::new(state) });
         let (sender, events) = channel();
         let thread = ModelThread { shared: shared.clone(), events, sender: sender.clone(), replacing: None };
         let first = thread.hold();
@@ -144,7 +144,7 @@ impl Drop for Holder {
 }
 
 struct ModelThread {
-    shared: Arc<SharedModel>,
+    shared: Arc<ServedModel>,
     events: Receiver<ModelEvent>,
     sender: Sender<ModelEvent>,
     /// The file that is to take over, and what was said about it last.

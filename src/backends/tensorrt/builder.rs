@@ -22,7 +22,7 @@ use super::abi::{
     Parser, TimingCache,
 };
 use super::cache::{self, Key};
-use super::interfaces::{Calibrator, ErrorListener, Monitor, Progress};
+use super::interfaces::{BuildProgress, Calibrator, ErrorListener, Monitor};
 use super::library::Library;
 use super::onnx::{Onnx, WeightType};
 use crate::core::error::{Error, ErrorKind, Result};
@@ -257,15 +257,15 @@ pub fn build(
     onnx: &Onnx,
     options: &BuildOptions,
     timing: Option<&[u8]>,
-    progress: &(dyn Fn(Progress<'_>) + Send + Sync),
+    progress: &(dyn Fn(BuildProgress<'_>) + Send + Sync),
     cancelled: &AtomicBool,
 ) -> Result<Built> {
     options.check(library, onnx)?;
-    let go_on = |progressed: Progress<'_>| {
+    let go_on = |progressed: BuildProgress<'_>| {
         progress(progressed);
         !cancelled.load(Ordering::Relaxed)
     };
-    let step = |phase, fraction| match go_on(Progress { phase, fraction }) {
+    let step = |phase, fraction| match go_on(BuildProgress { phase, fraction }) {
         true => Ok(()),
         false => Err(stopped(onnx)),
     };
@@ -277,7 +277,7 @@ pub fn build(
     };
 
     let _turn =
-        turn(cancelled, || progress(Progress { phase: "waiting for another engine to be built", fraction: 0.0 }))
+        turn(cancelled, || progress(BuildProgress { phase: "waiting for another engine to be built", fraction: 0.0 }))
             .ok_or_else(|| stopped(onnx))?;
     step("reading the model", 0.0)?;
     // In this order, since each is dropped before those that it was made by, and the network's weights are the parser's.

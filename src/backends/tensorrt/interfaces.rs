@@ -197,7 +197,7 @@ pub fn logger(family: AbiVersion) -> *mut c_void {
 
 /// How far a build is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress<'a> {
+pub struct BuildProgress<'a> {
     /// TensorRT's name of the phase, which changes from version to version.
     pub phase: &'a str,
     /// 0 to 1, never falling.
@@ -210,7 +210,7 @@ pub struct Monitor<'a> {
     functions: *const c_void,
     phases: Mutex<Phases>,
     /// False ends the build at its next step.
-    go_on: Box<dyn Fn(Progress<'_>) -> bool + Send + Sync + 'a>,
+    go_on: Box<dyn Fn(BuildProgress<'_>) -> bool + Send + Sync + 'a>,
 }
 
 #[repr(C)]
@@ -230,7 +230,7 @@ static MONITOR: Table<MonitorFunctions> = Table::new(MonitorFunctions {
 
 impl<'a> Monitor<'a> {
     /// The box must stay until the build is done. `go_on` is called from threads of TensorRT.
-    pub fn new(go_on: impl Fn(Progress<'_>) -> bool + Send + Sync + 'a) -> Box<Self> {
+    pub fn new(go_on: impl Fn(BuildProgress<'_>) -> bool + Send + Sync + 'a) -> Box<Self> {
         let functions = (&raw const MONITOR.functions).cast();
         Box::new(Monitor { functions, phases: Mutex::default(), go_on: Box::new(go_on) })
     }
@@ -306,7 +306,7 @@ unsafe extern "C" fn step_complete(this: *mut c_void, name: *const c_char, step:
         phases.step(&name, step);
         phases.fraction()
     };
-    (monitor.go_on)(Progress { phase: &name, fraction })
+    (monitor.go_on)(BuildProgress { phase: &name, fraction })
 }
 
 unsafe extern "C" fn phase_finish(this: *mut c_void, name: *const c_char) {

@@ -220,7 +220,7 @@ impl TrtModel {
         let timing =
             cache.as_ref().filter(|_| !library.family().is_rtx()).map(|cache| cache.timing(&library.name(), &gpu));
         let known = timing.as_ref().and_then(|timing| timing.load());
-        let progress = |progress: interfaces::Progress<'_>| {
+        let progress = |progress: interfaces::BuildProgress<'_>| {
             (loading.report)(LoadEvent::Progress(progress.phase, Some((progress.fraction * 100.0) as u32)));
         };
         let _entered = cuda.enter()?;

@@ -8,17 +8,17 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde_json::json;
 
-use super::Context;
+use super::ServerState;
 use super::answer;
 use crate::serve::control::{Control, State as SourceState};
 
 /// Asks the service, so that one that is stuck does not pass for healthy.
-pub async fn healthz(State(context): State<Arc<Context>>) -> Response {
+pub async fn healthz(State(context): State<Arc<ServerState>>) -> Response {
     context.service.is_ready();
     answer::json(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
-pub async fn readyz(State(context): State<Arc<Context>>, headers: HeaderMap) -> Response {
+pub async fn readyz(State(context): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
     if context.service.is_ready() {
         return answer::json(StatusCode::OK, &json!({ "status": "ready" }));
     }

@@ -30,7 +30,7 @@ struct Recording {
     source: String,
     ring: Ring,
     /// The running time up to which frames are to be in a file.
-    wanted: Option<Wanted>,
+    wanted: Option<WantedRange>,
     file: Option<RecordingFile>,
     /// Files that get their last bytes.
     finishing: Vec<JoinHandle<()>>,
@@ -38,7 +38,7 @@ struct Recording {
 }
 
 #[derive(Clone, Copy)]
-struct Wanted {
+struct WantedRange {
     from: ClockTime,
     until: ClockTime,
 }
@@ -130,8 +130,8 @@ impl Recording {
         let (before, after) = (clock_time(self.plan.pre_roll), clock_time(self.plan.post_roll));
         let until = time + after;
         self.wanted = Some(match self.wanted {
-            Some(wanted) => Wanted { until: wanted.until.max(until), ..wanted },
-            None => Wanted { from: time.saturating_sub(before), until },
+            Some(wanted) => WantedRange { until: wanted.until.max(until), ..wanted },
+            None => WantedRange { from: time.saturating_sub(before), until },
         });
     }
 
@@ -151,7 +151,7 @@ impl Recording {
         match &mut self.file {
             Some(file) if file.length(time) >= clock_time(self.plan.max_length) && frame.is_key => {
                 // Goes on in another one, whose first frame is this.
-                self.wanted = Some(Wanted { from: time, ..wanted });
+                self.wanted = Some(WantedRange { from: time, ..wanted });
                 self.close();
                 self.open(time, caps);
             }

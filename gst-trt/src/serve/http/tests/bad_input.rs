@@ -213,7 +213,7 @@ fn protocol(cases: &mut Vec<Case>) {
 
 #[test]
 fn bad_input_has_clear_errors_and_stops_nothing() {
-    let service = Service::new(&["door"]);
+    let service = FakeService::new(&["door"]);
     let server = serve(&service);
     let before = serde_json::to_string(&service.sources()).unwrap();
     let mut cases = Vec::new();

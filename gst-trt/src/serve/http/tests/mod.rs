@@ -24,7 +24,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::{HttpSettings, Limits, Server, start_within};
+use super::{ClientLimits, HttpServer, HttpSettings, start_within};
 use crate::serve::control::*;
 
 const TOKEN: &str = "0123456789abcdef-test";
@@ -40,15 +40,15 @@ pub struct Entry {
 
 /// A service that does what it is asked in its tables alone.
 #[derive(Default)]
-pub struct Service {
+pub struct FakeService {
     pub sources: Mutex<Vec<Entry>>,
     pub models: Mutex<Vec<ModelStatus>>,
     pub is_unready: AtomicBool,
 }
 
-impl Service {
+impl FakeService {
     pub fn new(names: &[&str]) -> Arc<Self> {
-        let service = Service::default();
+        let service = FakeService::default();
         let model = ModelStatus {
             name: "yolo".into(),
             file: "yolo11n.onnx".into(),
@@ -104,7 +104,7 @@ fn unknown(what: &str, name: &str) -> Refused {
     Refused::Unknown(format!("There is no {what} “{name}”. GET /{what}s lists them."))
 }
 
-impl Control for Service {
+impl Control for FakeService {
     fn sources(&self) -> Vec<SourceStatus> {
         self.sources.lock().unwrap().iter().map(|entry| entry.status.clone()).collect()
     }
@@ -203,11 +203,11 @@ pub fn settings(listen: &str, token: Option<&str>) -> HttpSettings {
     HttpSettings { listen: listen.parse().unwrap(), token: token.map(String::from) }
 }
 
-pub fn serve(service: &Arc<Service>) -> Server {
-    serve_within(Limits::default(), service)
+pub fn serve(service: &Arc<FakeService>) -> HttpServer {
+    serve_within(ClientLimits::default(), service)
 }
 
-pub fn serve_within(limits: Limits, service: &Arc<Service>) -> Server {
+pub fn serve_within(limits: ClientLimits, service: &Arc<FakeService>) -> HttpServer {
     start_within(limits, &settings("127.0.0.1:0", Some(TOKEN)), service.clone()).unwrap()
 }
 
@@ -277,7 +277,7 @@ pub fn exchange(address: SocketAddr, bytes: &[u8], ends: bool) -> Vec<u8> {
 }
 
 /// A request with these headers, which may replace `Host`.
-pub fn request(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+pub fn request(server: &HttpServer, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         text += &format!("Host: {}\r\n", server.address());
@@ -287,11 +287,11 @@ pub fn request(server: &Server, method: &str, path: &str, headers: &[(&str, &str
     Answer::parse(&answer).unwrap_or_else(|| panic!("{method} {path}: {}", String::from_utf8_lossy(&answer)))
 }
 
-pub fn get(server: &Server, path: &str) -> Answer {
+pub fn get(server: &HttpServer, path: &str) -> Answer {
     request(server, "GET", path, &[], "")
 }
 
 /// With the token.
-pub fn change(server: &Server, method: &str, path: &str, body: &str) -> Answer {
+pub fn change(server: &HttpServer, method: &str, path: &str, body: &str) -> Answer {
     request(server, method, path, &[("Authorization", &format!("Bearer {TOKEN}"))], body)
 }
