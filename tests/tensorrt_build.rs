@@ -194,7 +194,7 @@ fn open_dimensions_take_a_profile() {
 fn progress_is_reported_and_rises() {
     for library in libraries() {
         let seen = Mutex::new(Vec::new());
-        let progress = |progress: gsttrt::backends::tensorrt::interfaces::Progress| {
+        let progress = |progress: gsttrt::backends::tensorrt::interfaces::BuildProgress| {
             seen.lock().unwrap().push((progress.phase.to_string(), progress.fraction))
         };
         let onnx = file("tests/models/shapes.onnx");
@@ -216,7 +216,7 @@ fn a_build_can_be_cancelled() {
         for after in [1, if library.family() == AbiVersion::V8 { 2 } else { 4 }] {
             let cancelled = AtomicBool::new(false);
             let steps = Mutex::new(0);
-            let progress = |_: gsttrt::backends::tensorrt::interfaces::Progress| {
+            let progress = |_: gsttrt::backends::tensorrt::interfaces::BuildProgress| {
                 let mut steps = steps.lock().unwrap();
                 *steps += 1;
                 cancelled.store(*steps >= after, Ordering::Relaxed);
