@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use crate::chain::{self, Chain};
+use crate::chain::{self, InferenceElements};
 use crate::failure::{Failure, Status, print};
 use crate::model_options::ModelOptions;
 use crate::progress::Display;
@@ -68,7 +68,7 @@ pub struct DetectArgs {
 
 /// What all sources have in common.
 struct Setup {
-    chain: Chain,
+    chain: InferenceElements,
     frames: Option<u64>,
     signals: Signals,
     display: Display,
@@ -138,7 +138,7 @@ pub fn run(args: &DetectArgs) -> Result<Status, Failure> {
     if !matches!(args.model.backend.as_deref(), Some("cpu" | "onnxruntime" | "rten")) {
         chain::prefer_gpu_decoders();
     }
-    let chain = Chain {
+    let chain = InferenceElements {
         model: args.model.clone(),
         track: args.track.clone(),
         queue: None,

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::keys::{ConfigKeys, HttpKeys, ModelKeys, RecordKeys, SourceKeys};
 use super::properties::{AnalyticsElement, ElementProperties, PublishElement, TrackElement};
 use super::wording;
-use crate::chain::{self, Chain};
+use crate::chain::{self, InferenceElements};
 use crate::failure::Failure;
 use crate::model_options::{ModelOptions, backend_words, check_file};
 use crate::serve::http::HttpSettings;
@@ -360,9 +360,9 @@ impl Config {
 
 impl ModelPlan {
     /// The elements that run it, as those that share it under that name need them.
-    pub fn chain(&self, track: Option<String>) -> Chain {
+    pub fn chain(&self, track: Option<String>) -> InferenceElements {
         let ModelPlan { file, labels, backend, batch_size, preprocess, infer, nms, .. } = self.clone();
-        Chain {
+        InferenceElements {
             model: ModelOptions { model: file, labels, backend },
             track,
             queue: Some(batch_size),

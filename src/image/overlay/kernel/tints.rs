@@ -36,8 +36,8 @@ struct DeviceTint {
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct TintPlan {
-    places: u64,
-    marks: u64,
+    entries: u64,
+    boxes: u64,
     count: u64,
     tints: u64,
     limit: u32,
@@ -76,10 +76,10 @@ pub(super) struct Tints {
     staging: Option<Mapped>,
 }
 
-/// The marks that were planned on the GPU for detections.
-pub(super) struct PlannedMarks {
+/// The boxes that were planned on the GPU for detections.
+pub(super) struct PlannedBoxes {
     pub count: u64,
-    pub marks: u64,
+    pub boxes: u64,
     pub limit: u32,
 }
 
@@ -97,7 +97,7 @@ impl Tints {
         })
     }
 
-    /// Queues it for detections on the GPU, after the planning of their marks.
+    /// Queues it for detections on the GPU, after the planning of their boxes.
     ///
     /// # Safety
     /// As [`super::OverlayKernel::launch`]; the masks are written before on the same stream.
@@ -107,20 +107,20 @@ impl Tints {
         pool: &DevicePool,
         planes: &[DevicePlane],
         masks: DeviceMasks,
-        marks: &PlannedMarks,
+        boxes: &PlannedBoxes,
         (letterbox, weight): (&Letterbox, u32),
     ) -> Result<()> {
-        let bytes = marks.limit as usize * size_of::<DeviceTint>();
+        let bytes = boxes.limit as usize * size_of::<DeviceTint>();
         let block = match self.tints.take_if(|block| block.bytes() >= bytes) {
             Some(block) => block,
             None => pool.take(bytes)?,
         };
         let tints = self.tints.insert(block).address();
-        let PlannedMarks { count, marks, limit } = *marks;
-        let plan = TintPlan { places: masks.places, marks, count, tints, limit, unused: 0 };
+        let PlannedBoxes { count, boxes, limit } = *boxes;
+        let plan = TintPlan { entries: masks.entries, boxes, count, tints, limit, unused: 0 };
         let shape = Launch { grid: (limit.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
         let parameters = TintParameters { count, tints, bits: masks.bits, weight, ..TintParameters::default() };
-        // SAFETY: the kernels take these parameters. Planes, marks and masks are valid on this stream until the work is done: this
+        // SAFETY: the kernels take these parameters. Planes, boxes and masks are valid on this stream until the work is done: this
         // function requires that.
         unsafe {
             stream.launch(&self.plan, shape, &plan)?;
