@@ -101,10 +101,7 @@ fn the_encoders_limits_reach_the_decoder() {
             gst::PadTemplate::new("sink", gst::PadDirection::Sink, gst::PadPresence::Always, &encoder).unwrap();
         let pad = gst::Pad::from_template(&template);
         let sink = nms.static_pad("sink").unwrap();
-        let feature = match in_cuda_memory(&sink.query_caps(None)) {
-            true => "(memory:CUDAMemory)",
-            false => "",
-        };
+        let feature = if in_cuda_memory(&sink.query_caps(None)) { "(memory:CUDAMemory)" } else { "" };
         if feature.is_empty() && encoder.size() == 1 {
             common::gpu::skip(format!("{name}: this machine has no CUDA memory"));
             continue;

@@ -286,14 +286,13 @@ fn labels(folder: &Path) -> String {
 
 /// The configuration of zones that docs/elements.md shows, or a file for DeepStream's nvdsanalytics.
 fn zones(folder: &Path, name: &str) -> String {
-    let text = match name.ends_with(".json") {
-        true => {
-            let page = std::fs::read_to_string(path("docs/elements.md")).unwrap();
-            page[block(&page, "json", 0)].to_string()
-        }
-        false => "[property]\nconfig-width=640\nconfig-height=480\n\
+    let text = if name.ends_with(".json") {
+        let page = std::fs::read_to_string(path("docs/elements.md")).unwrap();
+        page[block(&page, "json", 0)].to_string()
+    } else {
+        "[property]\nconfig-width=640\nconfig-height=480\n\
                   [line-crossing-stream-0]\nenable=1\nline-crossing-Exit=100;100;200;100;150;50;150;300\n"
-            .into(),
+            .into()
     };
     let file = folder.join(name);
     std::fs::write(&file, text).unwrap();

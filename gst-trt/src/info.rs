@@ -32,9 +32,10 @@ pub struct InfoArgs {
 pub fn run(args: &InfoArgs) -> Result<Status, Failure> {
     check_file(&args.model)?;
     let info = read(&ModelFile::new(&args.model))?;
-    match args.json {
-        true => print(&format!("{info:#}"))?,
-        false => print(&text(&info))?,
+    if args.json {
+        print(&format!("{info:#}"))?
+    } else {
+        print(&text(&info))?
     }
     Ok(Status::Done)
 }

@@ -16,10 +16,7 @@ pub struct Display(MultiProgress);
 impl Display {
     pub fn task(&self, name: &str) -> TaskProgress {
         let is_terminal = std::io::stderr().is_terminal();
-        let bar = match is_terminal {
-            true => self.0.add(ProgressBar::new(100)),
-            false => ProgressBar::hidden(),
-        };
+        let bar = if is_terminal { self.0.add(ProgressBar::new(100)) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{prefix} {bar:30} {percent:>3} %  {msg}");
         bar.set_style(style.expect("the template is valid"));
         bar.set_prefix(name.to_string());

@@ -198,10 +198,7 @@ fn glob(pattern: &str) -> Result<Vec<PathBuf>, Failure> {
     let matches = glob::glob(pattern).map_err(|error| format!("Cannot use the pattern {pattern}: {error}."))?;
     let mut files: Vec<PathBuf> = matches.filter_map(Result::ok).collect();
     files.sort_by_cached_key(|path| natural(path));
-    match files.is_empty() {
-        true => Err(format!("No file matches the pattern {pattern}.").into()),
-        false => Ok(files),
-    }
+    if files.is_empty() { Err(format!("No file matches the pattern {pattern}.").into()) } else { Ok(files) }
 }
 
 // ------------------------------------------------------------------------------------------- elements
@@ -308,10 +305,7 @@ impl VideoAddress {
     /// The text of an error message, in one sentence.
     pub fn sentence(&self, error: &gst::message::Error) -> String {
         let text = error.error().to_string();
-        match self.is_of_reading(error) {
-            true => format!("Cannot read {}: {text}", self.shown()),
-            false => chain::sentence(error),
-        }
+        if self.is_of_reading(error) { format!("Cannot read {}: {text}", self.shown()) } else { chain::sentence(error) }
     }
 
     /// Whether the source failed, and not what is done with its frames.

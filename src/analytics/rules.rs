@@ -44,10 +44,7 @@ impl Visit {
             }
             _ => {}
         }
-        match !self.is_inside && now.saturating_sub(self.last_inside) >= zone.object_retention {
-            true => self.end(),
-            false => None,
-        }
+        if !self.is_inside && now.saturating_sub(self.last_inside) >= zone.object_retention { self.end() } else { None }
     }
 
     fn be_inside(&mut self, zone: &ZoneConfig, now: u64) -> Option<VisitChange> {

@@ -107,10 +107,7 @@ pub fn refusal(offered: &gst::CapsRef) -> Option<Error> {
 fn kind(caps: &gst::StructureRef, features: &gst::CapsFeaturesRef) -> String {
     let format = caps.value("format").ok().and_then(|format| format.serialize().ok());
     let format = format.map_or(caps.name().to_string(), |format| format.replace("(string)", ""));
-    match features.is_equal(&gst::CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) {
-        true => format,
-        false => format!("{format} ({features})"),
-    }
+    if features.is_equal(&gst::CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) { format } else { format!("{format} ({features})") }
 }
 
 /// What a caps query with that filter leaves of `caps`, in the filter's order.

@@ -157,9 +157,10 @@ pub fn explain(outputs: &[TensorDesc], hints: &ModelHints) -> Result<Recognised>
     let HeadMatch { format, outputs: indices, classes, confidence, .. } = find(None, outputs, hints)?;
     let read: Vec<TensorDesc> = indices.iter().map(|&index| outputs[index].clone()).collect();
     let verb = if read.len() == 1 { "has" } else { "have" };
-    let mut reasons = vec![match is_found_by_shape(format) {
-        true => format!("{} {verb} the dimensions of this layout", list(&read)),
-        false => format!("{} {verb} the names and dimensions of this layout", list(&read)),
+    let mut reasons = vec![if is_found_by_shape(format) {
+        format!("{} {verb} the dimensions of this layout", list(&read))
+    } else {
+        format!("{} {verb} the names and dimensions of this layout", list(&read))
     }];
     if is_found_by_shape(format) && confidence == Confidence::Sign {
         reasons.push("a name, a number or the metadata points to no other".into());

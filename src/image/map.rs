@@ -296,9 +296,8 @@ impl PixelMap {
             (minimum, maximum) = (0.0, 0.0);
         }
         let range = maximum - minimum;
-        self.values.extend(found.iter().map(|depth| match range > 0.0 {
-            true => ((depth.max(minimum).min(maximum) - minimum) / range * 65535.0 + 0.5) as u16,
-            false => 0,
+        self.values.extend(found.iter().map(|depth| {
+            if range > 0.0 { ((depth.max(minimum).min(maximum) - minimum) / range * 65535.0 + 0.5) as u16 } else { 0 }
         }));
         self.take_range([minimum, maximum]);
     }

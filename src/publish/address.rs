@@ -146,9 +146,10 @@ impl Address {
     /// Takes the values of the parameters behind `?`.
     pub fn parameters<'a>(&'a self, known: &'a [&'a str]) -> Result<AddressParameters<'a>> {
         for (at, (name, _)) in self.query.iter().enumerate() {
-            let remedy = match known.is_empty() {
-                true => format!("Leave out what is behind the ?; {}:// has no parameters", self.scheme),
-                false => format!("{}:// has {}", self.scheme, known.join(", ")),
+            let remedy = if known.is_empty() {
+                format!("Leave out what is behind the ?; {}:// has no parameters", self.scheme)
+            } else {
+                format!("{}:// has {}", self.scheme, known.join(", "))
             };
             if !known.contains(&name.as_str()) {
                 // A name that is not one may be part of a password.

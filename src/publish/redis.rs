@@ -75,9 +75,10 @@ fn client(address: &Address, port: u16, login: RedisConnectionInfo, options: &Pu
     };
     let is_encrypted = address.scheme == "rediss";
     let host = address.host.clone();
-    let place = match is_encrypted {
-        true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-        false => ConnectionAddr::Tcp(host, port),
+    let place = if is_encrypted {
+        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+    } else {
+        ConnectionAddr::Tcp(host, port)
     };
     let info: ConnectionInfo = place.into_connection_info().map_err(failed)?.set_redis_settings(login);
     if !is_encrypted {

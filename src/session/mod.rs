@@ -294,9 +294,10 @@ impl Session {
     }
 
     fn check_type<I: Element>(&self) -> Result<()> {
-        match I::DTYPE == self.input().dtype {
-            true => Ok(()),
-            false => Err(wrong(format!("the input {} is given as {}", self.input(), I::DTYPE))),
+        if I::DTYPE == self.input().dtype {
+            Ok(())
+        } else {
+            Err(wrong(format!("the input {} is given as {}", self.input(), I::DTYPE)))
         }
     }
 
@@ -311,9 +312,10 @@ impl Session {
             return Ok(());
         }
         let (desc, size) = (self.input(), self.input().dtype.size());
-        Err(wrong(match given.is_multiple_of(size) {
-            true => format!("the input {desc} has {} elements, and {} are given", wanted / size, given / size),
-            false => format!("the input {desc} has {wanted} bytes, and {given} are given"),
+        Err(wrong(if given.is_multiple_of(size) {
+            format!("the input {desc} has {} elements, and {} are given", wanted / size, given / size)
+        } else {
+            format!("the input {desc} has {wanted} bytes, and {given} are given")
         }))
     }
 }

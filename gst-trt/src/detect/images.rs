@@ -84,10 +84,7 @@ impl ImageRun<'_> {
         let source = element(self.pipeline, "source").downcast::<gst_app::AppSrc>().expect("it is an appsrc");
         thread::scope(|scope| {
             let feeder = scope.spawn(|| {
-                let fed = match started.is_ok() {
-                    true => self.feed(&source, &broken),
-                    false => Ok(()),
-                };
+                let fed = if started.is_ok() { self.feed(&source, &broken) } else { Ok(()) };
                 let _ = source.end_of_stream(); // it has ended already where this fails
                 fed
             });

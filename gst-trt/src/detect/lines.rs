@@ -27,12 +27,11 @@ impl JsonLines {
     /// `-` is stdout.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let is_stdout = path == Path::new("-");
-        let to: Box<dyn Write + Send> = match is_stdout {
-            true => Box::new(io::LineWriter::new(io::stdout())),
-            false => {
-                let file = File::create(part(path));
-                Box::new(BufWriter::new(file.map_err(|error| format!("Cannot write {}: {error}.", path.display()))?))
-            }
+        let to: Box<dyn Write + Send> = if is_stdout {
+            Box::new(io::LineWriter::new(io::stdout()))
+        } else {
+            let file = File::create(part(path));
+            Box::new(BufWriter::new(file.map_err(|error| format!("Cannot write {}: {error}.", path.display()))?))
         };
         let path = (!is_stdout).then(|| path.to_path_buf());
         Ok(JsonLines { path, writer: Mutex::new(Writer { to, error: None }) })

@@ -62,10 +62,8 @@ fn pipeline(address: &VideoAddress, output: Option<&Path>, setup: &Setup) -> Res
         None => "fakesink name=sink sync=false",
     };
     // Where GPUs decode, frames may come in CUDA memory, of which videoconvert knows nothing.
-    let download = match output.is_some() && gst::ElementFactory::find("cudadownload").is_some() {
-        true => "cudadownload !",
-        false => "",
-    };
+    let download =
+        if output.is_some() && gst::ElementFactory::find("cudadownload").is_some() { "cudadownload !" } else { "" };
     // Where the model is slower than a camera, old frames make room for new ones.
     let queue =
         if address.is_live() { "queue name=frames leaky=downstream max-size-buffers=2" } else { "queue name=frames" };
@@ -129,9 +127,10 @@ impl VideoRun<'_> {
             match message.as_ref().map(|message| message.view()) {
                 Some(gst::MessageView::Eos(_)) => break,
                 Some(gst::MessageView::Error(error)) => {
-                    return Err(match self.address.is_of_reading(error) {
-                        true => Broken::unreadable(self.address.sentence(error)),
-                        false => self.address.sentence(error).into(),
+                    return Err(if self.address.is_of_reading(error) {
+                        Broken::unreadable(self.address.sentence(error))
+                    } else {
+                        self.address.sentence(error).into()
                     });
                 }
                 None if started.is_err() => return Err("The pipeline does not start.".into()),

@@ -58,11 +58,10 @@ pub fn checks() -> Vec<Component> {
 fn check(&(name, elements, costs, package): &ElementGroup) -> Component {
     let there: Vec<&str> =
         elements.iter().copied().filter(|element| gst::ElementFactory::find(element).is_some()).collect();
-    match there.is_empty() {
-        false => Component::there("GStreamer", name, there.join(", ")),
-        true => {
-            let what = format!("none of {}", elements.join(", "));
-            Component::missing("GStreamer", name, what, format!("{costs}; install {package}"))
-        }
+    if there.is_empty() {
+        let what = format!("none of {}", elements.join(", "));
+        Component::missing("GStreamer", name, what, format!("{costs}; install {package}"))
+    } else {
+        Component::there("GStreamer", name, there.join(", "))
     }
 }

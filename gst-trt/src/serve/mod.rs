@@ -82,10 +82,7 @@ pub fn run(args: &ServeArgs) -> Result<Status, Failure> {
     }
     say("serve", "Ending.");
     drop(server);
-    match service.stop() {
-        true => Ok(Status::Done),
-        false => Err("A source does not end. What it had is lost.".into()),
-    }
+    if service.stop() { Ok(Status::Done) } else { Err("A source does not end. What it had is lost.".into()) }
 }
 
 /// The first SIGINT or SIGTERM asks for a clean end, the second one ends the program at once.

@@ -198,9 +198,10 @@ impl Control for Service {
     fn watch(&self, source: &str) -> Result<watch::Receiver<Option<Bytes>>, Refused> {
         let running = self.lock();
         let stream = &running.streams[running.stream(source)?];
-        match stream.plan.has_view {
-            true => Ok(view::receive(&stream.pictures)),
-            false => Err(Refused::Invalid("Pictures need [http] in the configuration.".into())),
+        if stream.plan.has_view {
+            Ok(view::receive(&stream.pictures))
+        } else {
+            Err(Refused::Invalid("Pictures need [http] in the configuration.".into()))
         }
     }
 

@@ -101,9 +101,10 @@ impl Shape {
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shape { input, smallest, usual, largest } = self;
-        match smallest == usual && usual == largest {
-            true => write!(f, "{input} {usual}"),
-            false => write!(f, "{input} {smallest} to {largest}, usually {usual}"),
+        if smallest == usual && usual == largest {
+            write!(f, "{input} {usual}")
+        } else {
+            write!(f, "{input} {smallest} to {largest}, usually {usual}")
         }
     }
 }
@@ -309,9 +310,10 @@ pub fn build(
         if cancelled.load(Ordering::Relaxed) {
             return Err(stopped(onnx));
         }
-        let remedy = match heard.is_out_of_memory() {
-            true => "End other programs on the GPU, or set workspace-mib to less",
-            false => "Export the model with another opset or without what TensorRT names, or use backend=cpu",
+        let remedy = if heard.is_out_of_memory() {
+            "End other programs on the GPU, or set workspace-mib to less"
+        } else {
+            "Export the model with another opset or without what TensorRT names, or use backend=cpu"
         };
         let what = format!("{} cannot build an engine of {}", library.name(), onnx.path().display());
         return Err(heard.error(ErrorKind::Library, what).remedy(remedy));

@@ -247,9 +247,10 @@ impl Cache {
             return Err(broken(&format!("it has {length} of its {} bytes", label.bytes)));
         }
         let engine = files::read_bounded(file, length).map_err(unreadable)?;
-        match hex(Sha256::new_with_prefix(&engine)) == label.sha256 {
-            true => Ok(engine),
-            false => Err(broken("its contents have changed since it was written")),
+        if hex(Sha256::new_with_prefix(&engine)) == label.sha256 {
+            Ok(engine)
+        } else {
+            Err(broken("its contents have changed since it was written"))
         }
     }
 

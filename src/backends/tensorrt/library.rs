@@ -234,9 +234,10 @@ impl Library {
 
     /// Without a driver, TensorRT 8 crashes here and 11 returns nonsense. RTX needs none until it runs something.
     fn check_driver(&self) -> Result<()> {
-        match self.family.is_rtx() {
-            true => Ok(()),
-            false => driver::available().map_err(|error| error.about(&format!("Cannot start {}", self.name()))),
+        if self.family.is_rtx() {
+            Ok(())
+        } else {
+            driver::available().map_err(|error| error.about(&format!("Cannot start {}", self.name())))
         }
     }
 

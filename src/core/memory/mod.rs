@@ -254,12 +254,13 @@ impl Buffer {
     }
 
     fn check_elements<T: Element>(&self) -> Result<()> {
-        match self.bytes.is_multiple_of(size_of::<T>()) {
-            true => Ok(()),
-            false => Err(Error::new(
+        if self.bytes.is_multiple_of(size_of::<T>()) {
+            Ok(())
+        } else {
+            Err(Error::new(
                 ErrorKind::WrongType,
                 format!("{} bytes are no whole number of {} elements", self.bytes, T::DTYPE),
-            )),
+            ))
         }
     }
 
@@ -311,10 +312,11 @@ impl Buffer {
     }
 
     fn check_range(&self, at: usize, bytes: usize) -> Result<()> {
-        match at.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
-            true => Ok(()),
-            false => Err(Error::new(ErrorKind::WrongType, "The range is not within the buffer")
-                .cause(format!("{bytes} bytes from {at} on, of {}", self.bytes))),
+        if at.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorKind::WrongType, "The range is not within the buffer")
+                .cause(format!("{bytes} bytes from {at} on, of {}", self.bytes)))
         }
     }
 }

@@ -256,9 +256,10 @@ impl FreeLists {
 
 impl PoolStats {
     fn count(&mut self, class: usize, is_hit: bool) {
-        match is_hit {
-            true => self.hits += 1,
-            false => self.misses += 1,
+        if is_hit {
+            self.hits += 1
+        } else {
+            self.misses += 1
         }
         self.in_use += 1;
         self.in_use_bytes += class;

@@ -45,10 +45,7 @@ pub fn attach(buffer: &mut gst::BufferRef, instances: &Instances, labels: &[Stri
     register();
     let classes = structures(instances, labels);
     let is_there = CustomMeta::from_buffer(buffer, NAME).is_ok();
-    let meta = match is_there {
-        true => CustomMeta::from_mut_buffer(buffer, NAME),
-        false => CustomMeta::add(buffer, NAME),
-    };
+    let meta = if is_there { CustomMeta::from_mut_buffer(buffer, NAME) } else { CustomMeta::add(buffer, NAME) };
     let Ok(mut meta) = meta else { return };
     let structure = meta.mut_structure();
     let before = structure.get::<gst::Array>("classes").unwrap_or_default();

@@ -87,9 +87,10 @@ pub fn attach(buffer: &mut gst::BufferRef, events: &[gst::Structure]) {
         return;
     }
     register();
-    let meta = match CustomMeta::from_buffer(buffer, NAME).is_ok() {
-        true => CustomMeta::from_mut_buffer(buffer, NAME),
-        false => CustomMeta::add(buffer, NAME),
+    let meta = if CustomMeta::from_buffer(buffer, NAME).is_ok() {
+        CustomMeta::from_mut_buffer(buffer, NAME)
+    } else {
+        CustomMeta::add(buffer, NAME)
     };
     let Ok(mut meta) = meta else { return };
     let structure = meta.mut_structure();

@@ -280,10 +280,7 @@ impl OverlayKernel {
                     (&letterbox.finer(masks.detail), weight),
                 )?;
             }
-            let outlines = match found.are_rotated {
-                true => Some(self.outlines.plan(stream, &self.pool, &plan)?),
-                false => None,
-            };
+            let outlines = if found.are_rotated { Some(self.outlines.plan(stream, &self.pool, &plan)?) } else { None };
             let skeletons = match (&mut self.skeletons, found.gathered) {
                 (Some(skeletons), Some(keypoints)) => Some(skeletons.plan(stream, &self.pool, &plan, keypoints)?),
                 _ => None,

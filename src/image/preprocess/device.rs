@@ -238,9 +238,10 @@ impl DevicePreprocessor {
         let see = |plane: &Plane| {
             let at = plane.data.as_ptr();
             // Ordinary memory comes page by page, which pays only where nothing has to be brought.
-            let address = match self.how == Upload::Auto && !self.shares_memory {
-                true => self.context().address_of_pinned(at)?,
-                false => self.context().address_of(at)?,
+            let address = if self.how == Upload::Auto && !self.shares_memory {
+                self.context().address_of_pinned(at)?
+            } else {
+                self.context().address_of(at)?
             };
             Ok(address.map(|address| DevicePlane { address, stride: plane.stride }))
         };

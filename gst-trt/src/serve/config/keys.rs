@@ -124,11 +124,10 @@ impl<'de> Deserialize<'de> for ConfigName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        match !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain) && !name.starts_with('.') {
-            true => Ok(ConfigName(name)),
-            false => {
-                Err(de::Error::custom("a name has 1 to 64 letters, digits, -, _ and ., and does not begin with a dot"))
-            }
+        if !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain) && !name.starts_with('.') {
+            Ok(ConfigName(name))
+        } else {
+            Err(de::Error::custom("a name has 1 to 64 letters, digits, -, _ and ., and does not begin with a dot"))
         }
     }
 }

@@ -22,9 +22,10 @@ pub async fn readyz(State(context): State<Arc<ServerState>>, headers: HeaderMap)
     if context.service.is_ready() {
         return answer::json(StatusCode::OK, &json!({ "status": "ready" }));
     }
-    let reasons = match context.access.may_read(&headers) {
-        true => reasons(&*context.service),
-        false => vec!["only a request with the token is told why".to_string()],
+    let reasons = if context.access.may_read(&headers) {
+        reasons(&*context.service)
+    } else {
+        vec!["only a request with the token is told why".to_string()]
     };
     let text = format!("The service is not ready: {}. Try again later.", reasons.join("; "));
     answer::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": text, "reasons": reasons }))

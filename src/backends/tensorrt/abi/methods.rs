@@ -213,12 +213,7 @@ impl Config {
     pub fn set(&mut self, flag: BuilderFlag, on: bool) -> bool {
         let Some(number) = flag.number(self.family()) else { return false };
         // SAFETY: the number is one of the family's.
-        unsafe {
-            match on {
-                true => self.set_flag_number(number),
-                false => self.clear_flag_number(number),
-            }
-        }
+        unsafe { if on { self.set_flag_number(number) } else { self.clear_flag_number(number) } }
         true
     }
 

@@ -86,9 +86,10 @@ impl Stream {
         let mut streams = context.0.streams.lock().unwrap();
         let known = streams.entry(purpose).or_default();
         known.retain(|stream| stream.strong_count() > 0);
-        let shared = match known.len() < Stream::MAX_OF_A_ROLE {
-            true => None,
-            false => known.iter().min_by_key(|stream| stream.strong_count()).and_then(Weak::upgrade),
+        let shared = if known.len() < Stream::MAX_OF_A_ROLE {
+            None
+        } else {
+            known.iter().min_by_key(|stream| stream.strong_count()).and_then(Weak::upgrade)
         };
         let stream = match shared {
             Some(shared) => Stream { context: context.clone(), shared },

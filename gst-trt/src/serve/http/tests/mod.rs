@@ -149,9 +149,10 @@ impl Control for FakeService {
     }
 
     fn watch(&self, source: &str) -> Result<watch::Receiver<Option<Bytes>>, Refused> {
-        match self.names().iter().any(|name| name == source) {
-            true => Ok(self.frames(source).subscribe()),
-            false => Err(unknown("source", source)),
+        if self.names().iter().any(|name| name == source) {
+            Ok(self.frames(source).subscribe())
+        } else {
+            Err(unknown("source", source))
         }
     }
 
