@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Classifiers on a GPU: the classes of the CPU, and written alike.
 //!
-//! Needs a GPU and a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; says SKIP where one is missing,
-//! and fails instead with `REQUIRE_GPU=1`.
+//! Needs a GPU and a TensorRT that builds, which `TRT_LIBRARY` names as the property `trt-library`; says SKIP where one
+//! is missing, and fails instead with `REQUIRE_GPU=1`.
 #![cfg(feature = "gstreamer")]
 
 mod common;

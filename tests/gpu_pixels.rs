@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The kernels that touch pixels against the reference implementations on the CPU, bit by bit: preprocessing, and drawing in place.
+//! The kernels that touch pixels against the reference implementations on the CPU, bit by bit: preprocessing, and
+//! drawing in place.
 //!
 //! Needs a GPU; prints SKIP where there is none, and fails instead with `REQUIRE_GPU=1`.
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The encoder leg by its caps: what NVIDIA's encoder elements take is what trtnms offers, in CUDA memory.
 //!
-//! The encoders are played by pads with their templates, as GStreamer's documentation gives them. The NVENC hardware itself is
-//! not part of this.
+//! The encoders are played by pads with their templates, as GStreamer's documentation gives them. The NVENC hardware
+//! itself is not part of this.
 #![cfg(feature = "gstreamer")]
 
 mod common;
@@ -91,7 +91,8 @@ fn cuda_memory_comes_before_system_memory() {
     }
 }
 
-/// The same asked at the pads, which offer CUDA memory only where there is a GPU; what holds of sizes and formats holds of both.
+/// The same asked at the pads, which offer CUDA memory only where there is a GPU; what holds of sizes and formats holds
+/// of both.
 #[test]
 fn the_encoders_limits_reach_the_decoder() {
     for (name, encoder) in ENCODERS {

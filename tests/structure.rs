@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! The house rules that a reader relies on: arrows between modules point one way, files form no circles, one name is one type.
+//! The house rules that a reader relies on: arrows between modules point one way, files form no circles, one name is
+//! one type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::Visit;
 
-/// Rooms from the lowest to the highest; each uses only those before it, and itself. Rooms of one line do not use each other.
+/// Rooms from the lowest to the highest; each uses only those before it, and itself. Rooms of one line do not use each
+/// other.
 const FLOORS: [&[&str]; 9] = [
     &["core"],
     &["image", "onnx"],
@@ -23,7 +25,8 @@ const FLOORS: [&[&str]; 9] = [
 /// The crates of the workspace that are programs and libraries of their own.
 const OTHER_CRATES: [&str; 3] = ["capi/src", "gst-trt/src", "streaming/src"];
 
-/// The files below a folder such as src, by the path of their module: `core::tensor` is src/core/tensor.rs or src/core/tensor/mod.rs.
+/// The files below a folder such as src, by the path of their module: `core::tensor` is src/core/tensor.rs or
+/// src/core/tensor/mod.rs.
 fn modules_of(folder: &str) -> BTreeMap<String, syn::File> {
     fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Engines from ONNX. TensorRT-RTX needs no GPU for that: tests/tensorrt/fetch.sh brings it, and without these tests are skipped,
-//! but not in continuous integration. With `TRT_LIBRARY`, which is as the property `trt-library`, they test that library on this
-//! machine's GPU.
+//! Engines from ONNX. TensorRT-RTX needs no GPU for that: tests/tensorrt/fetch.sh brings it, and without these tests
+//! are skipped, but not in continuous integration. With `TRT_LIBRARY`, which is as the property `trt-library`, they
+//! test that library on this machine's GPU.
 
 mod common;
 
@@ -337,7 +337,8 @@ fn an_engine_is_built_once_for_each_key() {
     }
 }
 
-/// Objects that were not deleted would be seen: a builder holds megabytes. In a process of its own, for other tests build too.
+/// Objects that were not deleted would be seen: a builder holds megabytes. In a process of its own, for other tests
+/// build too.
 #[test]
 fn building_leaves_nothing_behind() {
     const ALONE: &str = "GST_TRT_TEST_ALONE";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `gst-trt bench`: throughput and latency of the model alone, as trtexec reports them, and of the chain on frames in memory.
+//! `gst-trt bench`: throughput and latency of the model alone, as trtexec reports them, and of the chain on frames in
+//! memory.
 
 use std::ffi::c_void;
 use std::path::PathBuf;

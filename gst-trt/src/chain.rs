@@ -44,11 +44,12 @@ pub struct InferenceElements {
 pub const STAGES: [&str; 3] = ["preprocess", "infer", "nms"];
 
 impl InferenceElements {
-    /// From frames to frames with results, which are drawn if `draw`. No value of a property is part of it, as quotes and spaces
-    /// in it would need care: [`InferenceElements::configure`] sets them.
+    /// From frames to frames with results, which are drawn if `draw`. No value of a property is part of it, as quotes
+    /// and spaces in it would need care: [`InferenceElements::configure`] sets them.
     pub fn launch_line(&self, draw: bool) -> String {
         let InferenceElements { preprocess, infer, nms, track, queue, .. } = self;
-        // With a tracker behind trtnms, ids are known only then. Drawing costs time, and is left out where the frames are not shown.
+        // With a tracker behind trtnms, ids are known only then. Drawing costs time, and is left out where the frames
+        // are not shown.
         let (draw_first, draw_last) = match (draw, track) {
             (true, None) => ("", ""),
             (true, Some(_)) => ("draw=false", "! trtoverlay name=overlay"),

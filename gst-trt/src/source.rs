@@ -250,8 +250,8 @@ impl VideoAddress {
         }
     }
 
-    /// Adds elements, named `decode` and what is before it, whose first video goes to `sink`. It is an error on the bus if there
-    /// is none.
+    /// Adds elements, named `decode` and what is before it, whose first video goes to `sink`. It is an error on the bus
+    /// if there is none.
     pub fn connect(&self, pipeline: &gst::Pipeline, sink: gst::Pad) -> Result<(), Failure> {
         let make = |factory: &str, name: &str| {
             let element = gst::ElementFactory::make(factory).name(name).build();
@@ -290,8 +290,8 @@ impl VideoAddress {
 
     /// Whether nothing in decodebin reads the file any more, though no video came out of it to the pad `sink`.
     ///
-    /// decodebin drops the errors of an element that it is starting. A demuxer reads in a thread of its own, so an error in the
-    /// first bytes may fall into that time; then there is neither an error nor an end of the stream.
+    /// decodebin drops the errors of an element that it is starting. A demuxer reads in a thread of its own, so an
+    /// error in the first bytes may fall into that time; then there is neither an error nor an end of the stream.
     pub fn gave_up(&self, pipeline: &gst::Pipeline, sink: &gst::Pad) -> bool {
         if !matches!(self, VideoAddress::File(_)) {
             return false;

@@ -41,8 +41,8 @@ pub fn usual_threads() -> usize {
 
 /// A loaded network.
 pub trait HostNet: Send {
-    /// The outputs of a batch, in the model's order. `sides` goes in beside the pictures, in the order of the model's inputs, `None`
-    /// standing for the pictures.
+    /// The outputs of a batch, in the model's order. `sides` goes in beside the pictures, in the order of the model's
+    /// inputs, `None` standing for the pictures.
     fn infer(&mut self, batch: &Tensor, sides: &[Option<Tensor>]) -> Result<Vec<Tensor>>;
 
     /// As [`ModelInstance::interrupter`].

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Backends, which run models. A backend is one file or folder behind the traits [`Backend`], [`OpenedModel`] and [`ModelInstance`], and one line in
-//! [`BACKENDS`].
+//! Backends, which run models. A backend is one file or folder behind the traits [`Backend`], [`OpenedModel`] and
+//! [`ModelInstance`], and one line in [`BACKENDS`].
 //!
 //! ```text
 //! Placement::new       probe → the first backend that can run the file
@@ -106,18 +106,18 @@ pub trait ModelInstance: Send {
     /// says. Returns all outputs of each picture, in the model's order, each in its own type; they keep the picture.
     fn run(&mut self, pictures: &[Arc<Tensors>]) -> Result<Vec<Tensors>>;
 
-    /// Whether [`run`](ModelInstance::run) only queues work and returns at once, so that it may be called where a wait must be
-    /// short. Else it computes until it is done, which may be never.
+    /// Whether [`run`](ModelInstance::run) only queues work and returns at once, so that it may be called where a wait
+    /// must be short. Else it computes until it is done, which may be never.
     fn only_queues(&self) -> bool {
         false
     }
 
-    /// Queues a run on a picture and outputs at the addresses given: behind what is queued on the caller's `stream`, if there is
-    /// one, and before what is queued there later. Returns the fence that is passed when it is done.
+    /// Queues a run on a picture and outputs at the addresses given: behind what is queued on the caller's `stream`, if
+    /// there is one, and before what is queued there later. Returns the fence that is passed when it is done.
     ///
     /// # Safety
-    /// The stream is of the backend's context, and alive. The memory is the GPU's, has the tensors' sizes, begins at multiples of
-    /// 256, and stays until the fence is passed.
+    /// The stream is of the backend's context, and alive. The memory is the GPU's, has the tensors' sizes, begins at
+    /// multiples of 256, and stays until the fence is passed.
     ///
     /// # Errors
     /// `Library`, where this backend does not run on a GPU; `Run`, where running failed.
@@ -315,8 +315,8 @@ impl LoadContext<'static> {
 }
 
 impl LoadContext<'_> {
-    /// Execution contexts of a model that many streams give one picture each. So many runs fill an H200, and each context takes
-    /// memory to work in.
+    /// Execution contexts of a model that many streams give one picture each. So many runs fill an H200, and each
+    /// context takes memory to work in.
     #[doc(hidden)]
     pub const SHARED_CONTEXTS: usize = 4;
 }
@@ -331,8 +331,8 @@ fn check_rows(output: &TensorDesc, rows: usize) -> Result<()> {
         .remedy("Set batch-size=1, or export the model with outputs whose first dimension is the batch"))
 }
 
-/// Runs a backend's foreign code and converts a panic into an error. C++ exceptions are no panics: one that leaves TensorRT would
-/// abort the process here, see `tensorrt::abi`.
+/// Runs a backend's foreign code and converts a panic into an error. C++ exceptions are no panics: one that leaves
+/// TensorRT would abort the process here, see `tensorrt::abi`.
 fn contained<T>(kind: ErrorKind, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Options, each declared once. The properties of elements, the options of sessions and programs, and their checks are derived from the
-//! declarations.
+//! Options, each declared once. The properties of elements, the options of sessions and programs, and their checks are
+//! derived from the declarations.
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;

@@ -16,7 +16,8 @@ pub use gst::{PARAM_FLAG_MUTABLE_PLAYING as MUTABLE_PLAYING, PARAM_FLAG_MUTABLE_
 
 const CHECKED: &str = "checked by GObject";
 
-/// The property that a setting becomes, by where an element's settings have it. `mutable` is the state up to which it counts.
+/// The property that a setting becomes, by where an element's settings have it. `mutable` is the state up to which it
+/// counts.
 pub fn property<S: Clone + Default + 'static, T: 'static>(
     setting: &Setting<T>,
     mutable: glib::ParamFlags,

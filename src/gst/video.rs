@@ -243,8 +243,8 @@ impl Format {
         Ok(())
     }
 
-    /// The picture of a buffer in CUDA memory, mapped for the GPU; `None` where it lies elsewhere. Caps are not reliable: elements
-    /// that download pass CUDA memory on as system memory where they can.
+    /// The picture of a buffer in CUDA memory, mapped for the GPU; `None` where it lies elsewhere. Caps are not
+    /// reliable: elements that download pass CUDA memory on as system memory where they can.
     pub fn on_gpu<'a>(&self, buffer: &'a gst::BufferRef, write: bool) -> Result<Option<GpuFrame<'a>>> {
         let Some(memory) = cuda::memory(buffer) else { return Ok(None) };
         let layouts = self.layouts(buffer)?;

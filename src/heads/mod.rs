@@ -5,8 +5,8 @@
 //! prepared, and whether boxes still repeat each other. From that follow recognition ([`recognise`]), decoding on the host
 //! (`decode.rs`), decoding on a GPU (`kernels/decode.cu`), and the numbers that are gathered for the kept boxes.
 //!
-//! A new head is a file with its gold case, its line in [`HEADS`], and its row in docs/models.md. Only arithmetic that no head had
-//! before needs more: a [`BoxEncoding`] in `decode.rs` and `decode.cu`.
+//! A new head is a file with its gold case, its line in [`HEADS`], and its row in docs/models.md. Only arithmetic that
+//! no head had before needs more: a [`BoxEncoding`] in `decode.rs` and `decode.cu`.
 //!
 //! Sources: the exporters and post-processing of each family (Ultralytics, YOLOv5/6/7, YOLOX, RT-DETR, D-FINE, TensorRT's
 //! EfficientNMS plugin, TensorFlow's detection zoo, DeepStream-Yolo).

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Which head a model has.
 //!
-//! Names decide where a head's outputs have names. Else every head of the model's task whose dimensions fit gives its evidence;
-//! a class count that agrees with the labels decides between those left, then the stronger confidence. There is no guess between
-//! equals: the error names them.
+//! Names decide where a head's outputs have names. Else every head of the model's task whose dimensions fit gives its
+//! evidence; a class count that agrees with the labels decides between those left, then the stronger confidence. There
+//! is no guess between equals: the error names them.
 
 use smallvec::SmallVec;
 
@@ -117,8 +117,8 @@ pub(super) struct HeadMatch {
 /// [`Decoder::new`](super::Decoder::new) asks again. Until then only [`HeadFormat::input`] depends on it.
 ///
 /// # Errors
-/// Tasks that no head is for, outputs that fit no head or (with neither labels nor names to decide) more than one, outputs that do
-/// not fit the choice, and class counts that are not the number of labels.
+/// Tasks that no head is for, outputs that fit no head or (with neither labels nor names to decide) more than one,
+/// outputs that do not fit the choice, and class counts that are not the number of labels.
 pub fn recognise(
     choice: Option<&'static HeadFormat>,
     outputs: &[TensorDesc],
@@ -293,8 +293,8 @@ fn is_found_by_shape(format: &HeadFormat) -> bool {
     format.outputs.iter().all(|output| output.name.is_empty())
 }
 
-/// Which outputs may be those of a head that is found by their shape. Of those alone the last comes first; of boxes with scores
-/// in another output, first those that are called boxes, then in the order of the model.
+/// Which outputs may be those of a head that is found by their shape. Of those alone the last comes first; of boxes
+/// with scores in another output, first those that are called boxes, then in the order of the model.
 fn placements(format: &HeadFormat, outputs: &[TensorDesc]) -> Vec<SmallVec<[usize; 4]>> {
     let mut firsts: Vec<usize> = (0..outputs.len()).rev().collect();
     if format.outputs.len() > 1 && !format.has_prototypes() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Floats of a model's output, and bilinear interpolation of them with aligned borders, as PyTorch's `align_corners=False`.
 //!
-//! Arithmetic is f32, each operation rounded once in the order written here, and never a fused multiply-add: first along the row,
-//! then between rows.
+//! Arithmetic is f32, each operation rounded once in the order written here, and never a fused multiply-add: first
+//! along the row, then between rows.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -90,7 +90,8 @@ pub(super) struct Scaler {
 }
 
 impl Scaler {
-    /// For planes of `width` x `height`, and the part from `left`, `top` to before `right`, `bottom` of an input of that size.
+    /// For planes of `width` x `height`, and the part from `left`, `top` to before `right`, `bottom` of an input of
+    /// that size.
     pub fn new([width, height]: [usize; 2], input: (u32, u32), [left, top, right, bottom]: [u32; 4]) -> Self {
         let is_same = (width, height) == (input.0 as usize, input.1 as usize);
         Scaler {

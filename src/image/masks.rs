@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Masks of objects: the pixels of each object.
 //!
-//! A model gives prototypes, maps that all objects share, and for each object a coefficient per prototype. Its mask is where the
-//! weighted sum of the prototypes is above 0, scaled to the size of the model's input by bilinear interpolation, and cut to the
-//! object's box: a pixel belongs to the box if its left upper corner does. Other models give a map for each row ([`maps`]).
+//! A model gives prototypes, maps that all objects share, and for each object a coefficient per prototype. Its mask is
+//! where the weighted sum of the prototypes is above 0, scaled to the size of the model's input by bilinear
+//! interpolation, and cut to the object's box: a pixel belongs to the box if its left upper corner does. Other models
+//! give a map for each row ([`maps`]).
 //!
 //! Arithmetic is f32, each operation rounded once in the order written here, and never a fused multiply-add.
 
@@ -73,7 +74,8 @@ impl<'a> Prototypes<'a> {
     }
 }
 
-/// The masks of a frame's objects. They keep the resolution of the model's input, and are scaled to the frame where they are read.
+/// The masks of a frame's objects. They keep the resolution of the model's input, and are scaled to the frame where
+/// they are read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Masks {
     entries: Vec<HostMask>,
@@ -120,8 +122,8 @@ impl Masks {
         self.detail = 0;
     }
 
-    /// Appends the masks of objects with boxes in pixels of a model's input of that size. `coefficients` are those of the first object,
-    /// then those of the second, and so on.
+    /// Appends the masks of objects with boxes in pixels of a model's input of that size. `coefficients` are those of
+    /// the first object, then those of the second, and so on.
     pub fn find(&mut self, prototypes: &Prototypes, coefficients: &[f32], objects: &[Candidate], input: (u32, u32)) {
         let mut scratch = Scratch::default();
         for (object, coefficients) in objects.iter().zip(coefficients.chunks_exact(prototypes.shape.count)) {
@@ -144,8 +146,8 @@ impl Masks {
         self.entries.push(HostMask { rect, first, is_empty, letterbox: None });
     }
 
-    /// Takes over the masks that a GPU found: the rectangle of each, the index of its first word, and whether any pixel is set; and
-    /// their words, if these are on the host already.
+    /// Takes over the masks that a GPU found: the rectangle of each, the index of its first word, and whether any pixel
+    /// is set; and their words, if these are on the host already.
     pub(crate) fn adopt(&mut self, entries: impl Iterator<Item = (Rect, usize, bool)>, bits: &[u32], detail: u32) {
         self.detail = detail;
         let entry =

@@ -10,8 +10,9 @@ use crate::core::error::{Error, ErrorKind, Result};
 pub struct RegionList(Vec<[f64; 4]>);
 
 impl RegionList {
-    /// Left, top, right and bottom of each, separated by commas, and rectangles by semicolons: `0,0,640,360;0.5,0.5,1,1`. Where none
-    /// of the four is above 1 they are parts of the frame's width and height, else pixels.
+    /// Left, top, right and bottom of each, separated by commas, and rectangles by semicolons:
+    /// `0,0,640,360;0.5,0.5,1,1`. Where none of the four is above 1 they are parts of the frame's width and height,
+    /// else pixels.
     ///
     /// # Errors
     /// `Settings`, if it cannot be read, or has none or more than [`MAX_REGIONS`].

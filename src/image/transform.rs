@@ -34,8 +34,8 @@ pub enum TensorLayout {
 /// Which chroma goes with a luma sample of 4:2:0 formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Chroma {
-    /// The one sample that four pixels have in common, unchanged. OpenCV, swscale and videoconvert read frames so, and models
-    /// are trained on what they read.
+    /// The one sample that four pixels have in common, unchanged. OpenCV, swscale and videoconvert read frames so, and
+    /// models are trained on what they read.
     #[default]
     Nearest,
     /// Interpolated between samples at the positions of the frame's chroma site.
@@ -54,8 +54,8 @@ pub struct InputTransform {
     pub colors: Colors,
     pub chroma: Chroma,
     pub fit: ResizeMode,
-    /// With [`ResizeMode::CenterCrop`], to how many pixels the shorter edge is resized before the middle is cut out: 256 for inputs of
-    /// 224, as torchvision and timm do it; 0 for as many as the tensor has.
+    /// With [`ResizeMode::CenterCrop`], to how many pixels the shorter edge is resized before the middle is cut out:
+    /// 256 for inputs of 224, as torchvision and timm do it; 0 for as many as the tensor has.
     pub shortest_edge: u32,
     /// Sample value of the padding, the same in each channel; normalised like any other.
     pub pad: u8,

@@ -121,8 +121,8 @@ impl DeviceMaskFinder {
         }))
     }
 
-    /// For the next launch: where prototypes or maps are, and coefficients or 0, how many boxes may be kept, and whether the host wants masks.
-    /// Earlier launches are done.
+    /// For the next launch: where prototypes or maps are, and coefficients or 0, how many boxes may be kept, and
+    /// whether the host wants masks. Earlier launches are done.
     pub fn prepare(
         &mut self,
         context: &Context,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
-//! From a model's outputs to results on the frame: [`Postprocessor`] decodes them by the model's [head](crate::heads), drops boxes
-//! that repeat better ones ([`suppress`]), and maps the rest to the frame as [`Instances`]. [`fields`] has the names of results
-//! wherever they are written.
+//! From a model's outputs to results on the frame: [`Postprocessor`] decodes them by the model's [head](crate::heads),
+//! drops boxes that repeat better ones ([`suppress`]), and maps the rest to the frame as [`Instances`]. [`fields`] has
+//! the names of results wherever they are written.
 
 mod classes;
 mod classify;

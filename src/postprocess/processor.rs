@@ -225,8 +225,8 @@ impl Postprocessor {
         Some(Error::new(ErrorKind::Settings, note).remedy(remedy))
     }
 
-    /// Finds the objects of a frame; they stay here until those of the next. If the tensors are in GPU memory, the host waits
-    /// here for the boxes.
+    /// Finds the objects of a frame; they stay here until those of the next. If the tensors are in GPU memory, the host
+    /// waits here for the boxes.
     pub fn find(&mut self, tensors: &Tensors, letterbox: &Letterbox) -> Result<()> {
         if self.is_classifier() {
             let mut found = Vec::new();
@@ -259,8 +259,8 @@ impl Postprocessor {
         }
     }
 
-    /// The classes of several pictures of a frame, if the model is a classifier. If they are in GPU memory, the host waits once for
-    /// all of them.
+    /// The classes of several pictures of a frame, if the model is a classifier. If they are in GPU memory, the host
+    /// waits once for all of them.
     ///
     /// # Errors
     /// As [`Postprocessor::find`].
@@ -304,8 +304,8 @@ impl Postprocessor {
         }
     }
 
-    /// Queues the search for the map of a frame on that stream, and returns the address of its values once the stream has reached this
-    /// point. `None` for models without.
+    /// Queues the search for the map of a frame on that stream, and returns the address of its values once the stream
+    /// has reached this point. `None` for models without.
     pub fn queue_map(&mut self, tensors: &Tensors, letterbox: &Letterbox, stream: &Arc<Stream>) -> Result<Option<u64>> {
         let output = self.decoder.pick(tensors)?[0];
         let (Some(finder), Some(map)) = (&mut self.maps, &mut self.instances.map) else { return Ok(None) };
@@ -344,8 +344,8 @@ impl Postprocessor {
         found
     }
 
-    /// The same for objects of another model, with the ids of their regions. What is found in an object belongs to it, and is not
-    /// merged.
+    /// The same for objects of another model, with the ids of their regions. What is found in an object belongs to it,
+    /// and is not merged.
     ///
     /// # Errors
     /// As [`Postprocessor::find`].
@@ -438,7 +438,8 @@ impl Postprocessor {
         self.map_to_frame(letterbox)
     }
 
-    /// Copies masks and maps to the host that were found on the GPU and are only drawn there: some frames are drawn on by the host.
+    /// Copies masks and maps to the host that were found on the GPU and are only drawn there: some frames are drawn on
+    /// by the host.
     pub fn fetch_masks(&mut self) -> Result<()> {
         if let (Some(finder), Some(map)) = (&self.maps, &mut self.instances.map) {
             return finder.fetch(map);

@@ -257,8 +257,8 @@ fn decoded(text: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| bad())
 }
 
-/// A location as a property shows it: with stars for a password, for what may be a token, and for the values of a web address's
-/// query. Also of what is no address.
+/// A location as a property shows it: with stars for a password, for what may be a token, and for the values of a web
+/// address's query. Also of what is no address.
 pub fn redacted(location: &str) -> String {
     let Some((scheme, rest)) = location.split_once("://") else { return location.into() };
     let (rest, query) = match rest.split_once('?') {

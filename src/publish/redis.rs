@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `redis://` and `rediss://`: entries of a stream, or messages of a channel, of a Redis or Valkey server.
 //!
-//! Entries have one field, [`FIELD`]. After a connection was lost, those whose fate is unknown are looked for at the stream's end.
+//! Entries have one field, [`FIELD`]. After a connection was lost, those whose fate is unknown are looked for at the
+//! stream's end.
 
 use std::io;
 use std::time::Duration;

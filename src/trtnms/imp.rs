@@ -89,9 +89,9 @@ impl TrtNms {
 
     /// Handles a frame: its objects are found, drawn, attached and posted.
     ///
-    /// A frame that others share is copied before it is drawn on, into a pool of our own: software decoders keep the frames that
-    /// they predict from, so this is usual and must not allocate. Frames that trtinfer skipped show the last objects, or pass
-    /// unchanged.
+    /// A frame that others share is copied before it is drawn on, into a pool of our own: software decoders keep the
+    /// frames that they predict from, so this is usual and must not allocate. Frames that trtinfer skipped show the
+    /// last objects, or pass unchanged.
     fn process(
         &self,
         state: &mut NmsState,
@@ -186,7 +186,8 @@ impl TrtNms {
         Ok(Some(drawing))
     }
 
-    /// Finds what the model has found in objects of another model, attaches and posts it, and returns how many objects that is.
+    /// Finds what the model has found in objects of another model, attaches and posts it, and returns how many objects
+    /// that is.
     fn find_in_objects(
         &self,
         state: &mut NmsState,
@@ -247,8 +248,8 @@ impl TrtNms {
         let _ = self.obj().post_message(gst::message::Element::builder(content).src(&*self.obj()).build());
     }
 
-    /// The outputs of each picture with its place in the frame, once they are there, and the postprocessor for them. None if trtinfer
-    /// skipped the frame.
+    /// The outputs of each picture with its place in the frame, once they are there, and the postprocessor for them.
+    /// None if trtinfer skipped the frame.
     fn prepare_outputs<'a>(
         &self,
         state: &mut NmsState,
@@ -317,8 +318,8 @@ impl TrtNms {
         Ok(postprocessor)
     }
 
-    /// Passes settings that changed while playing to the postprocessor. A wrong value must not end a running pipeline: one warning
-    /// is posted, and the properties return to the values in use.
+    /// Passes settings that changed while playing to the postprocessor. A wrong value must not end a running pipeline:
+    /// one warning is posted, and the properties return to the values in use.
     fn adjust(&self, postprocessor: &mut Postprocessor, options: PostprocessOptions) {
         if *postprocessor.options() == options {
             return;

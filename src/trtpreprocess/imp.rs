@@ -71,8 +71,8 @@ const FRAMES_WITHOUT: u64 = 100;
 #[derive(Default)]
 pub struct TrtPreprocess {
     settings: Mutex<PreprocessSettings>,
-    /// The settings as start() found them. Those that change later wait for the next start, so that a tensor is never half of
-    /// each.
+    /// The settings as start() found them. Those that change later wait for the next start, so that a tensor is never
+    /// half of each.
     overrides: Mutex<Option<Overrides>>,
     state: Mutex<Option<PreprocessState>>,
     /// Downstream has no model: frames pass without tensors.
@@ -261,7 +261,8 @@ impl TrtPreprocess {
             && self.is_new_complaint(&error)
         {
             let error = error.with_debug(format!("offered: {offered}"));
-            // A stream whose format is known has nothing else to offer. What is only one of several offers may yet be passed over.
+            // A stream whose format is known has nothing else to offer. What is only one of several offers may yet be
+            // passed over.
             if offered.is_fixed() {
                 self.obj().post_error(&error);
             } else {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! `trtpreprocess`: makes the model's input tensor from each frame.
 //!
-//! The frame itself passes unchanged; the tensor is attached to it as a [`TensorMeta`](crate::gst::meta::tensor::TensorMeta). Size,
-//! element type, colours, normalisation and letterbox come from the trtinfer downstream through the caps field `tensor`;
-//! each can be overridden by a property.
+//! The frame itself passes unchanged; the tensor is attached to it as a
+//! [`TensorMeta`](crate::gst::meta::tensor::TensorMeta). Size, element type, colours, normalisation and letterbox come
+//! from the trtinfer downstream through the caps field `tensor`; each can be overridden by a property.
 //!
 //! ```text
 //! gst-launch-1.0 filesrc location=street.mp4 ! decodebin ! videoconvert ! trtpreprocess ! trtinfer model-file=yolo11n.onnx ! trtnms ! videoconvert ! autovideosink

@@ -127,8 +127,8 @@ impl PreprocessSettings {
 }
 
 impl Overrides {
-    /// The tensor to make: what trtinfer wants where there is one, changed by the user's properties. Without trtinfer it is made
-    /// on that device.
+    /// The tensor to make: what trtinfer wants where there is one, changed by the user's properties. Without trtinfer
+    /// it is made on that device.
     pub fn apply(&self, wanted: Option<&InputSpec>, device: Device) -> Result<InputSpec> {
         let mut spec = match (wanted, self.size) {
             (Some(wanted), _) => wanted.clone(),

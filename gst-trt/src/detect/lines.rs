@@ -63,8 +63,8 @@ impl JsonLines {
         renamed.map_err(|error| format!("Cannot write {}: {error}.", path.display()).into())
     }
 
-    /// Removes what was written: it is no result. Not left to `Drop`, for probes of a pipeline hold this longer than the program
-    /// may run.
+    /// Removes what was written: it is no result. Not left to `Drop`, for probes of a pipeline hold this longer than
+    /// the program may run.
     pub fn discard(&self) {
         if let Some(path) = &self.path {
             let _ = std::fs::remove_file(part(path)); // it is gone where it has got its name

@@ -31,7 +31,8 @@ Properties of --preprocess, --infer and --nms are those of the elements: docs/el
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DetectArgs {
-    /// Video files, images, folders of images, 'patterns*.jpg', URIs such as rtsp://, cameras such as /dev/video0; - is stdin
+    /// Video files, images, folders of images, 'patterns*.jpg', URIs such as rtsp://, cameras such as /dev/video0; - is
+    /// stdin
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
     #[command(flatten)]

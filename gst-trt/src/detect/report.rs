@@ -124,8 +124,8 @@ pub fn watch(pipeline: &gst::Pipeline, setup: &Setup, lines: Arc<JsonLines>, ori
         });
     }
 
-    // Of a frame without objects, only the message says whether it was skipped, whatever the options for trtnms are. It is posted
-    // just before the frame goes on.
+    // Of a frame without objects, only the message says whether it was skipped, whatever the options for trtnms are. It
+    // is posted just before the frame goes on.
     element(pipeline, setup.chain.last()).set_property("post-messages", true);
     let shared = report.clone();
     pipeline.bus().expect("a pipeline has a bus").set_sync_handler(move |_, message| {

@@ -114,8 +114,8 @@ struct VideoRun<'a> {
 }
 
 impl VideoRun<'_> {
-    /// Runs to the end of the source, to the number of frames that the user wants, or to a signal, which is returned where it
-    /// came before the end. The error is the first that an element posts.
+    /// Runs to the end of the source, to the number of frames that the user wants, or to a signal, which is returned
+    /// where it came before the end. The error is the first that an element posts.
     fn to_the_end(&self, name: &str) -> Result<Option<i32>, Broken> {
         let bus = self.pipeline.bus().expect("a pipeline has a bus");
         // An error message is more specific than the failed state change, so it is looked for first.
@@ -182,7 +182,8 @@ impl VideoRun<'_> {
     }
 }
 
-/// Shows a message of ours that is neither an error nor the end, and warnings of others. Those of rtspsrc may have a password.
+/// Shows a message of ours that is neither an error nor the end, and warnings of others. Those of rtspsrc may have a
+/// password.
 pub fn say(task: &TaskProgress, message: &gst::Message) {
     let is_ours = message.src().is_some_and(|source| chain::is_ours(&source.name()));
     match message.view() {

@@ -3,7 +3,8 @@
 //!
 //! * `config`: the file. `service`: all sources and models. `control`: what others may ask of it.
 //!   `http`: how they ask.
-//! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames beside publishing.
+//! * `model`: a model that sources share. `stream`: a source. `record`, `view`: what becomes of its frames beside
+//!   publishing.
 
 mod config;
 mod control;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A model: an element without a pipeline shares it, so that it is loaded before the first frame, stays loaded while sources come
-//! and go, and can be replaced whether or not a source runs.
+//! A model: an element without a pipeline shares it, so that it is loaded before the first frame, stays loaded while
+//! sources come and go, and can be replaced whether or not a source runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -99,8 +99,8 @@ fn percent(text: &str) -> Option<f64> {
 }
 
 impl Model {
-    /// Returns once its description is read, where that is quick, so that this element is the first to have it. `alive` is dropped when
-    /// the thread has ended.
+    /// Returns once its description is read, where that is quick, so that this element is the first to have it. `alive`
+    /// is dropped when the thread has ended.
     pub fn start(plan: ModelPlan, number: u64, alive: Sender<()>) -> Result<Self, Failure> {
         let name = format!("{}#{number}", plan.name);
         let state = ModelState { plan, backend: None, is_loaded: false, progress: None, error: None };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 //! From an ONNX file to an engine.
 //!
-//! What differs between the families is here, so that callers ask for what they want and get an error for what is not available. In
-//! TensorRT 8 and 10 a network is weakly typed: flags say to which types the builder may lower it. From 11 on, and in RTX,
-//! networks have the types that the file gives, and no flag changes that. Progress and cancelling come with TensorRT 10; 8
-//! can be cancelled only between its phases.
+//! What differs between the families is here, so that callers ask for what they want and get an error for what is not
+//! available. In TensorRT 8 and 10 a network is weakly typed: flags say to which types the builder may lower it. From
+//! 11 on, and in RTX, networks have the types that the file gives, and no flag changes that. Progress and cancelling
+//! come with TensorRT 10; 8 can be cancelled only between its phases.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -240,8 +240,8 @@ pub struct Built {
     pub timing: Option<Vec<u8>>,
 }
 
-/// Builds an engine, for the GPU whose CUDA context is current in this thread: seconds to many minutes, nearly all of them in
-/// one call of TensorRT.
+/// Builds an engine, for the GPU whose CUDA context is current in this thread: seconds to many minutes, nearly all of
+/// them in one call of TensorRT.
 ///
 /// `timing` is what an earlier build gave, with the same library on the same GPU. `progress` is called from threads of
 /// TensorRT. After `cancelled` is set the build ends at TensorRT's next step, with an error; that may take seconds, and in
@@ -325,8 +325,8 @@ pub fn build(
     })
 }
 
-/// One build at a time: two would spoil each other's measurements of kernels, and TensorRT-RTX 1.7 mixes up the GPUs that they
-/// are for. Calls `waiting` once if it has to wait; `None` when it was cancelled meanwhile.
+/// One build at a time: two would spoil each other's measurements of kernels, and TensorRT-RTX 1.7 mixes up the GPUs
+/// that they are for. Calls `waiting` once if it has to wait; `None` when it was cancelled meanwhile.
 fn turn(cancelled: &AtomicBool, waiting: impl FnOnce()) -> Option<MutexGuard<'static, ()>> {
     static BUILDING: Mutex<()> = Mutex::new(());
     let mut waiting = Some(waiting);
@@ -423,8 +423,8 @@ fn configure(config: &mut Config, builder: &Builder, library: &Library, options:
     Ok(())
 }
 
-/// Gives every input that leaves dimensions open the range that the engine takes there, and makes all tensors dense, in the order of their
-/// dimensions.
+/// Gives every input that leaves dimensions open the range that the engine takes there, and makes all tensors dense, in
+/// the order of their dimensions.
 fn set_shapes(
     builder: &Builder,
     config: &mut Config,
@@ -526,9 +526,9 @@ fn set_precision(
         .transpose()
 }
 
-/// What follows the last convolutions makes boxes and scores of their results. In f16, scores near 1 are 1/2048 apart, so that
-/// neighbours become equal and suppression keeps another one, and corners move by up to a quarter of a pixel. It is a small part
-/// of the work, so it is done in f32; a model whose own numbers are f16 keeps them.
+/// What follows the last convolutions makes boxes and scores of their results. In f16, scores near 1 are 1/2048 apart,
+/// so that neighbours become equal and suppression keeps another one, and corners move by up to a quarter of a pixel.
+/// It is a small part of the work, so it is done in f32; a model whose own numbers are f16 keeps them.
 fn keep_head_exact(network: &Network) {
     let mut layers: Vec<Layer<'_>> = network.steps().collect();
     let producers: HashMap<usize, usize> = layers
@@ -561,8 +561,8 @@ fn calibration(path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// The timing cache, with `bytes` if they are of this version and GPU; it must live until the engine is built. RTX has none: it does not
-/// measure kernels.
+/// The timing cache, with `bytes` if they are of this version and GPU; it must live until the engine is built. RTX has
+/// none: it does not measure kernels.
 fn set_timing(config: &mut Config, bytes: Option<&[u8]>) -> Option<TimingCache> {
     if config.family().is_rtx() {
         return None;

@@ -14,9 +14,9 @@
 //!     timing-….cache                      TensorRT's own measurements, which make the next build shorter
 //! ```
 //!
-//! The label is written last and each file is renamed into place, so that a build that is interrupted at any point leaves no entry that
-//! looks complete. Since engines are programs, only the user (or root) may own or change the folder, each file in it, and the
-//! folders above; links are not followed.
+//! The label is written last and each file is renamed into place, so that a build that is interrupted at any point
+//! leaves no entry that looks complete. Since engines are programs, only the user (or root) may own or change the
+//! folder, each file in it, and the folders above; links are not followed.
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};

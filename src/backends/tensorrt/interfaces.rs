@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The C++ objects that we make for TensorRT to call: its loggers, the monitor of a build, and a calibrator that only reads.
 //!
-//! TensorRT gives reasons to its logger alone; functions only return that they failed. So the loggers keep the errors that they
-//! get, and [`ErrorListener`] returns them to the code that makes an [`Error`] of them.
+//! TensorRT gives reasons to its logger alone; functions only return that they failed. So the loggers keep the errors
+//! that they get, and [`ErrorListener`] returns them to the code that makes an [`Error`] of them.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};

@@ -92,8 +92,9 @@ impl Library {
     /// (LD_LIBRARY_PATH first), else what lies in the folders where pip and NVIDIA's archives put it. `plan` is what is to
     /// be run, and its release comes first.
     ///
-    /// A library runs code as soon as it is loaded. This function is not `unsafe`, because the path is usually a setting of the user,
-    /// and a caller could not check it; but the source of the path must be trusted like that of a program.
+    /// A library runs code as soon as it is loaded. This function is not `unsafe`, because the path is usually a
+    /// setting of the user, and a caller could not check it; but the source of the path must be trusted like that of a
+    /// program.
     ///
     /// # Errors
     /// `Library`, with every name that was tried and why it was not taken.
@@ -417,8 +418,8 @@ const NEWEST_RTX: u32 = 7;
 const REMEDY: &str = "Install TensorRT 8.6, 10, 11 or TensorRT-RTX, or point to it with trt-library or LD_LIBRARY_PATH; pip puts \
                       it into site-packages/tensorrt_libs";
 
-/// Every TensorRT that [`Library::open`] would find, opened; where one cannot be, its name and why. Those that are not there are
-/// left out.
+/// Every TensorRT that [`Library::open`] would find, opened; where one cannot be, its name and why. Those that are not
+/// there are left out.
 pub fn installed() -> Vec<std::result::Result<&'static Library, (PathBuf, String)>> {
     let names = || RELEASES.iter().map(|release| release.library);
     let by_loader = names().map(PathBuf::from);

@@ -65,8 +65,8 @@ impl Backend for TensorRt {
         library_for(file, &options.into()).map(drop).map_err(Unsupported::Missing)
     }
 
-    /// Engines say what goes in and comes out only once they are loaded onto the GPU, so that is done here for them, and takes some
-    /// time.
+    /// Engines say what goes in and comes out only once they are loaded onto the GPU, so that is done here for them,
+    /// and takes some time.
     fn describe(&self, file: &ModelFile, options: &Options, cuda: Option<&Context>) -> Result<Arc<dyn OpenedModel>> {
         let options = TrtOptions::from(options);
         let library = library_for(file, &options)?;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Memory where it is needed: on the host, pinned, or on a GPU; pools of it, and copies between all of them.
 //!
-//! [`Buffer`] owns memory of one [`MemoryKind`]. A [`Pool`] gives buffers away and takes them back, so that what runs again and
-//! again allocates nothing. Tensors are in a [`HostBlock`] or [`DeviceBlock`]: a part of such memory, or of foreign memory.
+//! [`Buffer`] owns memory of one [`MemoryKind`]. A [`Pool`] gives buffers away and takes them back, so that what runs
+//! again and again allocates nothing. Tensors are in a [`HostBlock`] or [`DeviceBlock`]: a part of such memory, or of
+//! foreign memory.
 
 mod device;
 mod host;
@@ -63,8 +64,8 @@ impl fmt::Display for MemoryKind {
 
 /// Bytes in memory of one kind, zeroed on the host and unspecified on a GPU.
 ///
-/// Some kinds the host sees while a GPU works on them. Functions that enqueue such work are `unsafe`: their caller promises that nothing
-/// else uses the memory until it is done, not even through these functions.
+/// Some kinds the host sees while a GPU works on them. Functions that enqueue such work are `unsafe`: their caller
+/// promises that nothing else uses the memory until it is done, not even through these functions.
 ///
 /// ```
 /// use gsttrt::memory::{Buffer, MemoryKind};
@@ -134,8 +135,8 @@ impl Buffer {
         Ok(Buffer { memory: Memory::Unified(Unified::new(context, bytes)?), bytes })
     }
 
-    /// On the GPU where there is one and it has memory left, else on the host. The reason for host memory is returned for the first
-    /// buffer of a process only, for that is worth one warning.
+    /// On the GPU where there is one and it has memory left, else on the host. The reason for host memory is returned
+    /// for the first buffer of a process only, for that is worth one warning.
     #[doc(hidden)]
     pub fn try_device(context: Option<&Context>, bytes: usize) -> (Self, Option<Error>) {
         static REPORTED: AtomicBool = AtomicBool::new(false);

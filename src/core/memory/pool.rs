@@ -273,7 +273,8 @@ impl PoolStats {
 }
 
 impl PooledBuffer {
-    /// Work that is queued uses the buffer until this is passed, so the pool gives it away only after that. There may be several such.
+    /// Work that is queued uses the buffer until this is passed, so the pool gives it away only after that. There may
+    /// be several such.
     pub fn release_after(&mut self, fence: Fence) {
         self.after.0.retain(|earlier| !earlier.is_passed());
         self.after.0.push(fence);

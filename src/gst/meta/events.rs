@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Events of a frame: what trtanalytics writes and trtpublish reads.
 //!
-//! A `GstCustomMeta` called [`NAME`], which any program can read without our headers, by `gst_buffer_get_custom_meta`: its structure
-//! has an array `events` of structures, each the same as the element message [`MESSAGE`] on the bus. Only frames on which something
-//! has happened have it.
+//! A `GstCustomMeta` called [`NAME`], which any program can read without our headers, by `gst_buffer_get_custom_meta`:
+//! its structure has an array `events` of structures, each the same as the element message [`MESSAGE`] on the bus. Only
+//! frames on which something has happened have it.
 
 use std::sync::Once;
 

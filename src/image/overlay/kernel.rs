@@ -36,8 +36,8 @@ use tints::{PlannedBoxes, Tints};
 
 /// Threads of a block, as in the kernels.
 const THREADS: u32 = 128;
-/// Blocks that paint: for this many boxes at a time, four sides and a tag of each, and pieces of each of these. A GPU runs as
-/// many at once, and they are cheap to start in vain.
+/// Blocks that paint: for this many boxes at a time, four sides and a tag of each, and pieces of each of these. A GPU
+/// runs as many at once, and they are cheap to start in vain.
 const GRID: (u32, u32, u32) = (128, 5, 2);
 /// The index of a box's tag among its parts, after its sides.
 const TAG: u32 = 4;
@@ -51,8 +51,8 @@ const STROKE_COUNT: usize = 16;
 const PERCENT: usize = 5;
 const NUMBER: usize = 11;
 
-/// Paints detections on frames of one format and size. It keeps its memory, so that nothing is allocated once the maximum number
-/// of boxes is known.
+/// Paints detections on frames of one format and size. It keeps its memory, so that nothing is allocated once the
+/// maximum number of boxes is known.
 pub struct OverlayKernel {
     plan: Function,
     plan_rotated: Function,
@@ -140,8 +140,8 @@ const _: () =
     assert!(size_of::<LabeledBox>() == 64 && size_of::<PlanParameters>() == 144 && size_of::<Parameters>() == 80);
 
 impl OverlayKernel {
-    /// For frames like `target`; `labels` by class, as for the reference implementation; `keypoints` are those of the model, if it
-    /// finds any.
+    /// For frames like `target`; `labels` by class, as for the reference implementation; `keypoints` are those of the
+    /// model, if it finds any.
     ///
     /// # Errors
     /// `Run`, where the GPU has no memory left or cannot load the kernels.
@@ -229,8 +229,8 @@ impl OverlayKernel {
     /// `WrongType`, if these are not the planes of such a frame; `Run`, where the GPU fails.
     ///
     /// # Safety
-    /// The planes have the rows of a frame as given to [`OverlayKernel::new`], and nothing else accesses them until the work is
-    /// done. `self` lives until then too, and earlier launches are done or on the same stream.
+    /// The planes have the rows of a frame as given to [`OverlayKernel::new`], and nothing else accesses them until the
+    /// work is done. `self` lives until then too, and earlier launches are done or on the same stream.
     pub unsafe fn launch(
         &mut self,
         stream: &Stream,
@@ -265,8 +265,8 @@ impl OverlayKernel {
         };
         let paint = self.painting(planes, planned, found.limit);
         let launch = Launch { grid: (plan.limit.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
-        // SAFETY: the kernels take these parameters. The memory at their addresses lives as long as `self`. The planes have the
-        // rows of a frame, and the detections are valid on this stream: this function requires both.
+        // SAFETY: the kernels take these parameters. The memory at their addresses lives as long as `self`. The planes
+        // have the rows of a frame, and the detections are valid on this stream: this function requires both.
         unsafe {
             stream.launch(if found.are_rotated { &self.plan_rotated } else { &self.plan }, launch, &plan)?;
             if let (Some(masks), Some(letterbox), weight @ 1..) = (found.masks, letterbox, style.mask_weight()) {
@@ -363,8 +363,8 @@ impl OverlayKernel {
         let gathered = keypoints.map(|_| address + points as u64);
         let are_rotated = detections.iter().any(|detection| detection.angle != 0.0);
         let found = DeviceDetections { address, limit: detections.len(), gathered, are_rotated, masks: None };
-        // SAFETY: this function requires of planes and `self` what `launch` does. The staging memory holds the detections; earlier
-        // launches, which read it, are done.
+        // SAFETY: this function requires of planes and `self` what `launch` does. The staging memory holds the
+        // detections; earlier launches, which read it, are done.
         unsafe { self.launch(stream, planes, found, None, style) }
     }
 
@@ -385,7 +385,8 @@ impl OverlayKernel {
         for (at, count) in [(0, plan.boxes.len()), (STROKE_COUNT, plan.strokes.len())] {
             header[at..at + size_of::<u32>()].copy_from_slice(&(count as u32).to_ne_bytes());
         }
-        // At least one box, which may be empty, since no grid is empty. Strokes are aligned so that the kernel can load them.
+        // At least one box, which may be empty, since no grid is empty. Strokes are aligned so that the kernel can load
+        // them.
         let boxes = if plan.boxes.is_empty() { &[LabeledBox::default()] } else { plan.boxes };
         let text: &[u8] = cast_slice(plan.text);
         let padding = &[0; size_of::<Stroke>()][..text.len().next_multiple_of(size_of::<Stroke>()) - text.len()];
@@ -393,8 +394,9 @@ impl OverlayKernel {
         let bytes = parts.iter().map(|part| part.len()).sum();
         let planned = self.planned(bytes)?;
         let staging = self.stage(stream, &parts)?;
-        // SAFETY: both sides have that many bytes and live as long as `self`. Earlier launches are done, and the next call comes
-        // after this work is done: this function requires that. The boxes lie in the frame, because they were planned for it.
+        // SAFETY: both sides have that many bytes and live as long as `self`. Earlier launches are done, and the next
+        // call comes after this work is done: this function requires that. The boxes lie in the frame, because they
+        // were planned for it.
         unsafe {
             stream.upload(&staging.host()[..bytes], planned)?;
             let paint = self.painting(planes, planned, boxes.len());
@@ -429,7 +431,8 @@ impl OverlayKernel {
         unsafe { self.tints.launch(stream, &self.pool, planes, tints, style.mask_weight()) }
     }
 
-    /// Queues mixing a map into a frame, below all that is painted later. Its values are on the host, or lie at `values` in GPU memory.
+    /// Queues mixing a map into a frame, below all that is painted later. Its values are on the host, or lie at
+    /// `values` in GPU memory.
     ///
     /// # Errors
     /// As [`OverlayKernel::launch`].
@@ -446,8 +449,8 @@ impl OverlayKernel {
     ) -> Result<()> {
         let Target { format, width, height, .. } = self.target;
         check_planes(planes, format, width as usize, height as usize)?;
-        // SAFETY: the planes have the rows of a frame, earlier launches are done, and the values are there: this function requires
-        // all of it.
+        // SAFETY: the planes have the rows of a frame, earlier launches are done, and the values are there: this
+        // function requires all of it.
         unsafe { self.maps.launch(stream, &self.pool, planes, (tint, values, style.mask_weight())) }
     }
 

@@ -32,8 +32,8 @@ impl Target {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct LabeledBox {
-    /// The outline is the area in `outer` and not in `inner`, which lies within `outer`. The outline of a rotated box is strokes;
-    /// then both are the upright box around it.
+    /// The outline is the area in `outer` and not in `inner`, which lies within `outer`. The outline of a rotated box
+    /// is strokes; then both are the upright box around it.
     pub outer: Rect,
     pub inner: Rect,
     /// Filled with `paper`; empty where there is no label.
@@ -202,8 +202,8 @@ impl Overlay {
 /// Outer and inner edge of the outline, which lies inside the box, so that boxes at the frame's edge show all their sides.
 ///
 /// Edges are rounded to the nearest pixel in every format: on 4:2:0 the luma is as exact as RGB. Chroma then takes every
-/// sample that the outline touches ([`Rect::halved`]), because otherwise parts of a line would keep the frame's colour. The price
-/// is a tint, at most one pixel wide, next to lines on odd pixels.
+/// sample that the outline touches ([`Rect::halved`]), because otherwise parts of a line would keep the frame's colour.
+/// The price is a tint, at most one pixel wide, next to lines on odd pixels.
 pub(super) fn outline(bbox: BBox, target: &Target, style: &Style) -> Option<(Rect, Rect)> {
     if !bbox.is_valid() {
         return None;

@@ -40,8 +40,9 @@ enum RegionMaker {
 /// Planes begin at multiples of this in an upload.
 const ALIGN: usize = 256;
 
-/// Over PCIe a kernel takes longer to read a byte of host memory than a copy does (on an H200, by tests/bench/memory.rs, 1.2 times where it
-/// skips rows, up to 1.9 where it needs every byte), but need not read all of them.
+/// Over PCIe a kernel takes longer to read a byte of host memory than a copy does (on an H200, by
+/// tests/bench/memory.rs, 1.2 times where it skips rows, up to 1.9 where it needs every byte), but need not read all of
+/// them.
 const DETOUR: f64 = 1.4;
 
 /// Up to so many bytes, starting a copy and waiting for it takes longer than reading them in place.
@@ -133,8 +134,8 @@ impl DevicePreprocessor {
     /// are read when this returns.
     ///
     /// # Errors
-    /// `WrongType`, if the frame is not of the format and size given to [`DevicePreprocessor::new`], or is to be read in place and the GPU does not
-    /// see it; `Run`, where the GPU fails.
+    /// `WrongType`, if the frame is not of the format and size given to [`DevicePreprocessor::new`], or is to be read
+    /// in place and the GPU does not see it; `Run`, where the GPU fails.
     pub fn of_host(&mut self, frame: &Frame) -> Result<Tensors> {
         // SAFETY: `bring_and_make` passes the planes of such a frame, which stay until the kernel has read them.
         self.bring_and_make(frame, |this, planes| unsafe { this.of_gpu(planes) })
@@ -186,7 +187,8 @@ impl DevicePreprocessor {
         let block = self.slots.take()?;
         let queued = self.stream.queuing();
         let begin = self.stream.begin_timing();
-        // SAFETY: the planes by the caller's promise; the block has the tensor's size, and returns to the pool after the fence.
+        // SAFETY: the planes by the caller's promise; the block has the tensor's size, and returns to the pool after
+        // the fence.
         unsafe { self.kernel.launch(&self.stream, planes, block.address()) }?;
         self.stream.end_timing(begin);
         let ready = queued.record()?;
@@ -215,7 +217,8 @@ impl DevicePreprocessor {
         let begin = stream.begin_timing();
         let tensors = sources.iter().copied().zip(blocks.iter().map(DeviceBlock::address));
         match regions {
-            // SAFETY: the planes by the caller's promise; each block has the tensor's size, and returns to the pool after the fence.
+            // SAFETY: the planes by the caller's promise; each block has the tensor's size, and returns to the pool
+            // after the fence.
             RegionMaker::InOneLaunch(kernel) => unsafe { kernel.launch(stream, planes, tensors) }?,
             RegionMaker::OneByOne(kernels) => {
                 for (index, (source, tensor)) in tensors.enumerate() {

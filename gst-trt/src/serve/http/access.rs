@@ -7,9 +7,10 @@
 //! | what is read | all | with the token |
 //! | what changes something | with the token | with the token |
 //!
-//! Web sites that a user visits can send requests from the user's browser. One that gives its own name the address 127.0.0.1 could
-//! read the answers: so on localhost the `Host` must be a name of localhost. Beyond, it lacks the token. What changes something
-//! must not come from another site either, by the headers that browsers add and scripts cannot set.
+//! Web sites that a user visits can send requests from the user's browser. One that gives its own name the address
+//! 127.0.0.1 could read the answers: so on localhost the `Host` must be a name of localhost. Beyond, it lacks the
+//! token. What changes something must not come from another site either, by the headers that browsers add and scripts
+//! cannot set.
 
 use std::net::IpAddr;
 
@@ -107,7 +108,8 @@ fn is_localhost(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a browser sent it for another site. A proxy may change the host, so what the browser has found itself comes first.
+/// Whether a browser sent it for another site. A proxy may change the host, so what the browser has found itself comes
+/// first.
 fn is_foreign(headers: &HeaderMap, host: &Authority) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         return site != "same-origin" && site != "none";

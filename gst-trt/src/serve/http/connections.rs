@@ -50,8 +50,8 @@ async fn accept(listener: TcpListener, context: Arc<ServerState>) {
     }
 }
 
-/// The kernel ends a connection whose client has taken nothing for that time, or is gone without a word. This frees what waits
-/// to write to it.
+/// The kernel ends a connection whose client has taken nothing for that time, or is gone without a word. This frees
+/// what waits to write to it.
 fn limit_stall(stream: &TcpStream, time: Duration) {
     let _ = stream.set_nodelay(true);
     let socket = SockRef::from(stream);

@@ -19,7 +19,8 @@ use crate::serve::control::State as SourceState;
 /// Between the pictures of a live view.
 const BOUNDARY: &str = "gst-trt-frame";
 
-/// The next picture, `None` once the source is removed. What came while the last one was sent is skipped, but for the newest.
+/// The next picture, `None` once the source is removed. What came while the last one was sent is skipped, but for the
+/// newest.
 async fn next(frames: &mut watch::Receiver<Option<Bytes>>) -> Option<Bytes> {
     loop {
         frames.changed().await.ok()?;

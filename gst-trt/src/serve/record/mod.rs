@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! Recording on events: frames are encoded all the time, and the newest ones are kept in memory, so that a file begins before the
-//! event that it is written for.
+//! Recording on events: frames are encoded all the time, and the newest ones are kept in memory, so that a file begins
+//! before the event that it is written for.
 
 mod file;
 mod ring;

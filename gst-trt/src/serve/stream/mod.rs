@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//! A source: a thread that runs its pipeline, starts it again when it fails, and stops it. Whatever one source does, it blocks no
-//! other.
+//! A source: a thread that runs its pipeline, starts it again when it fails, and stops it. Whatever one source does, it
+//! blocks no other.
 
 pub mod meter;
 mod pipeline;

@@ -78,8 +78,8 @@ impl Outlines {
         let all = boxes.limit * SIDES;
         let strokes = room(&mut self.strokes, pool, all)?;
         let plan = OutlineParameters { plan: *boxes, strokes, line: widths(boxes.line).0, unused: 0 };
-        // SAFETY: the kernel takes these parameters. The detections are valid on this stream until the work is done: this function
-        // requires that.
+        // SAFETY: the kernel takes these parameters. The detections are valid on this stream until the work is done:
+        // this function requires that.
         unsafe { stream.launch(&self.plan, shape(all), &plan) }?;
         Ok(Planned { strokes, each: SIDES })
     }
@@ -124,8 +124,8 @@ impl Skeletons {
             point,
             unused: 0,
         };
-        // SAFETY: the kernel takes these parameters. Detections and keypoints are valid on this stream until the work is done: this
-        // function requires that.
+        // SAFETY: the kernel takes these parameters. Detections and keypoints are valid on this stream until the work
+        // is done: this function requires that.
         unsafe { stream.launch(&self.plan, shape(all), &plan) }?;
         Ok(Planned { strokes, each })
     }

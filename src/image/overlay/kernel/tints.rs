@@ -68,7 +68,8 @@ pub(super) struct Tints {
     plan: Function,
     paint: Function,
     target: Target,
-    /// For each column and row of the frame that of the masks, which are in the model's input with that letterbox, or in the frame.
+    /// For each column and row of the frame that of the masks, which are in the model's input with that letterbox, or
+    /// in the frame.
     tables: Option<(Option<Letterbox>, DeviceBlock)>,
     /// The planned tints.
     tints: Option<DeviceBlock>,
@@ -120,8 +121,8 @@ impl Tints {
         let plan = TintPlan { entries: masks.entries, boxes, count, tints, limit, unused: 0 };
         let shape = Launch { grid: (limit.div_ceil(THREADS), 1, 1), block: (THREADS, 1, 1), shared: 0 };
         let parameters = TintParameters { count, tints, bits: masks.bits, weight, ..TintParameters::default() };
-        // SAFETY: the kernels take these parameters. Planes, boxes and masks are valid on this stream until the work is done: this
-        // function requires that.
+        // SAFETY: the kernels take these parameters. Planes, boxes and masks are valid on this stream until the work is
+        // done: this function requires that.
         unsafe {
             stream.launch(&self.plan, shape, &plan)?;
             self.start(stream, pool, planes, Some(letterbox), parameters)
@@ -163,8 +164,8 @@ impl Tints {
         let tints_at = count + HEADER as u64;
         let bits_at = tints_at + size_of_val(&tints[..]) as u64;
         let parameters = TintParameters { count, tints: tints_at, bits: bits_at, weight, ..TintParameters::default() };
-        // SAFETY: the planes are valid until the work is done: this function requires that. The staging memory lives as long as
-        // `self`, and earlier launches, which read it, are done.
+        // SAFETY: the planes are valid until the work is done: this function requires that. The staging memory lives as
+        // long as `self`, and earlier launches, which read it, are done.
         unsafe { self.start(stream, pool, planes, None, parameters) }
     }
 
@@ -193,7 +194,8 @@ impl Tints {
         // Cells of chroma, where there are any.
         let cell = if format.planes(1, 1).len() > 1 { 2 } else { 1 };
         let grid = (width.div_ceil(TILE.0 * cell), height.div_ceil(TILE.1 * cell), 1);
-        // SAFETY: the kernel takes these parameters. Their addresses are valid until the work is done: this function requires that.
+        // SAFETY: the kernel takes these parameters. Their addresses are valid until the work is done: this function
+        // requires that.
         unsafe { stream.launch(&self.paint, Launch { grid, block: (THREADS, 1, 1), shared: 0 }, &parameters) }
     }
 
