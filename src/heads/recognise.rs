@@ -228,8 +228,8 @@ pub(super) fn find(
             let what = format!("Output {output} has {classes}{beside} as {format}, against {labels}");
             let background = format.usual_background().map_or("", |_| "background-class on trtnms if it has one, and ");
             Err(Error::new(ErrorKind::Settings, what).remedy(format!(
-                "Set layout=auto on trtnms, or the layout that the model has, {background}use the label file that belongs to \
-                 the model, one line for each class",
+                "Set layout=auto on trtnms, or the layout that the model has, {background}use the label file that \
+                 belongs to the model, one line for each class",
             )))
         }
         _ => Ok(found),

@@ -10,16 +10,16 @@ use crate::image::transform::Chroma;
 pub static INPUT_SIZE: OptionSpec = OptionSpec {
     name: "input-size",
     nick: "Input size",
-    blurb: "Width and height like 640x640, for models that leave them open; auto takes the smallest rectangle that frames need within \
-            the size in the file, or that size with shared-model (unset = auto)",
+    blurb: "Width and height like 640x640, for models that leave them open; auto takes the smallest rectangle that \
+            frames need within the size in the file, or that size with shared-model (unset = auto)",
     kind: OptionKind::Text,
 };
 
 pub static SHORTEST_EDGE: OptionSpec = OptionSpec {
     name: "shortest-edge",
     nick: "Shortest edge",
-    blurb: "With resize=center-crop: pixels of the frame's shorter edge before the middle is cut out, 256 for many inputs of 224 \
-            (0 = as the model wants it, else as many as the tensor has)",
+    blurb: "With resize=center-crop: pixels of the frame's shorter edge before the middle is cut out, 256 for many \
+            inputs of 224 (0 = as the model wants it, else as many as the tensor has)",
     kind: OptionKind::UInt(0..=16384),
 };
 

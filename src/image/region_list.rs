@@ -19,7 +19,8 @@ impl RegionList {
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |cause: String| {
             Error::new(ErrorKind::Settings, format!("region-list={text} cannot be read")).cause(cause).remedy(
-                "Write left, top, right and bottom of each rectangle in pixels or in parts of the frame, like 0,0,640,360;0.5,0.5,1,1",
+                "Write left, top, right and bottom of each rectangle in pixels or in parts of the frame, like \
+                 0,0,640,360;0.5,0.5,1,1",
             )
         };
         let rectangle = |part: &str| {

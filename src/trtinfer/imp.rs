@@ -321,7 +321,8 @@ impl Properties for TrtInfer {
                 .read_only()
                 .build(),
             stats::property(
-                "Frames inferred and skipped, and what inference costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+                "Frames inferred and skipped, and what inference costs: time on the host, waits for the GPU, bytes \
+                 copied, use of the pool",
             ),
         ]
     }

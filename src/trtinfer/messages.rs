@@ -49,8 +49,14 @@ fn to_see_why(owners: &[&dyn Backend]) -> String {
 
 pub fn missing_tensor() -> Error {
     Error::new(ErrorKind::WrongType, "trtinfer got a frame without a tensor")
-        .cause("trtpreprocess is missing before it, or an element between them, such as compositor, makes new frames without tensors")
-        .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before trtpreprocess or behind trtnms")
+        .cause(
+            "trtpreprocess is missing before it, or an element between them, such as compositor, makes new frames \
+             without tensors",
+        )
+        .remedy(
+            "The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before \
+             trtpreprocess or behind trtnms",
+        )
 }
 
 pub fn inferred_before() -> Error {
@@ -103,8 +109,8 @@ pub fn copied() -> Error {
 pub fn unfinished(model: &Path, limit: Duration) -> Error {
     Error::new(ErrorKind::Run, format!("{} has not finished its run", model.display()))
         .cause(format!(
-            "it was given {} s after the stream was stopped, and there is no way to end it; its thread and its memory stay in \
-             use until it ends by itself or the process does",
+            "it was given {} s after the stream was stopped, and there is no way to end it; its thread and its memory \
+             stay in use until it ends by itself or the process does",
             limit.as_secs()
         ))
         .remedy("A model with a loop may run for ever: check the model")

@@ -362,8 +362,14 @@ fn take_back(frame: &mut gst::Buffer) -> Option<gst::Buffer> {
 
 fn missing_tensors() -> Error {
     Error::new(ErrorKind::WrongType, "trtnms got a frame without tensors")
-        .cause("trtpreprocess ! trtinfer is missing before trtnms in the launch line, or an element between them, such as compositor, makes new frames without tensors")
-        .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before trtpreprocess or behind trtnms")
+        .cause(
+            "trtpreprocess ! trtinfer is missing before trtnms in the launch line, or an element between them, \
+             such as compositor, makes new frames without tensors",
+        )
+        .remedy(
+            "The order is … ! trtpreprocess ! trtinfer ! trtnms ! …; put elements that make new frames before \
+             trtpreprocess or behind trtnms",
+        )
 }
 
 fn not_inferred() -> Error {
@@ -375,7 +381,8 @@ fn not_inferred() -> Error {
 impl Properties for TrtNms {
     fn read_only() -> Vec<glib::ParamSpec> {
         vec![stats::property(
-            "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+            "Frames, objects, and what finding and drawing them costs: time on the host, waits for the GPU, bytes \
+             copied, use of the pool",
         )]
     }
 

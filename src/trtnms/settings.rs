@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The properties of trtnms.
 
-use std::iter;
 use std::sync::LazyLock;
 
-use gst::glib;
-use gst::prelude::*;
-
 use crate::core::error::Error;
-use crate::core::options::Setting;
+use crate::core::options::{OptionKind, Setting, setting};
 use crate::gst::options::{self, MUTABLE_PLAYING};
 use crate::gst::overlay::{draw_labels_property, line_width_property, mask_alpha_property};
-use crate::gst::property::{Property, PropertyTable, property};
+use crate::gst::property::{PropertyTable, property};
 use crate::gst::{cuda, stats};
 use crate::heads::HeadFormat;
 use crate::image::overlay::Style;
@@ -63,47 +59,42 @@ impl NmsSettings {
     }
 }
 
+static DRAW: Setting<NmsSettings> = setting!("draw", "Draw", "Draw the boxes on the frame", OptionKind::Flag, draw);
+
+static HOLD_DETECTIONS: Setting<NmsSettings> = setting!(
+    "hold-detections",
+    "Hold detections",
+    "On frames that trtinfer skips (interval), repeat the last detections, marked as held",
+    OptionKind::Flag,
+    hold_detections
+);
+
+static POST_MESSAGES: Setting<NmsSettings> = setting!(
+    "post-messages",
+    "Post messages",
+    "Post an element message trt-detections for each frame: stream-time, frame, width, height, held, count, and \
+     detections with label, class-id, confidence, x, y, w, h",
+    OptionKind::Flag,
+    post_messages
+);
+
 pub static PROPERTIES: LazyLock<PropertyTable<NmsSettings>> = LazyLock::new(|| {
-    let default = NmsSettings::default();
-    let own: [Property<NmsSettings>; 8] = [
-        property!(
-            glib::ParamSpecBoolean::builder("draw")
-                .nick("Draw")
-                .blurb("Draw the boxes on the frame")
-                .default_value(default.draw)
-                .mutable_playing()
-                .build(),
-            draw
-        ),
+    let own = |setting: &Setting<NmsSettings>| options::property(setting, MUTABLE_PLAYING, |settings| settings);
+    let mut properties = vec![own(&Setting { spec: &LAYOUT, field: |settings| &mut settings.layout })];
+    properties
+        .extend(options::properties(&SETTINGS, MUTABLE_PLAYING, |settings: &mut NmsSettings| &mut settings.options));
+    properties.extend(options::properties(&MERGE_SETTINGS, MUTABLE_PLAYING, |settings: &mut NmsSettings| {
+        &mut settings.options.merge
+    }));
+    properties.extend([
+        own(&DRAW),
         property!(draw_labels_property("Write class and score at each drawn box"), style.labels),
         property!(line_width_property(), style.line_width),
         property!(mask_alpha_property(), style.mask_alpha),
-        property!(
-            glib::ParamSpecBoolean::builder("hold-detections")
-                .nick("Hold detections")
-                .blurb("On frames that trtinfer skips (interval), repeat the last detections, marked as held")
-                .default_value(default.hold_detections)
-                .mutable_playing()
-                .build(),
-            hold_detections
-        ),
-        property!(
-            glib::ParamSpecBoolean::builder("post-messages")
-                .nick("Post messages")
-                .blurb("Post an element message trt-detections for each frame: stream-time, frame, width, height, held, count, and detections with label, class-id, confidence, x, y, w, h")
-                .default_value(default.post_messages)
-                .mutable_playing()
-                .build(),
-            post_messages
-        ),
+        own(&HOLD_DETECTIONS),
+        own(&POST_MESSAGES),
         property!(cuda::device_id_property(), cuda_device_id),
         property!(stats::measure_property(), measure),
-    ];
-    let layout = Setting { spec: &LAYOUT, field: |settings: &mut NmsSettings| &mut settings.layout };
-    let layout = options::property(&layout, MUTABLE_PLAYING, |settings| settings);
-    let postprocess =
-        options::properties(&SETTINGS, MUTABLE_PLAYING, |settings: &mut NmsSettings| &mut settings.options);
-    let merge =
-        options::properties(&MERGE_SETTINGS, MUTABLE_PLAYING, |settings: &mut NmsSettings| &mut settings.options.merge);
-    PropertyTable::new(iter::once(layout).chain(postprocess).chain(merge).chain(own).collect())
+    ]);
+    PropertyTable::new(properties)
 });

@@ -222,7 +222,10 @@ impl TrtPreprocess {
         self.obj().post_warning(
             &Error::new(ErrorKind::Settings, "trtpreprocess regions=objects has seen no objects")
                 .cause("there is no trtnms before it, whose model would find them")
-                .remedy("The order is … ! trtpreprocess ! trtinfer ! trtnms ! trtpreprocess regions=objects ! trtinfer ! trtnms ! …"),
+                .remedy(
+                    "The order is … ! trtpreprocess ! trtinfer ! trtnms ! trtpreprocess regions=objects ! \
+                     trtinfer ! trtnms ! …",
+                ),
         );
     }
 
@@ -291,7 +294,8 @@ fn cuda_for_the_cpu() -> Error {
 impl Properties for TrtPreprocess {
     fn read_only() -> Vec<glib::ParamSpec> {
         vec![stats::property(
-            "Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of the pool",
+            "Frames, and what making their tensors costs: time on the host, waits for the GPU, bytes copied, use of \
+             the pool",
         )]
     }
 

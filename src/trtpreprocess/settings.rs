@@ -163,14 +163,16 @@ static SETTINGS: [Setting<PreprocessSettings>; 23] = [
     setting!(
         "slices",
         "Slices",
-        "Columns and rows of slices like 3x2: each is a tensor of its own, so that small objects of large frames are found (unset = the frame is not sliced)",
+        "Columns and rows of slices like 3x2: each is a tensor of its own, so that small objects of large frames are \
+         found (unset = the frame is not sliced)",
         OptionKind::Text,
         slices
     ),
     setting!(
         "slice-size",
         "Slice size",
-        "Width and height of slices like 640x640, in place of slices: as many as cover the frame (unset = the frame is not sliced)",
+        "Width and height of slices like 640x640, in place of slices: as many as cover the frame (unset = the frame \
+         is not sliced)",
         OptionKind::Text,
         slice_size
     ),
@@ -192,7 +194,8 @@ static SETTINGS: [Setting<PreprocessSettings>; 23] = [
     setting!(
         "region-list",
         "Region list",
-        "With regions=list: left, top, right and bottom of each rectangle, in pixels or in parts of the frame, like 0,0,640,360;0.5,0.5,1,1",
+        "With regions=list: left, top, right and bottom of each rectangle, in pixels or in parts of the frame, like \
+         0,0,640,360;0.5,0.5,1,1",
         OptionKind::Text,
         region_list
     ),
@@ -227,7 +230,8 @@ static SETTINGS: [Setting<PreprocessSettings>; 23] = [
     setting!(
         "reclassify-interval",
         "Reclassify interval",
-        "With regions=objects: look at objects with ids (trttrack) in each n-th frame, and when their boxes have grown by a fifth; their classes are kept in between (0 = once, 1 = each frame)",
+        "With regions=objects: look at objects with ids (trttrack) in each n-th frame, and when their boxes have \
+         grown by a fifth; their classes are kept in between (0 = once, 1 = each frame)",
         OptionKind::UInt(0..=u32::MAX),
         reclassify_interval
     ),

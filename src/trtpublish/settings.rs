@@ -120,21 +120,28 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
             text(
                 "location",
                 "Location",
-                "Where to: a file, - for standard output, or an address: mqtt(s)://host/topic, redis(s)://host/key, http(s)://, nats://, ws://, \
-                 kafka(s)://, unix:/path. A password is shown as ***",
+                "Where to: a file, - for standard output, or an address: mqtt(s)://host/topic, redis(s)://host/key, \
+                 http(s)://, nats://, ws://, kafka(s)://, unix:/path. A password is shown as ***",
             ),
             |settings: &PublishSettings| Some(redacted(&settings.options.location)).filter(|text| !text.is_empty()),
             |settings, location: Option<String>| settings.options.location = location.unwrap_or_default(),
         ),
         options::property(&FORMAT, MUTABLE_READY, |settings| settings),
         property!(
-            glib::ParamSpecEnum::builder::<MessageSubject>("per").nick("Per").blurb("What a message is about").mutable_ready().build(),
+            glib::ParamSpecEnum::builder::<MessageSubject>("per")
+                .nick("Per")
+                .blurb("What a message is about")
+                .mutable_ready()
+                .build(),
             wanted.per
         ),
         property!(
             glib::ParamSpecUInt64::builder("publish-every")
                 .nick("Publish every")
-                .blurb("With per=frame, the shortest time from one published frame to the next (in nanoseconds, 0 = all frames)")
+                .blurb(
+                    "With per=frame, the shortest time from one published frame to the next (in nanoseconds, 0 = \
+                     all frames)"
+                )
                 .mutable_playing()
                 .build(),
             wanted.publish_every
@@ -163,13 +170,14 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
             options.password_file
         ),
         path_property!(
-            text("ca-file", "CA file", "Certificates of the authorities that may sign the server's, PEM (unset = the system's)"),
+            text(
+                "ca-file",
+                "CA file",
+                "Certificates of the authorities that may sign the server's, PEM (unset = the system's)"
+            ),
             options.ca_file
         ),
-        path_property!(
-            text("cert-file", "Certificate file", "The client's own certificate, PEM"),
-            options.cert_file
-        ),
+        path_property!(text("cert-file", "Certificate file", "The client's own certificate, PEM"), options.cert_file),
         path_property!(text("key-file", "Key file", "The key of cert-file, PEM"), options.key_file),
         property!(
             count("max-queued", "Maximum queued", "Messages that may wait to be sent", 1, options.max_queued),
@@ -177,7 +185,13 @@ pub static PROPERTIES: LazyLock<PropertyTable<PublishSettings>> = LazyLock::new(
         ),
         options::property(&DROP, MUTABLE_READY, |settings| settings),
         property!(
-            count("max-batch", "Maximum batch", "Messages that are sent at once; of http, in one array", 1, options.max_batch),
+            count(
+                "max-batch",
+                "Maximum batch",
+                "Messages that are sent at once; of http, in one array",
+                1,
+                options.max_batch
+            ),
             options.max_batch
         ),
         time(

@@ -56,8 +56,8 @@ pub fn checks() -> Vec<Component> {
 }
 
 fn driver() -> Component {
-    let costs = "models run on the CPU, which is far slower; install NVIDIA's driver 535 or later, or, in a container, start it \
-                 with the GPU";
+    let costs = "models run on the CPU, which is far slower; install NVIDIA's driver 535 or later, or, in a \
+                 container, start it with the GPU";
     match GpuStatus::detect() {
         GpuStatus::Available(count) => {
             let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
@@ -131,8 +131,8 @@ fn tensorrt() -> Vec<Component> {
         })
         .collect();
     if !checks.iter().any(|check| check.is_there) {
-        let costs = "models run on the CPU; install TensorRT 8.6, 10, 11 or RTX, such as libnvinfer10 or pip's tensorrt, or set \
-                     trt-library";
+        let costs = "models run on the CPU; install TensorRT 8.6, 10, 11 or RTX, such as libnvinfer10 or pip's \
+                     tensorrt, or set trt-library";
         checks.push(Component::missing(
             "TensorRT",
             "TensorRT",

@@ -18,8 +18,8 @@ const VARIABLE: &str = "ORT_DYLIB_PATH";
 /// Under which the system's loader may know it.
 const NAMES: [&str; 2] = ["libonnxruntime.so.1", "libonnxruntime.so"];
 
-const REMEDY: &str = "Install ONNX Runtime 1.18 or later (pip install onnxruntime, or Microsoft's archive unpacked in /opt), or point to \
-                      its libonnxruntime.so with ort-library or ORT_DYLIB_PATH";
+const REMEDY: &str = "Install ONNX Runtime 1.18 or later (pip install onnxruntime, or Microsoft's archive unpacked in \
+                      /opt), or point to its libonnxruntime.so with ort-library or ORT_DYLIB_PATH";
 
 /// An opened ONNX Runtime.
 pub struct OrtLibrary {

@@ -26,7 +26,8 @@ static LIBRARY: BackendOption = BackendOption {
     spec: OptionSpec {
         name: "ort-library",
         nick: "ONNX Runtime library",
-        blurb: "File or folder of the ONNX Runtime library; it contains code: use only a trusted one (unset = ORT_DYLIB_PATH, else what is installed)",
+        blurb: "File or folder of the ONNX Runtime library; it contains code: use only a trusted one (unset = \
+                ORT_DYLIB_PATH, else what is installed)",
         kind: OptionKind::Path,
     },
     default: OptionValue::Path(None),

@@ -382,7 +382,8 @@ impl Calibrator {
                 return Err(Error::new(ErrorKind::Settings, "The calibration file is none that TensorRT wrote")
                     .cause(format!("its first line is “{}”", first.chars().take(40).collect::<String>()))
                     .remedy(
-                        "Give a file of the entropy-2 or min-max calibrator, whose first line is like TRT-8600-EntropyCalibration2",
+                        "Give a file of the entropy-2 or min-max calibrator, whose first line is like \
+                         TRT-8600-EntropyCalibration2",
                     ));
             }
         };

@@ -279,7 +279,7 @@ impl Library {
                 let remedy = match failure {
                     LoadFailure::ExecutableStack(_) => {
                         "Start the program with GLIBC_TUNABLES=glibc.rtld.execstack=2 in its environment, which glibc 2.41 \
-                             and later need for TensorRT 8, or use TensorRT 10 or later"
+                         and later need for TensorRT 8, or use TensorRT 10 or later"
                     }
                     _ => "Install all of its parts, of one release",
                 };
@@ -415,8 +415,8 @@ fn recognise(number: i32) -> std::result::Result<(AbiVersion, Version), String> 
 /// Minor version of the newest TensorRT-RTX whose interface was checked.
 const NEWEST_RTX: u32 = 7;
 
-const REMEDY: &str = "Install TensorRT 8.6, 10, 11 or TensorRT-RTX, or point to it with trt-library or LD_LIBRARY_PATH; pip puts \
-                      it into site-packages/tensorrt_libs";
+const REMEDY: &str = "Install TensorRT 8.6, 10, 11 or TensorRT-RTX, or point to it with trt-library or \
+                      LD_LIBRARY_PATH; pip puts it into site-packages/tensorrt_libs";
 
 /// Every TensorRT that [`Library::open`] would find, opened; where one cannot be, its name and why. Those that are not
 /// there are left out.

@@ -24,7 +24,8 @@ static ALLOW_HOST_CODE: BackendOption = BackendOption {
     spec: OptionSpec {
         name: "allow-host-code",
         nick: "Allow host code",
-        blurb: "Let an engine run CPU code that it carries, as version-compatible engines do. Such code can do all that this user can: only for engines you trust",
+        blurb: "Let an engine run CPU code that it carries, as version-compatible engines do. Such code can do all \
+                that this user can: only for engines you trust",
         kind: OptionKind::Flag,
     },
     default: OptionValue::Flag(false),

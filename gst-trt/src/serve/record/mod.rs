@@ -54,8 +54,9 @@ pub fn launch_line(plan: &RecordPlan, is_live: bool, download: &str) -> String {
         None => "x264enc speed-preset=veryfast tune=zerolatency key-int-max=30 threads=1",
     };
     format!(
-        "out. ! queue name=record {leaky} max-size-buffers=30 max-size-bytes=0 max-size-time=0 ! {draw} {download} videoconvert \
-         ! videoscale add-borders=false ! video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2] ! {encoder} \
+        "out. ! queue name=record {leaky} max-size-buffers=30 max-size-bytes=0 max-size-time=0 ! {draw} {download} \
+         videoconvert ! videoscale add-borders=false ! video/x-raw,format=I420,width=[2,16384,2],height=[2,16384,2] \
+         ! {encoder} \
          ! h264parse config-interval=-1 ! video/x-h264,stream-format=avc,alignment=au \
          ! appsink name=encoded sync=false async=false"
     )
