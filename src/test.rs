@@ -35,9 +35,14 @@ impl Waiters {
         Waiting(self)
     }
 
+    /// How many wait now.
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
     /// Returns once so many wait.
     pub fn wait_for(&self, count: usize) {
-        while self.0.load(Ordering::SeqCst) < count {
+        while self.count() < count {
             std::thread::yield_now();
         }
     }

@@ -195,6 +195,8 @@ impl Batcher {
     /// Runs the waiting frames of this stream now, with those of others: no more will come.
     pub fn finish(&self, stream: u64) {
         while self.run(FlushReason::Last(stream)) {}
+        // Another thread may be running the last of them.
+        drop(self.line.wait_while(|queue| queue.is_wanted(FlushReason::Last(stream))));
     }
 
     /// Removes the frames of this stream from the queue. Waits for them and for their runs end.

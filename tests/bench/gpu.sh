@@ -10,12 +10,16 @@
 #               for all of them with batches; flat out, and at LIVE frames a second
 #   yolov8s     the same with a model of YOLOv8s's shape, 640x640, f16, random weights
 #   segment     the same with a model of YOLOv8n-seg's shape; masks are drawn on the frames
+#   second      the small model on a crowd, with a tracker and a classifier of YOLO11n-cls's size on its 30 objects: at each frame,
+#               and once
+#   swap        the model swapped while streams play, for one of another size and other classes: SWAPS times flat out, and some at
+#               LIVE frames a second
 #   gpus        the small model on one GPU and on two, with twice the streams   (needs two GPUs)
 #   torch       the same networks as a PyTorch chain, on the GPU and by way of the host, and ours beside it on such frames, which are
 #               on the GPU already
 #   nms         decoding and suppression against torchvision and TensorRT's EfficientNMS
 #   preprocess  the letterbox against PyTorch and CV-CUDA
-#   soak        streams that join and leave, for SOAK seconds
+#   soak        streams that join and leave, for SOAK seconds of each of KINDS
 #   bars        measures nothing; judges what was measured before, as every call does at its end
 #
 # Needs a GPU, GStreamer with nvcodec, TensorRT with its builder, and what tests/gpu/pack.sh made in .gpu/bin; for the rivals a
@@ -32,8 +36,10 @@
 #   NMS          properties of trtnms in the row segment, with commas between   (default: mask-output=none: masks are only drawn)
 #   LIVE_QUEUE   whether live streams have a queue between trtinfer and trtnms   (default: true)
 #   LEVEL        how long TensorRT looks for fast kernels (default: 3)
-#   SOAK         seconds of the row soak                  (default: 120)
+#   SWAPS        of the row swap                          (default: 100)
+#   SOAK, KINDS  of the row soak                          (default: 120 s; detect segment track+second)
 #   LIMIT        seconds for one step                     (default: 540)
+#   CROWD        clip of the row second                   (default: the crowd that tests/gpu/pack.sh draws)
 #   PROGRAMS     folder of the benches                    (default: what tests/gpu/pack.sh packed, unpacked into WORK)
 #   PYTHON       of the rivals                            (default: python3)
 #   TRT, K, WORK, INFER
@@ -47,7 +53,7 @@ OUT=$WORK/bench
 JSON=${JSON:-$OUT/all.json}
 STREAMS=${STREAMS-16,1,4,32} BATCHES=${BATCHES-1,4,16} LENGTH=${LENGTH:-2} REPEATS=${REPEATS:-3}
 NMS=${NMS-mask-output=none} LIVE=${LIVE-30} LIVE_QUEUE=${LIVE_QUEUE:-true} DRAW=${DRAW:-true}
-LEVEL=${LEVEL:-3} SOAK=${SOAK:-120} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
+LEVEL=${LEVEL:-3} SWAPS=${SWAPS:-100} SOAK=${SOAK:-120} KINDS=${KINDS:-detect segment track+second} LIMIT=${LIMIT:-540} PYTHON=${PYTHON:-python3}
 FAILED=0
 
 # ---------------------------------------------------------------------------- steps
@@ -136,6 +142,33 @@ row_segment() {
     streams "segment-$STREAMS" "$SEGMENT" "streams=$STREAMS" "batch=$BATCHES" "nms=$NMS"
 }
 
+row_second() {
+    if [ ! -f "$CLASSIFY" ]; then
+        missing "== second: there is no $CLASSIFY, which tests/gpu/pack.sh makes where Python has the onnx package."
+        return
+    fi
+    CLIP=$CROWD DRAW=false LIVE=0 streams "second-$STREAMS" "$SMALL" "streams=$STREAMS" batch=16 "second=$CLASSIFY" second-batch=32 \
+        reclassify=1,0
+}
+
+# swap NAME ARGUMENT…: the bench of that name, between the small model and that of YOLOv8s's shape.
+swap() {
+    local name=$1 properties
+    shift
+    read -ra properties <<<"$(full) $BACKEND optimization-level=$LEVEL"
+    bench "$name" swap "$CLIP" "$SMALL" "$YOLOV8S" "${properties[@]}" streams=16 "json=$OUT/$name.jsonl" "$@"
+}
+
+row_swap() {
+    if [ ! -f "$YOLOV8S" ]; then
+        missing "== swap: there is no $YOLOV8S, which tests/gpu/pack.sh makes where Python has the onnx package."
+        return
+    fi
+    swap swap-shared batch=16 "swaps=$SWAPS"
+    swap swap-own batch=0 "swaps=$(((SWAPS + 4) / 5))"
+    [ "$LIVE" = 0 ] || swap swap-live batch=16 "swaps=$(((SWAPS + 4) / 5))" "live=$LIVE"
+}
+
 row_gpus() {
     if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -lt 2 ]; then
         missing "== gpus: there is one GPU, or none."
@@ -190,13 +223,21 @@ row_preprocess() {
 }
 
 row_soak() {
-    local properties passed=false
+    local properties kind model passed second
     read -ra properties <<<"$(full) $BACKEND optimization-level=$LEVEL"
-    LIMIT=$((SOAK + 300)) bench soak soak "$CLIP" "$SMALL" "streams=16" "seconds=$SOAK" "${properties[@]}" && passed=true
-    "$PYTHON" -c '
+    for kind in $KINDS; do
+        model=$SMALL passed=false second=()
+        case $kind in
+            segment) model=$SEGMENT ;;
+            track+second) second=("second=$CLASSIFY") ;;
+        esac
+        LIMIT=$((SOAK + 300)) bench "soak-$kind" soak "$CLIP" "$model" "kind=$kind" "${second[@]}" "streams=16" "seconds=$SOAK" \
+            "${properties[@]}" && passed=true
+        "$PYTHON" -c '
 import json, sys
-print(json.dumps({"row": "soak", "passed": sys.argv[1] == "true", "said": sys.argv[2]}))
-' "$passed" "$(tail -n 1 "$OUT/soak.log" 2>/dev/null)" >"$OUT/soak.jsonl"
+print(json.dumps({"row": "soak", "kind": sys.argv[1], "passed": sys.argv[2] == "true", "said": sys.argv[3]}))
+' "$kind" "$passed" "$(tail -n 1 "$OUT/soak-$kind.log" 2>/dev/null)" >"$OUT/soak-$kind.jsonl"
+    done
 }
 
 row_bars() {
@@ -206,7 +247,7 @@ row_bars() {
 # ---------------------------------------------------------------------------- all of it
 
 ROWS=("$@")
-[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment torch nms preprocess soak)
+[ $# -gt 0 ] || ROWS=(decode engine small yolov8s segment second swap torch nms preprocess soak)
 for each in "${ROWS[@]}"; do
     if ! declare -F "row_$each" >/dev/null; then
         echo "There is no row $each; tests/bench/gpu.sh names them in its first lines." >&2
@@ -227,9 +268,11 @@ else
     echo "There is no $BIN/bin.tar.xz, which tests/gpu/pack.sh makes, and PROGRAMS names no folder." >&2
     exit 2
 fi
-SMALL=$WORK/shapes.onnx YOLOV8S=${YOLOV8S:-$WORK/yolov8s.onnx} SEGMENT=$WORK/yolov8n-seg.onnx CLIP=${CLIP:-$WORK/camera.mp4}
+SMALL=$WORK/shapes.onnx YOLOV8S=${YOLOV8S:-$WORK/yolov8s.onnx} SEGMENT=$WORK/yolov8n-seg.onnx CLASSIFY=$WORK/yolov8n-cls.onnx CLIP=${CLIP:-$WORK/camera.mp4}
 cp tests/models/shapes.onnx "$SMALL"
 [ -f "$CLIP" ] || { CLIP=tests/data/sample.mp4 && echo "The 1080p clip is not here; $CLIP is used instead." >&2; }
+CROWD=${CROWD:-$WORK/crowd.mp4}
+[ -f "$CROWD" ] || { CROWD=$CLIP && echo "The clip of a crowd is not here; $CROWD is used instead." >&2; }
 if nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null; then
     # The CPU must not take over unseen.
     DEVICE=cuda BACKEND=backend=tensorrt

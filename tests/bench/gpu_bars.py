@@ -17,6 +17,8 @@ import sys
 RATIO_16, RATIO_1, ADDED_US, CPU, GRAPH = 0.95, 0.90, 1000, 0.25, 1.15
 SHARED_FPS, SHARED_MEMORY, POOL_HITS = 1.5, 1 / 10, 0.99
 TORCH_FPS, TORCH_CPU, TORCHVISION, EFFICIENTNMS = 2, 1 / 2, 5, 1.5
+SECOND, SECOND_ONCE = 0.90, 0.97
+SWAP_GAP_MS, SWAP_MIB = 100, 0
 MODELS = {"small": "shapes", "yolov8s": "yolov8s", "segment": "yolov8n-seg"}
 
 
@@ -76,7 +78,7 @@ def engines(table, lines, name, file):
 
 
 def chains(table, lines, name, file):
-    rows = [line for line in of(lines, "chain", decoded=False) if stem(line) == file and not line["file"].startswith("gpus")]
+    rows = [line for line in of(lines, "chain", decoded=False) if stem(line) == file and not line["file"].startswith(("gpus", "second"))]
     if not rows:
         table.open(f"{name}: the whole pipeline")
     for line in rows:
@@ -119,6 +121,48 @@ def sharing(table, rows, name):
                   shared["engines_mib"] / own["engines_mib"], maximum=maximum)
         all_of = [line["engines_mib"] + line["room_mib"] for line in (shared, own)]
         table.add(what + "with what they work in, MiB", *all_of, all_of[0] / all_of[1], maximum=maximum)
+
+
+def second(table, lines):
+    rows = of(lines, "second")
+    if not rows:
+        table.open("a second model on the objects of the first")
+    for line in rows:
+        streams, interval = line["streams"], line["reclassify_interval"]
+        is_judged = streams == 16
+        how = {0: "once each", 1: "at each frame"}.get(interval, f"every {interval} frames")
+        what = f"second model, {streams} streams, objects {how}: "
+        table.add(what + "objects, and pictures a frame", line["objects"], line["pictures"], None)
+        if interval == 0:
+            table.add(what + "fps, and without it", line["fps"], line["plain_fps"], line["of_plain"],
+                      SECOND_ONCE if is_judged else None)
+        else:
+            table.add(what + "fps, of ceiling", line["fps"], min(line["decode_fps"], line["engines_fps"]), line["of_ceiling"],
+                      SECOND if is_judged else None)
+            if not line["pictures"]:
+                table.open(what + "the first model finds none")
+                continue
+            # One GPU that does both has no bar at this.
+            other = min(line["plain_fps"], line["second_pictures_per_s"] / line["pictures"])
+            table.add(what + "fps, of the slower of both models", line["fps"], other, line["fps"] / other)
+
+
+def swap(table, lines):
+    rows = of(lines, "swap")
+    if not rows:
+        table.open("the model swapped while streams play")
+    for line in rows:
+        kind = f"one model, batch {line['batch']}" if line["shared"] else "a model each"
+        what = f"{line['swaps']} swaps, {line['streams']} streams, {kind}, {line['live'] or 'flat out'}: "
+        table.add(what + "frames lost or doubled", line["lost"] + line["doubled"], line["frames"], None, maximum=0)
+        table.add(what + "longest gap, and without swaps, ms", line["gap_swap_p50_max_ms"][1], line["gap_quiet_p50_max_ms"][1], None,
+                  maximum=SWAP_GAP_MS)
+        table.add(what + "fps during swaps, and with the slower model", line["fps_swapping"], min(line["fps_quiet"]), None)
+        table.add(what + "load, p50 and maximum, ms", *line["load_p50_max_ms"], None)
+        first, last = line["first_gpu_mib_heap_kib_threads_files"], line["last_gpu_mib_heap_kib_threads_files"]
+        for i, (name, maximum) in enumerate({"MiB on the GPU": SWAP_MIB, "KiB on the heap": None, "threads": None,
+                                             "files": None}.items()):
+            table.add(what + f"{name} more, of", last[i] - first[i], first[i], None, maximum=maximum)
 
 
 def gpus(table, lines):
@@ -199,11 +243,13 @@ def main():
         rows = chains(table, lines, name, file)
         sharing(table, rows, name)
         torch(table, lines, rows, name, file)
+    second(table, lines)
+    swap(table, lines)
     gpus(table, lines)
     nms(table, lines)
     preprocess(table, lines, folder)
     for line in of(lines, "soak"):
-        table.add(f"soak: {line['said']}", float(line["passed"]), None, None, minimum=1)
+        table.add(f"soak, {line.get('kind', 'detect')}: {line['said']}", float(line["passed"]), None, None, minimum=1)
     for line in of(lines, "failed"):
         table.add(f"{line['file']}, {line['what']}: {line['error']}"[:120], 0, None, None, minimum=1)
     table.show()

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 //! Streams that join and leave for a long time. No frame may be lost or reordered, and no memory may be leaked.
 //!
-//! `cargo bench --bench soak -- [CLIP [MODEL]] [streams=16] [seconds=600] [batch=4] [seed=1] [PROPERTY=VALUE…]`
+//! `cargo bench --bench soak -- [CLIP [MODEL]] [streams=16] [seconds=600] [batch=4] [seed=1]
+//! [kind=detect] [second=MODEL] [second-batch=32] [nms=PROPERTY=VALUE,…] [PROPERTY=VALUE…]`
 //!
-//! Other properties are those of trtinfer. At any time that many streams run, each in a pipeline of its own: every second one
-//! has a model of its own, the others share one that takes batches of `batch`. A stream lives for some seconds and comes at some
-//! pace, as `seed` has it; then it ends, or is stopped with frames under way, and another one replaces it. Every minute all of
-//! them leave, so that what is still allocated then can be compared: bytes in use on the heap, and GPU memory, may never be more
-//! than they were after the first one. Without GPU, frames are decoded and models run on the CPU.
+//! Other properties are those of trtinfer. `kind=segment` takes a model with masks, and `kind=track+second` has trttrack and a
+//! second model on the objects behind it, each object once in streams that share it and at each frame in the others. At any time
+//! that many streams run, each in a pipeline of its own: every second one has a model of its own, the others share one that takes
+//! batches of `batch`. A stream lives for some seconds and comes at some pace, as `seed` has it; then it ends, or is stopped with
+//! frames under way, and another one replaces it. Every minute all of them leave, so that what is still there then can be compared:
+//! bytes in use on the heap, GPU memory, threads and open files may never be more than they were after the first one, but for what
+//! libraries keep. Without GPU, frames are decoded and models run on the CPU.
 //!
 //! Each frame that a decoder gives must come to the sink, with the same PTS, in the same order; of a stream that is stopped,
 //! those that had come so far. A line is printed each minute, which separates memory that grows from memory that grew once. Exit
@@ -45,10 +48,10 @@ use gsttrt::core::tensor::TensorDesc;
 use gsttrt::session::Session;
 use random::Random;
 
-/// What a leak of a few bytes a frame, or of some hundred a stream, comes to within minutes; GStreamer and GLib keep less.
-const MOST_HEAP: usize = 1 << 20;
-/// The driver gives memory in pieces of 2 MiB, and keeps some.
-const MOST_GPU_MIB: f64 = 16.0;
+/// What is compared, and how much of it libraries may keep. A leak of a few bytes a frame, or of some hundred a stream, comes to a
+/// MiB within minutes; GStreamer and GLib keep less. The driver gives memory in pieces of 2 MiB, and keeps some. GLib keeps up to 8
+/// threads for a while that have nothing to do.
+const KEPT: [(&str, usize); 4] = [("KiB on the heap", 1024), ("MiB on the GPU", 16), ("threads", 8), ("files", 4)];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Phase {
@@ -66,9 +69,8 @@ impl Phase {
 
 struct Soak {
     clip: Clip,
-    /// `trtinfer` and its properties: with a model of its own, and with a shared one.
-    infer: [String; 2],
-    batch: usize,
+    /// What is between decoder and sink: with a shared model, and with one of its own.
+    elements: [String; 2],
     /// Streams that have lived, and frames that came through.
     streams: AtomicU64,
     frames: AtomicU64,
@@ -90,10 +92,8 @@ impl Soak {
         phase: Phase,
         goes_on: impl Fn() -> bool + Sync,
     ) -> Result<(), String> {
-        let room = queue(self.batch.max(4));
-        let elements = format!("! trtpreprocess ! {} ! {room} ! trtnms", self.infer[slot % 2]);
-        let pipeline =
-            gst::parse::launch(&self.clip.branch(0, 0, false, &elements)).map_err(|error| error.to_string())?;
+        let line = self.clip.branch(0, 0, false, &self.elements[slot % 2]);
+        let pipeline = gst::parse::launch(&line).map_err(|error| format!("{line}: {error}"))?;
         let pipeline = pipeline.downcast::<gst::Pipeline>().expect("several elements");
         let path = Arc::new(Mutex::new(Path::default()));
         let pad = |element: &str, pad: &str| pipeline.by_name(element).unwrap().static_pad(pad).unwrap();
@@ -211,13 +211,13 @@ impl Soak {
 /// Has more captured graphs live at once than streams ever will. CUDA keeps 237 KiB on the heap of each that lived at the same time as
 /// others, for the next ones, and how many of them do in a minute is chance. What each takes besides, some 135 KiB, it gives back, so
 /// one that is never dropped is still found.
-fn record_runs(model: &str, properties: &[String], streams: u64) -> gsttrt::core::error::Result<()> {
+fn record_runs(model: &str, properties: &[String], streams: u64) -> gsttrt::core::error::Result<Vec<Session>> {
     /// As many as a model keeps graphs of.
     const INPUTS: usize = 16;
     let (options, _) = gsttrt::session::parse_options(properties.iter().map(String::as_str))?;
     let mut sessions = vec![Session::open(model, &options)?];
     if sessions[0].backend() != "tensorrt" {
-        return Ok(());
+        return Ok(sessions);
     }
     // Every second stream has a model of its own.
     for _ in 1..streams {
@@ -236,34 +236,100 @@ fn record_runs(model: &str, properties: &[String], streams: u64) -> gsttrt::core
             unsafe { session.run_device(input, &results, std::ptr::null_mut()) }?.wait()?;
         }
     }
-    Ok(())
+    Ok(sessions)
+}
+
+struct Arguments {
+    clip: String,
+    kind: String,
+    model: String,
+    /// A second model, on the objects of the first.
+    second: Option<String>,
+    second_batch: u64,
+    streams: u64,
+    seconds: u64,
+    batch: u64,
+    seed: u64,
+    /// Of trtnms.
+    nms: String,
+    /// Of trtinfer.
+    properties: Vec<String>,
+}
+
+impl Arguments {
+    fn parse() -> Result<Self, Box<dyn Error>> {
+        let (mut streams, mut seconds, mut batch, mut second_batch, mut seed) = (16, 600, 4, 32, 1);
+        let (mut files, mut properties) = (Vec::new(), Vec::new());
+        let (mut kind, mut second, mut nms) = ("detect".to_string(), None, String::new());
+        for argument in std::env::args().skip(1).filter(|argument| !argument.starts_with("--")) {
+            let number =
+                |text: &str| text.parse::<u64>().map_err(|error| format!("{argument} cannot be read: {error}."));
+            match argument.split_once('=') {
+                None => files.push(argument),
+                Some(("streams", text)) => streams = number(text)?.max(1),
+                Some(("seconds", text)) => seconds = number(text)?,
+                Some(("batch", text)) => batch = number(text)?.max(1),
+                Some(("seed", text)) => seed = number(text)?,
+                Some(("kind", text)) => kind = text.into(),
+                Some(("second", text)) => second = Some(text.to_string()),
+                Some(("second-batch", text)) => second_batch = number(text)?.max(1),
+                Some(("nms", text)) => nms = text.replace(',', " "),
+                Some(_) => properties.push(argument),
+            }
+        }
+        let sample = |name: &str| format!("{}/tests/{name}", env!("CARGO_MANIFEST_DIR"));
+        let model = match kind.as_str() {
+            "detect" => "models/shapes.onnx",
+            "segment" => "models/shapes-seg.onnx",
+            "track+second" => {
+                second.get_or_insert_with(|| sample("models/shapes-cls.onnx"));
+                "models/shapes.onnx"
+            }
+            _ => return Err(format!("kind={kind} is none of detect, segment and track+second.").into()),
+        };
+        // A model that takes one picture at a time is one for batches of 1.
+        let open = |model: String, batch| if batch > 1 { open_batch::of(&model) } else { Ok(model) };
+        Ok(Arguments {
+            clip: files.first().cloned().unwrap_or_else(|| sample("data/sample.mp4")),
+            kind,
+            model: open(files.get(1).cloned().unwrap_or_else(|| sample(model)), batch)?,
+            second: second.map(|second| open(second, second_batch)).transpose()?,
+            second_batch,
+            streams,
+            seconds,
+            batch,
+            seed,
+            nms,
+            properties,
+        })
+    }
+
+    /// What is between decoder and sink, with models that streams share, or with those of one stream.
+    fn elements(&self, shared: bool) -> String {
+        let properties = self.properties.join(" ");
+        let room = queue(self.batch.max(4) as usize);
+        let infer = |model: &str, name: &str, batch: u64| {
+            let sharing = if shared { format!("shared-model={name} batch-size={batch}") } else { String::new() };
+            format!("trtinfer model-file={model} {sharing} {properties} ! {room} ! trtnms {}", self.nms)
+        };
+        let first = format!("! trtpreprocess ! {}", infer(&self.model, "soak", self.batch));
+        let Some(second) = &self.second else { return first };
+        // 0 is once.
+        let interval = u32::from(!shared);
+        let second = infer(second, "soak-objects", self.second_batch);
+        format!("{first} ! trttrack ! trtpreprocess regions=objects reclassify-interval={interval} ! {second}")
+    }
 }
 
 fn soak() -> Result<(), Box<dyn Error>> {
     heap::without_caches()?;
     gst::init()?;
     gsttrt::plugin_register_static()?;
-    let (mut streams, mut seconds, mut batch, mut seed) = (16, 600, 4, 1);
-    let (mut files, mut properties) = (Vec::new(), Vec::new());
-    for argument in std::env::args().skip(1).filter(|argument| !argument.starts_with("--")) {
-        let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{argument} cannot be read: {error}."));
-        match argument.split_once('=') {
-            None => files.push(argument),
-            Some(("streams", text)) => streams = number(text)?.max(1),
-            Some(("seconds", text)) => seconds = number(text)?,
-            Some(("batch", text)) => batch = number(text)?.max(1),
-            Some(("seed", text)) => seed = number(text)?,
-            Some(_) => properties.push(argument),
-        }
-    }
-    let sample = |name: &str| format!("{}/tests/{name}", env!("CARGO_MANIFEST_DIR"));
-    let clip = files.first().cloned().unwrap_or_else(|| sample("data/sample.mp4"));
-    let model = open_batch::of(&files.get(1).cloned().unwrap_or_else(|| sample("models/shapes.onnx")))?;
-    let infer = |sharing: &str| format!("trtinfer model-file={model} {sharing} {}", properties.join(" "));
+    let arguments = Arguments::parse()?;
+    let Arguments { streams, seconds, batch, seed, ref clip, ref model, .. } = arguments;
     let soak = Arc::new(Soak {
-        clip: Clip::read(&clip, Held::Coded)?,
-        infer: [infer(&format!("shared-model=soak batch-size={batch}")), infer("")],
-        batch: batch as usize,
+        clip: Clip::read(clip, Held::Coded)?,
+        elements: [arguments.elements(true), arguments.elements(false)],
         streams: AtomicU64::default(),
         frames: AtomicU64::default(),
     });
@@ -271,39 +337,41 @@ fn soak() -> Result<(), Box<dyn Error>> {
     // the heap would be found behind the first minute only.
     machine::gpu_mib();
     soak.crowd(2, Duration::from_secs(1), seed, Phase::WarmUp)?;
-    record_runs(&model, &properties, streams)?;
+    let models = [Some(model), arguments.second.as_ref()].into_iter().flatten();
+    let recorded: Result<Vec<_>, _> = models.map(|model| record_runs(model, &arguments.properties, streams)).collect();
+    drop(recorded?);
 
-    println!("{streams} streams of {clip} for {seconds} s; every second one shares {model} for batches of {batch}");
+    let kind = &arguments.kind;
+    println!(
+        "{streams} streams of {clip} for {seconds} s, {kind}; every second one shares {model} for batches of {batch}"
+    );
     let length = Duration::from_secs(seconds);
     let minute = (length / 4).min(Duration::from_secs(60));
     let begun = Instant::now();
-    let mut minutes: Vec<(usize, f64)> = Vec::new();
+    let mut minutes = Vec::new();
     for round in 1.. {
         soak.crowd(streams as usize, minute, seed + round, Phase::Counted)?;
         let (heap, gpu_mib) = (heap::settled(heap::allocated), machine::gpu_mib());
+        let (threads, files) = (machine::threads(), machine::files());
         println!(
-            "{:>5.0} s: {} streams have lived, {} frames came through; {} KiB on the heap, {gpu_mib:.0} MiB on the GPU",
+            "{:>5.0} s: {} streams have lived, {} frames came through; {} KiB on the heap, {gpu_mib:.0} MiB on the GPU, \
+             {threads} threads, {files} files",
             begun.elapsed().as_secs_f64(),
             soak.streams.load(Ordering::Relaxed),
             soak.frames.load(Ordering::Relaxed),
             heap >> 10,
         );
-        minutes.push((heap, gpu_mib));
+        minutes.push([heap >> 10, gpu_mib as usize, threads, files]);
         // There must be something to compare.
         if round > 1 && begun.elapsed() >= length {
             break;
         }
     }
-    let (first_heap, first_mib) = minutes[0];
-    let heap = minutes.iter().map(|minute| minute.0).max().expect("there are two at least");
-    let gpu_mib = minutes.iter().map(|minute| minute.1).fold(0.0, f64::max);
-    if heap > first_heap + MOST_HEAP {
-        return Err(
-            format!("{} KiB more are on the heap than after the first minute.", (heap - first_heap) >> 10).into()
-        );
-    }
-    if gpu_mib > first_mib + MOST_GPU_MIB {
-        return Err(format!("{:.0} MiB more are on the GPU than after the first minute.", gpu_mib - first_mib).into());
+    for (i, (what, allowed)) in KEPT.into_iter().enumerate() {
+        let most = minutes.iter().map(|minute| minute[i]).max().expect("there are two at least");
+        if most > minutes[0][i] + allowed {
+            return Err(format!("There are {} {what} more than after the first minute.", most - minutes[0][i]).into());
+        }
     }
     println!("Every frame came, once and in order, and no memory stayed behind.");
     Ok(())

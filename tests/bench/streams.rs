@@ -43,6 +43,7 @@ mod awake;
 mod clip;
 #[path = "streams/engine.rs"]
 mod engine;
+#[allow(dead_code)] // the other benches use more of it
 #[path = "streams/machine.rs"]
 mod machine;
 #[path = "streams/open_batch.rs"]

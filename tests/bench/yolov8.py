@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MPL-2.0
 """Writes a model of YOLOv8's shape with random weights, for benchmarks: what it finds means nothing, its work is the same.
 
-    yolov8.py OUT.onnx [--size n|s|m] [--masks] [--side 640] [--f32] [--batch 1]
+    yolov8.py OUT.onnx [--size n|s|m] [--masks | --classify] [--side 640] [--f32] [--batch 1]
 
 80 classes; `images` [N,3,side,side] -> `output0` [N,84,side * side * 21 / 1024]; with --masks [N,116,...] and `output1`, prototypes of
-masks [N,32,side / 4,side / 4]. All are f16 unless --f32; a batch that is no number is open. The layers and their widths are those of
-the published architecture. Needs numpy and the onnx package.
+masks [N,32,side / 4,side / 4]. With --classify it is a classifier of 224x224 with probabilities [N,1000], of size n with 0.4 GFLOPs a
+picture, about as many as YOLO11n-cls. All are f16 unless --f32; a batch that is no number is open. The layers and their widths are those
+of the published architecture. Needs numpy and the onnx package.
 """
 
 import argparse
@@ -25,6 +26,7 @@ CLASSES = 80
 BINS = 16  # of the distribution that each side of a box is the mean of
 STRIDES = (8, 16, 32)
 PROTOTYPES = 32
+KINDS, FEATURES = 1000, 1280  # of the classifier, and what its last layer sees
 # Share of the depth, share of the width, the widest layer before that share is taken, and the gain with which layers keep their scale.
 SIZES = {"n": (1 / 3, 0.25, 1024, 1.55), "s": (1 / 3, 0.5, 1024, 1.45), "m": (2 / 3, 0.75, 768, 1.475)}
 # With these, in a frame of the 1080p clip that tests/gpu/pack.sh draws 100 to 350 of 8,400 rows are above a threshold of 0.25, which make
@@ -70,7 +72,7 @@ class Network(Graph):
             parts.append(self.pool(parts[-1], 5))
         return self.layer(self.op("Concat", *parts, axis=1), channels * 2, channels)
 
-    def body(self, x):
+    def backbone(self, x):
         short, long = self.depths
         c1, c2, c3, c4, c5 = self.widths
         x = self.layer(x, 3, c1, 3, 2)
@@ -78,6 +80,12 @@ class Network(Graph):
         p3 = self.split_and_merge(self.layer(x, c2, c3, 3, 2), c3, c3, long, True)
         p4 = self.split_and_merge(self.layer(p3, c3, c4, 3, 2), c4, c4, long, True)
         x = self.split_and_merge(self.layer(p4, c4, c5, 3, 2), c5, c5, short, True)
+        return p3, p4, x
+
+    def body(self, x):
+        short = self.depths[0]
+        _, _, c3, c4, c5 = self.widths
+        p3, p4, x = self.backbone(x)
         p5 = self.pyramid_pool(x, c5)
 
         def join(a, b):
@@ -88,6 +96,12 @@ class Network(Graph):
         m4 = self.split_and_merge(join(self.layer(n3, c3, c3, 3, 2), n4), c3 + c4, c4, short, False)
         m5 = self.split_and_merge(join(self.layer(m4, c4, c4, 3, 2), p5), c4 + c5, c5, short, False)
         return (n3, c3), (m4, c4), (m5, c5)
+
+    def classes(self, x, channels):
+        """Probabilities of what the whole picture shows."""
+        x = self.op("GlobalAveragePool", self.layer(x, channels, FEATURES))
+        x = self.plain(x, FEATURES, KINDS)
+        self.op("Softmax", self.op("Flatten", x, axis=1), axis=1, name="output0")
 
     def prototypes(self, x, channels):
         """What masks are sums of, at a quarter of the input's size."""
@@ -148,20 +162,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out")
     parser.add_argument("--size", choices=SIZES, default="s")
-    parser.add_argument("--masks", action="store_true")
-    parser.add_argument("--side", type=int, default=640)
+    task = parser.add_mutually_exclusive_group()
+    task.add_argument("--masks", action="store_true")
+    task.add_argument("--classify", action="store_true")
+    parser.add_argument("--side", type=int, help="of the input (default: 640, or 224 of a classifier)")
     parser.add_argument("--batch", default="1")
     parser.add_argument("--f32", action="store_true")
     options = parser.parse_args()
+    options.side = options.side or (224 if options.classify else 640)
     if options.side % STRIDES[-1]:
         raise SystemExit(f"The side must be a multiple of {STRIDES[-1]}.")
 
     network = Network(np.float32 if options.f32 else np.float16, options.size)
     batch = int(options.batch) if options.batch.isdigit() else options.batch
-    # For a Reshape, -1 is what is left.
-    shape = network.head(network.body("images"), batch if isinstance(batch, int) else -1, options.side,
-                         options.masks)
-    shape[0] = batch
+    if options.classify:
+        network.classes(network.backbone("images")[-1], network.widths[-1])
+        shape = [batch, KINDS]
+    else:
+        # For a Reshape, -1 is what is left.
+        shape = network.head(network.body("images"), batch if isinstance(batch, int) else -1, options.side,
+                             options.masks)
+        shape[0] = batch
     kind = TensorProto.FLOAT if options.f32 else TensorProto.FLOAT16
     image = helper.make_tensor_value_info("images", kind, [batch, 3, options.side, options.side])
     outputs = [helper.make_tensor_value_info("output0", kind, shape)]
@@ -171,8 +192,9 @@ def main():
     graph = helper.make_graph(network.nodes, "random", [image], outputs, network.weights)
     model = helper.make_model(graph, producer_name="gst-plugin-trt", ir_version=8,
                               opset_imports=[helper.make_opsetid("", OPSET)])
-    names = {i: f"class {i}" for i in range(CLASSES)}
-    helper.set_model_props(model, {"task": "segment" if options.masks else "detect", "stride": "32", "names": str(names),
+    names = {i: f"class {i}" for i in range(KINDS if options.classify else CLASSES)}
+    task = "classify" if options.classify else "segment" if options.masks else "detect"
+    helper.set_model_props(model, {"task": task, "stride": "32", "names": str(names),
                                    "imgsz": str([options.side, options.side])})
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, options.out)

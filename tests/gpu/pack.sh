@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
-# Packs what tests/gpu/run.sh and tests/bench/gpu.sh need on a machine that cannot build: into .gpu/bin/bin.tar.xz (16 MB, and
-# 24 more where the 640x640 models can be made), from the checkout it is called in.
+# Packs what tests/gpu/run.sh and tests/bench/gpu.sh need on a machine that cannot build: into .gpu/bin/bin.tar.xz (19 MB, and
+# 28 more where the 640x640 models can be made), from the checkout it is called in.
 #
 #   tests/gpu/pack.sh           the stripped plugin, tests, benches and examples, 1080p clips, 640x640 models
 #
@@ -13,7 +13,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 BIN=.gpu/bin OUT=$PWD/target/gpu-bin
 TESTS=(gst_cuda neighbours gpu_rectangles gpu_classes gpu_boxes gpu_pixels gpu_maps gpu_chain gpu_batching gpu_properties session tensorrt_gpu tensorrt_build)
-BENCHES=(gpu_nms gpu_kernels gpu_chain streams soak session memory)
+BENCHES=(gpu_nms gpu_kernels gpu_chain streams swap soak session memory)
 TARGET=${CARGO_TARGET_DIR:-target}
 
 # have KIND NAME…: those of the names that the project has as tests or benches, each after --KIND.
@@ -51,19 +51,24 @@ mapfile -t benches < <(have bench "${BENCHES[@]}")
 cargo bench --locked --no-run --message-format=json "${benches[@]}" | copy_programs bench_
 pwd > "$OUT/built-in"
 
-# One clip as files are, and the same as cameras send it, without B-frames.
-for clip in hd camera; do
+# One clip as files are, the same as cameras send it, without B-frames, and one of a crowd.
+for clip in hd camera crowd; do
     [ "$clip" = hd ] && bframes=2 || bframes=0
+    [ "$clip" = crowd ] && objects=30 || objects=8
     [ -f "$OUT/$clip.json" ] || PATH=/usr/bin:$PATH python3 tests/data/render.py --width 1920 --height 1080 --frames 150 --seed 2 \
-        --kbps 6000 --bframes "$bframes" --out "$OUT/$clip.mp4" --truth "$OUT/$clip.json"
+        --objects "$objects" --kbps 6000 --bframes "$bframes" --out "$OUT/$clip.mp4" --truth "$OUT/$clip.json"
 done
 # The 640x640 models of the row regular, where Python has the onnx package.
 for kind in '' -f16; do
     python3 tests/models/train.py resize --from "tests/models/shapes$kind.onnx" --side 640 --out "$OUT/shapes-640$kind.onnx" ||
         echo "The row regular will take the 512x512 models." >&2
 done
-for model in yolov8s yolov8n-seg; do
-    [ "$model" = yolov8s ] && shape=() || shape=(--size n --masks)
+for model in yolov8s yolov8n-seg yolov8n-cls; do
+    case $model in
+        yolov8s) shape=() ;;
+        yolov8n-seg) shape=(--size n --masks) ;;
+        yolov8n-cls) shape=(--size n --classify) ;;
+    esac
     [ "$OUT/$model.onnx" -nt tests/bench/yolov8.py ] ||
         python3 tests/bench/yolov8.py "$OUT/$model.onnx" --batch n "${shape[@]}" ||
         echo "The row of tests/bench/gpu.sh with $model's shape will be left out." >&2

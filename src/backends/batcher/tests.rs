@@ -194,6 +194,30 @@ fn pictures_of_a_frame_stay_together() {
     assert_eq!(bench.batcher.counts(), Counts { batches: 5, frames: 18, late: 0 });
 }
 
+/// It is about to leave for another model, and would lose them.
+#[test]
+fn a_stream_that_finishes_waits_for_frames_that_another_thread_runs() {
+    let bench = Bench::with(2, LONG, true);
+    let ticket = bench.join(0, 1.0);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| outcome(&join(&bench.batcher, 1, 2.0)));
+        assert_eq!(bench.batches.recv().unwrap(), [1.0, 2.0]);
+        bench.batcher.line.waiters.wait_for(1);
+        let finishing = scope.spawn(|| {
+            bench.batcher.finish(0);
+            ticket.request.outcome.get().is_some()
+        });
+        // It waits too, or has not waited.
+        while !finishing.is_finished() && bench.batcher.line.waiters.count() < 2 {
+            thread::yield_now();
+        }
+        bench.go.send(()).unwrap();
+        assert!(finishing.join().unwrap());
+        assert_eq!(other.join().unwrap(), Ok(2.0));
+    });
+    assert_eq!(outcome(&ticket), Ok(1.0));
+}
+
 #[test]
 fn dropped_frames_are_not_run() {
     let bench = Bench::new(3, LONG);

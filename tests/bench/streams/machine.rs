@@ -37,6 +37,20 @@ pub fn gpu_mib() -> f64 {
     memory.map_or(0.0, |(free, all)| (all - free) as f64 / f64::from(1 << 20))
 }
 
+fn entries(folder: &str) -> usize {
+    std::fs::read_dir(folder).expect("Linux has it").count()
+}
+
+/// Threads of the process.
+pub fn threads() -> usize {
+    entries("/proc/self/task")
+}
+
+/// Files that the process has open.
+pub fn files() -> usize {
+    entries("/proc/self/fd")
+}
+
 /// Microseconds that threads take to wake up once there is something for them, where each of so many gets something so often.
 pub fn wakes(threads: usize, pace: u32) -> Histogram<u64> {
     let period = Duration::from_secs(1) / pace;
