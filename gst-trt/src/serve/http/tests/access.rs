@@ -66,7 +66,7 @@ fn beyond_localhost_all_needs_the_token() {
     let ask = |path: &str, headers: &[(&str, &str)]| {
         let lines: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let text = format!("GET {path} HTTP/1.1\r\nHost: camera-server:{port}\r\nConnection: close\r\n{lines}\r\n");
-        Answer::parse(&exchange(([127, 0, 0, 1], port).into(), text.as_bytes(), false)).unwrap()
+        HttpAnswer::parse(&exchange(([127, 0, 0, 1], port).into(), text.as_bytes(), false)).unwrap()
     };
     let bearer = format!("Bearer {TOKEN}");
     for path in

@@ -20,7 +20,7 @@ fn half_a_request_ends_after_a_time() {
     let head = format!("POST /sources HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n");
     for body in ["Content-Length: 100\r\n\r\n{\"name\"", "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"na"] {
         let answer = exchange(server.address(), format!("{head}{body}").as_bytes(), false);
-        Answer::parse(&answer).unwrap().expect_error(408, &["did not come within"]);
+        HttpAnswer::parse(&answer).unwrap().expect_error(408, &["did not come within"]);
     }
 }
 

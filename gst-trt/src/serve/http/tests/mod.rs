@@ -33,7 +33,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 // ------------------------------------------------------------------------------------------- service
 
-pub struct Entry {
+pub struct FakeSource {
     pub status: SourceStatus,
     pub frames: Arc<watch::Sender<Option<Bytes>>>,
 }
@@ -41,7 +41,7 @@ pub struct Entry {
 /// A service that does what it is asked in its tables alone.
 #[derive(Default)]
 pub struct FakeService {
-    pub sources: Mutex<Vec<Entry>>,
+    pub sources: Mutex<Vec<FakeSource>>,
     pub models: Mutex<Vec<ModelStatus>>,
     pub is_unready: AtomicBool,
 }
@@ -77,7 +77,7 @@ impl FakeService {
     }
 }
 
-fn entry(name: &str) -> Entry {
+fn entry(name: &str) -> FakeSource {
     let times = Quantiles { p50: 0.012, p95: 0.02, p99: 0.031 };
     let status = SourceStatus {
         name: name.into(),
@@ -97,7 +97,7 @@ fn entry(name: &str) -> Entry {
         events: BTreeMap::from([("crossed".into(), 17), ("entered".into(), 4)]),
         published: vec![Published { location: "mqtt://broker/t".into(), sent: 99, dropped: 1, connected: true }],
     };
-    Entry { status, frames: Arc::new(watch::Sender::new(None)) }
+    FakeSource { status, frames: Arc::new(watch::Sender::new(None)) }
 }
 
 fn unknown(what: &str, name: &str) -> Refused {
@@ -213,18 +213,18 @@ pub fn serve_within(limits: ClientLimits, service: &Arc<FakeService>) -> HttpSer
 }
 
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpAnswer {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpAnswer {
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
         let head = String::from_utf8(bytes[..end].to_vec()).ok()?;
         let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-        Some(Answer { status, head: head.to_lowercase(), body: bytes[end + 4..].to_vec() })
+        Some(HttpAnswer { status, head: head.to_lowercase(), body: bytes[end + 4..].to_vec() })
     }
 
     pub fn text(&self) -> &str {
@@ -278,21 +278,21 @@ pub fn exchange(address: SocketAddr, bytes: &[u8], ends: bool) -> Vec<u8> {
 }
 
 /// A request with these headers, which may replace `Host`.
-pub fn request(server: &HttpServer, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+pub fn request(server: &HttpServer, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> HttpAnswer {
     let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         text += &format!("Host: {}\r\n", server.address());
     }
     text.extend(headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")));
     let answer = exchange(server.address(), format!("{text}\r\n{body}").as_bytes(), false);
-    Answer::parse(&answer).unwrap_or_else(|| panic!("{method} {path}: {}", String::from_utf8_lossy(&answer)))
+    HttpAnswer::parse(&answer).unwrap_or_else(|| panic!("{method} {path}: {}", String::from_utf8_lossy(&answer)))
 }
 
-pub fn get(server: &HttpServer, path: &str) -> Answer {
+pub fn get(server: &HttpServer, path: &str) -> HttpAnswer {
     request(server, "GET", path, &[], "")
 }
 
 /// With the token.
-pub fn change(server: &HttpServer, method: &str, path: &str, body: &str) -> Answer {
+pub fn change(server: &HttpServer, method: &str, path: &str, body: &str) -> HttpAnswer {
     request(server, method, path, &[("Authorization", &format!("Bearer {TOKEN}"))], body)
 }
