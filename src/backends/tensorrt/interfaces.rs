@@ -70,11 +70,11 @@ macro_rules! versioned {
 /// # Safety
 /// `text` is null or a C string that lives at least as long as `'a`.
 unsafe fn text<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
-    match text.is_null() {
-        true => "".into(),
-        // SAFETY: it is not null, so it is a C string that lives as long as `'a`.
-        false => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
+    if text.is_null() {
+        return "".into();
     }
+    // SAFETY: it is not null, so it is a C string that lives as long as `'a`.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy()
 }
 
 // ---------------------------------------------------------------------------- loggers
