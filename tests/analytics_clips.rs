@@ -38,7 +38,7 @@ fn zones() -> [Area; 2] {
 const TRIPWIRES: [Segment; 2] =
     [Segment { from: [640.0, 120.0], to: [640.0, 620.0] }, Segment { from: [250.0, 560.0], to: [900.0, 300.0] }];
 
-/// Somebody who comes from an edge of the picture, goes to a few places, stands there, and leaves.
+/// A figure that comes from an edge of the picture, goes to a few places, stands there, and leaves.
 struct Walker {
     begin: usize,
     size: [f32; 2],

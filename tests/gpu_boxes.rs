@@ -428,7 +428,7 @@ fn crowds_of_kinds(count: usize) -> Vec<Crowd> {
     crowds.push(("none overlap".into(), (0..count).map(|i| apart(i, 0.5)).collect()));
     crowds.push(("none overlap, worst first".into(), (0..count).map(|i| apart(i, 0.1 + i as f32 * 1e-5)).collect()));
     crowds.push(("all the same".into(), vec![detection(9.0, 9.0, 50.0, 50.0, 0.5, 7); count]));
-    // Each repeats the next: who is kept depends on all before.
+    // Each repeats the next: which are kept depends on all before.
     let chain = |i: usize| detection(i as f32, 0.0, 3.0, 9.0, 1.0 - i as f32 * 1e-5, 0);
     crowds.push(("a chain".into(), (0..count).map(chain).collect()));
     crowds.push(("chains".into(), (0..count).map(|i| chain(i * 7 % 12000)).collect()));

@@ -112,7 +112,7 @@ fn files_that_are_no_models() {
     }
     for (name, bytes, part) in [
         ("cut.engine", &b"ftrt\0\0\0\0"[..], "cut short"),
-        ("noise.plan", &b"no engine at all"[..], "no TensorRT engine"),
+        ("noise.plan", &b"no engine at all"[..], "not a TensorRT engine"),
         ("renamed.engine", &whole[..], "looks like an ONNX file. Name it .onnx"),
         ("empty.engine", &[], "is empty"),
     ] {

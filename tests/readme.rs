@@ -113,6 +113,10 @@ fn links_lead_somewhere() {
 fn the_readme_is_short() {
     let text = std::fs::read_to_string(path("README.md")).unwrap();
     assert!(text.lines().count() <= 200, "what is longer belongs in docs: {}", text.lines().count());
+    assert_eq!(text.matches(".svg)").count(), 1, "one plot");
+    let figures = text.lines().skip_while(|line| !line.starts_with("| figure |")).skip(2);
+    let figures = figures.take_while(|line| line.starts_with("| ")).count();
+    assert!((1..=8).contains(&figures), "{figures} figures");
 }
 
 #[test]

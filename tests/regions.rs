@@ -196,7 +196,7 @@ fn fixed_rectangles_are_regions() {
     ));
     let places: Vec<_> = found(&line.push(grey(SIDE * SIDE * 3))).into_iter().map(|found| found.rect).collect();
     assert_eq!(places, [(8, 8, 16, 16), (40, 40, 16, 16)]);
-    for (list, part) in [("0,0,65,10", "not in the frame"), ("1,2,3", "no rectangle"), ("", "0 rectangles")] {
+    for (list, part) in [("0,0,65,10", "not in the frame"), ("1,2,3", "not a rectangle"), ("", "0 rectangles")] {
         let outcome = launch(&format!(
             "videotestsrc num-buffers=1 ! video/x-raw,format=RGB,width=64,height=64 ! trtpreprocess regions=list \
              region-list=\"{list}\" ! trtinfer model-file={detector} ! trtnms ! fakesink"

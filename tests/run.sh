@@ -51,7 +51,7 @@ for path in sys.argv[1:]:
 # Each source file names its licence in one of its first lines.
 check_headers() {
     local ending file status=0
-    for ending in .rs .cu .cuh .c .cpp .h .py .sh; do
+    for ending in .rs .cu .cuh .c .cpp .h .py .sh .js .css .html .service; do
         while IFS= read -r file; do
             grep -qF "SPDX-License-Identifier: MPL-2.0" <(head -n 3 "$file") || { echo "$file has no SPDX line"; status=1; }
         done < <(files_ending_in "$ending")

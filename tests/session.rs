@@ -546,7 +546,7 @@ mod elements {
         // What cannot be.
         let (host, small) = (Buffer::mapped(&context, bytes).unwrap(), Buffer::device(&context, 256).unwrap());
         for (input, expected_text) in [
-            (host.address().unwrap(), "no memory of a GPU"),
+            (host.address().unwrap(), "not memory of a GPU"),
             (at + 4, "multiple of 256"),
             (0, "multiple of 256"),
             (1 << 60, ""),

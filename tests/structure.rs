@@ -246,3 +246,40 @@ fn a_name_is_one_type() {
     let twice: Vec<_> = places.iter().filter(|(_, modules)| modules.len() > 1 && !is_class(modules)).collect();
     assert!(twice.is_empty(), "names of several types: {twice:#?}");
 }
+
+/// A test that sleeps waits too long, or passes by chance.
+#[test]
+fn no_test_waits_by_the_clock() {
+    fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() && !entry.ends_with("tests/bench") {
+                collect(&entry, found);
+            } else if entry
+                .extension()
+                .is_some_and(|ending| ["rs", "py", "c", "sh"].iter().any(|known| ending == *known))
+            {
+                found.push(entry);
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in ["src", "tests", "capi/src", "gst-trt/src", "gst-trt/tests", "streaming/src", "python/tests"] {
+        collect(&root.join(folder), &mut files);
+    }
+    let word = concat!("sle", "ep");
+    let mut sleeping = Vec::new();
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        let is_test = file.strip_prefix(root).unwrap().iter().any(|part| part == "tests" || part == "tests.rs");
+        // Of other files, the tests are at the end.
+        let tests = if is_test { Some(&*text) } else { text.split_once("\nmod tests {").map(|(_, tests)| tests) };
+        let lines = tests.into_iter().flat_map(str::lines).filter(|line| !line.trim_start().starts_with("//"));
+        let call = format!("{word}{}", if file.extension().is_some_and(|ending| ending == "sh") { ' ' } else { '(' });
+        sleeping.extend(
+            lines.filter(|line| line.contains(&call)).map(|line| format!("{}: {}", file.display(), line.trim())),
+        );
+    }
+    assert!(files.len() > 300, "{}", files.len());
+    assert!(sleeping.is_empty(), "{sleeping:#?}");
+}

@@ -149,7 +149,7 @@ fn rtx(folder: &str, family: AbiVersion, version: &str, capabilities: &[i32]) {
 
     // The plan has the version that built it, and the GPU.
     let header = Header::read(&plan).unwrap();
-    assert_eq!(header.flavour, Product::Rtx);
+    assert_eq!(header.product, Product::Rtx);
     assert_eq!(header.version.to_string(), version);
     let capabilities: Vec<u32> = capabilities.iter().map(|&capability| capability as u32).collect();
     assert_eq!(header.compute_capabilities, capabilities);

@@ -119,7 +119,7 @@ fn auto_posts_once_why_it_runs_on_the_cpu() {
     assert!(outcome.infos.len() == 1 && reason.is_some_and(|reason| reason.contains("driver")), "{:?}", outcome.infos);
     let outcome = infer(&format!("model-file={model} backend=rten"));
     outcome.expect_success();
-    assert_eq!(outcome.infos, [""; 0], "who asks for the CPU knows");
+    assert_eq!(outcome.infos, [""; 0], "the CPU was asked for");
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn mosquitto_gets_messages_of_each_quality() {
         stream.end();
         assert_eq!((stream.count("published"), stream.count("dropped"), stream.count("connections")), (200, 0, 1));
     }
-    // The last message is kept for those who come later.
+    // The last message is kept for later clients.
     let mut stream = Stream::new(&format!("mqtt://localhost:{}/kept?retain=true", server.port), "");
     stream.push(3);
     stream.end();
@@ -239,7 +239,7 @@ fn mosquitto_publishes_the_last_will() {
         stream.wait_for("connections", 1);
         stream
     };
-    // One who says goodbye has none; who takes its id ends the connection of the other one.
+    // A client that says goodbye has none; one that takes its id ends the connection of the other one.
     drop(connect("a"));
     let first = connect("b");
     let second = connect("b");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//! `gst-trt`: detection for people who want no launch line.
+//! `gst-trt`: detection without a launch line.
 //!
 //! * `detect`: one file for each subcommand; `detect` and `serve` are folders.
 //! * `source`, `chain`, `model_options`: what is read, and what runs on it, for every subcommand that has a pipeline.

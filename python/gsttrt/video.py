@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Source = str | os.PathLike[str]
 
 IMAGES = {".jpg", ".jpeg", ".jpe", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pnm", ".jp2"}
-# Schemes of streams that do not wait for who reads them.
+# Schemes of streams that do not wait for their reader.
 LIVE = ("rtsp", "rtp:", "udp:", "srt:", "rist:", "rtmp")
 
 PIPELINE = (

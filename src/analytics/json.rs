@@ -30,7 +30,7 @@ const DIRECTION: [&str; 4] = ["id", "points", "mode", "classes"];
 
 pub(super) fn parse(text: &str) -> Result<AnalyticsConfig> {
     let value: Value = serde_json::from_str(text)
-        .map_err(|error| unusable(format!("it is no JSON: {error}")).remedy("Correct it there"))?;
+        .map_err(|error| unusable(format!("it is not JSON: {error}")).remedy("Correct it there"))?;
     let top = JsonPart { value: &value, path: String::new() }.object(&TOP)?;
     let frame = match (top.get("frame-width"), top.get("frame-height")) {
         (None, None) => None,

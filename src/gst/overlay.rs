@@ -194,7 +194,7 @@ impl OverlayRenderer {
         };
         if let Err(error) = changed {
             // No work on the copy may be queued when it goes back to its pool.
-            self.gpu.iter().for_each(GpuPainter::settle);
+            self.gpu.iter().for_each(GpuPainter::synchronize);
             return Err(error);
         }
         copy.into_iter().for_each(|copy| *frame = copy);
@@ -418,15 +418,15 @@ impl GpuPainter {
         stream.record()?.wait()
     }
 
-    /// A copy of a frame to paint on, which is there by the time of that, or once this has settled.
+    /// A copy of a frame to paint on, which is there by the time of that, or once this is synchronized.
     fn copy(&mut self, buffer: &gst::BufferRef, pool: &FramePool) -> Result<gst::Buffer> {
         let stream = stream_in(&mut self.stream, &self.context)?;
-        // SAFETY: `OverlayRenderer::change` keeps both until the frame is painted on, or this has settled.
+        // SAFETY: `OverlayRenderer::change` keeps both until the frame is painted on, or this is synchronized.
         unsafe { pool.queue_copy(buffer, stream) }
     }
 
     /// Waits for all that is queued: what failed midway may leave something.
-    fn settle(&self) {
+    fn synchronize(&self) {
         self.stream.iter().for_each(|stream| drop(stream.synchronize())); // the failure is known
     }
 }

@@ -139,7 +139,7 @@ impl Decoder {
         };
         if format.has_boxes() && format.encoding() == BoxEncoding::CenterCells && head.grid().is_none() {
             let (width, height) = head.input;
-            let what = format!("{} rows are no YOLOX grid over an input of {width}x{height}", head.rows);
+            let what = format!("{} rows do not form a YOLOX grid over an input of {width}x{height}", head.rows);
             return Err(Error::new(ErrorKind::Settings, what)
                 .remedy("Set layout=auto on trtnms, or the layout that the model has"));
         }

@@ -360,7 +360,7 @@ fn a_decoder_needs_sizes() {
     assert!(error.message().contains("is still open"), "{error}");
     let outputs = [desc("output", DType::F32, &[1, 8401, 85])];
     let error = Decoder::new(Some(&yolox::HEAD), &outputs, &at(640)).err().unwrap();
-    assert!(error.message().contains("8401 rows are no YOLOX grid over an input of 640x640"), "{error}");
+    assert!(error.message().contains("8401 rows do not form a YOLOX grid over an input of 640x640"), "{error}");
     let huge = [desc("output", DType::F32, &[1, i64::MAX, 85])];
     assert!(Decoder::new(Some(&yolov5::HEAD), &huge, &at(640)).is_err());
 }

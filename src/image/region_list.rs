@@ -29,7 +29,7 @@ impl RegionList {
             edges
                 .filter(|[left, top, right, bottom]| left >= &0.0 && top >= &0.0 && left < right && top < bottom)
                 .filter(|edges| edges.iter().all(|edge| edge.is_finite()))
-                .ok_or_else(|| wrong(format!("“{part}” is no rectangle")))
+                .ok_or_else(|| wrong(format!("“{part}” is not a rectangle")))
         };
         let parts: Vec<&str> = text.split(';').map(str::trim).filter(|part| !part.is_empty()).collect();
         let list = parts.into_iter().map(rectangle).collect::<Result<Vec<_>>>()?;

@@ -53,7 +53,7 @@ fn probabilities(graph: &GraphProto) -> BTreeSet<String> {
 
 fn describe(value: &ValueInfoProto) -> Result<TensorDesc> {
     let tensor = value.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).ok_or_else(|| {
-        Error::new(ErrorKind::Model, format!("{} is no tensor", value.name))
+        Error::new(ErrorKind::Model, format!("{} is not a tensor", value.name))
             .remedy("Export it without sequences, maps and optional values at its inputs and outputs")
     })?;
     let dtype = dtype(tensor.elem_type).map_err(|other| {

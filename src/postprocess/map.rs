@@ -32,9 +32,9 @@ impl MapFinder {
         let Some(planes) = decoder.map_shape() else { return Ok(None) };
         let output = decoder.first_output();
         let is_ids = !matches!(output.dtype, DType::F32 | DType::F16);
-        let most = if output.dtype == DType::U8 { 255 } else { PixelMap::MAX_CLASSES as usize };
+        let all = if output.dtype == DType::U8 { 255 } else { PixelMap::MAX_CLASSES as usize };
         let count = match (is_ids, labels) {
-            (true, 0) => most,
+            (true, 0) => all,
             (true, labels) => labels,
             (false, _) => planes[0],
         };

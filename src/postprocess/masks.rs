@@ -133,9 +133,9 @@ impl DeviceMaskFinder {
     ) -> Result<()> {
         let (entries, bits) = (entries_bytes(limit), bits_bytes(&self.params, limit)?);
         if self.entries.bytes() < entries || self.bits.bytes() < bits {
-            self.entries = pool.take(entries)?;
-            self.bits = pool.take(bits)?;
-            self.host_entries = Mapped::new(context, entries)?;
+            // All of it or nothing: what is large enough now is not looked at for the next frame.
+            let made = (pool.take(entries)?, pool.take(bits)?, Mapped::new(context, entries)?);
+            (self.entries, self.bits, self.host_entries) = made;
         }
         if is_wanted && self.host_bits.as_ref().is_none_or(|host| host.bytes() < bits) {
             self.host_bits = None; // frees its memory before more is allocated
@@ -222,4 +222,42 @@ fn bits_bytes(params: &MaskParams, limit: usize) -> Result<usize> {
         Error::new(ErrorKind::Settings, format!("{limit} masks of {width}x{height} pixels are more than memory holds"))
             .remedy("Set max-detections to fewer")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::tensor::TensorDesc;
+    use crate::fakes::Fakes;
+    use crate::heads::{ModelHints, segment};
+
+    /// The kernels write as many entries as there may be boxes.
+    #[test]
+    fn room_that_was_not_made_is_made_for_the_next_frame() {
+        let Some(fakes) = Fakes::of(module_path!(), "room_that_was_not_made_is_made_for_the_next_frame") else {
+            return;
+        };
+        let (context, many) = (fakes.context(), 2000);
+        let pool = DevicePool::new(&context);
+        let outputs = [("output0", &[1, 38, 84][..]), ("output1", &[1, 32, 16, 16])];
+        let outputs = outputs.map(|(name, dims)| TensorDesc::new(name, DType::F32, dims));
+        let hints = ModelHints { input: Some((64, 64)), classes: Some(2), ..ModelHints::default() };
+        let decoder = Decoder::new(Some(&segment::HEAD), &outputs, &hints).unwrap();
+        let mut failures = 0;
+        for after in 0.. {
+            let mut finder = DeviceMaskFinder::new(&context, &pool, &decoder, 0, 1).unwrap().unwrap();
+            let mut prepare = || finder.prepare(&context, &pool, [0; 2], many, true);
+            fakes.fail(after);
+            let prepared = prepare();
+            fakes.fail(-1);
+            prepare().unwrap();
+            let sizes = [finder.entries.bytes(), finder.host_entries.bytes()];
+            assert!(sizes.iter().all(|&bytes| bytes >= entries_bytes(many)), "{after}: {sizes:?}");
+            failures += usize::from(prepared.is_err());
+            if prepared.is_ok() {
+                break;
+            }
+        }
+        assert!(failures >= 3, "{failures}");
+    }
 }

@@ -217,7 +217,7 @@ fn host_and_port(text: &str) -> Result<(String, Option<u16>)> {
                 .split_once(']')
                 .ok_or_else(|| wrong("the bracket of an IPv6 address is not closed").remedy("Write [::1]:1883"))?;
             if host.parse::<std::net::Ipv6Addr>().is_err() {
-                return Err(wrong("what is in brackets is no IPv6 address").remedy("Write [::1]:1883"));
+                return Err(wrong("what is in brackets is not an IPv6 address").remedy("Write [::1]:1883"));
             }
             (host, port.strip_prefix(':').or((!port.is_empty()).then_some(port)))
         }
@@ -236,7 +236,7 @@ fn host_and_port(text: &str) -> Result<(String, Option<u16>)> {
     }
     let port = port.filter(|port| !port.is_empty()).map(|port| {
         let number = port.parse().ok().filter(|&number| number > 0u16);
-        number.ok_or_else(|| wrong("the port is no number from 1 to 65535").remedy("Write scheme://host:port/…"))
+        number.ok_or_else(|| wrong("the port is not a number from 1 to 65535").remedy("Write scheme://host:port/…"))
     });
     Ok((host.into(), port.transpose()?))
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //! The list of destinations, and how one is opened.
 
+use std::io;
+
 use super::address::{Address, Secret};
 use super::destination::Destination;
 use super::options::PublishOptions;
 use super::{file, stdout, unix};
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::files::read_regular;
 
 type Open = fn(&Address, &PublishOptions) -> Result<Box<dyn Destination>>;
 
@@ -117,6 +120,9 @@ pub fn open(options: &PublishOptions) -> Result<Opened> {
     Ok(Opened { destination: open(&address, options)?, shown: address.shown(), secrets })
 }
 
+/// Bytes of a password-file.
+const MAX_PASSWORD: u64 = 64 << 10;
+
 /// The password of the address, else that of the file, else that of the environment where there is a user.
 fn find_password(address: &mut Address, options: &PublishOptions) -> Result<()> {
     if let Some(file) = &options.password_file {
@@ -124,7 +130,9 @@ fn find_password(address: &mut Address, options: &PublishOptions) -> Result<()> 
             return Err(Error::new(ErrorKind::Settings, "There is a password in location, and password-file is set")
                 .remedy("Leave one of them out"));
         }
-        let text = std::fs::read_to_string(file).map_err(|error| {
+        let text =
+            read_regular(file, MAX_PASSWORD).and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+        let text = text.map_err(|error| {
             Error::new(ErrorKind::Read, format!("Cannot read the password-file {}", file.display()))
                 .cause(error)
                 .remedy("Check its path and permissions")

@@ -10,6 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::options::PublishOptions;
 use crate::core::error::{Error, ErrorKind, Result};
+use crate::core::files::read_regular;
 
 /// Certificates and keys as files have them, checked.
 pub struct Certificates {
@@ -19,8 +20,11 @@ pub struct Certificates {
     pub client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
+/// Bytes of a file of certificates; all authorities of a system have less than 1 MiB.
+const MAX_FILE: u64 = 16 << 20;
+
 fn read(name: &str, path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| {
+    read_regular(path, MAX_FILE).map_err(|error| {
         Error::new(ErrorKind::Read, format!("Cannot read the {name} {}", path.display()))
             .cause(error)
             .remedy("Check its path and permissions")

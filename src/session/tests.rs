@@ -2,11 +2,13 @@
 //! If any call of the driver fails, work that was enqueued before is waited for, so that no memory is released while it
 //! is in use. The driver and TensorRT are those of tests/fakes, and need no GPU.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::backends::options::Options;
 use crate::backends::{BackendPreference, LoadContext, LoadRequest, ModelInstance};
 use crate::core::cuda::driver::{Context, Stream};
+use crate::core::device::Device;
 use crate::core::dtype::DType;
 use crate::core::error::Result;
 use crate::core::memory::{DeviceBlock, DevicePool};
@@ -15,9 +17,12 @@ use crate::fakes::Fakes;
 use crate::heads::{Decoder, ModelHints, Thresholds, end_to_end};
 use crate::image::device::DevicePlane;
 use crate::image::frame::{Colorimetry, Frame, PixelFormat, Plane};
+use crate::image::geometry::Rect;
 use crate::image::preprocess::device::DevicePreprocessor;
+use crate::model::ModelInfo;
 use crate::postprocess::suppress::Nms;
 use crate::postprocess::suppress::device::DeviceDecoder;
+use crate::postprocess::{PostprocessOptions, Postprocessor};
 
 fn block(context: &Context, bytes: usize) -> DeviceBlock {
     DevicePool::new(context).take(bytes).unwrap()
@@ -40,6 +45,70 @@ fn making_tensors() {
     // SAFETY: the planes are of such a frame, and stay.
     fakes.each_call_fails("a frame of the GPU", || unsafe { preprocessor.of_gpu(&planes) });
     fakes.each_call_fails("the first frame", || new()?.of_host(&frame));
+}
+
+/// Each frame has other regions, and their tables are read until its tensors are made.
+#[test]
+fn making_tensors_of_regions() {
+    let Some(fakes) = Fakes::of(module_path!(), "making_tensors_of_regions") else { return };
+    let context = fakes.context();
+    let memory = block(&context, 64 * 48 * 3 / 2);
+    let planes = [0, 64 * 48].map(|offset| DevicePlane { address: memory.address() + offset, stride: 64 });
+    // By tables, and in one launch.
+    for resize in ["center-crop:0", "letterbox:114"] {
+        let spec = format!("cuda f32 1x3x32x32 nchw rgb {resize} scale:0.003921569 images").parse().unwrap();
+        let new = || DevicePreprocessor::new(&context, PixelFormat::Nv12, (64, 48), Colorimetry::default(), &spec);
+        let mut preprocessor = new().unwrap();
+        let mut side = 16;
+        let mut make = || {
+            side = 16 + side % 32;
+            let sources = [side, side + 1].map(|side| Rect { left: 0, top: 0, right: side, bottom: side });
+            // SAFETY: the planes are of such a frame, and stay.
+            unsafe { preprocessor.regions_of_gpu(&planes, &sources) }
+        };
+        let frames = [(); 4].map(|()| make().unwrap());
+        assert!(fakes.count(c"fake_pending") > 0, "nothing has waited for them");
+        assert_eq!(fakes.count(c"fake_frees_beside_work"), 0, "{resize}");
+        drop(frames);
+        fakes.each_call_fails(&format!("regions, {resize}"), make);
+        fakes.each_call_fails(&format!("the first regions, {resize}"), || {
+            let sources = [Rect { left: 1, top: 1, right: 33, bottom: 17 }; 2];
+            // SAFETY: as above.
+            unsafe { new()?.regions_of_gpu(&planes, &sources) }
+        });
+    }
+}
+
+/// What models of each task give.
+#[test]
+fn reading_outputs() {
+    let Some(fakes) = Fakes::of(module_path!(), "reading_outputs") else { return };
+    let context = fakes.context();
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models"));
+    for name in ["shapes-seg", "figures-pose", "shapes-obb", "shapes-cls", "shapes-sem", "rooms-depth"] {
+        let model = Arc::new(ModelInfo::read(&folder.join(format!("{name}.onnx"))).unwrap());
+        let on_gpu = |desc: &TensorDesc| Tensor::on_device(desc.clone(), block(&context, desc.bytes().unwrap()));
+        let outputs = Tensors::new(model.outputs.iter().map(on_gpu).collect(), None, None);
+        let letterbox = model.input_spec(None, 1, Device::Host).unwrap().letterbox((64, 48));
+        let new = |max_detections| {
+            let options = PostprocessOptions { max_detections, ..PostprocessOptions::default() };
+            Postprocessor::new(options, &model, &outputs, &letterbox)
+        };
+        fakes.each_call_fails(name, || new(300)?.find(&outputs, &letterbox));
+        let mut processor = new(300).unwrap();
+        // What a frame that failed has enqueued is waited for by the next one, or by the drop.
+        fakes.each_call_fails(&format!("{name}, the next frame"), || {
+            let failed = processor.find(&outputs, &letterbox);
+            processor.find(&outputs, &letterbox).and(failed)
+        });
+        fakes.each_call_fails(&format!("{name}, more objects"), || {
+            let mut processor = new(1)?;
+            processor.find(&outputs, &letterbox)?;
+            processor.adjust(PostprocessOptions { max_detections: 1000, ..processor.options().clone() })?;
+            let failed = processor.find(&outputs, &letterbox);
+            processor.find(&outputs, &letterbox).and(failed)
+        });
+    }
 }
 
 #[test]

@@ -384,7 +384,7 @@ impl BaseTransformImpl for TrtPreprocess {
         decide_query: Option<&gst::query::Allocation>,
         query: &mut gst::query::Allocation,
     ) -> std::result::Result<(), gst::LoggableError> {
-        // Fails where downstream has no wishes, which is no reason to have none here.
+        // Fails where downstream asks for nothing, which is no reason to have none here.
         let _ = self.parent_propose_allocation(decide_query, query);
         let device = self.settings.lock().unwrap().cuda_device_id;
         self.cuda.propose(&*self.obj(), device, query);

@@ -37,7 +37,7 @@ static Stream streams[STREAMS];
 static long calls_left = -1;
 static int has_failed;
 static const char *last_call = "";
-static long busy_frees;
+static long busy_frees, frees_beside_work;
 static Use uses[1024];
 static unsigned used;
 static Graph captured;
@@ -88,6 +88,13 @@ fake_busy_frees (void)
   return busy_frees;
 }
 
+/* How often memory was freed while anything was pending: what kernels use is not known here. */
+long
+fake_frees_beside_work (void)
+{
+  return frees_beside_work;
+}
+
 static int
 fails (const char *name)
 {
@@ -103,10 +110,11 @@ fails (const char *name)
 /* Of what asks the GPU for something. Waits and frees do not fail: a GPU that cannot even be waited for is gone. */
 #define CALL LOCK; if (fails (__func__)) return FAILED
 
+/* Those that need not be made, CU_STREAM_PER_THREAD too, are the default one. */
 static int
 number (void *stream)
 {
-  return (int) ((Stream *) stream - streams) * (stream != NULL);
+  return (uintptr_t) stream < 4096 ? 0 : (int) ((Stream *) stream - streams);
 }
 
 /* Work that uses so many addresses. */
@@ -155,6 +163,7 @@ static int
 release (char *memory)
 {
   char *end = memory + malloc_usable_size (memory);
+  frees_beside_work += fake_pending () > 0;
   for (int i = 0; i < 1024; i++)
     if (uses[i].address >= memory && uses[i].address < end)
       {
@@ -305,6 +314,14 @@ int cuMemcpyDtoD_v2 (void *to, const void *from, size_t bytes) { CALL; memmove (
 
 int
 cuMemcpyHtoDAsync_v2 (void *to, const void *from, size_t bytes, void *stream)
+{
+  CALL;
+  memcpy (to, from, bytes);
+  return enqueue (stream, 2, (void *const[]) { to, (void *) from });
+}
+
+int
+cuMemcpyDtoHAsync_v2 (void *to, const void *from, size_t bytes, void *stream)
 {
   CALL;
   memcpy (to, from, bytes);

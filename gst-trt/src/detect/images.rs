@@ -129,7 +129,7 @@ impl ImageRun<'_> {
             frame.set_dts(gst::ClockTime::NONE);
             frame.set_duration(STEP);
             if source.push_sample(&gst::Sample::builder().caps(&caps).buffer(&buffer).build()).is_err() {
-                return Ok(()); // it ends, and whoever reads the bus knows why
+                return Ok(()); // it ends, and the bus says why
             }
             good += 1;
         }

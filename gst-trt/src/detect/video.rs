@@ -157,7 +157,7 @@ impl VideoRun<'_> {
                 // A camera is ended so, which is no failure.
                 signal = number.filter(|_| !is_enough && !self.address.is_live());
                 self.closed.store(true, Ordering::Relaxed);
-                // The decoder may not look for events, and its queue holds frames that nobody wants.
+                // The decoder may not look for events, and its queue holds frames that are not needed.
                 entry(self.pipeline).send_event(gst::event::Eos::new());
             }
             self.show(&mut task, &report);

@@ -43,7 +43,7 @@ enum ModelEvent {
     Stop,
 }
 
-/// A model, for those who command it.
+/// A model, and what can be done with it.
 pub struct Model {
     pub shared: Arc<ServedModel>,
     events: Sender<ModelEvent>,

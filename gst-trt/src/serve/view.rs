@@ -16,7 +16,7 @@ const PACE: Duration = Duration::from_millis(100);
 /// Where the pictures of a source go, over all its restarts.
 pub type Pictures = watch::Sender<Option<Bytes>>;
 
-/// A branch of the tee `out`, which costs nothing while nobody looks: drawing needs a copy of the frame.
+/// A branch of the tee `out`, which costs nothing while no client looks: drawing needs a copy of the frame.
 pub fn launch_line(download: &str) -> String {
     format!(
         "out. ! queue name=view leaky=downstream max-size-buffers=1 ! trtoverlay ! {download} videoconvert \
@@ -27,7 +27,7 @@ pub fn launch_line(download: &str) -> String {
 /// A receiver, which sees pictures from now on.
 pub fn receive(pictures: &Pictures) -> watch::Receiver<Option<Bytes>> {
     if pictures.receiver_count() == 0 {
-        pictures.send_replace(None); // the last one that somebody saw may be of yesterday
+        pictures.send_replace(None); // the last one that a client saw may be of yesterday
     }
     pictures.subscribe()
 }

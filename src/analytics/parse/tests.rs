@@ -51,7 +51,7 @@ fn a_slip_in_a_configuration_is_named_with_its_place() {
     for (text, parts) in [
         ("", &["neither JSON nor"][..]),
         ("/etc/zones.json", &["neither JSON nor", "config-file"]),
-        ("{", &["no JSON", "line 1"]),
+        ("{", &["not JSON", "line 1"]),
         ("{}", &["no zones, no tripwires"]),
         (r#"{"zone": []}"#, &["unknown key \"zone\"", "Write zones"]),
         (r#"{"zones": {}}"#, &["zones is {}", "a list in brackets"]),

@@ -76,7 +76,8 @@ impl FromStr for Precision {
 
     fn from_str(text: &str) -> Result<Self> {
         Precision::ALL.into_iter().find(|precision| precision.name() == text).ok_or_else(|| {
-            Error::new(ErrorKind::Settings, format!("“{text}” is no precision")).remedy("Use auto, fp32, fp16 or int8")
+            Error::new(ErrorKind::Settings, format!("“{text}” is not a precision"))
+                .remedy("Use auto, fp32, fp16 or int8")
         })
     }
 }

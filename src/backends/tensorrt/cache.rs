@@ -138,13 +138,16 @@ impl Label {
         self.fields.iter().find(|(name, _)| name == wanted).map_or("", |(_, value)| value)
     }
 
-    /// The differences as a clause: “it was built for …”.
+    /// The differences as a clause: “it was built for …”. A damaged label may say anything, of any length.
     fn stale(&self, key: &Key) -> String {
-        let reasons = self.differences(key).into_iter().map(|(name, said, wanted)| match name {
-            "contents" => "the model has changed since".to_string(),
-            "library" => format!("it was built by {said}, and here is {wanted}"),
-            "gpu" => format!("it was built for {said}, and here is {wanted}"),
-            name => format!("it was built with {name} “{said}”, and wanted is “{wanted}”"),
+        let reasons = self.differences(key).into_iter().map(|(name, said, wanted)| {
+            let said = one_line(&said.chars().take(MAX_SAID).collect::<String>());
+            match name {
+                "contents" => "the model has changed since".to_string(),
+                "library" => format!("it was built by {said}, and here is {wanted}"),
+                "gpu" => format!("it was built for {said}, and here is {wanted}"),
+                name => format!("it was built with {name} “{said}”, and wanted is “{wanted}”"),
+            }
         });
         reasons.collect::<Vec<_>>().join("; ")
     }
@@ -406,6 +409,8 @@ fn create(path: &Path) -> io::Result<File> {
 /// More than labels and TensorRT's measurements take.
 const MAX_LABEL: u64 = 64 << 10;
 const MAX_TIMING: u64 = 256 << 20;
+/// Characters of a field of a label in a message.
+const MAX_SAID: usize = 400;
 
 fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     files::read_bounded(open(path)?, limit)

@@ -9,7 +9,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 /// The header of an engine file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    pub flavour: Product,
+    pub product: Product,
     /// The release that built it.
     pub version: Version,
     /// The GPU generations it was built for, like 86 for 8.6. Only RTX has them.
@@ -39,7 +39,7 @@ impl Header {
     /// # Errors
     /// `Model`, with what the file is instead, or that it is cut short. The caller adds the file's name.
     pub fn read(file: &[u8]) -> Result<Self> {
-        let (metadata, start) = match flavour(file) {
+        let (metadata, start) = match product(file) {
             Some(_) => (None, 0),
             None => match prefix(file) {
                 Some((metadata, start)) => (Some(metadata), start),
@@ -47,17 +47,17 @@ impl Header {
             },
         };
         let plan = &file[start..];
-        let Some(flavour) = flavour(plan) else { return Err(no_engine(plan)) };
+        let Some(product) = product(plan) else { return Err(no_engine(plan)) };
         let whole =
             plan.get(16..24).map_or(SIZE as u64, |size| u64::from_le_bytes(size.try_into().expect("eight bytes")));
         let again = "Copy the file again, or build it again";
         if whole < SIZE as u64 {
             return Err(
-                Error::new(ErrorKind::Model, format!("The header of the {flavour} engine is damaged")).remedy(again)
+                Error::new(ErrorKind::Model, format!("The header of the {product} engine is damaged")).remedy(again)
             );
         }
         if (plan.len() as u64) < whole {
-            return Err(Error::new(ErrorKind::Model, format!("The {flavour} engine is cut short"))
+            return Err(Error::new(ErrorKind::Model, format!("The {product} engine is cut short"))
                 .cause(format!("there are {} of {whole} bytes", plan.len()))
                 .remedy(again));
         }
@@ -67,13 +67,13 @@ impl Header {
         let capabilities = u32::from_le_bytes([32, 33, 34, 35].map(|i| plan[i]));
         let of_bit = |(bit, &capability): (usize, &u32)| (capabilities >> bit & 1 == 1).then_some(capability);
         Ok(Header {
-            flavour,
+            product,
             version: Version { major, minor, patch, build: Some(build) },
-            compute_capabilities: match flavour {
+            compute_capabilities: match product {
                 Product::TensorRt => Vec::new(),
                 Product::Rtx => GENERATIONS.iter().enumerate().filter_map(of_bit).collect(),
             },
-            carries_runtime: flavour == Product::TensorRt && sections(plan).any(|tag| tag == b"NAEL"),
+            carries_runtime: product == Product::TensorRt && sections(plan).any(|tag| tag == b"NAEL"),
             metadata,
             plan: start..start + plan.len(),
         })
@@ -81,13 +81,13 @@ impl Header {
 
     /// "TensorRT 8.6.0.12"
     pub fn builder(&self) -> String {
-        format!("{} {}", self.flavour, self.version)
+        format!("{} {}", self.product, self.version)
     }
 
     #[cfg(test)]
-    pub fn of(flavour: Product, version: Version) -> Self {
+    pub fn of(product: Product, version: Version) -> Self {
         Header {
-            flavour,
+            product,
             version,
             compute_capabilities: Vec::new(),
             carries_runtime: false,
@@ -97,7 +97,7 @@ impl Header {
     }
 }
 
-fn flavour(plan: &[u8]) -> Option<Product> {
+fn product(plan: &[u8]) -> Option<Product> {
     match plan.get(..4)? {
         b"ftrt" => Some(Product::TensorRt),
         b"vtrt" => Some(Product::Rtx),
@@ -132,7 +132,7 @@ fn no_engine(file: &[u8]) -> Error {
             )
         }
     };
-    Error::new(ErrorKind::Model, "This is no TensorRT engine").cause(is).remedy(remedy)
+    Error::new(ErrorKind::Model, "This is not a TensorRT engine").cause(is).remedy(remedy)
 }
 
 #[cfg(test)]

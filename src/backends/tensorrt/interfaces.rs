@@ -379,7 +379,7 @@ impl Calibrator {
             Some("EntropyCalibration2") if first.starts_with("TRT-") => ENTROPY_2,
             Some("MinMaxCalibration") if first.starts_with("TRT-") => MIN_MAX,
             _ => {
-                return Err(Error::new(ErrorKind::Settings, "The calibration file is none that TensorRT wrote")
+                return Err(Error::new(ErrorKind::Settings, "The calibration file was not written by TensorRT")
                     .cause(format!("its first line is “{}”", first.chars().take(40).collect::<String>()))
                     .remedy(
                         "Give a file of the entropy-2 or min-max calibrator, whose first line is like \

@@ -20,7 +20,7 @@ use crate::core::error::{Error, ErrorKind, Result};
 
 /// Files of one release series.
 struct Release {
-    flavour: Product,
+    product: Product,
     major: u32,
     library: &'static str,
     parser: &'static str,
@@ -29,7 +29,7 @@ struct Release {
 }
 
 const fn enterprise(major: u32, library: &'static str, parser: &'static str, plugins: &'static str) -> Release {
-    Release { flavour: Product::TensorRt, major, library, parser, plugins: Some(plugins) }
+    Release { product: Product::TensorRt, major, library, parser, plugins: Some(plugins) }
 }
 
 /// In the order in which they are looked for, unless a plan needs another one.
@@ -38,7 +38,7 @@ static RELEASES: [Release; 4] = [
     enterprise(10, "libnvinfer.so.10", "libnvonnxparser.so.10", "libnvinfer_plugin.so.10"),
     enterprise(8, "libnvinfer.so.8", "libnvonnxparser.so.8", "libnvinfer_plugin.so.8"),
     Release {
-        flavour: Product::Rtx,
+        product: Product::Rtx,
         major: 1,
         library: "libtensorrt_rtx.so.1",
         parser: "libtensorrt_onnxparser_rtx.so.1",
@@ -56,9 +56,9 @@ fn releases(plan: Option<&Header>) -> Vec<&'static Release> {
     if let Some(plan) = plan {
         let built = plan.version.major;
         order.sort_by_key(|candidate| {
-            let other_flavour = candidate.flavour != plan.flavour;
+            let other_product = candidate.product != plan.product;
             let older = candidate.major < built;
-            (other_flavour, older, candidate.major.abs_diff(built))
+            (other_product, older, candidate.major.abs_diff(built))
         });
     }
     order
@@ -219,17 +219,17 @@ impl Library {
     /// "TensorRT 10.16.1.11" or "TensorRT-RTX 1.7.1.116".
     pub fn name(&self) -> String {
         let lean = if self.has_builder() { "" } else { " (lean)" };
-        format!("{} {}{lean}", self.flavour(), self.version)
+        format!("{} {}{lean}", self.product(), self.version)
     }
 
-    pub fn flavour(&self) -> Product {
+    pub fn product(&self) -> Product {
         if self.family.is_rtx() { Product::Rtx } else { Product::TensorRt }
     }
 
     fn candidate(&self) -> &'static Release {
         let rtx = self.family.is_rtx();
         let own =
-            |candidate: &&Release| (candidate.flavour == Product::Rtx) == rtx && candidate.major == self.version.major;
+            |candidate: &&Release| (candidate.product == Product::Rtx) == rtx && candidate.major == self.version.major;
         RELEASES.iter().find(own).expect("a family is one of a candidate's")
     }
 
@@ -480,8 +480,8 @@ mod tests {
         }
     }
 
-    fn plan(flavour: Product, major: u32) -> Header {
-        Header::of(flavour, Version { major, minor: 0, patch: 0, build: Some(1) })
+    fn plan(product: Product, major: u32) -> Header {
+        Header::of(product, Version { major, minor: 0, patch: 0, build: Some(1) })
     }
 
     #[test]

@@ -170,7 +170,7 @@ impl Buffer {
             })
         };
         match kind {
-            MemoryKind::Host => Ok(Buffer::host(bytes)),
+            MemoryKind::Host => Ok(Buffer { memory: Memory::Host(Host::try_new(bytes)?), bytes }),
             MemoryKind::Pinned => Buffer::pinned(context()?, bytes),
             MemoryKind::Mapped => Buffer::mapped(context()?, bytes),
             MemoryKind::Device => Buffer::device(context()?, bytes),

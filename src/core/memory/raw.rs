@@ -25,6 +25,21 @@ impl Host {
         Host(vec![CacheLine([0; 64]); bytes.div_ceil(size_of::<CacheLine>())])
     }
 
+    /// The same where there may be too little memory: elsewhere that ends the process.
+    ///
+    /// # Errors
+    /// `Run`, where there is no more.
+    pub fn try_new(bytes: usize) -> Result<Self> {
+        let (mut memory, count) = (Vec::new(), bytes.div_ceil(size_of::<CacheLine>()));
+        memory.try_reserve_exact(count).map_err(|error| {
+            Error::new(ErrorKind::Run, format!("Cannot allocate {} MiB of memory", bytes.div_ceil(1 << 20)))
+                .cause(error)
+                .remedy("Use a smaller input or fewer buffers, or free memory")
+        })?;
+        memory.resize(count, CacheLine([0; 64]));
+        Ok(Host(memory))
+    }
+
     pub fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.0)
     }

@@ -164,6 +164,16 @@ fn buffers_come_back() {
 }
 
 #[test]
+fn memory_that_is_not_there_is_an_error() {
+    let pool = Pool::host(Limits::NONE);
+    let error = pool.take(isize::MAX as usize).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Run);
+    assert!(error.message().starts_with("Cannot allocate 8796093022208 MiB of memory: "), "{error}");
+    assert_eq!(pool.stats().in_use_bytes, 0);
+    pool.take(1).unwrap();
+}
+
+#[test]
 fn limits_hold() {
     let pool = Pool::host(Limits { in_use: 4096, idle: 2048 });
     let leases: Vec<PooledBuffer> = (0..4).map(|_| pool.take(1024).unwrap()).collect();

@@ -204,7 +204,7 @@ impl DevicePreprocessor {
     /// As [`DevicePreprocessor::of_gpu`]; `Negotiation`, where a part is empty or not in the frame.
     pub unsafe fn regions_of_gpu(&mut self, planes: &[DevicePlane], sources: &[Rect]) -> Result<Vec<Tensors>> {
         let blocks = sources.iter().map(|_| self.slots.take()).collect::<Result<Vec<_>>>()?;
-        let DevicePreprocessor { stream, regions, spec, color, pixels, size, .. } = self;
+        let DevicePreprocessor { stream, pool, regions, spec, color, pixels, size, .. } = self;
         let (context, pixels, size, color) = (stream.context(), *pixels, *size, *color);
         let regions = match regions {
             Some(regions) => regions,
@@ -222,7 +222,7 @@ impl DevicePreprocessor {
             RegionMaker::InOneLaunch(kernel) => unsafe { kernel.launch(stream, planes, tensors) }?,
             RegionMaker::OneByOne(kernels) => {
                 for (index, (source, tensor)) in tensors.enumerate() {
-                    let make = || PreprocessKernel::of_region(context, pixels, size, source, color, spec);
+                    let make = || PreprocessKernel::with_tables_of(pool, pixels, size, source, color, spec);
                     let kernel = kernels.of(index, source, make)?;
                     // SAFETY: as above.
                     unsafe { kernel.launch(stream, planes, tensor) }?;
@@ -231,6 +231,10 @@ impl DevicePreprocessor {
         }
         stream.end_timing(begin);
         let ready = queued.record()?;
+        if let RegionMaker::OneByOne(kernels) = regions {
+            // The next frame has other regions, and its kernels replace these.
+            kernels.first(sources.len()).for_each(|kernel| kernel.release_after(&ready));
+        }
         let tensors =
             |block| Tensors::new(vec![Tensor::on_device(spec.desc.clone(), block)], Some(ready.clone()), None);
         Ok(blocks.into_iter().map(tensors).collect())

@@ -12,7 +12,7 @@ use crate::image::device::{DevicePlane, DevicePlanes, check_planes};
 
 static PREPROCESS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/preprocess.ptx"), "\0"));
 static ANTIALIAS: &CStr = ptx(concat!(include_str!("../../../kernels/ptx/antialias.ptx"), "\0"));
-use crate::core::cuda::driver::{Context, Function, Launch, Stream};
+use crate::core::cuda::driver::{Context, Fence, Function, Launch, Stream};
 use crate::core::error::Result;
 use crate::core::memory::{DeviceBlock, DevicePool};
 use crate::core::tensor::DType;
@@ -46,7 +46,7 @@ pub struct PreprocessKernel {
     size: (usize, usize),
     letterbox: Letterbox,
     /// What `parameters` has the addresses of.
-    _tables: DeviceBlock,
+    tables: DeviceBlock,
     /// Bytes of an element.
     element: usize,
     bytes_read: (usize, usize),
@@ -199,13 +199,26 @@ impl PreprocessKernel {
         color: Colorimetry,
         spec: &InputSpec,
     ) -> Result<PreprocessKernel> {
+        PreprocessKernel::with_tables_of(&DevicePool::new(context), format, size, source, color, spec)
+    }
+
+    /// The same with tables from a pool, for regions that change with each frame.
+    pub(super) fn with_tables_of(
+        pool: &DevicePool,
+        format: PixelFormat,
+        size: (usize, usize),
+        source: Rect,
+        color: Colorimetry,
+        spec: &InputSpec,
+    ) -> Result<PreprocessKernel> {
+        let context = pool.context();
         let reference = Reference::of_region(format, size, source, color, spec)?;
         let letterbox = reference.letterbox;
         let (tables, module, columns) = match &reference.samplers {
             Samplers::Bilinear(samplers) => (bilinear(samplers), PREPROCESS, COLUMNS),
             Samplers::Antialiased(samplers) => (antialiased(samplers), ANTIALIAS, 1),
         };
-        let mut block = DevicePool::new(context).take(tables.bytes.len())?;
+        let mut block = pool.take(tables.bytes.len())?;
         block.write(&tables.bytes)?;
 
         let steps = [tables.first_step, tables.others_step];
@@ -242,9 +255,14 @@ impl PreprocessKernel {
             format,
             size,
             letterbox,
-            _tables: block,
+            tables: block,
             element: reference.dtype.size(),
         })
+    }
+
+    /// The tables are kept until the fence is passed, also if this is dropped before. So it need not live until the work is done.
+    pub(super) fn release_after(&self, fence: &Fence) {
+        self.tables.release_after(fence.clone());
     }
 
     /// Where the frame lies in the tensor.

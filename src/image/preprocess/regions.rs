@@ -25,4 +25,9 @@ impl<T> ByRegion<T> {
         let at = index.min(self.0.len() - 1);
         Ok(&mut self.0[at].1)
     }
+
+    /// Those of the first regions.
+    pub fn first(&self, count: usize) -> impl Iterator<Item = &T> {
+        self.0.iter().take(count).map(|(_, made)| made)
+    }
 }

@@ -76,7 +76,7 @@ pub struct DeviceDecoder {
     chains: [Option<FrameKernels>; 2],
     /// Where the last work was queued, until it has been waited for.
     pending: Option<Arc<Stream>>,
-    patience: WaitHistory,
+    history: WaitHistory,
     scratch: DeviceBlock,
     pool: DevicePool,
 }
@@ -215,7 +215,7 @@ impl DeviceDecoder {
             results: Mapped::new(context, found_size(limit))?,
             chains: [None, None],
             pending: None,
-            patience: WaitHistory::default(),
+            history: WaitHistory::default(),
             scratch,
             pool,
         })
@@ -402,7 +402,7 @@ impl DeviceDecoder {
     fn finish(&mut self) -> Result<()> {
         let Some(stream) = self.pending.take() else { return Ok(()) };
         // Where there is no fence to wait for, this waits for the stream: the memory may be used again then.
-        stream.queuing().record_awaited(&self.patience)?.wait_again(&mut self.patience)
+        stream.queuing().record_awaited(&self.history)?.wait_again(&mut self.history)
     }
 
     /// Queues the upload of thresholds that changed.

@@ -62,7 +62,7 @@ pub struct StreamPlan {
     pub analytics: Option<ElementProperties<AnalyticsElement>>,
     pub publish: Vec<ElementProperties<PublishElement>>,
     pub record: Option<RecordPlan>,
-    /// Whether somebody may want to see it.
+    /// Whether its pictures can be asked for.
     pub has_view: bool,
 }
 

@@ -33,7 +33,7 @@ impl Ring {
         self.0.back().is_some_and(|last| frame.time < last.time)
     }
 
-    /// Adds a frame, and drops those that nobody will want: all before the last key frame that is so much older.
+    /// Adds a frame, and drops those that are no longer needed: all before the last key frame that is so much older.
     pub fn push(&mut self, frame: Encoded, kept: ClockTime) {
         if self.0.is_empty() && !frame.is_key {
             return;

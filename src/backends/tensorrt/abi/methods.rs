@@ -387,7 +387,7 @@ impl<'a> Layer<'a> {
         (0..count).filter_map(tensor).map(|object| NetworkTensor(object, PhantomData))
     }
 
-    /// Wishes that it computes and writes these, which [`BuilderFlag::PreferPrecisionConstraints`] makes TensorRT heed.
+    /// Asks it to compute and write these, which [`BuilderFlag::PreferPrecisionConstraints`] makes TensorRT heed.
     pub fn prefer(&mut self, dtype: DType) {
         let number = DataType::from(dtype).0;
         // SAFETY: these take numbers, and the indices are those of outputs.

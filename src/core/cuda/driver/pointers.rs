@@ -66,7 +66,7 @@ impl Context {
                 .or_fail("Cannot ask what memory that is")?;
             let wrong = |cause: String| Err(Error::new(ErrorKind::WrongType, "The memory cannot be used").cause(cause));
             if kind != sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 {
-                return wrong(format!("{at:#x} is no memory of a GPU"));
+                return wrong(format!("{at:#x} is not memory of a GPU"));
             }
             if device != self.device() {
                 return wrong(format!("{at:#x} is memory of GPU {device}, not of GPU {}", self.device()));

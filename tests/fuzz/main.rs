@@ -5,7 +5,10 @@
 //! inputs. Models are run in a child process, since what rten does with them may end it: the file that did is named and
 //! kept.
 
+mod c_library;
+#[path = "../common/mod.rs"]
 mod common;
+mod engine_cache;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
